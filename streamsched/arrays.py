@@ -1,0 +1,18 @@
+"""Short names for the array types that signatures use; a shape stands in the docstring, as ``float64[n]``."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["Bools", "Bytes", "Floats", "Hashes", "Ints", "Records", "Rows"]
+
+Bools: TypeAlias = npt.NDArray[np.bool_]
+Bytes: TypeAlias = npt.NDArray[np.uint8]
+Floats: TypeAlias = npt.NDArray[np.float64]
+Hashes: TypeAlias = npt.NDArray[np.uint64]
+Ints: TypeAlias = npt.NDArray[np.int64]
+Records: TypeAlias = npt.NDArray[Any]  # structured
+Rows: TypeAlias = npt.NDArray[np.intp]

@@ -1,0 +1,92 @@
+"""The compiler's door: one decorator for every kernel, and the few machine operations NumPy and Numba lack.
+
+Kernels are compiled at their first call and cached on disk; `on_compile` tells a caller when that happens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar, cast
+
+import numba
+from llvmlite import ir
+from numba.core import event, types
+from numba.extending import intrinsic
+
+__all__ = ["fold_multiply", "kernel", "load_word", "mix", "on_compile", "prefetch"]
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+_ODD = 0x9E3779B97F4A7C15  # 2**64 over the golden ratio: odd, and its bits look random
+
+
+def kernel(function: Function) -> Function:
+    """Compile `function` at its first call, without the interpreter lock, IEEE division, cached on disk."""
+    return cast(Function, numba.njit(cache=True, nogil=True, error_model="numpy")(function))
+
+
+@contextmanager
+def on_compile(report: Callable[[str], None]) -> Iterator[None]:
+    """Call `report` with a kernel's name whenever one is compiled, not loaded from the cache, in this block."""
+
+    class Listener(event.Listener):  # type: ignore[misc]
+        def on_start(self, event: Any) -> None:
+            report(event.data["dispatcher"].py_func.__name__)
+
+        def on_end(self, event: Any) -> None:
+            pass
+
+    with event.install_listener("numba:compile", Listener()):
+        yield
+
+
+@intrinsic
+def load_word(typingctx: Any, data: Any, start: Any) -> Any:
+    """Return the 8 bytes of `data`: uint8[m] from `start` as one uint64, aligned or not, unchecked. O(1)."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        array = context.make_array(signature.args[0])(context, builder, args[0])
+        address = builder.gep(array.data, [args[1]])
+        word = builder.load(builder.bitcast(address, ir.IntType(64).as_pointer()))
+        word.align = 1
+        return word
+
+    return types.uint64(data, types.int64), codegen
+
+
+@intrinsic
+def fold_multiply(typingctx: Any, left: Any, right: Any) -> Any:
+    """Return the high half of the 128-bit product of two uint64 xor its low half. O(1)."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        wide = ir.IntType(128)
+        product = builder.mul(builder.zext(args[0], wide), builder.zext(args[1], wide))
+        high = builder.trunc(builder.lshr(product, ir.Constant(wide, 64)), ir.IntType(64))
+        return builder.xor(high, builder.trunc(product, ir.IntType(64)))
+
+    return types.uint64(types.uint64, types.uint64), codegen
+
+
+@intrinsic
+def prefetch(typingctx: Any, array: Any, index: Any) -> Any:
+    """Ask the processor to bring ``array[index]`` (one-dimensional, contiguous) into its cache. O(1)."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        view = context.make_array(signature.args[0])(context, builder, args[0])
+        byte = ir.IntType(8).as_pointer()
+        word = ir.IntType(32)
+        address = builder.bitcast(builder.gep(view.data, [args[1]]), byte)
+        hint = builder.module.declare_intrinsic(
+            "llvm.prefetch", [byte], ir.FunctionType(ir.VoidType(), [byte, word, word, word])
+        )
+        builder.call(hint, [address, ir.Constant(word, 0), ir.Constant(word, 3), ir.Constant(word, 1)])
+        return context.get_dummy_value()
+
+    return types.none(array, types.int64), codegen
+
+
+@kernel
+def mix(value: int) -> int:
+    """Return a uint64 that depends on every bit of the uint64 `value`; 0 does not map to 0. O(1)."""
+    return fold_multiply(value ^ numba.uint64(_ODD), numba.uint64(0xD6E8FEB86659FD93))

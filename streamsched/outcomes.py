@@ -1,0 +1,240 @@
+"""Crawl outcomes: one as `Outcome`, many as the columns of an `OutcomeBatch`, and what makes one valid (SPEC 2)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from streamsched.errors import InvalidOutcome
+from streamsched.packed import MAX_URL_BYTES, PackedUrls
+
+__all__ = ["CHANGED", "COST", "FINGERPRINT", "IMPORTANCE", "MAX_STATUS", "STATUS", "Outcome", "OutcomeBatch"]
+
+# Bits of `OutcomeBatch.given`: which optional fields a record carries.
+STATUS: Final = 1
+FINGERPRINT: Final = 2
+CHANGED: Final = 4
+IMPORTANCE: Final = 8
+COST: Final = 16
+
+MAX_STATUS: Final = 999  # three digits, as HTTP writes them
+
+_COLUMNS: Final = {
+    "status": (STATUS, np.dtype(np.int32)),
+    "fingerprint": (FINGERPRINT, np.dtype(np.uint64)),
+    "changed": (CHANGED, np.dtype(np.bool_)),
+    "importance": (IMPORTANCE, np.dtype(np.float64)),
+    "cost": (COST, np.dtype(np.float64)),
+}
+_NUMBER_EXPECTED: Final = "a finite number of 0 or more"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One finished crawl of a page; None is a field that the crawler did not report.
+
+    Raises InvalidOutcome, as record 0, where a field breaks the format.
+
+    >>> Outcome("https://example.org/", 1_700_000_000.0, changed=True).changed
+    True
+    """
+
+    url: str
+    fetched_at: float
+    status: int | None = None
+    fingerprint: int | None = None
+    changed: bool | None = None
+    importance: float | None = None
+    cost: float | None = None
+
+    def __post_init__(self) -> None:
+        problem = next(iter(OutcomeBatch.from_outcomes([self]).problems()), None)
+        if problem is not None:
+            raise problem
+
+
+class OutcomeBatch:
+    """n crawl outcomes as columns, in stream order.
+
+    ``urls``: PackedUrls of n; ``fetched_at``: float64[n], UTC epoch seconds; ``given``: uint8[n], the bits STATUS,
+    FINGERPRINT, CHANGED, IMPORTANCE and COST telling which optional fields each record carries. An optional column
+    that no record carries has length 0, otherwise n: ``status``: int32, ``fingerprint``: uint64, ``changed``: bool,
+    ``importance``: float64, ``cost``: float64. Where a bit is not set the column's value means nothing.
+
+    >>> len(OutcomeBatch(["https://a.example/", "https://b.example/"], [1.0, 2.0], changed=[True, None]))
+    2
+    """
+
+    __slots__ = ("changed", "cost", "fetched_at", "fingerprint", "given", "importance", "status", "urls")
+
+    urls: PackedUrls
+    fetched_at: npt.NDArray[np.float64]
+    given: npt.NDArray[np.uint8]
+    status: npt.NDArray[np.int32]
+    fingerprint: npt.NDArray[np.uint64]
+    changed: npt.NDArray[np.bool_]
+    importance: npt.NDArray[np.float64]
+    cost: npt.NDArray[np.float64]
+
+    def __init__(
+        self,
+        urls: Sequence[str] | PackedUrls,
+        fetched_at: npt.ArrayLike,
+        **optional: npt.ArrayLike | Sequence[object] | None,
+    ) -> None:
+        """Take columns of equal length; `optional` is any of status, fingerprint, changed, importance, cost.
+
+        An optional column may hold None for records without it. O(n); arrays of the right dtype are not copied.
+        Raises InvalidOutcome naming the record and field of the first value that the column's dtype cannot hold, and
+        TypeError or ValueError where the columns do not fit together. Values a dtype can hold but the format forbids
+        are left to `problems`, so that one bad record does not cost the batch.
+        """
+        unknown = optional.keys() - _COLUMNS.keys()
+        if unknown:
+            raise TypeError(f"unknown column {sorted(unknown)[0]!r}: expected any of {', '.join(_COLUMNS)}")
+        self.urls = urls if isinstance(urls, PackedUrls) else PackedUrls.pack(urls)
+        count = len(self.urls)
+        self.fetched_at, missing = _column("fetched_at", np.dtype(np.float64), fetched_at, count)
+        if missing is not None:
+            raise InvalidOutcome(int(np.flatnonzero(missing)[0]), "fetched_at", None, "UTC epoch seconds")
+        self.given = np.zeros(count, np.uint8)
+        for field, (bit, dtype) in _COLUMNS.items():
+            values = optional.get(field)
+            if values is None:
+                setattr(self, field, np.empty(0, dtype))
+                continue
+            column, missing = _column(field, dtype, values, count)
+            setattr(self, field, column)
+            self.given |= np.uint8(bit) if missing is None else np.where(missing, 0, bit).astype(np.uint8)
+
+    @classmethod
+    def from_outcomes(cls, outcomes: Iterable[Outcome]) -> OutcomeBatch:
+        """Return the columns of `outcomes`. O(n)."""
+        rows = list(outcomes)
+        columns = {field: [getattr(row, field) for row in rows] for field in _COLUMNS}
+        present = {field: values for field, values in columns.items() if any(value is not None for value in values)}
+        return cls([row.url for row in rows], [row.fetched_at for row in rows], **present)
+
+    def __len__(self) -> int:
+        return self.fetched_at.size
+
+    def __getitem__(self, record: int) -> Outcome:
+        """Return one record; raises InvalidOutcome where it breaks the format. O(length of its URL)."""
+        record = range(len(self))[record]
+        fields: dict[str, Any] = {
+            field: getattr(self, field)[record].item()
+            for field, (bit, _) in _COLUMNS.items()
+            if self.given[record] & bit
+        }
+        return Outcome(self.urls[record], float(self.fetched_at[record]), **fields)
+
+    def __iter__(self) -> Iterator[Outcome]:
+        return (self[record] for record in range(len(self)))
+
+    def __repr__(self) -> str:
+        present = [field for field in _COLUMNS if getattr(self, field).size]
+        return f"OutcomeBatch({len(self)} outcomes: {', '.join(['url', 'fetched_at', *present])})"
+
+    def take(self, rows: npt.NDArray[np.intp]) -> OutcomeBatch:
+        """Return the records at `rows`: intp[m], in that order. O(m)."""
+        taken = object.__new__(OutcomeBatch)
+        taken.urls = self.urls.take(rows)
+        taken.fetched_at = self.fetched_at[rows]
+        taken.given = self.given[rows]
+        for field in _COLUMNS:
+            column = getattr(self, field)
+            setattr(taken, field, column[rows] if column.size else column)
+        return taken
+
+    def problems(self) -> list[InvalidOutcome]:
+        """Return what breaks the format, the first fault of each faulty record, in record order. O(n)."""
+        faults: dict[int, InvalidOutcome] = {}
+
+        def blame(rows: npt.NDArray[Any], field: str, found: Any, expected: str) -> None:
+            for row in rows.tolist():
+                faults.setdefault(row, InvalidOutcome(row, field, found(row), expected))
+
+        lengths = np.diff(self.urls.offsets)
+        url_rows = np.flatnonzero((lengths < 1) | (lengths > MAX_URL_BYTES))
+        blame(url_rows, "url", lambda row: self.urls[row], f"1 to {MAX_URL_BYTES} bytes of UTF-8")
+        blame(self.urls.not_utf8(), "url", lambda row: self.urls[row], "UTF-8")
+        blame(np.flatnonzero(~np.isfinite(self.fetched_at)), "fetched_at", self._value("fetched_at"), "a finite number")
+        if self.status.size:
+            outside = (self.status < 0) | (self.status > MAX_STATUS)
+            blame(self._where(STATUS, outside), "status", self._value("status"), f"0 to {MAX_STATUS}")
+        for field, bit in (("importance", IMPORTANCE), ("cost", COST)):
+            column = getattr(self, field)
+            if column.size:
+                fits = (column >= 0) & (column <= np.finfo(np.float32).max)
+                blame(self._where(bit, ~fits), field, self._value(field), _NUMBER_EXPECTED)
+        return [faults[row] for row in sorted(faults)]
+
+    def _where(self, bit: int, condition: npt.NDArray[np.bool_]) -> npt.NDArray[np.intp]:
+        return np.flatnonzero(condition & ((self.given & bit) != 0))
+
+    def _value(self, field: str) -> Any:
+        return lambda row: getattr(self, field)[row].item()
+
+
+def _column(
+    field: str, dtype: np.dtype[Any], values: npt.ArrayLike | Sequence[object], count: int
+) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_] | None]:
+    """Return `values` as an array of `dtype` and where they were None, or None where none was."""
+    if isinstance(values, np.ndarray) and values.dtype.kind != "O":
+        array, missing = values, None
+    else:
+        items = list(values)  # type: ignore[arg-type]
+        gaps = [item is None for item in items]
+        missing = np.array(gaps) if any(gaps) else None
+        array = _from_items(field, dtype, items)
+    if array.shape != (count,):
+        raise ValueError(f"{field}: expected {count} values, one for each URL, found shape {list(array.shape)}")
+    return _cast(field, dtype, array), missing
+
+
+def _from_items(field: str, dtype: np.dtype[Any], items: list[Any]) -> npt.NDArray[Any]:
+    """Return the items, 0 for None, as an array; names the first that does not fit."""
+    kinds: tuple[type, ...] = {"b": (bool, np.bool_), "f": (int, float, np.integer, np.floating)}.get(
+        dtype.kind, (int, np.integer)
+    )
+    for record, item in enumerate(items):
+        fits = item is None or (isinstance(item, kinds) and (dtype.kind == "b" or not isinstance(item, bool)))
+        if fits and dtype.kind in "iu" and item is not None:
+            bounds = np.iinfo(dtype)
+            fits = bounds.min <= item <= bounds.max
+        if not fits:
+            raise InvalidOutcome(record, field, item, _name(dtype))
+    try:
+        return np.array([0 if item is None else item for item in items], dtype)
+    except OverflowError:
+        record = next(i for i, item in enumerate(items) if isinstance(item, int) and abs(item) > 2**1023)
+        raise InvalidOutcome(record, field, items[record], _name(dtype)) from None
+
+
+def _cast(field: str, dtype: np.dtype[Any], array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return `array` as `dtype`; names the first record whose value that would alter."""
+    if array.dtype == dtype:
+        return np.ascontiguousarray(array)
+    if array.dtype.kind not in "biuf":
+        raise InvalidOutcome(0, field, array[0] if array.size else array.dtype, _name(dtype))
+    if dtype.kind == "f":
+        return array.astype(dtype)
+    with np.errstate(invalid="ignore"):
+        result = array.astype(dtype)
+    altered = result.astype(array.dtype) != array
+    if dtype.kind == "u" and array.dtype.kind in "if":
+        altered |= array < 0
+    if np.any(altered):
+        record = int(np.flatnonzero(altered)[0])
+        raise InvalidOutcome(record, field, array[record].item(), _name(dtype))
+    return result
+
+
+def _name(dtype: np.dtype[Any]) -> str:
+    return {"b": "true or false", "f": "a number", "i": "a whole number", "u": "a whole number from 0 to 2**64 - 1"}[
+        dtype.kind
+    ]
