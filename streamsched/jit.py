@@ -7,23 +7,51 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar, cast
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 import numba
 from llvmlite import ir
 from numba.core import event, types
 from numba.extending import intrinsic
 
-__all__ = ["fold_multiply", "kernel", "load_word", "mix", "on_compile", "prefetch"]
+__all__ = ["bare_kernel", "fold_multiply", "inlined", "kernel", "load_word", "mix", "on_compile", "prefetch"]
 
-Function = TypeVar("Function", bound=Callable[..., Any])
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
 
 _ODD = 0x9E3779B97F4A7C15  # 2**64 over the golden ratio: odd, and its bits look random
 
 
-def kernel(function: Function) -> Function:
-    """Compile `function` at its first call, without the interpreter lock, IEEE division, cached on disk."""
-    return cast(Function, numba.njit(cache=True, nogil=True, error_model="numpy")(function))
+def kernel(function: Callable[..., Result]) -> Callable[..., Result]:
+    """Compile `function` at its first call, without the interpreter lock, IEEE division, cached on disk.
+
+    The compiler checks the arguments of a call, by NumPy's rules (an element of an int64 array is an int); type
+    checkers see the result only.
+    """
+    return cast(Callable[..., Result], numba.njit(cache=True, nogil=True, error_model="numpy")(function))
+
+
+def _machine(function: Callable[Concatenate[Any, Parameters], Any]) -> Callable[Parameters, Any]:
+    """Make a generator of code a function of kernels: callers do not pass its first parameter, the typing context."""
+    return cast(Callable[Parameters, Any], intrinsic(function))
+
+
+def bare_kernel(function: Callable[..., Result]) -> Callable[..., Result]:
+    """Compile `function` as `kernel` does, without reference counts: it may not create arrays, nor return any.
+
+    Kernels that hand many arrays on to one another run several times faster so: each call of an ordinary one counts
+    every array of its arguments up and down.
+    """
+    return cast(Callable[..., Result], numba.njit(cache=True, nogil=True, error_model="numpy", _nrt=False)(function))
+
+
+def inlined(function: Callable[..., Result]) -> Callable[..., Result]:
+    """Compile `function` as `bare_kernel` does and put its code into each kernel that calls it.
+
+    For what runs once for each outcome: passing a shard's arrays to a real call costs more than most of these do.
+    """
+    options = {"cache": True, "nogil": True, "error_model": "numpy", "_nrt": False, "forceinline": True}
+    return cast(Callable[..., Result], numba.njit(**options)(function))
 
 
 @contextmanager
@@ -41,7 +69,7 @@ def on_compile(report: Callable[[str], None]) -> Iterator[None]:
         yield
 
 
-@intrinsic
+@_machine
 def load_word(typingctx: Any, data: Any, start: Any) -> Any:
     """Return the 8 bytes of `data`: uint8[m] from `start` as one uint64, aligned or not, unchecked. O(1)."""
 
@@ -55,7 +83,7 @@ def load_word(typingctx: Any, data: Any, start: Any) -> Any:
     return types.uint64(data, types.int64), codegen
 
 
-@intrinsic
+@_machine
 def fold_multiply(typingctx: Any, left: Any, right: Any) -> Any:
     """Return the high half of the 128-bit product of two uint64 xor its low half. O(1)."""
 
@@ -68,7 +96,7 @@ def fold_multiply(typingctx: Any, left: Any, right: Any) -> Any:
     return types.uint64(types.uint64, types.uint64), codegen
 
 
-@intrinsic
+@_machine
 def prefetch(typingctx: Any, array: Any, index: Any) -> Any:
     """Ask the processor to bring ``array[index]`` (one-dimensional, contiguous) into its cache. O(1)."""
 

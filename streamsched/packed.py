@@ -9,9 +9,9 @@ import numpy.typing as npt
 
 from streamsched.arrays import Bools, Bytes, Ints
 from streamsched.errors import InvalidOutcome
-from streamsched.jit import fold_multiply, kernel, load_word
+from streamsched.jit import bare_kernel, fold_multiply, kernel, load_word
 
-__all__ = ["MAX_URL_BYTES", "PackedUrls", "hash_bytes"]
+__all__ = ["MAX_URL_BYTES", "PackedUrls", "hash_bytes", "same_bytes"]
 
 MAX_URL_BYTES = 8192  # longest URL an outcome may carry (SPEC 2)
 
@@ -116,7 +116,7 @@ def _is_utf8(raw: npt.NDArray[np.uint8]) -> bool:
     return True
 
 
-@kernel
+@bare_kernel
 def hash_bytes(blob: Bytes, start: int, stop: int) -> int:
     """Return the 64-bit hash of ``blob[start:stop]``: 16 bytes a step, each folded through a 128-bit product.
 
@@ -137,6 +137,20 @@ def hash_bytes(blob: Bytes, start: int, stop: int) -> int:
         for i in range(start, stop):
             head = (head << np.uint64(8)) | np.uint64(blob[i])
     return fold_multiply(fold_multiply(head ^ _K1, tail ^ state) ^ _K2, np.uint64(length) ^ _K1)
+
+
+@bare_kernel
+def same_bytes(left: Bytes, left_start: int, right: Bytes, right_start: int, length: int) -> bool:
+    """Return whether `length` bytes of `left` from `left_start` are those of `right` from `right_start`. O(length)."""
+    if length < 8:
+        for i in range(length):
+            if left[left_start + i] != right[right_start + i]:
+                return False
+        return True
+    for i in range(0, length - 8, 8):
+        if load_word(left, left_start + i) != load_word(right, right_start + i):
+            return False
+    return load_word(left, left_start + length - 8) == load_word(right, right_start + length - 8)
 
 
 @kernel

@@ -1,0 +1,229 @@
+"""Groups of pages that may change alike: hosts, and below them the leading path segments that enough pages share.
+
+A group is named by its host and path prefix, ``example.org/docs/``. Every host is a group. A longer prefix becomes
+one once `GROUP_PAGES` new pages below its parent have met it, so groups stay large enough to say something; pages
+sorted before that are moved down by the sweep (`priors`).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from streamsched.arrays import Bytes, Hashes
+from streamsched.jit import bare_kernel, mix
+from streamsched.packed import hash_bytes, same_bytes
+from streamsched.tables import Tables
+
+__all__ = ["GROUP_PAGES", "MAX_DEPTH", "group_name", "place_group", "renew_candidates", "sort_page", "sort_page_deeper"]
+
+GROUP_PAGES: Final = 16  # pages; fewer say less of a rate than the prior of the group above them
+MAX_DEPTH: Final = 8  # path segments; deeper prefixes hardly ever hold enough pages
+_FEWEST_CANDIDATES: Final = 1 << 16
+
+_SLASH, _QUERY, _HASH, _COLON, _AT = ord("/"), ord("?"), ord("#"), ord(":"), ord("@")
+
+
+def group_name(tables: Tables, group: int) -> str:
+    """Return the name of `group`: its host, and for a URL pattern the path prefix. O(length)."""
+    start, length = divmod(int(tables.groups["name_span"][group]), 1 << 16)
+    return tables.names[start : start + length].tobytes().decode("utf-8", "replace")
+
+
+@bare_kernel
+def sort_page(tables: Tables, row: int) -> None:
+    """Sort a new page into the deepest group of its URL, opening groups that its coming makes due. O(URL)."""
+    start, stop, end = _spell_host(tables, row)
+    group = _find(tables, end)
+    if group < 0:
+        group = _open(tables, end, -1, 0)
+    for depth in range(1, MAX_DEPTH + 1):
+        start, end = _spell_segment(tables, start, stop, end)
+        if start < 0:
+            break
+        child = _find(tables, end)
+        if child < 0:
+            if not _is_due(tables, end):
+                break
+            child = _open(tables, end, group, depth)
+        group = child
+    tables.pages[row].group = group
+    tables.groups[group].pages += 1
+
+
+@bare_kernel
+def sort_page_deeper(tables: Tables, row: int) -> None:
+    """Move a page down to the deepest group its URL has by now. O(URL)."""
+    start, stop, end = _spell_host(tables, row)
+    group = np.int64(tables.pages[row].group)
+    for depth in range(1, MAX_DEPTH + 1):
+        start, end = _spell_segment(tables, start, stop, end)
+        if start < 0:
+            break
+        if depth <= tables.groups[group].depth:
+            continue
+        child = _find(tables, end)
+        if child < 0:
+            break
+        tables.groups[group].pages -= 1
+        tables.groups[child].pages += 1
+        group = child
+    tables.pages[row].group = group
+
+
+@bare_kernel
+def _spell_host(tables: Tables, row: int) -> tuple[int, int, int]:
+    """Write the page's host into the scratch; return where the rest of the URL begins and ends, and the host's size."""
+    text, name = tables.text, tables.scratch
+    span = tables.traces[row].url_span
+    start = np.int64(span >> np.uint64(16))
+    stop = start + np.int64(span & np.uint64(0xFFFF))
+    first, last, scheme = _authority(text, start, stop)
+    size = 0
+    for i in range(first, last):
+        byte = text[i]
+        name[size] = byte + 32 if 65 <= byte <= 90 else byte  # host names ignore case
+        size += 1
+    return last, stop, size - _default_port(name, size, scheme)
+
+
+@bare_kernel
+def _spell_segment(tables: Tables, start: int, stop: int, size: int) -> tuple[int, int]:
+    """Add the next directory, from the slash at `start` to the slash after it, to the scratch that holds `size` bytes.
+
+    Returns where the one after it starts, and the scratch's new size; -1 where the path holds no further directory.
+    """
+    text = tables.text
+    for i in range(start, stop):
+        if text[i] == _QUERY or text[i] == _HASH:
+            return -1, size
+        tables.scratch[size + i - start] = text[i]
+        if text[i] == _SLASH and i > start:
+            return i, size + i - start
+    return -1, size
+
+
+@bare_kernel
+def _authority(text: Bytes, start: int, stop: int) -> tuple[int, int, int]:
+    """Return where the URL's host and port begin and end, without user information, and the scheme's length."""
+    first, scheme = start, 0
+    for i in range(start, stop - 2):
+        if text[i] == _COLON and text[i + 1] == _SLASH and text[i + 2] == _SLASH:
+            first, scheme = i + 3, i - start
+            break
+        if text[i] == _SLASH or text[i] == _QUERY or text[i] == _HASH:
+            break
+    last = first
+    while last < stop and text[last] != _SLASH and text[last] != _QUERY and text[last] != _HASH:
+        last += 1
+    for i in range(last - 1, first - 1, -1):
+        if text[i] == _AT:
+            first = i + 1
+            break
+    return first, last, scheme
+
+
+@bare_kernel
+def _default_port(name: Bytes, size: int, scheme: int) -> int:
+    """Return how many bytes at the end of a host are the port its scheme implies: ``:80`` or ``:443``."""
+    if scheme == 4 and size > 3 and name[size - 3] == _COLON and name[size - 2] == 56 and name[size - 1] == 48:
+        return 3
+    if scheme == 5 and size > 4 and name[size - 4] == _COLON and name[size - 3] == 52:
+        if name[size - 2] == 52 and name[size - 1] == 51:
+            return 4
+    return 0
+
+
+@bare_kernel
+def _find(tables: Tables, size: int) -> int:
+    """Return the group whose name is the scratch's first `size` bytes, -1 where there is none. O(size)."""
+    key = hash_bytes(tables.scratch, 0, size)
+    slots = tables.group_slots
+    mask = np.uint64(slots.size - 1)
+    tag = key >> np.uint64(32)
+    position = tag & mask
+    while slots[position] != 0:
+        if slots[position] >> np.uint64(32) == tag:
+            group = np.int64(slots[position] & np.uint64(0xFFFFFFFF)) - 1
+            if tables.groups[group].key == key and _is_named(tables, group, size):
+                return group
+        position = (position + np.uint64(1)) & mask
+    return -1
+
+
+@bare_kernel
+def _is_named(tables: Tables, group: int, size: int) -> bool:
+    span = tables.groups[group].name_span
+    if np.int64(span & np.uint64(0xFFFF)) != size:
+        return False
+    return same_bytes(tables.names, np.int64(span >> np.uint64(16)), tables.scratch, 0, size)
+
+
+@bare_kernel
+def _open(tables: Tables, size: int, parent: int, depth: int) -> int:
+    """Open the group named by the scratch's first `size` bytes under `parent`, -1 for a host; return it."""
+    corpus = tables.corpus[0]
+    group = corpus.groups
+    key = hash_bytes(tables.scratch, 0, size)
+    record = tables.groups[group]
+    record.key = key
+    record.name_span = (np.uint64(corpus.names_end) << np.uint64(16)) | np.uint64(size)
+    for i in range(size):
+        tables.names[corpus.names_end + i] = tables.scratch[i]
+    corpus.names_end += size
+    record.depth = depth
+    if parent < 0:
+        record.parent = group
+        record.host = group
+        record.mean = corpus.mean
+    else:
+        record.parent = parent
+        record.host = tables.groups[parent].host
+        record.mean = tables.groups[parent].mean
+        tables.groups[parent].recheck_until = corpus.sweep + 1
+    place_group(tables.group_slots, key, group)
+    corpus.groups = group + 1
+    return group
+
+
+@bare_kernel
+def place_group(slots: Hashes, key: int, group: int) -> None:
+    """Enter `group` into the index `slots` under `key`. O(1)."""
+    mask = np.uint64(slots.size - 1)
+    tag = key >> np.uint64(32)
+    position = tag & mask
+    while slots[position] != 0:
+        position = (position + np.uint64(1)) & mask
+    slots[position] = (tag << np.uint64(32)) | np.uint64(group + 1)
+
+
+@bare_kernel
+def _is_due(tables: Tables, size: int) -> bool:
+    """Count one more page with this prefix; return whether `GROUP_PAGES` have met it.
+
+    A count-min sketch of two rows in one array: prefixes that collide can only make a group early, never lose one.
+    """
+    key = hash_bytes(tables.scratch, 0, size)
+    mask = np.uint64(_candidate_space(tables.corpus[0].sorted) - 1)
+    first, second = np.int64(key & mask), np.int64(mix(key) & mask)
+    tables.candidates[first] = min(tables.candidates[first] + 1, 255)
+    if second != first:
+        tables.candidates[second] = min(tables.candidates[second] + 1, 255)
+    return min(tables.candidates[first], tables.candidates[second]) >= GROUP_PAGES
+
+
+@bare_kernel
+def _candidate_space(pages: int) -> int:
+    """Return how many counters of the sketch are in use at `pages` pages: a power of two, half of them or more."""
+    space = _FEWEST_CANDIDATES
+    while space < pages // 2:
+        space *= 2
+    return space
+
+
+@bare_kernel
+def renew_candidates(tables: Tables, pages: int) -> None:
+    """Forget the counts where the coming of page number `pages` makes the sketch grow. O(1) amortised."""
+    if pages > 2 * _FEWEST_CANDIDATES and _candidate_space(pages) != _candidate_space(pages - 1):
+        tables.candidates[: _candidate_space(pages)] = 0

@@ -1,0 +1,118 @@
+"""The hierarchical prior of a page's change rate, page ← URL pattern ← host ← corpus, learned while outcomes come.
+
+A page's rate is taken for a draw from Gamma(s, s / m): m is the mean of its group, s one shape for the whole corpus
+that says how alike the pages of a group are. Both are learned by expectation-maximisation: a sweep goes through the
+rows, a few for each observed interval, and sums what every page's posterior says now (the E step); when it has been
+through, group means and the shape are renewed (the M step), each shrunk towards what stands above it. A page keeps
+only what its own visits added, so a renewed prior reaches every page at once, those created long before it too.
+
+How far the sweep has come depends on the stream alone, not on how the stream was cut into batches.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from streamsched.arrays import Records
+from streamsched.groups import sort_page_deeper
+from streamsched.jit import bare_kernel, inlined
+from streamsched.posterior import digamma, shape_of_log_gap
+from streamsched.tables import Tables
+
+__all__ = ["FIRST_SHAPE", "advance_sweep", "begin_corpus", "prior_exposure"]
+
+FIRST_SHAPE: Final = 0.5  # before anything is learned: most pages change seldom, some often
+FIRST_MEAN_PER_DAY: Final = 0.1  # change log of code, docs and news pages agree on this within a factor of ten
+GROUP_STRENGTH: Final = 8.0  # pages that the group above counts for when a group's mean is learned
+CORPUS_STRENGTH: Final = 8.0  # pages that FIRST_MEAN_PER_DAY counts for
+SHAPE_STRENGTH: Final = 20.0  # pages that FIRST_SHAPE counts for: with few pages a shape is easily overrated
+SWEEP_EVERY: Final = 16  # observed intervals between two steps of the sweep
+SWEEP_ROWS: Final = 64  # rows a step: 4 for each interval, so a crawl of 5 % a cycle renews priors every 5 cycles
+GAP_STRIDE: Final = 4  # the shape needs a logarithm and a digamma a row: every fourth row is sample enough
+
+_FIRST_GAP: Final = 1.2703628454614782  # ln s - digamma(s) at FIRST_SHAPE
+
+
+def begin_corpus(corpus: Records, cycle_s: float) -> None:
+    """Set the CORPUS record to what is believed before the first outcome."""
+    corpus["mean"] = corpus["first_mean"] = FIRST_MEAN_PER_DAY * cycle_s / 86_400.0
+    corpus["shape"] = FIRST_SHAPE
+
+
+@bare_kernel
+def prior_exposure(tables: Tables, group: int) -> float:
+    """Return b of the prior Gamma(a, b) of the group's pages, in cycles; a is the corpus' shape. O(1)."""
+    return tables.corpus[0].shape / tables.groups[group].mean
+
+
+@inlined
+def advance_sweep(tables: Tables) -> None:
+    """Note one more observed interval, and move the sweep when it is due. O(1) amortised."""
+    corpus = tables.corpus[0]
+    corpus.sweep_due += 1
+    if corpus.sweep_due >= SWEEP_EVERY:
+        corpus.sweep_due = 0
+        _step(tables)
+
+
+@bare_kernel
+def _step(tables: Tables) -> None:
+    corpus = tables.corpus[0]
+    stop = min(corpus.sweep_row + SWEEP_ROWS, corpus.sorted)
+    for row in range(corpus.sweep_row, stop):
+        _sum_page(tables, row)
+    corpus.sweep_row = stop
+    if stop == corpus.sorted:
+        _renew(tables)
+        corpus.sweep_row = 0
+        corpus.sweep += 1
+
+
+@inlined
+def _sum_page(tables: Tables, row: int) -> None:
+    """Add what one page says of its group and of the prior's shape."""
+    corpus = tables.corpus[0]
+    page = tables.pages[row]
+    if tables.groups[page.group].recheck_until >= corpus.sweep:
+        sort_page_deeper(tables, row)
+    if page.visits == 0:
+        return
+    group = tables.groups[page.group]
+    shape = corpus.shape + page.own_shape
+    exposure = corpus.shape / group.mean + page.own_exposure
+    rate = shape / exposure
+    group.rate_sum += rate
+    group.rate_count += 1.0
+    if (row + corpus.sweep) % GAP_STRIDE == 0:
+        corpus.gap_sum += rate / group.mean - 1.0 - (digamma(shape) - np.log(exposure) - np.log(group.mean))
+        corpus.gap_count += 1.0
+
+
+@bare_kernel
+def _renew(tables: Tables) -> None:
+    """Learn the corpus' mean and shape, then every group's mean, from one sweep's sums; forget the sums. O(groups)."""
+    corpus = tables.corpus[0]
+    groups = tables.groups
+    for index in range(corpus.groups - 1, -1, -1):  # a group is opened after its parent: children come first here
+        group = groups[index]
+        if group.depth > 0:
+            groups[group.parent].rate_sum += group.rate_sum
+            groups[group.parent].rate_count += group.rate_count
+        else:
+            corpus.rate_sum += group.rate_sum
+            corpus.rate_count += group.rate_count
+    corpus.mean = (CORPUS_STRENGTH * corpus.first_mean + corpus.rate_sum) / (CORPUS_STRENGTH + corpus.rate_count)
+    gap = (SHAPE_STRENGTH * _FIRST_GAP + corpus.gap_sum) / (SHAPE_STRENGTH + corpus.gap_count)
+    corpus.shape = shape_of_log_gap(gap)
+    for index in range(corpus.groups):
+        group = groups[index]
+        above = corpus.mean if group.depth == 0 else groups[group.parent].mean
+        group.mean = (GROUP_STRENGTH * above + group.rate_sum) / (GROUP_STRENGTH + group.rate_count)
+        group.rate_sum = 0.0
+        group.rate_count = 0.0
+    corpus.rate_sum = 0.0
+    corpus.rate_count = 0.0
+    corpus.gap_sum = 0.0
+    corpus.gap_count = 0.0

@@ -1,0 +1,110 @@
+"""The layout of a shard's state: what a page, a group of pages and the corpus remember, as fixed-size records.
+
+A page is 64 bytes of what scoring reads (`PAGE`) and 32 of what only an outcome or a look-up touches (`TRACE`).
+Rows of both are given out in the order in which pages are first seen, and never move or end.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from streamsched.arrays import Bytes, Floats, Hashes, Records
+
+__all__ = [
+    "CORPUS",
+    "GROUP",
+    "LEASED",
+    "PAGE",
+    "SUCCEEDED",
+    "TRACE",
+    "VISITED",
+    "WITH_FINGERPRINT",
+    "Tables",
+]
+
+# Bits of PAGE.flags.
+VISITED: Final = 1  # some visit told what the page holds; until then last_visit_s is when the page became known
+SUCCEEDED: Final = 2  # the last such visit answered below 400
+WITH_FINGERPRINT: Final = 4  # TRACE.fingerprint is that of the content last seen
+LEASED: Final = 8  # handed out; the lease column says until when
+
+PAGE: Final = np.dtype(
+    [
+        ("last_visit_s", "<f8"),  # end of the last visit that could show a change
+        ("last_outcome_s", "<f8"),  # newest outcome of any kind, -inf before the first
+        ("own_shape", "<f8"),  # what the page's visits added to the Gamma prior's shape
+        ("own_exposure", "<f8"),  # ... and to its exposure, in cycles
+        ("url_hash", "<u8"),
+        ("visits", "<u4"),  # n of SPEC 3: visits after the first that could show a change
+        ("changes", "<u4"),  # X: those that did
+        ("group", "<u4"),  # deepest group the page belongs to
+        ("importance", "<f4"),
+        ("cost", "<f4"),
+        ("failures", "<u2"),  # failed visits since the last one that told something
+        ("flags", "u1"),
+        ("spare", "u1"),
+    ]
+)
+TRACE: Final = np.dtype(
+    [
+        ("url_span", "<u8"),  # start in the text << 16 | length
+        ("fingerprint", "<u8"),
+        ("history", "<u8"),  # change flags of the last 64 visits, bit 0 the newest
+        ("weighted_changes", "<f8"),  # sum of i * I_i over visits i = 1..n
+    ]
+)
+GROUP: Final = np.dtype(
+    [
+        ("key", "<u8"),  # hash of the name
+        ("name_span", "<u8"),  # start in the names << 16 | length
+        ("mean", "<f8"),  # prior mean of a page's rate, changes per cycle
+        ("rate_sum", "<f8"),  # this sweep: posterior means of the group's pages
+        ("rate_count", "<f8"),  # this sweep: pages summed
+        ("visits", "<u8"),
+        ("changes", "<u8"),
+        ("pages", "<u4"),  # pages whose deepest group this is
+        ("parent", "<u4"),  # a host is its own parent
+        ("host", "<u4"),
+        ("recheck_until", "<u4"),  # sweep up to which pages may still belong deeper
+        ("depth", "u1"),  # path segments in the name
+        ("spare", "u1", 7),
+    ]
+)
+CORPUS: Final = np.dtype(
+    [
+        ("pages", "<i8"),  # rows given out
+        ("groups", "<i8"),
+        ("text_end", "<i8"),  # bytes of URL text
+        ("names_end", "<i8"),  # bytes of group names
+        ("sorted", "<i8"),  # rows already sorted into groups: all that the stream has reached
+        ("applied", "<i8"),  # outcomes applied
+        ("failures", "<i8"),  # of these, failed visits
+        ("sweep", "<i8"),  # sweeps finished: the epoch of the priors
+        ("sweep_row", "<i8"),  # where the present sweep stands
+        ("sweep_due", "<i8"),  # observed intervals since the sweep last moved
+        ("rate_sum", "<f8"),  # this sweep: sum and count of the pages' posterior means
+        ("rate_count", "<f8"),
+        ("gap_sum", "<f8"),  # this sweep: what the prior's shape is learned from
+        ("gap_count", "<f8"),
+        ("mean", "<f8"),  # prior mean rate of a page of which nothing else is known
+        ("shape", "<f8"),  # prior shape, of pages within their group
+        ("first_mean", "<f8"),  # the mean to begin with
+    ]
+)
+
+
+class Tables(NamedTuple):
+    """The arrays of one shard as kernels take them; lengths are the rows reserved, counts stand in ``corpus[0]``."""
+
+    pages: Records  # PAGE[rows]
+    traces: Records  # TRACE[rows]
+    text: Bytes  # the URLs, one after another
+    lease_until_s: Floats  # float64[rows], meaningful where LEASED is set
+    groups: Records  # GROUP[groups]
+    names: Bytes  # the groups' names
+    group_slots: Hashes  # hash index of the groups
+    candidates: Bytes  # how often a path prefix that is no group yet was met
+    scratch: Bytes  # one URL's name under construction
+    corpus: Records  # CORPUS[1]
