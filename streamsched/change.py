@@ -95,7 +95,7 @@ def shows_content(given: int, status: int) -> bool:
 
 
 @kernel
-def judge(
+def judge(  # noqa: PLR0913, PLR0917 (scalars, so that it inlines into the kernel that applies a batch)
     given: int,
     status: int,
     fingerprint: Word,
@@ -169,7 +169,7 @@ def popcount(word: Word) -> int:
 def hamming(left: npt.ArrayLike, right: npt.ArrayLike) -> npt.NDArray[np.uint8]:
     """Return in how many of 64 bits the fingerprints differ: uint8[n], or of the shape both broadcast to. O(n).
 
-    Two contents differ where this is `CHANGE_BITS` or more. Takes uint64 or Python ints up to 2**64 − 1.
+    Two contents differ where this is `CHANGE_BITS` or more. Takes uint64 or Python ints up to 2**64 - 1.
 
     >>> hamming([0, 7, 2**64 - 1], [0, 0, 0]).tolist()
     [0, 3, 64]

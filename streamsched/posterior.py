@@ -47,10 +47,10 @@ def after_no_change(shape: float, exposure: float, interval: float) -> tuple[flo
 
 @kernel
 def after_change(shape: float, exposure: float, interval: float) -> tuple[float, float]:
-    """Return shape and exposure after "a change somewhere in `interval`": the Gamma of the exact mean and variance. O(1).
+    """Return shape and exposure after "a change somewhere in `interval`", by the exact mean and variance. O(1).
 
-    The exact posterior is proportional to Gamma(λ; a, b)·(1 − e^(−λτ)), a > 0, b > 0. With u = ln(1 + τ/b),
-    s = 1 − e^(−u) and h = s/(e^(au) − 1) its mean is (a/b)(1 + h) and its variance (a/b²)(1 + 2h − sh − ah(s + h)),
+    The exact posterior is proportional to Gamma(λ; a, b)·(1 - e^(-λτ)), a > 0, b > 0. With u = ln(1 + τ/b),
+    s = 1 - e^(-u) and h = s/(e^(au) - 1) its mean is (a/b)(1 + h) and its variance (a/b²)(1 + 2h - sh - ah(s + h)),
     from SPEC 3 by algebra that leaves no cancelling differences. Neither result is less than what it was; the shape
     grows by at most 1 and the exposure by at most τ/2: a change seen over a long interval teaches little. An `interval`
     of 0 or less (or NaN) is the limit, a change seen at once: (a + 1, b).
@@ -63,19 +63,20 @@ def after_change(shape: float, exposure: float, interval: float) -> tuple[float,
     ratio = min(interval / exposure, _LARGEST_RATIO)
     if not ratio > 0.0:
         return shape + 1.0, exposure
-    log_growth = math.log1p(ratio)  # u
-    share = -math.expm1(-log_growth)  # s
+    log_growth = math.log1p(ratio)  # u, so e^u - 1 is the ratio itself
+    share = ratio / (1.0 + ratio)  # s
     power = shape * log_growth
-    weight = share / log_growth * (1.0 - _deficit(power))  # ah, from 0 to 1
-    spread = shape * (1.0 - weight * share) + weight * (2.0 - share - weight)  # a·variance·b²/a
+    lag = _deficit(power, math.expm1(power))
+    weight = share / log_growth * (1.0 - lag)  # ah, from 0 to 1
+    spread = shape * (1.0 - weight * share) + weight * (2.0 - share - weight)  # the variance times b²
     seen = (1.0 + shape) * weight * (shape * share + weight) / spread
-    watched = weight * share * (_excess(power) + _deficit(log_growth)) / (log_growth * spread)
+    watched = weight * share * (power - lag + _deficit(log_growth, ratio)) / (log_growth * spread)
     return shape + seen, exposure + exposure * watched
 
 
 @kernel
 def probability_changed(shape: float, exposure: float, elapsed: float) -> float:
-    """Return P(at least one change within `elapsed` cycles) = 1 − (b/(b + t))^a; 0 where `elapsed` is 0 or less. O(1).
+    """Return P(at least one change within `elapsed` cycles) = 1 - (b/(b + t))^a; 0 where `elapsed` is 0 or less. O(1).
 
     >>> round(probability_changed(1.0, 1.0, 1.0), 12)
     0.5
@@ -107,7 +108,7 @@ def probabilities_changed(shape: Floats, exposure: Floats, elapsed: Floats, out:
 def digamma(x: float) -> float:
     """Return ψ(x), the derivative of ln Γ, for x > 0. O(1).
 
-    So that E[ln λ] = digamma(shape) − ln(exposure). By ψ(x) = ψ(x + 1) − 1/x up to 10, then the asymptotic series
+    So that E[ln λ] = digamma(shape) - ln(exposure). By ψ(x) = ψ(x + 1) - 1/x up to 10, then the asymptotic series
     (Abramowitz & Stegun 6.3.5, 6.3.18).
 
     >>> round(digamma(1.0), 12)
@@ -118,9 +119,9 @@ def digamma(x: float) -> float:
 
 @kernel
 def shape_of_log_gap(gap: float, lowest: float = LOWEST_SHAPE, highest: float = HIGHEST_SHAPE) -> float:
-    """Return the Gamma shape s with ln s − ψ(s) = `gap`, kept within `lowest` to `highest`. O(1).
+    """Return the Gamma shape s with ln s - ψ(s) = `gap`, kept within `lowest` to `highest`. O(1).
 
-    `gap` = ln E[λ] − E[ln λ] ≥ 0 over a group's pages gives the maximum-likelihood shape of their prior; 0, less than
+    `gap` = ln E[λ] - E[ln λ] ≥ 0 over a group's pages gives the maximum-likelihood shape of their prior; 0, less than
     0 or NaN (pages that do not differ, or nothing known of them) gives `highest`. Minka (2002), "Estimating a Gamma
     distribution", eq. 9 and the Newton step in 1/s that follows it.
 
@@ -142,26 +143,17 @@ def shape_of_log_gap(gap: float, lowest: float = LOWEST_SHAPE, highest: float = 
 
 
 @kernel
-def _excess(x: float) -> float:
-    """Return x/(1 − e^(−x)) − 1 for x ≥ 0: x/2 where x is small, x − 1 where it is large."""
+def _deficit(x: float, grown: float) -> float:
+    """Return 1 - x/(e^x - 1), given `grown` = e^x - 1, for x ≥ 0: x/2 where x is small, 1 where it is large."""
     if x < _SERIES_BELOW:
         y = x * x
-        series = 1 / 12 - y * (1 / 720 - y * (1 / 30240 - y * (1 / 1209600 - y / 47900160)))
-        return 0.5 * x + y * series
-    return x - 1.0 + x / math.expm1(x)
-
-
-@kernel
-def _deficit(x: float) -> float:
-    """Return 1 − x/(e^x − 1) for x ≥ 0: x/2 where x is small, 1 where it is large."""
-    if x < _SERIES_BELOW:
-        return x - _excess(x)
-    return 1.0 - x / math.expm1(x)
+        return 0.5 * x - y * (1 / 12 - y * (1 / 720 - y * (1 / 30240 - y * (1 / 1209600 - y / 47900160))))
+    return 1.0 - x / grown
 
 
 @kernel
 def _log_gap(x: float) -> float:
-    """Return ln x − ψ(x) for x > 0, without the difference of large numbers."""
+    """Return ln x - ψ(x) for x > 0, without the difference of large numbers."""
     lifted = x
     steps = 0.0
     while lifted < 10.0:
@@ -174,7 +166,7 @@ def _log_gap(x: float) -> float:
 
 @kernel
 def _trigamma(x: float) -> float:
-    """Return ψ′(x) for x > 0 (Abramowitz & Stegun 6.4.6, 6.4.12)."""
+    """Return the derivative of ψ at x > 0 (Abramowitz & Stegun 6.4.6, 6.4.12)."""
     steps = 0.0
     while x < 10.0:
         steps += 1.0 / (x * x)
