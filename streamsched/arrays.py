@@ -7,12 +7,13 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Bools", "Bytes", "Floats", "Hashes", "Ints", "Records", "Rows"]
+__all__ = ["Bools", "Bytes", "Floats", "Hashes", "Ints", "Record", "Records", "Rows"]
 
 Bools: TypeAlias = npt.NDArray[np.bool_]
 Bytes: TypeAlias = npt.NDArray[np.uint8]
 Floats: TypeAlias = npt.NDArray[np.float64]
 Hashes: TypeAlias = npt.NDArray[np.uint64]
 Ints: TypeAlias = npt.NDArray[np.int64]
+Record: TypeAlias = Any  # one of Records: kernels read and write its fields as attributes
 Records: TypeAlias = npt.NDArray[Any]  # structured
 Rows: TypeAlias = npt.NDArray[np.intp]

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 import numba
+import numpy as np
 from llvmlite import ir
 from numba.core import event, types
 from numba.extending import intrinsic
@@ -19,6 +20,7 @@ __all__ = ["bare_kernel", "fold_multiply", "inlined", "kernel", "load_word", "mi
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
+_compile: Any = numba.njit  # its declared overloads leave out options that it takes
 _ODD = 0x9E3779B97F4A7C15  # 2**64 over the golden ratio: odd, and its bits look random
 
 
@@ -28,12 +30,7 @@ def kernel(function: Callable[..., Result]) -> Callable[..., Result]:
     The compiler checks the arguments of a call, by NumPy's rules (an element of an int64 array is an int); type
     checkers see the result only.
     """
-    return cast(Callable[..., Result], numba.njit(cache=True, nogil=True, error_model="numpy")(function))
-
-
-def _machine(function: Callable[Concatenate[Any, Parameters], Any]) -> Callable[Parameters, Any]:
-    """Make a generator of code a function of kernels: callers do not pass its first parameter, the typing context."""
-    return cast(Callable[Parameters, Any], intrinsic(function))
+    return cast(Callable[..., Result], _compile(cache=True, nogil=True, error_model="numpy")(function))
 
 
 def bare_kernel(function: Callable[..., Result]) -> Callable[..., Result]:
@@ -42,7 +39,7 @@ def bare_kernel(function: Callable[..., Result]) -> Callable[..., Result]:
     Kernels that hand many arrays on to one another run several times faster so: each call of an ordinary one counts
     every array of its arguments up and down.
     """
-    return cast(Callable[..., Result], numba.njit(cache=True, nogil=True, error_model="numpy", _nrt=False)(function))
+    return cast(Callable[..., Result], _compile(cache=True, nogil=True, error_model="numpy", _nrt=False)(function))
 
 
 def inlined(function: Callable[..., Result]) -> Callable[..., Result]:
@@ -51,14 +48,14 @@ def inlined(function: Callable[..., Result]) -> Callable[..., Result]:
     For what runs once for each outcome: passing a shard's arrays to a real call costs more than most of these do.
     """
     options = {"cache": True, "nogil": True, "error_model": "numpy", "_nrt": False, "forceinline": True}
-    return cast(Callable[..., Result], numba.njit(**options)(function))
+    return cast(Callable[..., Result], _compile(**options)(function))
 
 
 @contextmanager
 def on_compile(report: Callable[[str], None]) -> Iterator[None]:
     """Call `report` with a kernel's name whenever one is compiled, not loaded from the cache, in this block."""
 
-    class Listener(event.Listener):  # type: ignore[misc]
+    class Listener(event.Listener):
         def on_start(self, event: Any) -> None:
             report(event.data["dispatcher"].py_func.__name__)
 
@@ -69,7 +66,14 @@ def on_compile(report: Callable[[str], None]) -> Iterator[None]:
         yield
 
 
-@_machine
+def _machine(
+    _result: type[Result],
+) -> Callable[[Callable[Concatenate[Any, Parameters], Any]], Callable[Parameters, Result]]:
+    """Make a generator of code a function of kernels; callers do not pass its first parameter, the typing context."""
+    return cast(Callable[[Callable[Concatenate[Any, Parameters], Any]], Callable[Parameters, Result]], intrinsic)
+
+
+@_machine(np.uint64)
 def load_word(typingctx: Any, data: Any, start: Any) -> Any:
     """Return the 8 bytes of `data`: uint8[m] from `start` as one uint64, aligned or not, unchecked. O(1)."""
 
@@ -83,7 +87,7 @@ def load_word(typingctx: Any, data: Any, start: Any) -> Any:
     return types.uint64(data, types.int64), codegen
 
 
-@_machine
+@_machine(np.uint64)
 def fold_multiply(typingctx: Any, left: Any, right: Any) -> Any:
     """Return the high half of the 128-bit product of two uint64 xor its low half. O(1)."""
 
@@ -96,7 +100,7 @@ def fold_multiply(typingctx: Any, left: Any, right: Any) -> Any:
     return types.uint64(types.uint64, types.uint64), codegen
 
 
-@_machine
+@_machine(type(None))
 def prefetch(typingctx: Any, array: Any, index: Any) -> Any:
     """Ask the processor to bring ``array[index]`` (one-dimensional, contiguous) into its cache. O(1)."""
 
@@ -115,6 +119,6 @@ def prefetch(typingctx: Any, array: Any, index: Any) -> Any:
 
 
 @kernel
-def mix(value: int) -> int:
+def mix(value: int) -> np.uint64:
     """Return a uint64 that depends on every bit of the uint64 `value`; 0 does not map to 0. O(1)."""
-    return fold_multiply(value ^ numba.uint64(_ODD), numba.uint64(0xD6E8FEB86659FD93))
+    return fold_multiply(value ^ np.uint64(_ODD), np.uint64(0xD6E8FEB86659FD93))

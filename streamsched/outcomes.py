@@ -23,7 +23,7 @@ COST: Final = 16
 
 MAX_STATUS: Final = 999  # three digits, as HTTP writes them
 
-_COLUMNS: Final = {
+_COLUMNS: Final[dict[str, tuple[int, np.dtype[Any]]]] = {
     "status": (STATUS, np.dtype(np.int32)),
     "fingerprint": (FINGERPRINT, np.dtype(np.uint64)),
     "changed": (CHANGED, np.dtype(np.bool_)),
@@ -95,7 +95,7 @@ class OutcomeBatch:
         """
         unknown = optional.keys() - _COLUMNS.keys()
         if unknown:
-            raise TypeError(f"unknown column {sorted(unknown)[0]!r}: expected any of {', '.join(_COLUMNS)}")
+            raise TypeError(f"unknown column {min(unknown)!r}: expected any of {', '.join(_COLUMNS)}")
         self.urls = urls if isinstance(urls, PackedUrls) else PackedUrls.pack(urls)
         count = len(self.urls)
         self.fetched_at, missing = _column("fetched_at", np.dtype(np.float64), fetched_at, count)

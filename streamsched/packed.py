@@ -21,9 +21,10 @@ _K2 = np.uint64(0x8EBC6AF09C88C6E3)
 
 
 class PackedUrls:
-    """n URLs as ``blob``: uint8[bytes], UTF-8, and ``offsets``: int64[n + 1]; URL i is ``blob[offsets[i]:offsets[i + 1]]``.
+    """n URLs as ``blob``: uint8[bytes], UTF-8, and ``offsets``: int64[n + 1].
 
-    Built from columns that a producer packed, or by `pack` from a list of str. Immutable by convention.
+    URL i is ``blob[offsets[i]:offsets[i + 1]]``. Built from columns that a producer packed, or by `pack` from a list
+    of str. Immutable by convention.
     """
 
     __slots__ = ("blob", "offsets")
@@ -105,7 +106,8 @@ class PackedUrls:
         if self.blob.size == 0 or self.blob.max() < 0x80:
             return np.empty(0, np.intp)
         suspects = np.flatnonzero(_has_high_byte(self.blob, self.offsets))
-        return np.array([i for i in suspects if not _is_utf8(self.blob[self.offsets[i] : self.offsets[i + 1]])], np.intp)
+        spans = ((i, self.blob[self.offsets[i] : self.offsets[i + 1]]) for i in suspects)
+        return np.array([i for i, span in spans if not _is_utf8(span)], np.intp)
 
 
 def _is_utf8(raw: npt.NDArray[np.uint8]) -> bool:
@@ -117,7 +119,7 @@ def _is_utf8(raw: npt.NDArray[np.uint8]) -> bool:
 
 
 @bare_kernel
-def hash_bytes(blob: Bytes, start: int, stop: int) -> int:
+def hash_bytes(blob: Bytes, start: int, stop: int) -> np.uint64:
     """Return the 64-bit hash of ``blob[start:stop]``: 16 bytes a step, each folded through a 128-bit product.
 
     Not cryptographic: whoever chooses URLs can make two collide, so nothing may rest on equal hashes alone. O(bytes).
@@ -150,7 +152,7 @@ def same_bytes(left: Bytes, left_start: int, right: Bytes, right_start: int, len
     for i in range(0, length - 8, 8):
         if load_word(left, left_start + i) != load_word(right, right_start + i):
             return False
-    return load_word(left, left_start + length - 8) == load_word(right, right_start + length - 8)
+    return bool(load_word(left, left_start + length - 8) == load_word(right, right_start + length - 8))
 
 
 @kernel
