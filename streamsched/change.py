@@ -16,13 +16,13 @@ A visit is judged against the page as its last informative visit left it. The ru
 
 A success is every status below 400 but 0: redirects (3xx) are judged by their fingerprints, like any other answer,
 and so are the 1xx that a crawler should not report. An absent status is 200. What a page keeps of an informative visit:
-whether it was a success, and the fingerprint of the last visit that `shows_content`; a 304 or a 4xx leaves that as it
-was.
+whether it was a success, and the fingerprint of the last visit that `shows_content`. A 304 or a 4xx leaves that
+fingerprint as it was; a success that is a change but brings none takes it away, for it is of a content that is gone.
 """
 
 from __future__ import annotations
 
-from typing import Final, TypeAlias
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -45,8 +45,6 @@ __all__ = [
     "shows_content",
     "verdict",
 ]
-
-Word: TypeAlias = int | np.uint64
 
 CHANGE_BITS: Final = 6  # of 64, from which on two SimHashes are two contents (Grimes & O'Brien, section 3)
 
@@ -98,12 +96,12 @@ def shows_content(given: int, status: int) -> bool:
 def judge(  # noqa: PLR0913, PLR0917 (scalars, so that it inlines into the kernel that applies a batch)
     given: int,
     status: int,
-    fingerprint: Word,
+    fingerprint: np.uint64,
     changed: bool,
     page_seen: bool,
     page_success: bool,
     page_has_fingerprint: bool,
-    page_fingerprint: Word,
+    page_fingerprint: np.uint64,
     threshold: int,
 ) -> int:
     """Return FAILURE, FIRST, SAME or CHANGE for one visit, by the rules of this module in their order. O(1).
@@ -123,7 +121,7 @@ def judge(  # noqa: PLR0913, PLR0917 (scalars, so that it inlines into the kerne
     if is_success(answer) != page_success:
         return CHANGE
     if page_success and page_has_fingerprint and given & FINGERPRINT:
-        return CHANGE if popcount(np.uint64(fingerprint) ^ np.uint64(page_fingerprint)) >= threshold else SAME
+        return CHANGE if popcount(fingerprint ^ page_fingerprint) >= threshold else SAME
     return SAME
 
 
@@ -153,14 +151,13 @@ def verdict(before: Outcome | None, now: Outcome, threshold: int = CHANGE_BITS) 
 
 
 @kernel
-def popcount(word: Word) -> int:
-    """Return how many bits of the uint64 `word` are set. O(1), one instruction where the processor has it.
+def popcount(word: np.uint64) -> int:
+    """Return how many bits of `word` are set. O(1), one instruction where the processor has it.
 
-    >>> popcount(0b1011)
+    >>> popcount(np.uint64(0b1011))
     3
     """
-    bits = np.uint64(word)
-    bits -= (bits >> np.uint64(1)) & np.uint64(0x5555555555555555)
+    bits = word - ((word >> np.uint64(1)) & np.uint64(0x5555555555555555))
     bits = (bits & np.uint64(0x3333333333333333)) + ((bits >> np.uint64(2)) & np.uint64(0x3333333333333333))
     bits = (bits + (bits >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
     return int((bits * np.uint64(0x0101010101010101)) >> np.uint64(56))
