@@ -1,0 +1,25 @@
+"""Score functions: parse, print, simplify and evaluate formulas over terminals, protected, in float64 (SPEC 5)."""
+
+from streamsched.formula.formula import Formula
+from streamsched.formula.nodes import MAX_DEPTH, MAX_SIZE, Binary, Constant, Node, Terminal, Unary
+from streamsched.formula.parser import MAX_LENGTH
+from streamsched.formula.program import BLOCK, Arena, Program
+from streamsched.formula.vocabulary import TERMINALS, BinaryOp, UnaryOp
+
+__all__ = [
+    "BLOCK",
+    "MAX_DEPTH",
+    "MAX_LENGTH",
+    "MAX_SIZE",
+    "TERMINALS",
+    "Arena",
+    "Binary",
+    "BinaryOp",
+    "Constant",
+    "Formula",
+    "Node",
+    "Program",
+    "Terminal",
+    "Unary",
+    "UnaryOp",
+]

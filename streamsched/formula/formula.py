@@ -1,0 +1,109 @@
+"""A score function as a value: parsed, printed, compared, simplified and evaluated (SPEC 5)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from streamsched.arrays import Floats
+from streamsched.formula.nodes import Node, Terminal, fold, measure
+from streamsched.formula.parser import parse_tree
+from streamsched.formula.printer import print_tree
+from streamsched.formula.program import BLOCK, Program, compile_tree
+from streamsched.formula.simplify import simplify_tree
+from streamsched.formula.vocabulary import TERMINALS
+
+__all__ = ["Formula"]
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Formula:
+    """An expression over terminals that ranks pages; equal and hashed by structure.
+
+    ``root``: the tree, ``text``: how it prints, ``terminals``: the names it reads, sorted, ``size``: its nodes,
+    ``depth``: its levels. O(size * depth) to make from a tree. Raises ValueError where that has more than 4096 nodes or
+    100 levels.
+
+    >>> formula = Formula.parse("1-exp(-(X/n)*t)")
+    >>> print(formula)
+    1 - exp(-(X / n) * t)
+    >>> formula.terminals, formula.size, formula.depth
+    (('X', 'n', 't'), 9, 6)
+    """
+
+    root: Node = field(compare=False)
+    text: str = field(init=False)  # stands for the tree: different trees print differently
+    terminals: tuple[str, ...] = field(init=False, compare=False)
+    size: int = field(init=False, compare=False)
+    depth: int = field(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        size, depth = measure(self.root)
+        names = fold(self.root, _names)
+        for name, value in {
+            "text": print_tree(self.root),
+            "terminals": tuple(sorted(names)),
+            "size": size,
+            "depth": depth,
+        }.items():
+            object.__setattr__(self, name, value)
+
+    @classmethod
+    def parse(cls, text: str, terminals: Collection[str] | None = None) -> Formula:
+        """Return the formula that `text` writes; names may be any of `terminals`, by default all of TERMINALS.
+
+        The grammar and its limits stand in `streamsched.formula.parser`. ``Formula.parse(str(f)) == f`` for every
+        formula over those terminals. O(length). Raises FormulaError at the column that does not fit.
+
+        >>> Formula.parse("X / m")
+        Traceback (most recent call last):
+        streamsched.errors.FormulaError: column 5: found unknown name 'm', expected one of n, X, t, ...
+        """
+        return cls(parse_tree(text, TERMINALS if terminals is None else terminals))
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __repr__(self) -> str:
+        return f"Formula.parse({self.text!r})"
+
+    def simplify(self) -> Formula:
+        """Return a formula of the same value to the last bit, no larger, for terminals finite and not negative.
+
+        The rules stand in `streamsched.formula.simplify`. O(size * depth).
+
+        >>> print(Formula.parse("1*X - -(n + 2*0)").simplify())
+        X + n
+        """
+        return Formula(simplify_tree(self.root))
+
+    def compile(self) -> Program:
+        """Return the program that evaluates this formula over blocks. O(size)."""
+        return compile_tree(self.root)
+
+    def evaluate(self, columns: Mapping[str, Floats]) -> Floats:
+        """Return the formula's value for each of n rows, float64[n]. O(n * size).
+
+        ``columns[name]``: float64[n] for each of `terminals`; where there are none, n is the length of whatever columns
+        are given. Protected as `streamsched.formula.protected` says. Raises KeyError where a column is missing,
+        ValueError where columns differ in length or none tells it.
+
+        >>> Formula.parse("X / n").evaluate({"X": np.array([1.0, 0.0]), "n": np.array([4.0, 0.0])})
+        array([0.25, 0.  ])
+        """
+        program = self.compile()
+        lengths = sorted({columns[name].size for name in self.terminals or columns})
+        if len(lengths) != 1:
+            raise ValueError(f"columns: expected one length, found {lengths or 'no column'}")
+        out = np.empty(lengths[0])
+        arena = program.arena(min(BLOCK, max(1, out.size)))
+        for start in range(0, out.size, BLOCK):
+            rows = slice(start, start + BLOCK)
+            program.run({name: columns[name][rows] for name in self.terminals}, out[rows], arena)
+        return out
+
+
+def _names(node: Node, below: tuple[frozenset[str], ...]) -> frozenset[str]:
+    return frozenset((node.name,)) if isinstance(node, Terminal) else frozenset().union(*below)

@@ -1,0 +1,34 @@
+"""The words of formulas: terminals, operators, functions, and how strongly each operator binds."""
+
+from __future__ import annotations
+
+from typing import Final, Literal, TypeAlias
+
+__all__ = ["BINDING", "FUNCTIONS", "NEGATION_BINDING", "TERMINALS", "BinaryOp", "UnaryOp"]
+
+UnaryOp: TypeAlias = Literal["neg", "log", "exp"]
+BinaryOp: TypeAlias = Literal["+", "-", "*", "/", "pow"]
+
+TERMINALS: Final[dict[str, str]] = {
+    "n": "visits of the page that could show a change",
+    "X": "those of the n visits that found the page changed",
+    "t": "cycles since the last visit",
+    "CG": "change rate by Cho & Garcia-Molina's estimator, per cycle",
+    "NAD": "change rate X/n: every visit counts the same, per cycle",
+    "SAD": "change rate by the last visit alone, 0 or 1, per cycle",
+    "AAD": "change rate with weights that grow by 1 from visit to visit, per cycle",
+    "GAD": "change rate with weights that double from visit to visit, per cycle",
+    "rate": "posterior mean of the change rate, per cycle",
+    "posterior": "posterior probability that the page has changed since the last visit",
+    "importance": "weight of the page, as reported with its outcomes",
+    "cost": "what a visit of the page costs, in seconds or bytes as reported",
+    "tau": "cycles since the last visit, each hour weighted by how busy that hour of the week is",
+    "rhythm": "how busy this hour of the week is; 1 is the mean hour",
+    "due": "how far a page of regular updates is towards its next one",
+    "surge": "share of the page's group hit by surges since the last visit",
+}
+
+FUNCTIONS: Final[dict[str, int]] = {"log": 1, "exp": 1, "pow": 2}  # name to number of arguments
+
+BINDING: Final[dict[str, int]] = {"+": 1, "-": 1, "*": 2, "/": 2}  # the larger, the tighter; all group to the left
+NEGATION_BINDING: Final = 3
