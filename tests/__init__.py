@@ -1,0 +1,1 @@
+"""The tests; ``naive`` holds the slow, obvious twin of every kernel."""
