@@ -16,7 +16,7 @@ from streamsched.jit import bare_kernel, mix
 from streamsched.packed import hash_bytes, same_bytes
 from streamsched.tables import Tables
 
-__all__ = ["GROUP_PAGES", "MAX_DEPTH", "group_name", "place_group", "renew_candidates", "sort_page", "sort_page_deeper"]
+__all__ = ["GROUP_PAGES", "MAX_DEPTH", "candidate_space", "group_name", "place_group", "renew_candidates", "sort_page", "sort_page_deeper"]
 
 GROUP_PAGES: Final = 16  # pages; fewer say less of a rate than the prior of the group above them
 MAX_DEPTH: Final = 8  # path segments; deeper prefixes hardly ever hold enough pages
@@ -28,7 +28,8 @@ _SLASH, _QUERY, _HASH, _COLON, _AT = ord("/"), ord("?"), ord("#"), ord(":"), ord
 def group_name(tables: Tables, group: int) -> str:
     """Return the name of `group`: its host, and for a URL pattern the path prefix. O(length)."""
     start, length = divmod(int(tables.groups["name_span"][group]), 1 << 16)
-    return tables.names[start : start + length].tobytes().decode("utf-8", "replace")
+    name = tables.names[start : start + length].tobytes().decode("utf-8", "replace")
+    return f"{name}/" if tables.groups["depth"][group] else name
 
 
 @bare_kernel
@@ -205,7 +206,7 @@ def _is_due(tables: Tables, size: int) -> bool:
     A count-min sketch of two rows in one array: prefixes that collide can only make a group early, never lose one.
     """
     key = hash_bytes(tables.scratch, 0, size)
-    mask = np.uint64(_candidate_space(tables.corpus[0].sorted) - 1)
+    mask = np.uint64(candidate_space(tables.corpus[0].sorted) - 1)
     first, second = np.int64(key & mask), np.int64(mix(key) & mask)
     tables.candidates[first] = min(tables.candidates[first] + 1, 255)
     if second != first:
@@ -214,7 +215,7 @@ def _is_due(tables: Tables, size: int) -> bool:
 
 
 @bare_kernel
-def _candidate_space(pages: int) -> int:
+def candidate_space(pages: int) -> int:
     """Return how many counters of the sketch are in use at `pages` pages: a power of two, half of them or more."""
     space = _FEWEST_CANDIDATES
     while space < pages // 2:
@@ -225,5 +226,5 @@ def _candidate_space(pages: int) -> int:
 @bare_kernel
 def renew_candidates(tables: Tables, pages: int) -> None:
     """Forget the counts where the coming of page number `pages` makes the sketch grow. O(1) amortised."""
-    if pages > 2 * _FEWEST_CANDIDATES and _candidate_space(pages) != _candidate_space(pages - 1):
-        tables.candidates[: _candidate_space(pages)] = 0
+    if pages > 2 * _FEWEST_CANDIDATES and candidate_space(pages) != candidate_space(pages - 1):
+        tables.candidates[: candidate_space(pages)] = 0

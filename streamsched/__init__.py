@@ -1,0 +1,40 @@
+"""streamsched: which pages of a crawl have changed? A re-crawl scheduler that learns from every visit."""
+
+from streamsched.change import hamming
+from streamsched.errors import (
+    FormulaError,
+    InvalidOutcome,
+    ReplayError,
+    SettingsError,
+    SnapshotError,
+    SourceError,
+    StreamschedError,
+    UnknownPage,
+)
+from streamsched.explanation import Explanation
+from streamsched.formula import Formula
+from streamsched.outcomes import Outcome, OutcomeBatch
+from streamsched.packed import PackedUrls
+from streamsched.scheduler import Batch, Observed, Scheduler
+from streamsched.simhash import simhash
+
+__all__ = [
+    "Batch",
+    "Explanation",
+    "Formula",
+    "FormulaError",
+    "InvalidOutcome",
+    "Observed",
+    "Outcome",
+    "OutcomeBatch",
+    "PackedUrls",
+    "ReplayError",
+    "Scheduler",
+    "SettingsError",
+    "SnapshotError",
+    "SourceError",
+    "StreamschedError",
+    "UnknownPage",
+    "hamming",
+    "simhash",
+]

@@ -1,0 +1,142 @@
+"""Why this URL: what a page's score is made of, said in numbers and in words."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+
+from streamsched.durations import format_duration
+from streamsched.formula import BLOCK, Formula
+from streamsched.groups import group_name
+from streamsched.leases import are_leased
+from streamsched.ranking import FullScan, Query, sort_keys, tie_keys
+from streamsched.tables import VISITED, Tables
+from streamsched.terminals import PROVIDED, TerminalColumns
+from streamsched.urls import url_text
+
+__all__ = ["Explanation", "explain_page"]
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """A page at one time. Times are UTC epoch seconds, None where there is none yet; rates are changes per cycle.
+
+    ``position``: its place among the eligible pages, 1 the best, None while it is not eligible; ``pattern``: the URL
+    pattern that its prior comes from; ``terminals``: every terminal's value, whether the formula reads it or not;
+    ``reasons``: why it stands where it stands.
+    """
+
+    url: str
+    host: str
+    pattern: str
+    formula: str
+    score: float
+    eligible: bool
+    position: int | None
+    of_eligible: int
+    terminals: dict[str, float]
+    prior_rate: float
+    prior_pages: int
+    first_visited: bool
+    last_visit_s: float | None
+    last_outcome_s: float | None
+    failures: int
+    leased_until_s: float | None
+    reasons: tuple[str, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the fields as plain values for JSON; a score that is not finite is None."""
+        fields = asdict(self)
+        fields["score"] = self.score if np.isfinite(self.score) else None
+        fields["reasons"] = list(self.reasons)
+        return fields
+
+    def __str__(self) -> str:
+        place = f"{self.position} of {self.of_eligible} eligible pages" if self.position else "not in the ranking"
+        lines = [self.url, f"  score      {self.score:.6g} = {self.formula}", f"  place      {place}"]
+        lines += [f"  because    {reason}" for reason in self.reasons]
+        lines += [f"  {name:<10} {value:.6g}" for name, value in self.terminals.items()]
+        return "\n".join(lines)
+
+
+def explain_page(tables: Tables, formula: Formula, ranking: FullScan, query: Query, row: int) -> Explanation:
+    """Return the explanation of `row` at `query.now`. O(pages), for its place."""
+    rows = np.array([row])
+    page = tables.pages[row]
+    now = query.now
+    columns = TerminalColumns(tables, PROVIDED, 1).fill(tables.pages[rows], tables.traces[rows], now, query.cycle_s)
+    terminals = {name: float(column[0]) for name, column in columns.items()}
+    group = tables.groups[page["group"]]
+    leased = bool(are_leased(tables, rows, now)[0])
+    visited = bool(page["flags"] & VISITED)
+    position, eligible = _place(tables, ranking, query, row)
+    return Explanation(
+        url=url_text(tables, row),
+        host=group_name(tables, int(group["host"])),
+        pattern=group_name(tables, int(page["group"])),
+        formula=formula.text,
+        score=float(ranking.score(tables, now, query.cycle_s, rows)[0]),
+        eligible=not leased,
+        position=None if leased else position,
+        of_eligible=eligible,
+        terminals=terminals,
+        prior_rate=float(group["mean"]),
+        prior_pages=int(group["pages"]),
+        first_visited=visited,
+        last_visit_s=float(page["last_visit_s"]) if visited else None,
+        last_outcome_s=float(page["last_outcome_s"]) if np.isfinite(page["last_outcome_s"]) else None,
+        failures=int(page["failures"]),
+        leased_until_s=float(tables.lease_until_s[row]) if leased else None,
+        reasons=tuple(_reasons(tables, query, row, terminals, leased)),
+    )
+
+
+def _place(tables: Tables, ranking: FullScan, query: Query, row: int) -> tuple[int, int]:
+    """Return the row's place among the eligible pages, were it one of them, and how many these are."""
+    pages = int(tables.corpus["pages"][0])
+    better = eligible = 0
+    keys = sort_keys(ranking.score(tables, query.now, query.cycle_s, np.array([row])))
+    own = (keys[0], tie_keys(tables.pages["url_hash"][row : row + 1], query.salt)[0])
+    for start in range(0, pages, BLOCK):
+        rows = np.arange(start, min(start + BLOCK, pages))
+        rows = rows[~are_leased(tables, rows, query.now)]
+        keys = sort_keys(ranking.score(tables, query.now, query.cycle_s, rows))
+        level = rows[keys == own[0]]
+        better += int(np.count_nonzero(keys > own[0]))
+        better += int(np.count_nonzero(tie_keys(tables.pages["url_hash"][level], query.salt) < own[1]))
+        eligible += rows.size
+    return better + 1, eligible
+
+
+def _reasons(tables: Tables, query: Query, row: int, terminals: dict[str, float], leased: bool) -> list[str]:
+    page = tables.pages[row]
+    group = tables.groups[page["group"]]
+    reasons = []
+    if leased:
+        left = format_duration(tables.lease_until_s[row] - query.now)
+        reasons.append(f"not eligible: handed out until {_utc(tables.lease_until_s[row])}, {left} from now")
+    since = format_duration(max(query.now - page["last_visit_s"], 0.0))
+    if page["flags"] & VISITED:
+        reasons.append(f"last visited {_utc(page['last_visit_s'])}, {since} before now")
+        seen = f"{page['changes']} of {page['visits']} later visits saw a change" if page["visits"] else "visited once"
+        reasons.append(f"{seen}; P(changed since) is {terminals['posterior']:.3g}")
+    else:
+        reasons.append(f"never visited; known for {since}")
+    pattern = group_name(tables, int(page["group"]))
+    reasons.append(
+        f"rate {terminals['rate']:.3g} a cycle, where pages like it ({pattern}, {group['pages']} of them) have "
+        f"{group['mean']:.3g} on average"
+    )
+    if page["failures"]:
+        reasons.append(f"the last {page['failures']} visits failed")
+    return reasons
+
+
+def _utc(seconds: float) -> str:
+    try:
+        return datetime.fromtimestamp(float(seconds), UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    except (OverflowError, OSError, ValueError):  # a year that the calendar does not hold
+        return f"second {seconds:.6g}"

@@ -1,0 +1,260 @@
+"""The ranking: the k best eligible pages at a time `now`, exactly as sorting all of them would give.
+
+Order: score descending, NaN last; equal scores by the page's salted hash, so that neither the order of URLs nor that
+of rows decides. `FullScan` scores every page at every query, in blocks that stay in cache, on several threads, and
+keeps only what reaches a threshold that a sample set and that rises from there.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import numpy as np
+
+from streamsched.arrays import Floats, Hashes, Ints, Records, Rows
+from streamsched.formula import BLOCK, Arena, Program
+from streamsched.jit import bare_kernel, mix
+from streamsched.leases import are_leased
+from streamsched.tables import LEASED, Tables
+from streamsched.terminals import TerminalColumns
+
+__all__ = ["FullScan", "Query", "Ranked", "Ranking", "select_top", "sort_keys", "tie_keys"]
+
+_SIGN: Final = np.uint64(1 << 63)
+_SAMPLE_BLOCKS: Final = 64  # runs of rows that the first threshold is taken from
+_SAMPLE_ROWS: Final = 256  # rows a run
+_THREADED_ROWS: Final = 4 * BLOCK  # fewer rows are scored faster than threads start
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """What is asked of a ranking: `k` pages at `now`, UTC epoch seconds."""
+
+    k: int
+    now: float
+    cycle_s: float
+    salt: int  # of the hash that orders equal scores
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """Pages in order, best first. ``rows``: int64[m]; ``scores``: float64[m]; m <= k."""
+
+    rows: Ints
+    scores: Floats
+
+
+class Ranking(Protocol):
+    """Answers which k eligible pages are best at any time, under one program."""
+
+    def rank(self, tables: Tables, query: Query) -> Ranked:
+        """Return the best `query.k` pages that are not leased at `query.now`."""
+        ...
+
+
+def sort_keys(scores: Floats) -> Hashes:
+    """Return uint64[n] that ascend as `scores` do: NaN is 0, below -inf; -0.0 and 0.0 are one. O(n).
+
+    >>> bool(np.all(np.diff(sort_keys(np.array([np.nan, -np.inf, -1.0, 0.0, np.inf])).astype(float)) > 0))
+    True
+    """
+    bits = (scores + 0.0).view(np.uint64)
+    keys = np.where(bits & _SIGN != 0, ~bits, bits | _SIGN)
+    keys[np.isnan(scores)] = 0
+    return keys
+
+
+def tie_keys(hashes: Hashes, salt: int) -> Hashes:
+    """Return the salted page hashes, uint64[n], that order pages of equal score. O(n)."""
+    ties = np.empty(hashes.size, np.uint64)
+    _salt_hashes(hashes, np.uint64(salt), ties)
+    return ties
+
+
+def select_top(scores: Floats, ties: Hashes, k: int) -> Rows:
+    """Return the indices of the best `k`: intp[min(k, n)], score descending, NaN last, then `ties` ascending.
+
+    O(n + k log k). Equal scores with equal ties come in index order.
+
+    >>> select_top(np.array([0.5, np.nan, 0.5, 0.9]), np.array([7, 1, 3, 2], np.uint64), 3).tolist()
+    [3, 2, 0]
+    """
+    keys = sort_keys(scores)
+    if k <= 0:
+        return np.empty(0, np.intp)
+    chosen = np.arange(keys.size)
+    if k < keys.size:
+        bar = np.partition(keys, keys.size - k)[keys.size - k]
+        above = np.flatnonzero(keys > bar)
+        level = np.flatnonzero(keys == bar)
+        if above.size + level.size > k:
+            level = level[np.argsort(ties[level], kind="stable")[: k - above.size]]
+        chosen = np.sort(np.concatenate([above, level]))
+    return chosen[np.lexsort((ties[chosen], ~keys[chosen]))]
+
+
+class FullScan:
+    """A ranking that scores all pages at each query: O(pages) time, memory for two blocks and 4 k candidates a thread."""
+
+    def __init__(self, program: Program, threads: int | None = None) -> None:
+        self._program = program
+        self._threads = threads or min(os.cpu_count() or 1, 8)
+
+    def rank(self, tables: Tables, query: Query) -> Ranked:
+        """Return the best `query.k` pages that are not leased at `query.now`. O(pages)."""
+        pages = int(tables.corpus["pages"][0])
+        if query.k <= 0 or pages == 0:
+            return Ranked(np.empty(0, np.int64), np.empty(0))
+        start = self._first_bar(tables, query, pages)
+        ranked = self._scan(tables, query, pages, start)
+        if start is not None and ranked.rows.size < min(query.k, pages):
+            return self._scan(tables, query, pages, None)  # the sample misled, or too few pages are eligible
+        return ranked
+
+    def score(self, tables: Tables, now: float, cycle_s: float, rows: Rows | None = None) -> Floats:
+        """Return the scores of `rows`, or of all pages: float64[m]. O(m)."""
+        size = int(tables.corpus["pages"][0]) if rows is None else rows.size
+        scores = np.empty(size)
+        worker = _Worker(self._program, tables, min(BLOCK, max(size, 1)))
+        for start in range(0, size, BLOCK):
+            stop = min(start + BLOCK, size)
+            part = slice(start, stop) if rows is None else rows[start:stop]
+            scores[start:stop] = worker.score(tables.pages[part], tables.traces[part], now, cycle_s)
+        return scores
+
+    def _first_bar(self, tables: Tables, query: Query, pages: int) -> float | None:
+        """Return a score that k eligible pages very likely reach, from an evenly spread sample; None for few pages."""
+        if pages < 8 * _SAMPLE_BLOCKS * _SAMPLE_ROWS or query.k > pages // 8:
+            return None
+        starts = np.linspace(0, pages - _SAMPLE_ROWS, _SAMPLE_BLOCKS).astype(np.int64)
+        rows = (starts[:, None] + np.arange(_SAMPLE_ROWS)).ravel()
+        rows = rows[~are_leased(tables, rows, query.now)]
+        expected = query.k * rows.size / pages
+        place = int(expected + 6 * np.sqrt(expected) + 10)  # six standard deviations on the safe side
+        if place >= rows.size:
+            return None
+        scores = self.score(tables, query.now, query.cycle_s, rows)
+        bar = float(scores[select_top(scores, np.zeros(rows.size, np.uint64), place + 1)[-1]])
+        return None if np.isnan(bar) else bar
+
+    def _scan(self, tables: Tables, query: Query, pages: int, bar: float | None) -> Ranked:
+        blocks = iter(range(0, pages, BLOCK))
+        threads = self._threads if pages >= _THREADED_ROWS else 1
+        jobs = [_Candidates(query.k, bar) for _ in range(threads)]
+        if threads == 1:
+            self._scan_blocks(tables, query, pages, blocks, jobs[0])
+        else:
+            with ThreadPoolExecutor(threads) as pool:
+                for done in [pool.submit(self._scan_blocks, tables, query, pages, blocks, job) for job in jobs]:
+                    done.result()
+        rows, scores, ties = (np.concatenate(parts) for parts in zip(*(job.held() for job in jobs), strict=True))
+        best = select_top(scores, ties, query.k)
+        return Ranked(rows[best], scores[best])
+
+    def _scan_blocks(
+        self, tables: Tables, query: Query, pages: int, blocks: Iterator[int], candidates: _Candidates
+    ) -> None:
+        worker = _Worker(self._program, tables, min(BLOCK, pages))
+        for start in blocks:  # a range's iterator hands each block to one thread only
+            part = slice(start, min(start + BLOCK, pages))
+            scores = worker.score(tables.pages[part], tables.traces[part], query.now, query.cycle_s)
+            candidates.add(scores, tables.pages[part], tables.lease_until_s[part], start, query)
+
+
+class _Worker:
+    """One thread's buffers for scoring blocks."""
+
+    def __init__(self, program: Program, tables: Tables, block: int) -> None:
+        self._program = program
+        self._columns = TerminalColumns(tables, program.terminals, block)
+        self._arena: Arena = program.arena(block)
+        self._scores = np.empty(block)
+
+    def score(self, pages: Records, traces: Records, now: float, cycle_s: float) -> Floats:
+        """Return the scores of the pages: float64[m], valid until the next call."""
+        out = self._scores[: pages.size]
+        self._program.run(self._columns.fill(pages, traces, now, cycle_s), out, self._arena)
+        return out
+
+
+class _Candidates:
+    """The best k rows so far, and those since that reach their least: at most `_capacity` of them."""
+
+    def __init__(self, k: int, bar: float | None) -> None:
+        self._k = k
+        self._capacity = 2 * k + BLOCK
+        self._rows = np.empty(self._capacity, np.int64)
+        self._scores = np.empty(self._capacity)
+        self._ties = np.empty(self._capacity, np.uint64)
+        self._count = 0
+        self._bar = (0, 0) if bar is None else (int(sort_keys(np.array([bar]))[0]), (1 << 64) - 1)
+
+    def add(self, scores: Floats, pages: Records, lease_until_s: Floats, start: int, query: Query) -> None:
+        if self._count + scores.size > self._capacity:
+            self._shrink()
+        key, tie = self._bar
+        bar = (np.uint64(key), np.uint64(tie))
+        held = (self._rows, self._scores, self._ties)
+        salt = np.uint64(query.salt)
+        self._count = _collect(scores, pages, lease_until_s, start, query.now, salt, bar, held, self._count)
+
+    def held(self) -> tuple[Ints, Floats, Hashes]:
+        return self._rows[: self._count], self._scores[: self._count], self._ties[: self._count]
+
+    def _shrink(self) -> None:
+        rows, scores, ties = self.held()
+        best = select_top(scores, ties, self._k)
+        self._count = best.size
+        for buffer, values in ((self._rows, rows), (self._scores, scores), (self._ties, ties)):
+            buffer[: self._count] = values[best]
+        if self._count == self._k:
+            last = self._k - 1
+            self._bar = (int(sort_keys(self._scores[last : last + 1])[0]), int(self._ties[last]))
+
+
+@bare_kernel
+def _collect(
+    scores: Floats,
+    pages: Records,
+    lease_until_s: Floats,
+    start: int,
+    now: float,
+    salt: int,
+    bar: tuple[int, int],
+    held: tuple[Ints, Floats, Hashes],
+    count: int,
+) -> int:
+    """Append to `held` the eligible rows whose (score, tie) is not worse than `bar`; return how many it holds."""
+    sign = np.uint64(1 << 63)
+    flat = scores.view(np.uint64)
+    for i in range(scores.size):
+        bits = flat[i]
+        if scores[i] != scores[i]:
+            key = np.uint64(0)
+        elif scores[i] == 0.0:
+            key = sign
+        else:
+            key = ~bits if bits & sign else bits | sign
+        if key < bar[0]:
+            continue
+        if pages[i].flags & LEASED and lease_until_s[i] > now:
+            continue
+        tie = mix(pages[i].url_hash ^ salt)
+        if key == bar[0] and tie > bar[1]:
+            continue
+        held[0][count] = start + i
+        held[1][count] = scores[i]
+        held[2][count] = tie
+        count += 1
+    return count
+
+
+@bare_kernel
+def _salt_hashes(hashes: Hashes, salt: int, out: Hashes) -> None:
+    for i in range(hashes.size):
+        out[i] = mix(hashes[i] ^ salt)
+

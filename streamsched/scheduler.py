@@ -1,0 +1,327 @@
+"""The scheduler: one shard's pages, their ranking and their leases, behind the library's public door."""
+
+from __future__ import annotations
+
+import math
+import re
+import threading
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from streamsched.arrays import Floats, Hashes, Ints
+from streamsched.change import CHANGE_BITS
+from streamsched.durations import parse_duration
+from streamsched.errors import FormulaError, InvalidOutcome, SettingsError, UnknownPage
+from streamsched.explanation import Explanation, explain_page
+from streamsched.formula import TERMINALS, Formula
+from streamsched.groups import group_name
+from streamsched.leases import grant, release
+from streamsched.outcomes import Outcome, OutcomeBatch
+from streamsched.packed import PackedUrls
+from streamsched.pages import PageTable
+from streamsched.ranking import FullScan, Query, Ranked, tie_keys
+from streamsched.snapshot import digest_state, load_state, save_state
+from streamsched.terminals import PROVIDED
+from streamsched.urls import url_texts
+
+__all__ = ["DEFAULT_FORMULA", "Batch", "Observed", "Scheduler"]
+
+DEFAULT_FORMULA: Final = "posterior"
+_KEPT_REJECTIONS: Final = 100  # of one call, named one by one; the rest are only counted
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """What became of the outcomes of one `Scheduler.observe` call: applied + duplicates + late + rejected = given.
+
+    `changed`, `first_visits` and `failures` are among `applied`; `rejections` names the first 100 of `rejected`.
+    """
+
+    applied: int = 0
+    changed: int = 0
+    first_visits: int = 0
+    duplicates: int = 0
+    late: int = 0
+    rejected: int = 0
+    failures: int = 0
+    rejections: tuple[InvalidOutcome, ...] = ()
+
+    def __add__(self, other: Observed) -> Observed:
+        """Return the counts of both."""
+        sums = (getattr(self, name) + getattr(other, name) for name in self.__slots__[:-1])
+        return Observed(*sums, (self.rejections + other.rejections)[:_KEPT_REJECTIONS])
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Pages in ranking order, best first, m <= k of them.
+
+    ``urls``: their text; ``scores``: float64[m]; ``hosts``: host and port of each; ``rows``: int64[m], their rows;
+    ``now``: the time of the ranking; ``lease_until_s``: when the leases of these pages expire, None where none was taken.
+    """
+
+    urls: list[str]
+    scores: Floats
+    hosts: list[str]
+    rows: Ints = field(repr=False)
+    now: float
+    lease_until_s: float | None = None
+
+    def __len__(self) -> int:
+        return len(self.urls)
+
+
+class Scheduler:
+    """Which pages to visit next: keeps every page's state from crawl outcomes, and ranks them by a formula.
+
+    `cycle`: the unit of t and of rates, as ``"1d"`` or seconds; `formula`: the score function; `seed`: salts the order
+    of equal scores; `per_host`: the most pages of one host in a batch, None for any number; `change_bits`: from how
+    many differing bits of 64 two fingerprints are two contents; `threads`: of the ranking, None for the machine's
+    (the result is the same). Methods may be called from several threads; each waits for the others.
+
+    >>> s = Scheduler(cycle="1d")
+    >>> s.observe([Outcome("https://a.example/", 0.0), Outcome("https://a.example/", 86400.0, changed=True)]).changed
+    1
+    >>> s.next_batch(k=10, now=172800.0).urls
+    ['https://a.example/']
+    """
+
+    def __init__(
+        self,
+        *,
+        cycle: str | float = "1d",
+        formula: str | Formula = DEFAULT_FORMULA,
+        seed: int = 0,
+        per_host: int | None = None,
+        change_bits: int = CHANGE_BITS,
+        threads: int | None = None,
+    ) -> None:
+        """Start with no pages. Raises SettingsError for a setting that cannot work, FormulaError for a formula."""
+        if per_host is not None and per_host < 1:
+            raise SettingsError("per_host", per_host, "1 or more pages, or None for any number")
+        if not 1 <= change_bits <= 64:
+            raise SettingsError("change_bits", change_bits, "1 to 64 bits")
+        self.cycle_s = parse_duration(cycle, "cycle")
+        self.seed = seed
+        self.per_host = per_host
+        self.positions: dict[str, Any] = {}  # where each stream stands; saved with the state they belong to
+        self._threads = threads
+        self._lock = threading.RLock()
+        self._pages = PageTable(self.cycle_s, change_bits)
+        self._formula, self._ranking = self._prepare(formula)
+
+    def __len__(self) -> int:
+        """Return how many pages are known."""
+        return len(self._pages)
+
+    def __contains__(self, url: str) -> bool:
+        return int(self._find([url])[0]) >= 0
+
+    def __repr__(self) -> str:
+        return f"Scheduler({len(self)} pages, formula {self._formula.text!r})"
+
+    @property
+    def formula(self) -> Formula:
+        """The score function in use."""
+        return self._formula
+
+    @property
+    def pages(self) -> PageTable:
+        """The page table beneath: for tools that count or export; change it through the scheduler only."""
+        return self._pages
+
+    def observe(self, outcomes: OutcomeBatch | Outcome | Iterable[Outcome]) -> Observed:
+        """Apply crawl outcomes in their order, each at once; say what became of them. O(1) an outcome.
+
+        Outcomes that break the format are rejected and named, outcomes not newer than their page's last are duplicates
+        or late and leave everything as it was; the others go on.
+        """
+        if isinstance(outcomes, Outcome):
+            outcomes = [outcomes]
+        batch = outcomes if isinstance(outcomes, OutcomeBatch) else OutcomeBatch.from_outcomes(outcomes)
+        problems = batch.problems()
+        if problems:
+            valid = np.ones(len(batch), np.bool_)
+            valid[[problem.record for problem in problems]] = False
+            batch = batch.take(np.flatnonzero(valid))
+        with self._lock:
+            counts = self._pages.observe(batch).tolist()
+        applied, changed, first_visits, failures, duplicates, late = counts[:6]
+        kept = tuple(problems[:_KEPT_REJECTIONS])
+        return Observed(applied, changed, first_visits, duplicates, late, len(problems), failures, kept)
+
+    def discover(self, urls: Sequence[str] | PackedUrls, *, now: float, importance: npt.ArrayLike | None = None) -> int:
+        """Add pages that are known but never visited; return how many were new. O(1) a URL.
+
+        Until its first visit a page is ranked as though it had been visited at `now`. `importance`: float64[n], the
+        weight of each from now on, of known pages too. Raises InvalidOutcome for a URL that breaks the format.
+        """
+        packed = urls if isinstance(urls, PackedUrls) else PackedUrls.pack(urls)
+        weights = None if importance is None else np.broadcast_to(np.asarray(importance, np.float64), len(packed))
+        checked = OutcomeBatch(packed, np.full(len(packed), _finite(now)), importance=weights)
+        for problem in checked.problems():
+            raise problem
+        with self._lock:
+            added = self._pages.discover(packed, now)
+            if weights is not None:
+                self._pages.weigh(packed, weights)
+        return added
+
+    def rank(self, k: int = 1000, *, now: float) -> Batch:
+        """Return the best `k` pages that are not leased at `now`, without leasing them. O(pages)."""
+        with self._lock:
+            return self._batch(self._best(k, _finite(now)), now, None)
+
+    def next_batch(self, k: int = 1000, *, now: float, lease: str | float = "10m") -> Batch:
+        """Return the best `k` pages and lease them: none is handed out again before its outcome or `now` + `lease`. O(pages)."""
+        until = _finite(now) + parse_duration(lease, "lease")
+        with self._lock:
+            ranked = self._best(k, now)
+            grant(self._pages.tables, ranked.rows, until)
+            return self._batch(ranked, now, until)
+
+    def release(self, urls: Sequence[str]) -> int:
+        """Give leased pages back unvisited; return how many of `urls` are known. O(1) a URL."""
+        with self._lock:
+            rows = self._find(urls)
+            release(self._pages.tables, rows[rows >= 0])
+        return int(np.count_nonzero(rows >= 0))
+
+    def score(self, urls: Sequence[str], *, now: float) -> Floats:
+        """Return the scores of `urls` at `now`: float64[n]. O(1) a URL. Raises UnknownPage for a page never seen."""
+        with self._lock:
+            rows = self._known(urls)
+            return self._ranking.score(self._pages.tables, _finite(now), self.cycle_s, rows)
+
+    def scores(self, *, now: float) -> Floats:
+        """Return the scores of all pages by row: float64[pages]. O(pages)."""
+        with self._lock:
+            return self._ranking.score(self._pages.tables, _finite(now), self.cycle_s)
+
+    def tie_keys(self) -> Hashes:
+        """Return the salted page hashes by row, uint64[pages]: the smaller goes first among equal scores. O(pages)."""
+        with self._lock:
+            return tie_keys(self._pages.tables.pages["url_hash"][: len(self)], self._salt)
+
+    def explain(self, url: str, *, now: float) -> Explanation:
+        """Return what is known of a page, its score and place at `now`, and why it is or is not eligible. O(pages).
+
+        Raises UnknownPage for a page never seen.
+        """
+        with self._lock:
+            row = int(self._known([url])[0])
+            query = Query(1, _finite(now), self.cycle_s, self._salt)
+            return explain_page(self._pages.tables, self._formula, self._ranking, query, row)
+
+    def use(self, formula: str | Formula) -> None:
+        """Rank by `formula` from now on. Raises FormulaError at the column that does not fit."""
+        prepared = self._prepare(formula)
+        with self._lock:
+            self._formula, self._ranking = prepared
+
+    def save(self, path: str | Path) -> Path:
+        """Save the state to the directory `path`, made if need be, atomically; return the file written. O(pages)."""
+        with self._lock:
+            return save_state(Path(path), self._pages, self._settings())
+
+    @classmethod
+    def load(cls, path: str | Path, *, threads: int | None = None) -> Scheduler:
+        """Return the scheduler saved last in the directory `path`, as it was. O(pages).
+
+        Raises SnapshotError where there is none, or where it is damaged or from another version.
+        """
+        pages, settings = load_state(Path(path))
+        scheduler = cls(
+            cycle=settings["cycle_s"],
+            formula=settings["formula"],
+            seed=settings["seed"],
+            per_host=settings["per_host"],
+            change_bits=settings["change_bits"],
+            threads=threads,
+        )
+        scheduler.positions = settings["positions"]
+        scheduler._pages = pages
+        return scheduler
+
+    def digest(self) -> str:
+        """Return one hash of the logical state, equal for equal states whatever way they came about. O(pages)."""
+        with self._lock:
+            return digest_state(self._pages, {k: v for k, v in self._settings().items() if k != "positions"})
+
+    @property
+    def _salt(self) -> int:
+        return self.seed & 0xFFFFFFFFFFFFFFFF
+
+    def _settings(self) -> dict[str, Any]:
+        return {
+            "cycle_s": self.cycle_s,
+            "formula": self._formula.text,
+            "seed": self.seed,
+            "per_host": self.per_host,
+            "change_bits": self._pages.change_bits,
+            "positions": self.positions,
+        }
+
+    def _prepare(self, formula: str | Formula) -> tuple[Formula, FullScan]:
+        """Return the formula and a ranking under it; refuses terminals that no page tells yet."""
+        parsed = Formula.parse(formula) if isinstance(formula, str) else formula
+        missing = [name for name in parsed.terminals if name not in PROVIDED]
+        if missing:
+            text = formula if isinstance(formula, str) else formula.text
+            place = re.search(rf"\b{missing[0]}\b", text)
+            reason = f"terminal {missing[0]!r} ({TERMINALS[missing[0]]}) is not provided by this version"
+            raise FormulaError(text, place.start() + 1 if place else 1, reason)
+        return parsed, FullScan(parsed.compile(), self._threads)
+
+    def _find(self, urls: Sequence[str]) -> Ints:
+        return self._pages.find(PackedUrls.pack(urls))
+
+    def _known(self, urls: Sequence[str]) -> Ints:
+        rows = self._find(urls)
+        unknown = np.flatnonzero(rows < 0)
+        if unknown.size:
+            raise UnknownPage(urls[unknown[0]])
+        return rows
+
+    def _best(self, k: int, now: float) -> Ranked:
+        """Return the best `k` rows with at most `per_host` of a host: the ranking's order, skipping full hosts."""
+        tables = self._pages.tables
+        wanted = k
+        while True:
+            ranked = self._ranking.rank(tables, Query(wanted, now, self.cycle_s, self._salt))
+            if self.per_host is None:
+                return ranked
+            hosts = tables.groups["host"][tables.pages["group"][ranked.rows]]
+            keep = np.flatnonzero(_place_in_host(hosts) < self.per_host)[:k]
+            if keep.size == k or ranked.rows.size < wanted:
+                return Ranked(ranked.rows[keep], ranked.scores[keep])
+            wanted *= 4
+
+    def _batch(self, ranked: Ranked, now: float, until: float | None) -> Batch:
+        tables = self._pages.tables
+        hosts = tables.groups["host"][tables.pages["group"][ranked.rows]].tolist()
+        names = {host: group_name(tables, host) for host in set(hosts)}
+        urls = url_texts(tables, ranked.rows)
+        return Batch(urls, ranked.scores, [names[host] for host in hosts], ranked.rows, now, until)
+
+
+def _place_in_host(hosts: npt.NDArray[np.uint32]) -> Ints:
+    """Return how many of the same host stand before each place: int64[n]. O(n log n)."""
+    order = np.argsort(hosts, kind="stable")
+    sorted_hosts = hosts[order]
+    starts = np.flatnonzero(np.r_[True, sorted_hosts[1:] != sorted_hosts[:-1]])
+    run = np.arange(hosts.size) - np.repeat(starts, np.diff(np.r_[starts, hosts.size]))
+    places = np.empty(hosts.size, np.int64)
+    places[order] = run
+    return places
+
+
+def _finite(now: float) -> float:
+    if not math.isfinite(now):
+        raise SettingsError("now", now, "UTC epoch seconds, finite")
+    return float(now)
