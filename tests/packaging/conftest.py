@@ -1,0 +1,49 @@
+"""Build the distributions once, in a copy of the tree, so that nothing left in `build/` can slip into them."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+NOT_SOURCE = shutil.ignore_patterns(".*", "build", "dist", "out", "*.egg-info", "__pycache__", "tests", "data")
+
+
+def run(*command: str | Path, cwd: Path) -> str:
+    """Run `command` and return what it printed; fails the test with that where the command fails."""
+    done = subprocess.run(command, cwd=cwd, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+    assert done.returncode == 0, done.stdout
+    return done.stdout
+
+
+@pytest.fixture(scope="session")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of what the distributions are made of, symlinks as they are."""
+    copy = tmp_path_factory.mktemp("packaging") / "tree"
+    shutil.copytree(ROOT, copy, symlinks=True, ignore=NOT_SOURCE)
+    return copy
+
+
+@pytest.fixture(scope="session")
+def sdist(tree: Path) -> Path:
+    run(sys.executable, "-m", "build", "--no-isolation", "--sdist", "--outdir", tree.parent / "sdist", cwd=tree)
+    return next((tree.parent / "sdist").glob("*.tar.gz"))
+
+
+@pytest.fixture(scope="session")
+def wheel(tree: Path) -> Path:
+    run(sys.executable, "-m", "build", "--no-isolation", "--wheel", "--outdir", tree.parent / "wheel", cwd=tree)
+    return next((tree.parent / "wheel").glob("*.whl"))
+
+
+@pytest.fixture(scope="session")
+def installed(wheel: Path) -> Path:
+    """A directory that holds the wheel installed, without its dependencies."""
+    target = wheel.parent / "installed"
+    install = (sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--no-compile")
+    run(*install, "--target", target, wheel, cwd=wheel.parent)
+    return target
