@@ -2,8 +2,19 @@
 
 from __future__ import annotations
 
+import math
+import unicodedata
+from collections.abc import Mapping
 from decimal import Decimal, localcontext
+from fractions import Fraction
 from typing import Any
+
+import numpy as np
+
+from streamsched.formula import Constant, Node, Terminal, Unary
+from streamsched.jit import mix
+from streamsched.packed import hash_bytes
+from streamsched.simhash import SEPARATORS, WORDS_ALONE
 
 # --- posterior
 
@@ -53,3 +64,138 @@ def judge(given: dict[str, Any], page: dict[str, Any] | None, threshold: int) ->
             return "change" if changed else "same"
     differing = sum(a != b for a, b in zip(f"{prints[0]:064b}", f"{prints[1]:064b}", strict=True))
     return "change" if differing >= threshold else "same"
+
+
+# --- formulas
+
+
+def protected(op: str, *operands: float) -> float:
+    """SPEC 5's operations on numbers, by `math`."""
+    if any(math.isnan(operand) for operand in operands):
+        return math.nan
+    a, b = (*operands, 0.0)[:2]
+    if op == "neg":
+        return -a
+    if op == "log":
+        return 0.0 if a <= 0 else math.log(a)
+    if op == "exp":
+        return math.exp(min(max(a, -80.0), 80.0))
+    if op == "/":
+        return 0.0 if b == 0 else a / b
+    if op == "pow":
+        exponent = min(max(b, -80.0), 80.0)
+        if a < 0 or (a == 0 and exponent < 0):
+            return 0.0
+        try:
+            return math.pow(a, exponent)
+        except OverflowError:
+            return math.inf
+    return {"+": a + b, "-": a - b, "*": a * b}[op]
+
+
+def formula_value(node: Node, row: Mapping[str, float]) -> float:
+    """The value of a tree for one row, by walking it."""
+    if isinstance(node, Constant):
+        return node.value
+    if isinstance(node, Terminal):
+        return row[node.name]
+    children = [node.operand] if isinstance(node, Unary) else [node.left, node.right]
+    return protected(node.op, *(formula_value(child, row) for child in children))
+
+
+# --- estimators: each from the whole list of flags, the oldest first
+
+
+def cg(flags: list[bool]) -> float:
+    """-ln((n - X + 0.5)/(n + 0.5)) in 120 decimal digits."""
+    with localcontext() as context:
+        context.prec = 120
+        half = Decimal("0.5")
+        return float(-((len(flags) - sum(flags) + half) / (len(flags) + half)).ln())
+
+
+def weighted(flags: list[bool], weights: list[int]) -> float:
+    """The sum of w_i I_i over the sum of w_i, exactly; 0 for no visit."""
+    total = sum(weights)
+    return float(Fraction(sum(w for w, changed in zip(weights, flags, strict=True) if changed), total or 1))
+
+
+def nad(flags: list[bool]) -> float:
+    """w_i = 1/n."""
+    return weighted(flags, [1 for _ in flags])
+
+
+def sad(flags: list[bool]) -> float:
+    """w_n = 1, all others 0."""
+    return weighted(flags, [int(i == len(flags)) for i in range(1, len(flags) + 1)])
+
+
+def aad(flags: list[bool]) -> float:
+    """w_i = 2i/(n(n + 1))."""
+    return weighted(flags, list(range(1, len(flags) + 1)))
+
+
+def gad(flags: list[bool]) -> float:
+    """w_i = 2^(i - 1)/(2^n - 1)."""
+    return weighted(flags, [2**i for i in range(len(flags))])
+
+
+def naive_interval(flags: list[bool], intervals: list[float]) -> float:
+    """T/X; 0 before time has passed, infinite before a change."""
+    total = math.fsum(intervals)
+    return 0.0 if total == 0 else total / sum(flags) if any(flags) else math.inf
+
+
+def modified_interval(flags: list[bool]) -> float:
+    """-1/ln((N - X + 0.5)/(N + 0.5)); 0 for no visit, infinite before a change."""
+    return 0.0 if not flags else 1.0 / cg(flags) if any(flags) else math.inf
+
+
+def gamma_posterior(shape: float, exposure: float, flags: list[bool], intervals: list[float]) -> tuple[float, float]:
+    """The prior carried through all visits, each change moment-matched in exact arithmetic."""
+    for changed, interval in zip(flags, intervals, strict=True):
+        if changed and interval == 0:
+            shape += 1.0
+        elif changed:
+            shape, exposure = after_change(shape, exposure, interval)
+        else:
+            exposure += interval
+    return shape, exposure
+
+
+# --- simhash
+
+
+def words(text: str) -> list[str]:
+    """The words of a text, character by character."""
+    found = [""]
+    for character in unicodedata.normalize("NFC", text.casefold()):
+        alone = any(first <= ord(character) <= last for first, last in WORDS_ALONE)
+        separator = any(first <= ord(character) <= last for first, last in SEPARATORS)
+        if alone:
+            found += [character, ""]
+        elif separator:
+            found += [""]
+        else:
+            found[-1] += character
+    return [word for word in found if word]
+
+
+def simhash(text: str, width: int) -> int:
+    """The majority of the bits of the hashes of all runs of `width` words, a set bit for +1, a clear one for -1."""
+    hashes = [hash_text(word) for word in words(text)]
+    run = min(width, len(hashes))
+    runs = [hashes[i : i + run] for i in range(len(hashes) - run + 1)] if run else []
+    codes = []
+    for members in runs:
+        code = run
+        for member in members:
+            code = int(mix(np.uint64((code * 0x9E3779B97F4A7C15 + member) % 2**64)))
+        codes.append(code)
+    return sum(1 << bit for bit in range(64) if sum(1 if code >> bit & 1 else -1 for code in codes) > 0)
+
+
+def hash_text(word: str) -> int:
+    """The hash of one word's UTF-8, by the kernel, which has a twin of its own."""
+    raw = np.frombuffer(word.encode("utf-8", "surrogatepass"), np.uint8)
+    return int(hash_bytes(raw, 0, raw.size))
