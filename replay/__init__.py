@@ -1,0 +1,31 @@
+"""Replays of change logs: what each policy would have found, had it decided what to visit (SPEC 6).
+
+The report and the terminal's table and progress bar, which need matplotlib and rich, stand in
+`streamsched.replay.report` and `streamsched.replay.terminal`.
+"""
+
+from streamsched.replay.experiment import Progress, replay_log, run_replay
+from streamsched.replay.intervals import Estimate
+from streamsched.replay.policies import POLICIES
+from streamsched.replay.reader import read_truth
+from streamsched.replay.results import METRICS, PolicyResult, ReplayResult, to_json
+from streamsched.replay.settings import ReplaySettings
+from streamsched.replay.simulator import Trace
+from streamsched.replay.truth import ChangeLog, Window
+
+__all__ = [
+    "METRICS",
+    "POLICIES",
+    "ChangeLog",
+    "Estimate",
+    "PolicyResult",
+    "Progress",
+    "ReplayResult",
+    "ReplaySettings",
+    "Trace",
+    "Window",
+    "read_truth",
+    "replay_log",
+    "run_replay",
+    "to_json",
+]

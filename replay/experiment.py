@@ -1,0 +1,112 @@
+"""A comparison: many policies and seeds through the same window of the same log."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+
+from streamsched.arrays import Ints
+from streamsched.replay.lots import draw_lots
+from streamsched.replay.metrics import deciles
+from streamsched.replay.policies import formula_of, make_policy
+from streamsched.replay.reader import read_truth
+from streamsched.replay.results import ReplayResult, summarise
+from streamsched.replay.settings import ReplaySettings, choose_window
+from streamsched.replay.simulator import Schedule, Trace, simulate
+from streamsched.replay.truth import ChangeLog, Window
+
+__all__ = ["Progress", "replay_log", "run_replay"]
+
+Progress: TypeAlias = Callable[[int, int, str], None]
+"""Called with the cycles done, the cycles in all and the policy at work; by one process at each cycle, else each run."""
+
+
+class _Bench(NamedTuple):
+    """What all runs of a replay share."""
+
+    window: Window
+    schedule: Schedule
+    tenths: Ints
+
+
+class _Run(NamedTuple):
+    policy: str
+    seed: int
+
+
+def run_replay(settings: ReplaySettings, progress: Progress | None = None) -> ReplayResult:
+    """Read the log and return how each policy fares on it; the same settings give the same result to the last bit.
+
+    Raises ReplayError where the log does not hold the window, SourceError where it cannot be read.
+    """
+    return replay_log(read_truth(settings.log), settings, progress)
+
+
+def replay_log(log: ChangeLog, settings: ReplaySettings, progress: Progress | None = None) -> ReplayResult:
+    """Return how each policy fares on `log`, already read; ``settings.log`` is only its name.
+
+    O(policies · seeds · cycles · pages). Raises ReplayError where the log does not hold the window.
+    """
+    window = choose_window(log, settings)
+    changes = window.changes()
+    tenths = deciles(changes, draw_lots(np.arange(window.pages, dtype=np.uint64), 1))
+    bench = _Bench(window, settings.schedule, tenths)
+    runs = [_Run(policy, seed) for policy in settings.policies for seed in settings.seeds]
+    traces = list(_trace_all(bench, runs, settings.workers, progress or _say_nothing))
+    each = len(settings.seeds)
+    policies = tuple(
+        summarise(policy, formula_of(policy), traces[at * each : (at + 1) * each])
+        for at, policy in enumerate(settings.policies)
+    )
+    return ReplayResult(settings, window, changes, tenths, policies, log.rejected, log.note)
+
+
+def _trace_all(bench: _Bench, runs: Sequence[_Run], workers: int, progress: Progress) -> Iterator[Trace]:
+    """Return the traces of `runs` in their order, whoever finishes first."""
+    cycles = bench.window.cycles
+    total = cycles * len(runs)
+    if workers == 1 or len(runs) == 1:
+        for done, run in enumerate(runs):
+            yield _trace(bench, run, _Tick(progress, done * cycles, total, run.policy))
+        return
+    # Spawned, not forked: a fork of a process that runs threads (the ranking's, a progress bar's) may hang.
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(min(workers, len(runs)), context, _share, (bench,)) as pool:
+        for done, (run, trace) in enumerate(zip(runs, pool.map(_trace_shared, runs), strict=True), 1):
+            progress(done * cycles, total, run.policy)
+            yield trace
+
+
+def _trace(bench: _Bench, run: _Run, tick: Callable[[], None] | None = None) -> Trace:
+    policy = make_policy(run.policy, bench.window.cycle_s, run.seed)
+    return simulate(bench.window, policy, bench.schedule, bench.tenths, tick)
+
+
+class _Tick:
+    """Counts cycles towards the progress of the whole."""
+
+    def __init__(self, progress: Progress, done: int, total: int, policy: str) -> None:
+        self._progress, self._done, self._total, self._policy = progress, done, total, policy
+
+    def __call__(self) -> None:
+        self._done += 1
+        self._progress(self._done, self._total, self._policy)
+
+
+def _say_nothing(done: int, total: int, policy: str) -> None:
+    pass
+
+
+_shared: list[_Bench] = []  # in a worker process: what its parent handed over at its start
+
+
+def _share(bench: _Bench) -> None:
+    _shared[:] = [bench]
+
+
+def _trace_shared(run: _Run) -> Trace:
+    return _trace(_shared[0], run)

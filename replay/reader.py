@@ -1,0 +1,163 @@
+"""Ground truth from a file: a change log as it stands, any other log of crawl outcomes as far as its visits tell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from streamsched.arrays import Bools, Floats, Ints, Records
+from streamsched.change import CHANGE, CHANGE_BITS, FAILURE, is_success, judge, shows_content
+from streamsched.connectors import Delivery, open_source
+from streamsched.jit import kernel
+from streamsched.outcomes import IMPORTANCE, STATUS, OutcomeBatch
+from streamsched.packed import PackedUrls
+from streamsched.replay.truth import ChangeLog
+
+__all__ = ["read_outcomes", "read_truth"]
+
+CHANGE_LOG_KIND: Final = "changelog"  # of the positions in a change log
+
+_STATE: Final = np.dtype(  # of a page, as its last visit that told something left it
+    [("last_s", "<f8"), ("fingerprint", "<u8"), ("seen", "?"), ("success", "?"), ("has_fingerprint", "?")]
+)
+_NOTE: Final = (
+    "The log holds crawl outcomes, not changes: each change is placed at the visit that saw it, several changes between "
+    "two visits count as one, and every page is taken to have existed all the time."
+)
+
+
+def read_truth(path: str | Path, *, dead_letters: str | Path | None = None, change_bits: int = CHANGE_BITS) -> ChangeLog:
+    """Return what the log at `path` says of when pages changed; malformed records are left out and counted.
+
+    A change log is taken at its word. In any other format that `streamsched.connectors` reads, a change is placed at
+    the visit that saw it (SPEC 2, with `change_bits` of 64 as the fingerprints' threshold), a page is taken to have
+    existed all the time, and the result's ``note`` says so. `dead_letters`: a file that rejected records are added to.
+    O(records). Raises SourceError where the file cannot be read, ReplayError where it holds no change.
+    """
+    with open_source(path, dead_letters=dead_letters) as source:
+        log = read_outcomes(source, change_bits)
+        return replace(log, rejected=source.rejected)
+
+
+def read_outcomes(deliveries: Iterable[Delivery], change_bits: int = CHANGE_BITS) -> ChangeLog:
+    """Return what `deliveries` say of when pages changed, as `read_truth` does. O(records)."""
+    roll, sieve, exact = _Roll(), _Sieve(change_bits), True
+    for delivery in deliveries:
+        exact = delivery.position.kind == CHANGE_LOG_KIND
+        pages = roll.number(delivery.outcomes.urls)
+        sieve.take(pages, len(roll), delivery.outcomes, exact=exact)
+    log = sieve.collect(roll.urls(), exact=exact)
+    return log if exact else replace(log, note=_NOTE)
+
+
+class _Roll:
+    """URLs and their numbers, in the order of their first record."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[bytes, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def number(self, urls: PackedUrls) -> Ints:
+        """Return the number of each URL: int64[n]; new ones get the next. O(bytes)."""
+        blob, ends, numbers = urls.blob.tobytes(), urls.offsets.tolist(), self._numbers
+        spans = zip(ends, ends[1:], strict=False)
+        return np.array([numbers.setdefault(blob[start:end], len(numbers)) for start, end in spans], np.int64)
+
+    def urls(self) -> PackedUrls:
+        """Return all URLs by number. O(bytes)."""
+        offsets = np.zeros(len(self) + 1, np.int64)
+        np.cumsum([len(url) for url in self._numbers], out=offsets[1:])
+        return PackedUrls(b"".join(self._numbers), offsets)
+
+
+class _Sieve:
+    """Keeps the changes among outcomes, and of each page what its next visit is judged against."""
+
+    def __init__(self, change_bits: int) -> None:
+        self._change_bits = change_bits
+        self._pages: list[Ints] = []
+        self._times: list[Floats] = []
+        self._gone: list[Bools] = []
+        self._states = np.zeros(0, _STATE)
+        self._importance = np.ones(0)
+        self._first_s, self._last_s = np.inf, -np.inf
+
+    def take(self, pages: Ints, total: int, outcomes: OutcomeBatch, *, exact: bool) -> None:
+        """Take in one delivery, of ``pages``: int64[n]; `total` pages have been named so far."""
+        self._make_room(total)
+        status = _fill(outcomes.status, len(outcomes))
+        status[(outcomes.given & STATUS) == 0] = 200
+        changes = np.arange(len(outcomes))
+        if not exact:
+            fingerprint, changed = (_fill(column, len(outcomes)) for column in (outcomes.fingerprint, outcomes.changed))
+            columns = (outcomes.fetched_at, outcomes.given, status, fingerprint, changed)
+            changes = np.flatnonzero(_sift(pages, columns, self._states, self._change_bits))
+        weighed = np.flatnonzero(outcomes.given & IMPORTANCE)
+        if weighed.size:
+            self._importance[pages[weighed]] = outcomes.importance[weighed]
+        self._pages.append(pages[changes])
+        self._times.append(outcomes.fetched_at[changes])
+        self._gone.append(status[changes] >= 400)
+        self._first_s = min(self._first_s, float(outcomes.fetched_at.min()))
+        self._last_s = max(self._last_s, float(outcomes.fetched_at.max()))
+
+    def collect(self, urls: PackedUrls, *, exact: bool) -> ChangeLog:
+        """Return all that was taken; where it is not `exact`, each page has been there since before the log."""
+        beginnings = np.arange(0 if exact else len(urls))
+        pages = np.concatenate([beginnings, *self._pages])
+        times = np.concatenate([np.full(beginnings.size, -np.inf), *self._times])
+        gone = np.concatenate([np.zeros(beginnings.size, np.bool_), *self._gone])
+        log = ChangeLog.collect(urls, pages, times, gone)
+        importance = self._importance[: len(urls)]
+        weighs = bool(np.any(importance != 1.0))
+        return replace(log, importance=importance if weighs else None, first_s=self._first_s, last_s=self._last_s)
+
+    def _make_room(self, pages: int) -> None:
+        if pages > self._states.size:
+            more = max(pages, 2 * self._states.size) - self._states.size
+            self._states = np.concatenate([self._states, np.zeros(more, _STATE)])
+            self._importance = np.concatenate([self._importance, np.ones(more)])
+
+
+def _fill(column: npt.NDArray[Any], count: int) -> npt.NDArray[Any]:
+    """Return a copy of an optional column of a batch, `count` zeros where it is absent."""
+    return column.copy() if column.size else np.zeros(count, column.dtype)
+
+
+@kernel
+def _sift(pages: Ints, columns: tuple[Any, ...], states: Records, change_bits: int) -> Bools:
+    """Return which outcomes saw a change: bool[n], and carry the pages' states on; late outcomes see none. O(n)."""
+    fetched_at, given, status, fingerprint, changed = columns
+    kept = np.zeros(pages.size, np.bool_)
+    for i in range(pages.size):
+        page = states[pages[i]]
+        if page.seen and fetched_at[i] <= page.last_s:
+            continue
+        code = judge(
+            given[i],
+            status[i],
+            fingerprint[i],
+            changed[i],
+            page.seen,
+            page.success,
+            page.has_fingerprint,
+            page.fingerprint,
+            change_bits,
+        )
+        if code == FAILURE:
+            continue
+        kept[i] = code == CHANGE
+        page.last_s = fetched_at[i]
+        page.seen = True
+        page.success = is_success(status[i])
+        if shows_content(given[i], status[i]):
+            page.has_fingerprint = True
+            page.fingerprint = fingerprint[i]
+    return kept
