@@ -11,12 +11,12 @@ from typing import Final
 
 import numpy as np
 
-from streamsched.arrays import Bytes, Hashes
+from streamsched.arrays import Bytes, Hashes, Records
 from streamsched.jit import bare_kernel, mix
 from streamsched.packed import hash_bytes, same_bytes
 from streamsched.tables import Tables
 
-__all__ = ["GROUP_PAGES", "MAX_DEPTH", "candidate_space", "group_name", "place_group", "renew_candidates", "sort_page", "sort_page_deeper"]
+__all__ = ["GROUP_PAGES", "MAX_DEPTH", "candidate_space", "group_name", "place_groups", "renew_candidates", "sort_page", "sort_page_deeper"]
 
 GROUP_PAGES: Final = 16  # pages; fewer say less of a rate than the prior of the group above them
 MAX_DEPTH: Final = 8  # path segments; deeper prefixes hardly ever hold enough pages
@@ -183,13 +183,13 @@ def _open(tables: Tables, size: int, parent: int, depth: int) -> int:
         record.host = tables.groups[parent].host
         record.mean = tables.groups[parent].mean
         tables.groups[parent].recheck_until = corpus.sweep + 1
-    place_group(tables.group_slots, key, group)
+    _place(tables.group_slots, key, group)
     corpus.groups = group + 1
     return group
 
 
 @bare_kernel
-def place_group(slots: Hashes, key: int, group: int) -> None:
+def _place(slots: Hashes, key: int, group: int) -> None:
     """Enter `group` into the index `slots` under `key`. O(1)."""
     mask = np.uint64(slots.size - 1)
     tag = key >> np.uint64(32)
@@ -197,6 +197,13 @@ def place_group(slots: Hashes, key: int, group: int) -> None:
     while slots[position] != 0:
         position = (position + np.uint64(1)) & mask
     slots[position] = (tag << np.uint64(32)) | np.uint64(group + 1)
+
+
+@bare_kernel
+def place_groups(slots: Hashes, groups: Records, count: int) -> None:
+    """Enter the first `count` groups into an empty index. O(count)."""
+    for group in range(count):
+        _place(slots, groups[group].key, group)
 
 
 @bare_kernel

@@ -8,7 +8,7 @@ import numpy as np
 
 from streamsched.arrays import Floats, Ints
 from streamsched.change import CHANGE, FAILURE, FIRST, is_success, judge, shows_content
-from streamsched.groups import place_group, renew_candidates, sort_page
+from streamsched.groups import place_groups, renew_candidates, sort_page
 from streamsched.jit import bare_kernel, inlined, prefetch
 from streamsched.memory import Region
 from streamsched.outcomes import CHANGED, COST, FINGERPRINT, IMPORTANCE, STATUS, OutcomeBatch
@@ -162,8 +162,7 @@ class PageTable:
         """Make the groups' index anew with room for `groups` at half its slots or fewer. O(groups)."""
         size = max(_FEWEST_GROUP_SLOTS, 1 << (2 * groups - 1).bit_length())
         self._group_slots = np.zeros(size, np.uint64)
-        for group, key in enumerate(self._groups.array["key"][: int(self._corpus["groups"][0])]):
-            place_group(self._group_slots, key, group)
+        place_groups(self._group_slots, self._groups.array, int(self._corpus["groups"][0]))
 
 
 @bare_kernel

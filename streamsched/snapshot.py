@@ -92,16 +92,12 @@ def load_state(directory: Path) -> tuple[PageTable, dict[str, Any]]:
     try:
         with path.open("rb") as file:
             header = _read_header(path, file)
-            arrays = {entry["name"]: _read_array(path, file, entry) for entry in header["arrays"]}
-            if file.read(1):
-                raise SnapshotError(str(path), "damaged: bytes after the last array")
+            settings = header["settings"]
+            pages = PageTable(settings["cycle_s"], settings["change_bits"])
+            _read_arrays(path, file, {entry["name"]: entry for entry in header["arrays"]}, pages)
     except OSError as error:
         raise SnapshotError(str(path), f"cannot be read: {error.strerror or error}") from error
-    if set(arrays) != set(_DTYPES):
-        raise SnapshotError(str(path), f"damaged: holds {sorted(arrays)}, expected {sorted(_DTYPES)}")
-    settings = header["settings"]
-    pages = PageTable(settings["cycle_s"], settings["change_bits"])
-    _restore(pages, arrays)
+    pages.rebuild_index()
     return pages, settings
 
 
@@ -133,15 +129,6 @@ def _arrays(pages: PageTable) -> dict[str, npt.NDArray[Any]]:
     }
 
 
-def _restore(pages: PageTable, arrays: dict[str, npt.NDArray[Any]]) -> None:
-    sizes = {name: array.size for name, array in arrays.items()}
-    pages.reserve(max(sizes["pages"], sizes["candidates"]), sizes["text"], sizes["groups"], sizes["names"])
-    tables = pages.tables
-    for name, array in arrays.items():
-        getattr(tables, name)[: array.size] = array
-    pages.rebuild_index()
-
-
 def _write(file: BinaryIO, arrays: dict[str, npt.NDArray[Any]], settings: dict[str, Any]) -> None:
     entries = [
         {"name": name, "count": array.size, "crc": crc32c(array.view(np.uint8).data)} for name, array in arrays.items()
@@ -171,14 +158,20 @@ def _read_header(path: Path, file: BinaryIO) -> dict[str, Any]:
     return header
 
 
-def _read_array(path: Path, file: BinaryIO, entry: dict[str, Any]) -> npt.NDArray[Any]:
-    array = np.empty(entry["count"], _DTYPES[entry["name"]])
-    view = array.view(np.uint8).data
-    if file.readinto(view) != array.nbytes:  # type: ignore[attr-defined]
-        raise SnapshotError(str(path), f"damaged: ends within {entry['name']}")
-    if crc32c(view) != entry["crc"]:
-        raise SnapshotError(str(path), f"damaged: {entry['name']} does not match its checksum")
-    return array
+def _read_arrays(path: Path, file: BinaryIO, entries: dict[str, dict[str, Any]], pages: PageTable) -> None:
+    """Read the arrays straight into the place where `pages` keeps them, checking each."""
+    if set(entries) != set(_DTYPES):
+        raise SnapshotError(str(path), f"damaged: holds {sorted(entries)}, expected {sorted(_DTYPES)}")
+    counts = {name: entry["count"] for name, entry in entries.items()}
+    pages.reserve(max(counts["pages"], counts["candidates"]), counts["text"], counts["groups"], counts["names"])
+    for name, entry in entries.items():  # in the order of the file
+        view = getattr(pages.tables, name)[: entry["count"]].view(np.uint8).data
+        if file.readinto(view) != view.nbytes:  # type: ignore[attr-defined]
+            raise SnapshotError(str(path), f"damaged: ends within {name}")
+        if crc32c(view) != entry["crc"]:
+            raise SnapshotError(str(path), f"damaged: {name} does not match its checksum")
+    if file.read(1):
+        raise SnapshotError(str(path), "damaged: bytes after the last array")
 
 
 def _snapshots(directory: Path) -> list[tuple[int, Path]]:

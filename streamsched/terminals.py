@@ -53,14 +53,38 @@ class TerminalColumns:
 Fill = Callable[[Records, Records, float, float, Floats], object]
 
 
-def _elapsed(pages: Records, traces: Records, now: float, cycle_s: float, out: Floats) -> None:
-    np.subtract(now, pages["last_visit_s"], out=out)
-    np.divide(out, cycle_s, out=out)
-    np.maximum(out, 0.0, out=out)
+def _fill(copy: Callable[[Records, Floats], None]) -> Fill:
+    return lambda pages, traces, now, cycle_s, out: copy(pages, out)
 
 
-def _field(name: str) -> Fill:
-    return lambda pages, traces, now, cycle_s, out: np.copyto(out, pages[name])
+@bare_kernel
+def _copy_visits(pages: Records, out: Floats) -> None:
+    for i in range(pages.size):
+        out[i] = pages[i].visits
+
+
+@bare_kernel
+def _copy_changes(pages: Records, out: Floats) -> None:
+    for i in range(pages.size):
+        out[i] = pages[i].changes
+
+
+@bare_kernel
+def _copy_importance(pages: Records, out: Floats) -> None:
+    for i in range(pages.size):
+        out[i] = pages[i].importance
+
+
+@bare_kernel
+def _copy_cost(pages: Records, out: Floats) -> None:
+    for i in range(pages.size):
+        out[i] = pages[i].cost
+
+
+@bare_kernel
+def _elapsed(pages: Records, now: float, cycle_s: float, out: Floats) -> None:
+    for i in range(pages.size):
+        out[i] = max((now - pages[i].last_visit_s) / cycle_s, 0.0)
 
 
 def _posterior(rates: dict[str, Floats], out: Floats) -> None:
@@ -75,16 +99,16 @@ _RATED: Final[dict[str, Callable[[dict[str, Floats], Floats], None]]] = {"rate":
 
 # The terminals that a page's record tells; those of SPEC 4 (rhythm and surge) are not among them yet.
 PROVIDED: Final[dict[str, Fill]] = {
-    "n": _field("visits"),
-    "X": _field("changes"),
-    "t": _elapsed,
+    "n": _fill(_copy_visits),
+    "X": _fill(_copy_changes),
+    "t": lambda pages, traces, now, cycle_s, out: _elapsed(pages, now, cycle_s, out),
     "CG": lambda pages, traces, now, cycle_s, out: cg(pages["visits"], pages["changes"], out=out),
     "NAD": lambda pages, traces, now, cycle_s, out: nad(pages["visits"], pages["changes"], out=out),
     "SAD": lambda pages, traces, now, cycle_s, out: sad(pages["visits"], traces["history"], out=out),
     "AAD": lambda pages, traces, now, cycle_s, out: aad(pages["visits"], traces["weighted_changes"], out=out),
     "GAD": lambda pages, traces, now, cycle_s, out: gad(pages["visits"], traces["history"], out=out),
-    "importance": _field("importance"),
-    "cost": _field("cost"),
+    "importance": _fill(_copy_importance),
+    "cost": _fill(_copy_cost),
     "rate": lambda *_: None,
     "posterior": lambda *_: None,
 }

@@ -235,5 +235,8 @@ def _move(old: Hashes, slots: Hashes, moved: Ints, count: int) -> None:
 
 @bare_kernel
 def _enter_all(tables: Tables, slots: Hashes, pages: int) -> None:
+    mask = np.uint64(slots.size - 1)
     for row in range(pages):
+        if row + _AT_ONCE < pages:
+            prefetch(slots, np.int64((tables.pages[row + _AT_ONCE].url_hash >> np.uint64(32)) & mask))
         _place(slots, tables.pages[row].url_hash >> np.uint64(32), row)
