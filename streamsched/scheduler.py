@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import re
 import threading
@@ -80,9 +81,10 @@ class Scheduler:
     """Which pages to visit next: keeps every page's state from crawl outcomes, and ranks them by a formula.
 
     `cycle`: the unit of t and of rates, as ``"1d"`` or seconds; `formula`: the score function; `seed`: salts the order
-    of equal scores; `per_host`: the most pages of one host in a batch, None for any number; `change_bits`: from how
-    many differing bits of 64 two fingerprints are two contents; `threads`: of the ranking, None for the machine's
-    (the result is the same). Methods may be called from several threads; each waits for the others.
+    of equal scores, which is drawn anew each cycle; `per_host`: the most pages of one host in a batch, None for any
+    number; `change_bits`: from how many differing bits of 64 two fingerprints are two contents; `threads`: of the
+    ranking, None for the machine's (the result is the same). Methods may be called from several threads; each waits
+    for the others.
 
     >>> s = Scheduler(cycle="1d")
     >>> s.observe([Outcome("https://a.example/", 0.0), Outcome("https://a.example/", 86400.0, changed=True)]).changed
@@ -203,10 +205,10 @@ class Scheduler:
         with self._lock:
             return self._ranking.score(self._pages.tables, _finite(now), self.cycle_s)
 
-    def tie_keys(self) -> Hashes:
+    def tie_keys(self, *, now: float = 0.0) -> Hashes:
         """Return the salted page hashes by row, uint64[pages]: the smaller goes first among equal scores. O(pages)."""
         with self._lock:
-            return tie_keys(self._pages.tables.pages["url_hash"][: len(self)], self._salt)
+            return tie_keys(self._pages.tables.pages["url_hash"][: len(self)], self._salt(_finite(now)))
 
     def explain(self, url: str, *, now: float) -> Explanation:
         """Return what is known of a page, its score and place at `now`, and why it is or is not eligible. O(pages).
@@ -215,7 +217,7 @@ class Scheduler:
         """
         with self._lock:
             row = int(self._known([url])[0])
-            query = Query(1, _finite(now), self.cycle_s, self._salt)
+            query = Query(1, _finite(now), self.cycle_s, self._salt(now))
             return explain_page(self._pages.tables, self._formula, self._ranking, query, row)
 
     def use(self, formula: str | Formula) -> None:
@@ -253,9 +255,10 @@ class Scheduler:
         with self._lock:
             return digest_state(self._pages, {k: v for k, v in self._settings().items() if k != "positions"})
 
-    @property
-    def _salt(self) -> int:
-        return self.seed & 0xFFFFFFFFFFFFFFFF
+    def _salt(self, now: float) -> int:
+        """Return what salts the ties in the cycle of `now`: drawn anew each cycle, so that no page always loses."""
+        digits = f"{self.seed} {math.floor(now / self.cycle_s)}".encode()
+        return int.from_bytes(hashlib.blake2b(digits, digest_size=8).digest(), "little")
 
     def _settings(self) -> dict[str, Any]:
         return {
@@ -293,7 +296,7 @@ class Scheduler:
         tables = self._pages.tables
         wanted = k
         while True:
-            ranked = self._ranking.rank(tables, Query(wanted, now, self.cycle_s, self._salt))
+            ranked = self._ranking.rank(tables, Query(wanted, now, self.cycle_s, self._salt(now)))
             if self.per_host is None:
                 return ranked
             hosts = tables.groups["host"][tables.pages["group"][ranked.rows]]
