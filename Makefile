@@ -1,0 +1,64 @@
+# All a new machine needs is Python 3.11 to 3.15 and make; everything else goes into .venv, at the pinned versions.
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint soak bench clean
+.DELETE_ON_ERROR:
+
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+INSTALL := $(PIP) install --quiet --constraint constraints.txt
+
+# The first that is of the right version and can make environments (Debian leaves ensurepip to python3-venv).
+PYTHON = $(shell for each in python3 python3.15 python3.14 python3.13 python3.12 python3.11; do \
+	$$each -c 'import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 15))' 2>/dev/null \
+	&& { echo $$each; break; }; done)
+
+LOG := data/scoop-extras.tsv.gz
+SINCE := 2025-08-22
+
+help: ## say what there is to make
+	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST)
+
+demo: .venv/ready ## replay a year of real changes under every policy, then show the next pages to visit and why
+	@mkdir -p out
+	$(BIN)/streamsched replay $(LOG) --from $(SINCE) --budget 0.05 --seed 1 \
+		--report out/report.html --json out/replay.json --save-state out/state
+	$(BIN)/streamsched next --state out/state -k 10 > out/next.txt
+	@cat out/next.txt
+	$(BIN)/streamsched explain "$$(grep -o 'https\{0,1\}://[^[:space:]]*' out/next.txt | head -n 1)" --state out/state
+
+test: lint ## check everything, as CI does: style, types, imports, then the tests
+	$(BIN)/python -m pytest -n auto --maxprocesses=4 --dist loadfile
+
+lint: .venv/ready-dev ## check style, types and the direction of imports
+	$(BIN)/ruff check --quiet
+	$(BIN)/ruff format --check --quiet
+	$(BIN)/lint-imports --no-logo
+	$(BIN)/mypy
+	$(BIN)/pyright --pythonpath $(BIN)/python
+
+soak: .venv/ready-dev ## run the long tests that `make test` leaves out
+	$(BIN)/python -m pytest -m soak
+
+bench: .venv/ready-dev ## measure every figure of the README, each beside its rival
+	$(BIN)/python -m benchmarks
+
+clean: ## remove what make and the tools made, .venv too
+	rm -rf .venv build dist out *.egg-info .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+.venv/bin/pip:
+	@test -n "$(PYTHON)" || { echo 'streamsched: no Python from 3.11 to 3.15 with venv and pip among python3 and python3.11' \
+		'to python3.15 (on Debian and Ubuntu: install python3-venv). Name one: make PYTHON=/path/to/python3' >&2; exit 1; }
+	$(PYTHON) -m venv .venv
+
+.venv/ready: .venv/bin/pip pyproject.toml constraints.txt
+	@echo 'Installing streamsched and what it needs into .venv ...'
+	@$(INSTALL) setuptools
+	@$(INSTALL) --no-build-isolation --editable .
+	@touch $@
+
+.venv/ready-dev: .venv/ready
+	@echo 'Installing the tools for tests and checks into .venv ...'
+	@$(INSTALL) --no-build-isolation --editable '.[dev]'
+	@touch $@
