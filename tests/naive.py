@@ -79,18 +79,23 @@ def protected(op: str, *operands: float) -> float:
     if op == "log":
         return 0.0 if a <= 0 else math.log(a)
     if op == "exp":
-        return math.exp(min(max(a, -80.0), 80.0))
+        return math.exp(clamped(a))
     if op == "/":
         return 0.0 if b == 0 else a / b
     if op == "pow":
-        exponent = min(max(b, -80.0), 80.0)
-        if a < 0 or (a == 0 and exponent < 0):
-            return 0.0
-        try:
-            return math.pow(a, exponent)
-        except OverflowError:
-            return math.inf
+        return 0.0 if a < 0 or (a == 0 and b < 0) else power(a, clamped(b))
     return {"+": a + b, "-": a - b, "*": a * b}[op]
+
+
+def clamped(exponent: float) -> float:
+    return min(max(exponent, -80.0), 80.0)
+
+
+def power(base: float, exponent: float) -> float:
+    try:
+        return math.pow(base, exponent)
+    except OverflowError:
+        return math.inf
 
 
 def formula_value(node: Node, row: Mapping[str, float]) -> float:

@@ -88,7 +88,7 @@ def _negate(operand: Operand, out: Floats, _scratch: Scratch) -> None:
 
 
 def _divide(left: Operand, right: Operand, out: Floats, scratch: Scratch) -> None:
-    if isinstance(right, float) and right != 0.0:
+    if not isinstance(right, np.ndarray) and right != 0.0:
         np.divide(left, right, out=out)
         return
     outside, defined, _ = scratch.masks
@@ -116,30 +116,38 @@ def _exp(operand: Operand, out: Floats, _scratch: Scratch) -> None:
 
 
 def _power(base: Operand, exponent: Operand, out: Floats, scratch: Scratch) -> None:
-    """Write pow(base, exponent) to `out`, which may be either operand.
-
-    NumPy takes other routines, with other last bits, where an exponent is one number (2: a square), so both
-    operands are always made columns.
-    """
+    """Write pow(base, exponent) to `out`, which may be either operand."""
     clamped = scratch.column
     _clamp(exponent, clamped)
-    if isinstance(base, float):
+    if not isinstance(base, np.ndarray):
         out.fill(base)
         base = out
     first, second, third = scratch.masks
     np.greater(base, 0.0, out=first)
     np.equal(clamped, clamped, out=second)
     if first.all() and second.all():
-        np.power(base, clamped, out=out)
+        _raise(base, clamped, out)
         return
     undefined = np.logical_not(second, out=second)
     np.logical_or(undefined, np.not_equal(base, base, out=third), out=undefined)
     np.equal(base, 0.0, out=first)
     np.logical_and(first, np.less(clamped, 0.0, out=third), out=first)
     outside = np.logical_or(first, np.less(base, 0.0, out=third), out=first)
-    np.power(base, clamped, out=out)
+    _raise(base, clamped, out)
     np.putmask(out, outside, 0.0)
     np.putmask(out, undefined, np.nan)
+
+
+def _raise(base: Floats, exponent: Floats, out: Floats) -> None:
+    """Write base to the power of exponent to `out`, always by the routine for columns.
+
+    Where the exponent is a single number (2: a square) NumPy takes routines with other last bits, and it may see one in
+    a column of one row.
+    """
+    if out.size == 1:
+        out[0] = np.power(np.repeat(base, 2), np.repeat(exponent, 2))[0]
+    else:
+        np.power(base, exponent, out=out)
 
 
 def _clamp(operand: Operand, out: Floats) -> None:

@@ -1,0 +1,95 @@
+"""Each rule of simplification, and what looks like one and is not."""
+
+from __future__ import annotations
+
+import pytest
+
+from streamsched.formula import Formula
+
+
+@pytest.mark.parametrize(
+    ("text", "simple"),
+    [
+        ("2 * 3 + 4", "10"),
+        ("1 / 0", "0"),
+        ("log(-5)", "0"),
+        ("exp(1000)", "5.54062238439351e34"),
+        ("pow(-2, 2)", "0"),
+        ("-(0)", "0"),
+        ("X + 0", "X"),
+        ("0 + X", "X"),
+        ("X - 0", "X"),
+        ("0 - X", "-X"),
+        ("X * 1", "X"),
+        ("1 * X", "X"),
+        ("X / 1", "X"),
+        ("X * -1", "-X"),
+        ("-1 * X", "-X"),
+        ("X / -1", "-X"),
+        ("--X", "X"),
+        ("---X", "-X"),
+        ("X + -n", "X - n"),
+        ("X + -2", "X - 2"),
+        ("X - -n", "X + n"),
+        ("X - -2", "X + 2"),
+        ("-X + n", "n - X"),
+        ("-2 + n", "n - 2"),
+        ("-(X - n)", "n - X"),
+        ("-X * -n", "X * n"),
+        ("-X / -n", "X / n"),
+        ("-X * 2", "X * -2"),
+        ("2 / -X", "-2 / X"),
+        ("X - X", "0"),
+        ("log(X) - log(X)", "0"),
+        ("0 * exp(X * n)", "0"),
+        ("(X - n) * 0", "0"),
+        ("0 / (X * n)", "0"),
+        ("X * n / 0", "0"),
+        ("log(-X)", "0"),
+        ("pow(1, X)", "1"),
+        ("pow(-2, X)", "0"),
+        ("pow(X * n, 0)", "1"),
+        ("X * (n - n + 1) - -(2 - 2)", "X"),
+        ("exp(log(1) * X) + t", "1 + t"),
+    ],
+)
+def test_rules(text: str, simple: str) -> None:
+    assert str(Formula.parse(text).simplify()) == simple
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "X / X",
+        "X / n * n",
+        "X * n - X * n",
+        "0 * (X * n)",
+        "0 / (X * n - X * n)",
+        "(X * n - X * n) / 0",
+        "exp(log(X))",
+        "log(exp(X))",
+        "log(X - n)",
+        "log(-(X * n * t))",
+        "pow(X, 1)",
+        "pow(X, 2)",
+        "pow(X - n, 0)",
+        "pow(X * n * t, 0)",
+        "pow(1, X * n - X * n)",
+        "pow(0, X)",
+        "X + 1 + 2",
+        "X * 2 * 3",
+        "X + X",
+        "-X - n",
+        "-X * n",
+        "1e308 * 10",
+        "X * 1e308 * 10",
+        "1 - exp(-X / n * t)",
+    ],
+)
+def test_what_would_change_a_value_stays(text: str) -> None:
+    formula = Formula.parse(text)
+    assert formula.simplify() == formula
+
+
+def test_a_deep_chain_collapses() -> None:
+    assert str(Formula.parse("X" + " - X + X" * 49).simplify()) == "X"
