@@ -1,0 +1,119 @@
+"""The book of rejected records: how many, the last of them, and all of them in a dead-letter file on request."""
+
+from __future__ import annotations
+
+import base64
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from streamsched.connectors.source import Rejection, Unit
+from streamsched.errors import InvalidOutcome, SourceError, shorten
+
+__all__ = ["MAX_RAW_BYTES", "Fault", "Ledger", "Rejections", "describe"]
+
+KEPT: Final = 100  # rejections at hand for a report; the dead-letter file has all
+MAX_RAW_BYTES: Final = 1 << 20  # of a record in a dead letter: a frame fits, endless garbage does not
+_SHOWN_BYTES: Final = 200  # more than a report shows of a record
+
+
+class Fault(NamedTuple):
+    """What is wrong with a record: the field, the reason as "expected …", and what was found."""
+
+    field: str
+    reason: str
+    found: str
+
+    @classmethod
+    def of(cls, problem: InvalidOutcome, where: str = "") -> Fault:
+        """Return the fault that `problem` describes; `where` is added to the reason."""
+        return cls(problem.field, f"expected {problem.expected}{where}", shorten(problem.found))
+
+
+class Rejections:
+    """Counts rejections, remembers the last 100 and writes all of them to a dead-letter file where one is given.
+
+    A dead letter is a JSON line with ``path``, ``unit``, ``offset``, ``field``, ``reason``, ``found`` and the record as
+    ``raw`` where it is UTF-8 or ``raw_base64`` where it is not, cut to 1 MiB with its full ``raw_bytes`` beside it.
+    Lines are appended; they are on their way to the disk before the position after them is handed out.
+    """
+
+    def __init__(self, dead_letters: str | Path | None = None) -> None:
+        self.count = 0
+        self.last: deque[Rejection] = deque(maxlen=KEPT)
+        self._letters = None
+        if dead_letters is not None:
+            with _writing(dead_letters):
+                self._letters = Path(dead_letters).open("ab")  # noqa: SIM115  closed by `close`
+
+    def add(self, rejection: Rejection, raw: bytes, size: int) -> None:
+        """Count `rejection` of the record that begins with `raw` and is `size` bytes long. O(1) beside the letter."""
+        self.count += 1
+        self.last.append(rejection)
+        if self._letters is not None:
+            with _writing(self._letters.name):
+                self._letters.write(_spell_letter(rejection, raw, size))
+
+    def flush(self) -> None:
+        """Hand the dead letters written so far to the operating system."""
+        if self._letters is not None:
+            with _writing(self._letters.name):
+                self._letters.flush()
+
+    def close(self) -> None:
+        """Close the dead-letter file; a second call does nothing."""
+        if self._letters is not None:
+            with _writing(self._letters.name):
+                self._letters.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """The page of `rejections` on which one file's are written, at lines from 1 or bytes from 0."""
+
+    rejections: Rejections
+    path: str
+    unit: Unit
+
+    def reject(self, offset: int, fault: Fault, raw: bytes, *, size: int | None = None) -> None:
+        """Write down the record at `offset`; `size` is its length where `raw` is only its head."""
+        rejection = Rejection(self.path, self.unit, offset, *fault)
+        self.rejections.add(rejection, raw, len(raw) if size is None else size)
+
+    def beside(self, path: str) -> Ledger:
+        """Return the page of a companion file."""
+        return replace(self, path=path)
+
+
+@contextmanager
+def _writing(path: str | Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise SourceError(str(path), f"cannot write dead letters: {error.strerror}") from error
+
+
+def describe(raw: bytes) -> str:
+    """Return the beginning of `raw` as a report can show it.
+
+    >>> describe(b"1692662400 M https://example.org/")
+    "'1692662400 M https://example.org/'"
+    """
+    return shorten(raw[:_SHOWN_BYTES].decode("utf-8", "replace"))
+
+
+def _spell_letter(rejection: Rejection, raw: bytes, size: int) -> bytes:
+    letter: dict[str, Any] = {field: getattr(rejection, field) for field in rejection.__slots__}
+    head = raw[:MAX_RAW_BYTES]
+    try:
+        letter["raw"] = head.decode("utf-8")
+    except UnicodeDecodeError:
+        letter["raw_base64"] = base64.b64encode(head).decode("ascii")
+    if size > len(head):
+        letter["raw_bytes"] = size
+    return msgspec.json.encode(letter) + b"\n"
