@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from streamsched.arrays import Ints
-from streamsched.replay.lots import draw_lots
+from streamsched.ranking import tie_keys
 from streamsched.replay.metrics import deciles
 from streamsched.replay.policies import formula_of, make_policy
 from streamsched.replay.reader import read_truth
@@ -22,7 +22,7 @@ from streamsched.replay.truth import ChangeLog, Window
 __all__ = ["Progress", "replay_log", "run_replay"]
 
 Progress: TypeAlias = Callable[[int, int, str], None]
-"""Called with the cycles done, the cycles in all and the policy at work; by one process at each cycle, else each run."""
+"""Called with the cycles done, the cycles in all and the policy at work: each cycle, with several workers each run."""
 
 
 class _Bench(NamedTuple):
@@ -53,7 +53,7 @@ def replay_log(log: ChangeLog, settings: ReplaySettings, progress: Progress | No
     """
     window = choose_window(log, settings)
     changes = window.changes()
-    tenths = deciles(changes, draw_lots(np.arange(window.pages, dtype=np.uint64), 1))
+    tenths = deciles(changes, tie_keys(np.arange(window.pages, dtype=np.uint64), 0))
     bench = _Bench(window, settings.schedule, tenths)
     runs = [_Run(policy, seed) for policy in settings.policies for seed in settings.seeds]
     traces = list(_trace_all(bench, runs, settings.workers, progress or _say_nothing))
@@ -62,7 +62,7 @@ def replay_log(log: ChangeLog, settings: ReplaySettings, progress: Progress | No
         summarise(policy, formula_of(policy), traces[at * each : (at + 1) * each])
         for at, policy in enumerate(settings.policies)
     )
-    return ReplayResult(settings, window, changes, tenths, policies, log.rejected, log.note)
+    return ReplayResult(settings, window, changes, tenths, policies, log.rejected, log.rejections, log.note)
 
 
 def _trace_all(bench: _Bench, runs: Sequence[_Run], workers: int, progress: Progress) -> Iterator[Trace]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,35 +21,41 @@ from streamsched.replay.truth import ChangeLog
 
 __all__ = ["read_outcomes", "read_truth"]
 
-CHANGE_LOG_KIND: Final = "changelog"  # of the positions in a change log
+_CHANGE_LOG: Final = "changes"  # what connectors call the format, and their positions' kind
 
 _STATE: Final = np.dtype(  # of a page, as its last visit that told something left it
     [("last_s", "<f8"), ("fingerprint", "<u8"), ("seen", "?"), ("success", "?"), ("has_fingerprint", "?")]
 )
 _NOTE: Final = (
-    "The log holds crawl outcomes, not changes: each change is placed at the visit that saw it, several changes between "
-    "two visits count as one, and every page is taken to have existed all the time."
+    "The log holds crawl outcomes, not changes: each change is placed at the visit that saw it, several changes "
+    "between two visits count as one, and every page is taken to have existed all the time."
 )
 
 
-def read_truth(path: str | Path, *, dead_letters: str | Path | None = None, change_bits: int = CHANGE_BITS) -> ChangeLog:
-    """Return what the log at `path` says of when pages changed; malformed records are left out and counted.
+def read_truth(
+    path: str | Path,
+    *,
+    format: str | None = None,  # noqa: A002  as `open_source` calls it
+    dead_letters: str | Path | None = None,
+    change_bits: int = CHANGE_BITS,
+) -> ChangeLog:
+    """Return what the log at `path` says of when pages changed; malformed records are left out, counted and named.
 
     A change log is taken at its word. In any other format that `streamsched.connectors` reads, a change is placed at
     the visit that saw it (SPEC 2, with `change_bits` of 64 as the fingerprints' threshold), a page is taken to have
-    existed all the time, and the result's ``note`` says so. `dead_letters`: a file that rejected records are added to.
+    existed all the time, and the result's ``note`` says so. `format` and `dead_letters` are those of `open_source`.
     O(records). Raises SourceError where the file cannot be read, ReplayError where it holds no change.
     """
-    with open_source(path, dead_letters=dead_letters) as source:
+    with open_source(path, format=format, dead_letters=dead_letters) as source:
         log = read_outcomes(source, change_bits)
-        return replace(log, rejected=source.rejected)
+        return replace(log, rejected=source.rejected, rejections=tuple(source.rejections))
 
 
 def read_outcomes(deliveries: Iterable[Delivery], change_bits: int = CHANGE_BITS) -> ChangeLog:
     """Return what `deliveries` say of when pages changed, as `read_truth` does. O(records)."""
     roll, sieve, exact = _Roll(), _Sieve(change_bits), True
     for delivery in deliveries:
-        exact = delivery.position.kind == CHANGE_LOG_KIND
+        exact = delivery.position.kind == _CHANGE_LOG
         pages = roll.number(delivery.outcomes.urls)
         sieve.take(pages, len(roll), delivery.outcomes, exact=exact)
     log = sieve.collect(roll.urls(), exact=exact)
@@ -66,8 +73,8 @@ class _Roll:
 
     def number(self, urls: PackedUrls) -> Ints:
         """Return the number of each URL: int64[n]; new ones get the next. O(bytes)."""
-        blob, ends, numbers = urls.blob.tobytes(), urls.offsets.tolist(), self._numbers
-        spans = zip(ends, ends[1:], strict=False)
+        blob, numbers = urls.blob.tobytes(), self._numbers
+        spans = pairwise(urls.offsets.tolist())
         return np.array([numbers.setdefault(blob[start:end], len(numbers)) for start, end in spans], np.int64)
 
     def urls(self) -> PackedUrls:

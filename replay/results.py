@@ -10,6 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from streamsched.arrays import Floats, Ints
+from streamsched.connectors import Rejection
 from streamsched.replay.intervals import Estimate, over_cycles, over_detections, over_seeds
 from streamsched.replay.settings import ReplaySettings, spell_time
 from streamsched.replay.simulator import Trace
@@ -64,7 +65,7 @@ class ReplayResult:
     """A whole replay: what was asked, what the window held, and each policy's result in the order asked.
 
     ``changes``: int64[pages], changes of each page after the window's start; ``tenths``: int64[pages], its decile by
-    that. ``rejected``: malformed records of the log; ``note``: what its times are worth, empty where they are exact.
+    that. ``rejected``, ``rejections`` and ``note`` are the `ChangeLog`'s.
     """
 
     settings: ReplaySettings
@@ -73,6 +74,7 @@ class ReplayResult:
     tenths: Ints
     policies: tuple[PolicyResult, ...]
     rejected: int
+    rejections: tuple[Rejection, ...]
     note: str
 
 

@@ -51,7 +51,9 @@ class ReplaySettings:
         _require(self.warmup >= 0, "warmup", self.warmup, "0 or more cycles")
         _require(self.changed in get_args(Reading), "changed", self.changed, " or ".join(get_args(Reading)))
         _require(bool(self.seeds), "seeds", self.seeds, "one or more")
-        _require(all(0 <= seed < 2**64 for seed in self.seeds), "seeds", self.seeds, "whole numbers from 0 to 2**64 - 1")
+        _require(
+            all(0 <= seed < 2**64 for seed in self.seeds), "seeds", self.seeds, "whole numbers from 0 to 2**64 - 1"
+        )
         _require(len(set(self.seeds)) == len(self.seeds), "seeds", self.seeds, "each once")
         _require(self.workers >= 1, "workers", self.workers, "1 or more")
         for edge, time_s in (("start", self.start_s), ("end", self.end_s)):

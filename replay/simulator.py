@@ -74,8 +74,8 @@ class Policy(Protocol):
         """Return the rows to visit, best first: intp[k], each once."""
         ...
 
-    def observe(self, rows: Rows, outcomes: OutcomeBatch) -> None:
-        """Learn from finished visits to ``rows``: intp[m], one outcome each."""
+    def observe(self, outcomes: OutcomeBatch) -> None:
+        """Learn from finished visits."""
         ...
 
 
@@ -123,7 +123,7 @@ def simulate(
             question = Question(schedule.visits(known), known, cycle, crawl.now, crawl.changed)
             rows = policy.rank(question)
             ledger.write(cycle - schedule.warmup, rows, crawl)
-        policy.observe(rows, crawl.outcomes(rows))
+        policy.observe(crawl.outcomes(rows))
         crawl.visit(rows)
         if tick is not None:
             tick()

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from streamsched.arrays import Bools, Floats, Ints, Rows
+from streamsched.connectors import Rejection
 from streamsched.errors import ReplayError
 from streamsched.jit import kernel
 from streamsched.packed import PackedUrls
@@ -25,7 +26,8 @@ class ChangeLog:
     ``offsets[i]`` to ``offsets[i + 1]`` of ``times_s``: float64[m], UTC epoch seconds, ascending within a page, and of
     ``gone``: bool[m], whether the change left no page behind. A page appears with its first change.
     ``importance``: float64[n] where the log weighs its pages, else None. ``first_s`` and ``last_s``: the log's extent.
-    ``rejected``: malformed records left out. ``note``: how far the times can be trusted, empty where fully.
+    ``rejected``: how many malformed records were left out, the last of them in ``rejections``. ``note``: how far the
+    times can be trusted, empty where fully.
     """
 
     urls: PackedUrls
@@ -36,6 +38,7 @@ class ChangeLog:
     first_s: float
     last_s: float
     rejected: int = 0
+    rejections: tuple[Rejection, ...] = ()
     note: str = ""
 
     @classmethod
@@ -144,7 +147,9 @@ class Window:
         the edge belongs to the next cycle.
         """
         pages = np.arange(self.pages)
-        return np.asarray(_last_at(self.times_s, self.offsets, pages, np.full(pages.size, np.nextafter(when_s, -np.inf))))
+        return np.asarray(
+            _last_at(self.times_s, self.offsets, pages, np.full(pages.size, np.nextafter(when_s, -np.inf)))
+        )
 
     def change_at(self, index: Ints) -> Floats:
         """Return the time of each page's change number ``index``: int64[n] into `times_s`; inf past its last. O(n)."""

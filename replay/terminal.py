@@ -1,0 +1,60 @@
+"""A replay in the terminal: a progress bar while it runs, a table of figures when it is done."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
+
+from streamsched.replay import experiment
+from streamsched.replay.results import METRICS, ReplayResult
+from streamsched.replay.wording import (
+    HEADS,
+    best_policies,
+    describe_replay,
+    explain_figures,
+    spell_count,
+    spell_figure,
+)
+
+__all__ = ["figure_table", "show_progress"]
+
+
+@contextmanager
+def show_progress(console: Console) -> Iterator[experiment.Progress | None]:
+    """Show a progress bar in this block where `console` is a terminal; its value goes to `run_replay`."""
+    if not console.is_terminal:
+        yield None
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("Reading the log", total=None)
+
+        def advance(done: int, total: int, policy: str) -> None:
+            bar.update(task, completed=done, total=total, description=f"Replaying {escape(policy)}")
+
+        yield advance
+
+
+def figure_table(result: ReplayResult) -> Table:
+    """Return the figures with their 95 % intervals, a row for each policy in the order asked, the best in bold."""
+    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)  # 78 columns wide where names are short
+    table.title, table.title_justify = Text(describe_replay(result)), "left"
+    table.caption, table.caption_justify = Text(explain_figures(result)), "left"
+    table.add_column("Policy", overflow="fold", min_width=9)
+    for metric in METRICS:
+        table.add_column(HEADS[metric].replace(", ", "\n"), justify="right", no_wrap=True)
+    table.add_column("Unseen", justify="right", no_wrap=True)
+    best = best_policies(result)
+    for policy in result.policies:
+        cells = {metric: spell_figure(policy.figures[metric], metric) for metric in METRICS}
+        cells["undetected"] = spell_count(policy.undetected)
+        styles = {column: "bold" if policy.name in best.get(column, ()) else "" for column in cells}
+        table.add_row(Text(policy.name), *(Text(text, styles[column]) for column, text in cells.items()))
+    return table

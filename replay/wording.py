@@ -1,0 +1,86 @@
+"""What the terminal's table and the report say in the same words: heads, figures, and what they mean."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from streamsched.replay.intervals import BATCH_CYCLES, Estimate
+from streamsched.replay.results import ReplayResult
+from streamsched.replay.settings import spell_time
+from streamsched.replay.simulator import DAY_S
+
+__all__ = ["HEADS", "best_policies", "describe_replay", "explain_figures", "spell_count", "spell_figure"]
+
+HEADS: Final = {
+    "change_rate": "ChangeRate",
+    "ndcg": "NDCG",
+    "freshness": "Freshness",
+    "delay_mean": "Delay, mean",
+    "delay_p95": "Delay, p95",
+}
+_RANKED: Final = ("change_rate", "ndcg", "freshness")  # the more the better; delays alone do not rank, see below
+_READINGS: Final = {"since_visit": "since its last visit", "that_day": "within the cycle of the visit"}
+
+
+def best_policies(result: ReplayResult) -> dict[str, set[str]]:
+    """Return for `undetected` and each metric that ranks policies which are best at it, the oracle left out.
+
+    Delays do not: they are of the changes found, so a policy that never returns to most pages has short ones.
+    """
+    rivals = [policy for policy in result.policies if policy.name != "oracle"]
+    standing: dict[str, dict[str, float]] = {"undetected": {policy.name: -policy.undetected for policy in rivals}}
+    for metric in _RANKED:
+        values = {policy.name: policy.figures[metric].value for policy in rivals}
+        standing[metric] = {name: value for name, value in values.items() if value is not None}
+    return {
+        column: {name for name, value in values.items() if value == max(values.values())}
+        for column, values in standing.items()
+    }
+
+
+def describe_replay(result: ReplayResult) -> str:
+    """Return one line on what was replayed: pages, window, budget and reading."""
+    settings, window = result.settings, result.window
+    cycle = "day" if window.cycle_s == DAY_S else f"cycle of {window.cycle_s:g} s"
+    span = f"{spell_time(window.start_s)} to {spell_time(window.edge(window.cycles))}"
+    visits = settings.schedule.visits(window.known(window.cycles - 1))
+    return (
+        f"{window.pages:,} pages, {int(result.changes.sum()):,} changes, {span}; {visits:,} visits a {cycle} "
+        f"({settings.budget:.3g} of the pages) after {settings.warmup} that visit all; changed: {_READINGS[settings.changed]}"
+    )
+
+
+def explain_figures(result: ReplayResult) -> str:
+    """Return what the intervals and the delays are, and what the log's times are worth, in a few sentences."""
+    seeds = len(result.settings.seeds)
+    spread = f"over {seeds} seeds" if seeds > 1 else f"by batch means over {BATCH_CYCLES} cycles each"
+    said = [
+        f"± is half the 95 % interval, {spread}.",
+        "Delays are in days from a change to the visit that found it; changes never found have none, so read them "
+        "beside the changes unseen at the end.",
+    ]
+    if result.rejected:
+        said.append(f"{result.rejected:,} malformed records of the log were left out.")
+    return " ".join([*said, result.note]).rstrip()
+
+
+def spell_figure(figure: Estimate, metric: str) -> str:
+    """Return a figure as people read it, with half its interval's width: three decimals, one for days.
+
+    >>> spell_figure(Estimate(0.27, 0.25, 0.29), "ndcg"), spell_figure(Estimate(None), "delay_mean")
+    ('0.270 ±0.020', '–')
+    """
+    if figure.value is None:
+        return "–"
+    digits = 1 if metric.startswith("delay") else 3
+    spread = "" if figure.half_width is None else f" ±{figure.half_width:.{digits}f}"
+    return f"{figure.value:.{digits}f}{spread}"
+
+
+def spell_count(count: float) -> str:
+    """Return a count, or a mean of counts, as people read it.
+
+    >>> spell_count(12361), spell_count(12361.125)
+    ('12,361', '12,361')
+    """
+    return f"{count:,.0f}"
