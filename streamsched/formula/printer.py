@@ -34,7 +34,7 @@ def print_number(value: float) -> str:
 def _print_node(node: Node, below: tuple[tuple[str, int], ...]) -> tuple[str, int]:
     """Return the text of `node` and how tightly it binds, from those of its children."""
     if isinstance(node, Constant):
-        return print_number(node.value), NEGATION_BINDING if node.value < 0 else _ATOM
+        return print_number(node.value), _ATOM
     if isinstance(node, Terminal):
         return node.name, _ATOM
     if isinstance(node, Unary) and node.op == "neg":
