@@ -144,7 +144,7 @@ def _sift(pages: Ints, columns: tuple[Any, ...], states: Records, change_bits: i
     fetched_at, given, status, fingerprint, changed = columns
     kept = np.zeros(pages.size, np.bool_)
     for i in range(pages.size):
-        page = states[pages[i]]
+        page: Any = states[pages[i]]
         if page.seen and fetched_at[i] <= page.last_s:
             continue
         code = judge(

@@ -83,8 +83,8 @@ def choose_window(log: ChangeLog, settings: ReplaySettings) -> Window:
     cycles = math.floor((end_s - start_s) / settings.cycle_s)
     if cycles <= settings.warmup:
         raise ReplayError(
-            f"the window from {spell_time(start_s)} to {spell_time(end_s)} holds {max(0, cycles)} whole cycles: expected "
-            f"more than the {settings.warmup} of the warm-up; {extent}"
+            f"the window from {spell_time(start_s)} to {spell_time(end_s)} holds {max(0, cycles)} whole cycles: "
+            f"expected more than the {settings.warmup} of the warm-up; {extent}"
         )
     return log.window(start_s, settings.cycle_s, cycles, later_pages=settings.later_pages)
 

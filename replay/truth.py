@@ -137,7 +137,7 @@ class Window:
         return self.start_s + cycle * self.cycle_s
 
     def known(self, cycle: int) -> int:
-        """Return how many pages, always the first, are known in a cycle: those that appeared before it. O(log pages)."""
+        """Return how many pages, always the first, are known in a cycle: they appeared before it. O(log pages)."""
         return int(np.searchsorted(self.appears_s, self.edge(cycle), "left"))
 
     def before(self, when_s: float) -> Ints:
@@ -146,10 +146,8 @@ class Window:
         A crawl at the end of a cycle is the cycle's last instant: it sees what lies before the edge, and a change on
         the edge belongs to the next cycle.
         """
-        pages = np.arange(self.pages)
-        return np.asarray(
-            _last_at(self.times_s, self.offsets, pages, np.full(pages.size, np.nextafter(when_s, -np.inf)))
-        )
+        until_s = np.full(self.pages, np.nextafter(when_s, -np.inf))
+        return _last_at(self.times_s, self.offsets, np.arange(self.pages), until_s)
 
     def change_at(self, index: Ints) -> Floats:
         """Return the time of each page's change number ``index``: int64[n] into `times_s`; inf past its last. O(n)."""

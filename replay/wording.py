@@ -46,7 +46,8 @@ def describe_replay(result: ReplayResult) -> str:
     visits = settings.schedule.visits(window.known(window.cycles - 1))
     return (
         f"{window.pages:,} pages, {int(result.changes.sum()):,} changes, {span}; {visits:,} visits a {cycle} "
-        f"({settings.budget:.3g} of the pages) after {settings.warmup} that visit all; changed: {_READINGS[settings.changed]}"
+        f"({settings.budget:.3g} of the pages) after {settings.warmup} that visit all; "
+        f"changed: {_READINGS[settings.changed]}"
     )
 
 
@@ -56,8 +57,10 @@ def explain_figures(result: ReplayResult) -> str:
     spread = f"over {seeds} seeds" if seeds > 1 else f"by batch means over {BATCH_CYCLES} cycles each"
     said = [
         f"± is half the 95 % interval, {spread}.",
-        "Delays are in days from a change to the visit that found it; changes never found have none, so read them "
-        "beside the changes unseen at the end.",
+        (
+            "Delays are in days, from a change to the visit that found it; changes never found have none, so read them "
+            "beside the changes unseen at the end."
+        ),
     ]
     if result.rejected:
         said.append(f"{result.rejected:,} malformed records of the log were left out.")
