@@ -117,7 +117,7 @@ def _read_rows(
     own = ledger.beside(str(path))
     try:
         for chunk in split_lines(Intake(stream, own, _LINES)):
-            lines = dict(chunk.numbered())
+            lines = chunk.numbered()
             rows, faults = parse_each(lines, parse)
             reject_each(lines, faults, own)
             yield [url_id for url_id, _ in rows.values()], [value for _, value in rows.values()]

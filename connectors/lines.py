@@ -8,6 +8,7 @@ from typing import Final, Generic, TypeVar
 
 import numpy as np
 
+from streamsched.arrays import Ints
 from streamsched.connectors.intake import Cut, Intake
 from streamsched.connectors.ledger import MAX_RAW_BYTES, Fault, Ledger, describe
 from streamsched.connectors.sieve import sift
@@ -22,38 +23,44 @@ Row = TypeVar("Row")
 
 @dataclass(frozen=True, slots=True)
 class LineChunk:
-    """``count`` lines in ``data``, the first of them line ``first`` (from 1), up to byte ``stop`` of the input."""
+    """Whole lines in ``data``, the first of them line ``first`` (from 1), up to byte ``stop`` of the input.
+
+    ``ends``: int64[n], where in ``data`` each line's newline stands; the last line of the input may lack it.
+    """
 
     data: bytes
     first: int
-    count: int
+    ends: Ints
     stop: int
 
-    def numbered(self) -> Iterator[tuple[int, bytes]]:
-        """Return each line without its newline, and its number; lines of white space are left out. O(bytes)."""
-        return ((number, line) for number, line in enumerate(self.data.split(b"\n"), self.first) if line.strip())
+    def __len__(self) -> int:
+        return self.ends.size
+
+    def numbered(self) -> dict[int, bytes]:
+        """Return the lines without their newlines by number; lines of white space are left out. O(bytes)."""
+        return {number: line for number, line in enumerate(self.data.split(b"\n"), self.first) if line.strip()}
 
 
 @dataclass(frozen=True, slots=True)
 class LineFormat(Generic[Row]):
     """A format of one record a line.
 
-    ``decode_whole(data, count)``: all lines of a chunk at once, None where one wants a closer look;
+    ``decode_whole(chunk)``: all its lines at once, None where one wants a closer look;
     ``parse_line(line)``: one line's record, raises Malformed; ``to_columns(rows)``: records that parsed, as a batch.
     """
 
-    decode_whole: Callable[[bytes, int], OutcomeBatch | None]
+    decode_whole: Callable[[LineChunk], OutcomeBatch | None]
     parse_line: Callable[[bytes], Row]
     to_columns: Callable[[Sequence[Row]], OutcomeBatch]
 
     def read(self, intake: Intake) -> Iterator[Cut]:
         """Return the valid outcomes of each chunk of lines, chunks without one left out; rejects the others."""
         for chunk in split_lines(intake):
-            outcomes = self.decode_whole(chunk.data, chunk.count)
+            outcomes = self.decode_whole(chunk)
             if outcomes is None or outcomes.problems():
-                outcomes = sift(dict(chunk.numbered()), self.parse_line, self.to_columns, intake.ledger)
+                outcomes = sift(chunk.numbered(), self.parse_line, self.to_columns, intake.ledger)
             if len(outcomes):
-                yield Cut(outcomes, chunk.stop, chunk.first + chunk.count - 1)
+                yield Cut(outcomes, chunk.stop, chunk.first + len(chunk) - 1)
 
 
 def split_lines(intake: Intake) -> Iterator[LineChunk]:
@@ -72,15 +79,15 @@ def split_lines(intake: Intake) -> Iterator[LineChunk]:
         if long.size + end > MAX_LINE_BYTES:
             long.reject(intake.ledger, line, data[:end])
             line, data = line + 1, data[end + 1 :]
-        end = data.rfind(b"\n") + 1
-        yield from _cut(LineChunk(data[:end], line, data.count(b"\n"), stream.offset - len(data) + end), intake.batch)
-        line, rest = line + data.count(b"\n"), data[end:]
+        ends = np.flatnonzero(np.frombuffer(data, np.uint8) == ord("\n"))
+        yield from _cut(data, line, ends, stream.offset - len(data), intake.batch)
+        line, rest = line + ends.size, data[ends[-1] + 1 :] if ends.size else data
     if long.size + len(rest) > MAX_LINE_BYTES:
         long.reject(intake.ledger, line, rest)
     elif rest and stream.damage is not None:
         intake.ledger.reject(line, Fault("record", f"cut off: {stream.damage.reason}", describe(rest)), rest)
     elif rest:
-        yield LineChunk(rest, line, 1, stream.offset)
+        yield LineChunk(rest, line, np.array([len(rest)]), stream.offset)
 
 
 class _LongLine:
@@ -106,15 +113,11 @@ class _LongLine:
         self.size, self._head = 0, b""
 
 
-def _cut(chunk: LineChunk, batch: int) -> Iterator[LineChunk]:
-    """Return `chunk` in parts of at most `batch` lines."""
-    if 0 < chunk.count <= batch:
-        yield chunk
-        return
-    ends = np.flatnonzero(np.frombuffer(chunk.data, np.uint8) == ord("\n")) + 1
+def _cut(data: bytes, line: int, ends: Ints, offset: int, batch: int) -> Iterator[LineChunk]:
+    """Return the lines that end in `data`, which begins with `line` at byte `offset`, in chunks of at most `batch`."""
     start = 0
-    for index in range(0, chunk.count, batch):
-        part = ends[index : index + batch]
-        end = int(part[-1])
-        yield LineChunk(chunk.data[start:end], chunk.first + index, part.size, chunk.stop - len(chunk.data) + end)
-        start = end
+    for index in range(0, ends.size, batch):
+        own = ends[index : index + batch]
+        stop = int(own[-1]) + 1
+        yield LineChunk(data[start:stop], line + index, own - start, offset + stop)
+        start = stop

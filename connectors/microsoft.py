@@ -19,6 +19,7 @@ week mean nothing in this data, unless you know better and say so.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, NamedTuple
 
@@ -80,11 +81,11 @@ class CrawlHistory:
         for chunk in split_lines(intake):
             outcomes = self._decode(chunk, intake.ledger)
             if len(outcomes):
-                yield Cut(outcomes, chunk.stop, chunk.first + chunk.count - 1)
+                yield Cut(outcomes, chunk.stop, chunk.first + len(chunk) - 1)
 
     def _decode(self, chunk: LineChunk, ledger: Ledger) -> OutcomeBatch:
         urls, importances = self._load(ledger)
-        lines = dict(chunk.numbered())
+        lines = chunk.numbered()
         pages, faults = parse_each(lines, _parse_page)
         for number in _orphans(pages, urls):
             found = str(pages.pop(number).url_id)
@@ -153,7 +154,7 @@ def _parse_page(line: bytes) -> _Page:
     except UNREADABLE as error:
         message = f"expected a list of [days, 0 or 1]: {error}"
         raise Malformed(Fault("history", message, describe(fields[2]))) from error
-    history = np.array([(first, 0), *pairs], np.float64)
+    history = np.fromiter(chain((first, 0), *pairs), np.float64, 2 * len(pairs) + 2).reshape(-1, 2)
     return _Page(url_id, np.cumsum(history[:, 0]), history[:, 1] != 0)
 
 

@@ -13,7 +13,17 @@ import numpy as np
 from streamsched.arrays import Bytes, Ints
 from streamsched.jit import kernel
 
-__all__ = ["ANONYMOUS", "EVENT", "FRAME", "INCOMPLETE", "MALFORMED", "find_map", "measure_map", "walk_maps"]
+__all__ = [
+    "ANONYMOUS",
+    "EVENT",
+    "FRAME",
+    "INCOMPLETE",
+    "MALFORMED",
+    "MAX_DEPTH",
+    "find_map",
+    "measure_map",
+    "walk_maps",
+]
 
 # What a map is, by the value of its key "url": text or other, packed bytes or a list, no such key.
 EVENT: Final = 1
@@ -24,7 +34,7 @@ ANONYMOUS: Final = 3
 MALFORMED: Final = -1
 INCOMPLETE: Final = -2
 
-_MAX_DEPTH: Final = 16  # of lists and maps within each other; events and frames need 2
+MAX_DEPTH: Final = 16  # of lists and maps within each other; events and frames need 2
 _TOKENS_PER_BYTE: Final = 16  # a search visits at most these per byte: 50 ns on hostile input
 
 
@@ -91,13 +101,14 @@ def _read_token(data: Bytes, at: int, stop: int) -> tuple[int, int, int]:
 
 
 @kernel
-def measure_map(data: Bytes, start: int, stop: int, limit: int) -> tuple[int, int, int]:
+def measure_map(data: Bytes, start: int, limit: int, left: Ints) -> tuple[int, int, int]:
     """Return the end of the map at `start`, its kind, and the tokens visited to tell. O(tokens): payloads are skipped.
 
-    The end is INCOMPLETE where ``data[start:stop]`` may still become a map of at most `limit` bytes, and MALFORMED
-    where it cannot: no map, a key that is no text, lists within lists beyond 16, a byte that msgpack never uses.
+    The end is INCOMPLETE where ``data[start:]`` may still become a map of at most `limit` bytes, and MALFORMED where
+    it cannot: no map, a key that is no text, nesting beyond 16, a byte that msgpack never uses. `left`: int64[16] is
+    scratch: values still to come at each depth.
     """
-    left = np.empty(_MAX_DEPTH, np.int64)  # values still to come, per nesting level
+    stop = data.size
     if start < stop and _TOKENS[data[start], 0] != _MAP:
         return MALFORMED, ANONYMOUS, 1
     at, depth, tokens, kind, names_url = start, -1, 0, ANONYMOUS, False
@@ -111,7 +122,7 @@ def measure_map(data: Bytes, start: int, stop: int, limit: int) -> tuple[int, in
         is_key = depth == 0 and left[0] % 2 == 0
         end, payload, children = _read_token(data, at, stop)
         tokens += 1
-        too_deep = children > 0 and depth + 1 == _MAX_DEPTH
+        too_deep = children > 0 and depth + 1 == MAX_DEPTH
         if shape == _NEVER or (is_key and shape != _TEXT) or too_deep or end + children - start > limit:
             return MALFORMED, kind, tokens
         if end > stop:
@@ -135,8 +146,9 @@ def walk_maps(data: Bytes, start: int, limit: int, ends: Ints, kinds: Ints) -> t
 
     Returns how many there are, and INCOMPLETE or MALFORMED for what follows them, 0 where `ends` is full.
     """
+    left = np.empty(MAX_DEPTH, np.int64)
     for count in range(ends.size):
-        end, kind, _ = measure_map(data, start, data.size, limit)
+        end, kind, _ = measure_map(data, start, limit, left)
         if end < 0:
             return count, end
         ends[count] = end
@@ -153,9 +165,10 @@ def find_map(data: Bytes, start: int, limit: int, final: bool) -> tuple[int, boo
     the bytes after `data` may complete. Visits at most 16 tokens a byte: a false start that took long to refute is
     charged to the bytes after it, which are then not searched.
     """
+    left = np.empty(MAX_DEPTH, np.int64)
     at = start
     while at < data.size:
-        end, kind, tokens = measure_map(data, at, data.size, limit)
+        end, kind, tokens = measure_map(data, at, limit, left)
         if end > 0 and kind != ANONYMOUS:
             return at, True
         if end == INCOMPLETE and not final:
