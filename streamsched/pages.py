@@ -16,7 +16,7 @@ from streamsched.packed import MAX_URL_BYTES, PackedUrls
 from streamsched.posterior import after_change
 from streamsched.priors import advance_sweep, begin_corpus
 from streamsched.tables import CORPUS, GROUP, LEASED, PAGE, SUCCEEDED, TRACE, VISITED, WITH_FINGERPRINT, Tables
-from streamsched.urls import MAX_PAGES, UrlIndex
+from streamsched.urls import MAX_PAGES, UrlIndex, url_texts
 
 __all__ = ["PageTable"]
 
@@ -146,6 +146,40 @@ class PageTable:
         self._text.ensure(text)
         self._groups.ensure(groups)
         self._names.ensure(names)
+
+    def faults(self) -> list[str]:
+        """Return which invariants of the table do not hold, none where it is sound. O(pages).
+
+        For tests, after each step, and for tools that verify a saved state.
+        """
+        tables, corpus = self.tables, self._corpus[0]
+        count, groups = len(self), int(corpus["groups"])
+        pages, traces = tables.pages[:count], tables.traces[:count]
+        starts, lengths = traces["url_span"] >> np.uint64(16), traces["url_span"] & np.uint64(0xFFFF)
+        visited = (pages["flags"] & VISITED) != 0
+        members = np.bincount(pages["group"], minlength=groups) if count else np.zeros(groups, np.int64)
+        hosts = tables.groups["host"][:groups]
+        urls = PackedUrls.pack(url_texts(tables, np.arange(count)))
+        holds = {
+            "URLs fill the text, one after another": bool(np.all(np.cumsum(lengths) == starts + lengths))
+            and int(lengths.sum()) == int(corpus["text_end"]),
+            "the index finds every URL": bool(np.array_equal(self.find(urls), np.arange(count))),
+            "every page is in a group": count == int(corpus["sorted"])
+            and bool(np.array_equal(members[:groups], tables.groups["pages"][:groups]))
+            and members.size == groups,
+            "a group's host is a host": bool(np.all(tables.groups["depth"][hosts] == 0)),
+            "a group stands after its parent": bool(np.all(tables.groups["parent"][:groups] <= np.arange(groups))),
+            "pages changed at most as often as visited": bool(np.all(pages["changes"] <= pages["visits"])),
+            "only visited pages have visits": not np.any(pages["visits"][~visited]),
+            "visits never take evidence away": bool(np.all(pages["own_shape"] >= 0) and np.all(pages["own_exposure"] >= 0)),
+            "no visit is newer than its page's last outcome": bool(
+                np.all(pages["last_visit_s"][visited] <= pages["last_outcome_s"][visited])
+            ),
+            "priors are finite and above 0": bool(
+                np.all(np.isfinite(tables.groups["mean"][:groups]) & (tables.groups["mean"][:groups] > 0))
+            ),
+        }
+        return [name for name, fits in holds.items() if not fits]
 
     def _enter(self, urls: PackedUrls, start: int, rows: Ints) -> None:
         corpus = self._corpus[0]

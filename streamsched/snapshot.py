@@ -23,7 +23,7 @@ from streamsched.groups import candidate_space
 from streamsched.pages import PageTable
 from streamsched.tables import CORPUS, GROUP, LEASED, PAGE, TRACE
 
-__all__ = ["FORMAT_VERSION", "digest_state", "load_state", "newest_snapshot", "save_state"]
+__all__ = ["FORMAT_VERSION", "digest_state", "has_snapshot", "load_state", "newest_snapshot", "save_state"]
 
 MAGIC: Final = b"streamsched state\n"
 FORMAT_VERSION: Final = 1
@@ -81,6 +81,11 @@ def newest_snapshot(directory: Path) -> Path:
     if not found:
         raise SnapshotError(str(directory), "holds no saved state: expected a file named snapshot-00000001.state")
     return found[0][1]
+
+
+def has_snapshot(directory: Path) -> bool:
+    """Return whether `directory` holds a state file, sound or not."""
+    return bool(_snapshots(directory))
 
 
 def load_state(directory: Path) -> tuple[PageTable, dict[str, Any]]:

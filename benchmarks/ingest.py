@@ -1,0 +1,148 @@
+"""Ingest: outcomes a second into a page table, from columns, lists, msgpack frames and JSON Lines, and bytes a page."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.corpus import DAY_S, make_urls, visit_all
+from benchmarks.rivals import DictIngest
+from benchmarks.timing import Row, best_seconds
+from streamsched import OutcomeBatch, PackedUrls, Scheduler
+from streamsched.connectors import open_source, write_jsonl, write_msgpack
+
+__all__ = ["measure"]
+
+_BATCH = 100_000
+_FRAME = 1_000
+_RIVAL_EVENTS = 200_000
+
+
+def measure(pages: int, repeats: int) -> list[Row]:
+    """Return the rows of the ingest benchmark, on a table of `pages` pages visited once before."""
+    rng = np.random.default_rng(0)
+    urls = make_urls(pages)
+    scheduler = Scheduler()
+    scheduler.observe(visit_all(urls, 0, rng))
+    days = iter(range(1, 1_000))
+    rival = _rival(urls, rng, repeats)
+    rows: list[Row] = []
+    for size in sorted({pages // 25, pages // 5, pages}):
+        smaller = Scheduler()
+        part = PackedUrls(urls.blob, urls.offsets[: size + 1])
+        smaller.observe(visit_all(part, 0, rng))
+        speed = _speed(smaller, part, days, rng, repeats)
+        rows.append(_row(f"columns, blob and offsets, {size:,} pages", speed, rival, 4e6 if size == pages else None))
+    rows.append(_row("columns, URLs as a list of str", _list_speed(scheduler, urls, days, rng, repeats), rival, 1.2e6))
+    with tempfile.TemporaryDirectory() as directory:
+        for name, goal, count in (("frames.msgpack", 2e6, pages), ("events.jsonl", 4e5, min(pages, 1_000_000))):
+            speed = _file_speed(scheduler, urls, Path(directory) / name, count, days, rng)
+            rows.append(_row(f"from a file, {name}", speed, rival, goal))
+    sizes = scheduler.pages.state_bytes()
+    text = sizes.pop("url_text") / pages
+    state = sum(sizes.values()) / pages
+    rival_bytes = _rival_bytes(urls)
+    rows.append(("bytes a page without URL text", f"{state:.0f}", "–", "–", "≤ 130"))
+    rows.append(
+        ("bytes a page with URL text", f"{state + text:.0f}", f"{rival_bytes:.0f}", f"{rival_bytes / (state + text):.1f}×", "≤ 200")
+    )
+    return rows
+
+
+def _row(name: str, speed: float, rival: float, goal: float | None) -> Row:
+    wanted = "" if goal is None else f"≥ {goal / 1e6:g} M/s"
+    return (name, f"{speed / 1e6:.2f} M/s", f"{rival / 1e6:.2f} M/s", f"{speed / rival:.0f}×", wanted)
+
+
+def _slices(batch: OutcomeBatch, size: int) -> Iterator[OutcomeBatch]:
+    for start in range(0, len(batch), size):
+        urls = PackedUrls(batch.urls.blob, batch.urls.offsets[start : start + size + 1])
+        rows = slice(start, start + size)
+        yield OutcomeBatch(urls, batch.fetched_at[rows], changed=batch.changed[rows])
+
+
+def _shuffled(urls: PackedUrls, day: int, rng: np.random.Generator) -> OutcomeBatch:
+    return visit_all(urls.take(rng.permutation(len(urls))), day, rng)
+
+
+def _observe_all(scheduler: Scheduler, batches: Iterable[OutcomeBatch]) -> None:
+    for batch in batches:
+        scheduler.observe(batch)
+
+
+def _speed(
+    scheduler: Scheduler, urls: PackedUrls, days: Iterator[int], rng: np.random.Generator, repeats: int
+) -> float:
+    """Return outcomes a second, pages in random order; each repeat is another day, so that nothing is a duplicate."""
+    seconds = []
+    for _ in range(repeats):
+        batches = list(_slices(_shuffled(urls, next(days), rng), _BATCH))
+        seconds.append(best_seconds(lambda batches=batches: _observe_all(scheduler, batches), 1))  # type: ignore[misc]
+    return len(urls) / min(seconds)
+
+
+def _list_speed(
+    scheduler: Scheduler, urls: PackedUrls, days: Iterator[int], rng: np.random.Generator, repeats: int
+) -> float:
+    count = min(len(urls), 1_000_000)
+    seconds = []
+    for _ in range(repeats):
+        batch = _shuffled(urls, next(days), rng)
+        chosen = [batch.urls[i] for i in range(count)]
+        edges = list(range(0, count + 1, _BATCH))
+
+        def observe(batch: OutcomeBatch = batch, chosen: list[str] = chosen, edges: list[int] = edges) -> None:
+            for start, stop in pairwise(edges):
+                rows = slice(start, stop)
+                scheduler.observe(OutcomeBatch(chosen[rows], batch.fetched_at[rows], changed=batch.changed[rows]))
+
+        seconds.append(best_seconds(observe, 1))
+    return count / min(seconds)
+
+
+def _file_speed(
+    scheduler: Scheduler, urls: PackedUrls, path: Path, count: int, days: Iterator[int], rng: np.random.Generator
+) -> float:
+    batch = _shuffled(urls, next(days), rng)
+    write = write_msgpack if path.suffix == ".msgpack" else write_jsonl
+    write(_slices(next(_slices(batch, count)), _FRAME), path)
+
+    def observe() -> None:
+        with open_source(path) as source:
+            _observe_all(scheduler, (delivery.outcomes for delivery in source))
+
+    return count / best_seconds(observe, 1)
+
+
+def _rival(urls: PackedUrls, rng: np.random.Generator, repeats: int) -> float:
+    events = min(_RIVAL_EVENTS, len(urls))
+    texts = [urls[i] for i in range(events)]
+    rival = DictIngest()
+    for url in texts:
+        rival.learn_one(url, 0.0, False)
+    changed = (rng.random(events) < 0.1).tolist()
+
+    def learn(day: list[float] = [0.0]) -> None:  # noqa: B006  counts its calls, so that each is a later day
+        day[0] += DAY_S
+        for url, flag in zip(texts, changed, strict=True):
+            rival.learn_one(url, day[0], flag)
+
+    return events / best_seconds(learn, repeats)
+
+
+def _rival_bytes(urls: PackedUrls) -> float:
+    """Return the dict rival's bytes a page, by the allocator's own count."""
+    import tracemalloc  # noqa: PLC0415  tracing slows whatever runs after its import has begun
+
+    events = min(50_000, len(urls))
+    tracemalloc.start()
+    rival = DictIngest()
+    for i in range(events):
+        rival.learn_one(urls[i], float(i), False)
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    return held / events

@@ -1,0 +1,34 @@
+"""Timing, best of several, and tables of figures beside their rivals'."""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable
+
+from rich.console import Console
+from rich.table import Table
+
+__all__ = ["Row", "best_seconds", "print_rows"]
+
+Row = tuple[str, str, str, str, str]
+"""What was measured, our figure, the rival's, their ratio, and the goal."""
+
+
+def best_seconds(work: Callable[[], object], repeats: int = 3) -> float:
+    """Return the least wall-clock seconds of `repeats` calls: a noisy machine only ever adds to them."""
+    best = float("inf")
+    for _ in range(repeats):
+        gc.collect()
+        start = time.perf_counter()
+        work()
+        best = min(best, time.perf_counter() - start)
+    return best
+
+
+def print_rows(title: str, rows: list[Row]) -> None:
+    """Print the rows as a table."""
+    table = Table("What", "streamsched", "rival", "ratio", "goal", title=title, title_justify="left")
+    for row in rows:
+        table.add_row(*row)
+    Console(width=160).print(table)

@@ -1,0 +1,70 @@
+"""``streamsched state``: what a state directory holds, whether it is sound, and one hash of what it means."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import Any
+
+from streamsched.cli.arguments import Commands, add_command, add_state
+from streamsched.cli.exits import DONE
+from streamsched.durations import format_duration
+from streamsched.errors import SnapshotError
+from streamsched.scheduler import Scheduler
+from streamsched.snapshot import newest_snapshot
+
+__all__ = ["add_commands"]
+
+_EXAMPLES = """\
+  streamsched state show --state state/
+  streamsched state verify --state state/ && echo sound
+  streamsched state digest --state state/     # equal for equal states, however they came about
+"""
+
+
+def add_commands(commands: Commands) -> None:
+    """Add ``state show``, ``state verify`` and ``state digest``."""
+    parser = add_command(commands, "state", "show, verify or digest a saved state", _EXAMPLES)
+    parser.add_argument("action", choices=["show", "verify", "digest"])
+    add_state(parser)
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.set_defaults(run=_state)
+
+
+def _state(arguments: argparse.Namespace) -> int:
+    scheduler = Scheduler.load(arguments.state)  # checks every byte
+    content: dict[str, Any] = {"file": str(newest_snapshot(arguments.state))}
+    if arguments.action == "show":
+        content |= _describe(scheduler)
+    elif arguments.action == "verify":
+        faults = scheduler.pages.faults()
+        if faults:
+            raise SnapshotError(content["file"], f"unsound although its checksums fit: not so that {faults[0]}")
+        content["sound"] = True
+    else:
+        content["digest"] = scheduler.digest()
+    if arguments.json:
+        print(json.dumps(content, indent=2))  # noqa: T201
+    elif arguments.action == "digest":
+        print(content["digest"])  # noqa: T201
+    else:
+        for name, value in content.items():
+            print(f"{name:<14} {value}")  # noqa: T201
+    return DONE
+
+
+def _describe(scheduler: Scheduler) -> dict[str, Any]:
+    corpus = scheduler.pages.tables.corpus[0]
+    sizes = scheduler.pages.state_bytes()
+    return {
+        "pages": len(scheduler),
+        "groups": int(corpus["groups"]),
+        "outcomes": int(corpus["applied"]),
+        "failures": int(corpus["failures"]),
+        "cycle": format_duration(scheduler.cycle_s),
+        "formula": scheduler.formula.text,
+        "prior_rate": float(corpus["mean"]),
+        "prior_shape": float(corpus["shape"]),
+        "bytes_a_page": round(sum(sizes.values()) / max(len(scheduler), 1), 1),
+        "positions": scheduler.positions,
+    }
