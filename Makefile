@@ -13,19 +13,21 @@ PYTHON = $(shell for each in python3 python3.15 python3.14 python3.13 python3.12
 	$$each -c 'import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 15))' 2>/dev/null \
 	&& { echo $$each; break; }; done)
 
+# The last year of the log that ships with the project.
 LOG := data/scoop-extras.tsv.gz
-SINCE := 2025-08-22
+YEAR := --from 2025-08-22 --to 2026-08-22
+THEN := 2026-08-22
 
 help: ## say what there is to make
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST)
 
 demo: .venv/ready ## replay a year of real changes under every policy, then show the next pages to visit and why
-	@mkdir -p out
-	$(BIN)/streamsched replay $(LOG) --from $(SINCE) --budget 0.05 --seed 1 \
-		--report out/report.html --json out/replay.json --save-state out/state
-	$(BIN)/streamsched next --state out/state -k 10 > out/next.txt
-	@cat out/next.txt
-	$(BIN)/streamsched explain "$$(grep -o 'https\{0,1\}://[^[:space:]]*' out/next.txt | head -n 1)" --state out/state
+	$(BIN)/streamsched replay $(LOG) $(YEAR) --budget 0.05 --report out/report.html --json out/replay.json
+	@echo
+	$(BIN)/streamsched replay $(LOG) $(YEAR) --budget 0.05 --policy default --save-state out/state > /dev/null
+	$(BIN)/streamsched next --state out/state --now $(THEN) -k 10 | tee out/next.txt
+	@echo
+	$(BIN)/streamsched explain --state out/state --now $(THEN) "$$(head -n 1 out/next.txt)"
 
 test: lint ## check everything, as CI does: style, types, imports, then the tests
 	$(BIN)/python -m pytest -n auto --maxprocesses=4 --dist loadfile
