@@ -6,7 +6,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 
 from streamsched.cli import convert, pages, replay, run, state
 from streamsched.cli.exits import EXIT_HELP, exit_code
@@ -44,11 +44,18 @@ def build_parser() -> argparse.ArgumentParser:
         epilog=EXIT_HELP,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--version", action="version", version=f"streamsched {version('streamsched')}")
+    parser.add_argument("--version", action="version", version=f"streamsched {_version()}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for module in (replay, run, pages, state, convert):
         module.add_commands(commands)
     return parser
+
+
+def _version() -> str:
+    try:
+        return version("streamsched")
+    except PackageNotFoundError:
+        return "of a checkout that is not installed"
 
 
 class _Notice:
