@@ -14,7 +14,7 @@ from streamsched.groups import group_name
 from streamsched.leases import are_leased
 from streamsched.ranking import FullScan, Query, sort_keys, tie_keys
 from streamsched.tables import VISITED, Tables
-from streamsched.terminals import PROVIDED, TerminalColumns
+from streamsched.terminals import PROVIDED, TerminalColumns, read_priors
 from streamsched.urls import url_text
 
 __all__ = ["Explanation", "explain_page"]
@@ -67,7 +67,8 @@ def explain_page(tables: Tables, formula: Formula, ranking: FullScan, query: Que
     rows = np.array([row])
     page = tables.pages[row]
     now = query.now
-    columns = TerminalColumns(tables, PROVIDED, 1).fill(tables.pages[rows], tables.traces[rows], now, query.cycle_s)
+    fill = TerminalColumns(PROVIDED, 1).fill
+    columns = fill(tables.pages[rows], tables.traces[rows], read_priors(tables), now, query.cycle_s)
     terminals = {name: float(column[0]) for name, column in columns.items()}
     group = tables.groups[page["group"]]
     leased = bool(are_leased(tables, rows, now)[0])

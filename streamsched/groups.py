@@ -11,12 +11,12 @@ from typing import Final
 
 import numpy as np
 
-from streamsched.arrays import Bytes, Hashes, Records
+from streamsched.arrays import Bytes, Hashes, Ints, Records
 from streamsched.jit import bare_kernel, mix
-from streamsched.packed import hash_bytes, same_bytes
+from streamsched.packed import decode_spans, hash_bytes, same_bytes
 from streamsched.tables import Tables
 
-__all__ = ["GROUP_PAGES", "MAX_DEPTH", "candidate_space", "group_name", "place_groups", "renew_candidates", "sort_page", "sort_page_deeper"]
+__all__ = ["GROUP_PAGES", "MAX_DEPTH", "candidate_space", "group_name", "group_names", "place_groups", "renew_candidates", "sort_page", "sort_page_deeper"]
 
 GROUP_PAGES: Final = 16  # pages; fewer say less of a rate than the prior of the group above them
 MAX_DEPTH: Final = 8  # path segments; deeper prefixes hardly ever hold enough pages
@@ -26,10 +26,14 @@ _SLASH, _QUERY, _HASH, _COLON, _AT = ord("/"), ord("?"), ord("#"), ord(":"), ord
 
 
 def group_name(tables: Tables, group: int) -> str:
-    """Return the name of `group`: its host, and for a URL pattern the path prefix. O(length)."""
-    start, length = divmod(int(tables.groups["name_span"][group]), 1 << 16)
-    name = tables.names[start : start + length].tobytes().decode("utf-8", "replace")
+    """Return the name of `group`: its host, and for a URL pattern the path prefix up to its slash. O(length)."""
+    name = group_names(tables, np.array([group]))[0]
     return f"{name}/" if tables.groups["depth"][group] else name
+
+
+def group_names(tables: Tables, groups: Ints) -> list[str]:
+    """Return the names of `groups`: int64[m], prefixes without their last slash. O(total length)."""
+    return decode_spans(tables.names, tables.groups["name_span"][groups])
 
 
 @bare_kernel

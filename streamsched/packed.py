@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from streamsched.arrays import Bools, Bytes, Ints
+from streamsched.arrays import Bools, Bytes, Hashes, Ints
 from streamsched.errors import InvalidOutcome
 from streamsched.jit import bare_kernel, fold_multiply, kernel, load_word
 
-__all__ = ["MAX_URL_BYTES", "PackedUrls", "hash_bytes", "same_bytes"]
+__all__ = ["MAX_URL_BYTES", "PackedUrls", "decode_spans", "hash_bytes", "same_bytes"]
 
 MAX_URL_BYTES = 8192  # longest URL an outcome may carry (SPEC 2)
 
@@ -153,6 +153,33 @@ def same_bytes(left: Bytes, left_start: int, right: Bytes, right_start: int, len
         if load_word(left, left_start + i) != load_word(right, right_start + i):
             return False
     return bool(load_word(left, left_start + length - 8) == load_word(right, right_start + length - 8))
+
+
+def decode_spans(text: Bytes, spans: Hashes) -> list[str]:
+    """Return the texts at `spans`: uint64[m], each its start in `text` << 16 | its length. O(total length).
+
+    >>> decode_spans(np.frombuffer(b"onetwo", np.uint8), np.array([3 << 16 | 3, 3], np.uint64))
+    ['two', 'one']
+    """
+    lengths = (spans & np.uint64(0xFFFF)).astype(np.int64)
+    ends = np.cumsum(lengths)
+    blob = np.empty(int(ends[-1]) if spans.size else 0, np.uint8)
+    _copy_spans(text, (spans >> np.uint64(16)).astype(np.int64), lengths, blob)
+    raw = blob.tobytes()
+    edges = zip((ends - lengths).tolist(), ends.tolist(), strict=True)
+    if raw.isascii():
+        whole = raw.decode("ascii")
+        return [whole[start:end] for start, end in edges]
+    return [raw[start:end].decode("utf-8", "replace") for start, end in edges]
+
+
+@bare_kernel
+def _copy_spans(text: Bytes, starts: Ints, lengths: Ints, out: Bytes) -> None:
+    at = 0
+    for i in range(starts.size):
+        for j in range(starts[i], starts[i] + lengths[i]):
+            out[at] = text[j]
+            at += 1
 
 
 @kernel

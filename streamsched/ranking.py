@@ -8,7 +8,6 @@ keeps only what reaches a threshold that a sample set and that rises from there.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -20,7 +19,7 @@ from streamsched.formula import BLOCK, Arena, Program
 from streamsched.jit import bare_kernel, mix
 from streamsched.leases import are_leased
 from streamsched.tables import LEASED, Tables
-from streamsched.terminals import TerminalColumns
+from streamsched.terminals import Priors, TerminalColumns, read_priors
 
 __all__ = ["FullScan", "Query", "Ranked", "Ranking", "select_top", "sort_keys", "tie_keys"]
 
@@ -98,11 +97,14 @@ def select_top(scores: Floats, ties: Hashes, k: int) -> Rows:
 
 
 class FullScan:
-    """A ranking that scores all pages at each query: O(pages) time, memory for two blocks and 4 k candidates a thread."""
+    """A ranking that scores all pages at each query: O(pages) time, memory for two blocks and 2 k candidates a thread.
+
+    For one query at a time; the threads are its own.
+    """
 
     def __init__(self, program: Program, threads: int | None = None) -> None:
-        self._program = program
         self._threads = threads or min(os.cpu_count() or 1, 8)
+        self._workers = [_Worker(program) for _ in range(self._threads)]
 
     def rank(self, tables: Tables, query: Query) -> Ranked:
         """Return the best `query.k` pages that are not leased at `query.now`. O(pages)."""
@@ -119,11 +121,12 @@ class FullScan:
         """Return the scores of `rows`, or of all pages: float64[m]. O(m)."""
         size = int(tables.corpus["pages"][0]) if rows is None else rows.size
         scores = np.empty(size)
-        worker = _Worker(self._program, tables, min(BLOCK, max(size, 1)))
+        priors = read_priors(tables)
         for start in range(0, size, BLOCK):
             stop = min(start + BLOCK, size)
             part = slice(start, stop) if rows is None else rows[start:stop]
-            scores[start:stop] = worker.score(tables.pages[part], tables.traces[part], now, cycle_s)
+            pages, traces = tables.pages[part], tables.traces[part]
+            scores[start:stop] = self._workers[0].score(pages, traces, priors, now, cycle_s)
         return scores
 
     def _first_bar(self, tables: Tables, query: Query, pages: int) -> float | None:
@@ -143,41 +146,40 @@ class FullScan:
 
     def _scan(self, tables: Tables, query: Query, pages: int, bar: float | None) -> Ranked:
         blocks = iter(range(0, pages, BLOCK))
-        threads = self._threads if pages >= _THREADED_ROWS else 1
-        jobs = [_Candidates(query.k, bar) for _ in range(threads)]
-        if threads == 1:
-            self._scan_blocks(tables, query, pages, blocks, jobs[0])
+        priors = read_priors(tables)
+        workers = self._workers if pages >= _THREADED_ROWS else self._workers[:1]
+        jobs = [(worker, _Candidates(query.k, bar)) for worker in workers]
+
+        def scan(worker: _Worker, candidates: _Candidates) -> None:
+            for start in blocks:  # a range's iterator hands each block to one thread only
+                part = slice(start, min(start + BLOCK, pages))
+                scores = worker.score(tables.pages[part], tables.traces[part], priors, query.now, query.cycle_s)
+                candidates.add(scores, tables.pages[part], tables.lease_until_s[part], start, query)
+
+        if len(jobs) == 1:
+            scan(*jobs[0])
         else:
-            with ThreadPoolExecutor(threads) as pool:
-                for done in [pool.submit(self._scan_blocks, tables, query, pages, blocks, job) for job in jobs]:
+            with ThreadPoolExecutor(len(jobs)) as pool:
+                for done in [pool.submit(scan, *job) for job in jobs]:
                     done.result()
-        rows, scores, ties = (np.concatenate(parts) for parts in zip(*(job.held() for job in jobs), strict=True))
+        rows, scores, ties = (np.concatenate(parts) for parts in zip(*(held.held() for _, held in jobs), strict=True))
         best = select_top(scores, ties, query.k)
         return Ranked(rows[best], scores[best])
-
-    def _scan_blocks(
-        self, tables: Tables, query: Query, pages: int, blocks: Iterator[int], candidates: _Candidates
-    ) -> None:
-        worker = _Worker(self._program, tables, min(BLOCK, pages))
-        for start in blocks:  # a range's iterator hands each block to one thread only
-            part = slice(start, min(start + BLOCK, pages))
-            scores = worker.score(tables.pages[part], tables.traces[part], query.now, query.cycle_s)
-            candidates.add(scores, tables.pages[part], tables.lease_until_s[part], start, query)
 
 
 class _Worker:
     """One thread's buffers for scoring blocks."""
 
-    def __init__(self, program: Program, tables: Tables, block: int) -> None:
+    def __init__(self, program: Program) -> None:
         self._program = program
-        self._columns = TerminalColumns(tables, program.terminals, block)
-        self._arena: Arena = program.arena(block)
-        self._scores = np.empty(block)
+        self._columns = TerminalColumns(program.terminals, BLOCK)
+        self._arena: Arena = program.arena(BLOCK)
+        self._scores = np.empty(BLOCK)
 
-    def score(self, pages: Records, traces: Records, now: float, cycle_s: float) -> Floats:
+    def score(self, pages: Records, traces: Records, priors: Priors, now: float, cycle_s: float) -> Floats:
         """Return the scores of the pages: float64[m], valid until the next call."""
         out = self._scores[: pages.size]
-        self._program.run(self._columns.fill(pages, traces, now, cycle_s), out, self._arena)
+        self._program.run(self._columns.fill(pages, traces, priors, now, cycle_s), out, self._arena)
         return out
 
 

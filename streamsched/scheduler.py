@@ -20,7 +20,7 @@ from streamsched.durations import parse_duration
 from streamsched.errors import FormulaError, InvalidOutcome, SettingsError, UnknownPage
 from streamsched.explanation import Explanation, explain_page
 from streamsched.formula import TERMINALS, Formula
-from streamsched.groups import group_name
+from streamsched.groups import group_names
 from streamsched.leases import grant, release
 from streamsched.outcomes import Outcome, OutcomeBatch
 from streamsched.packed import PackedUrls
@@ -307,10 +307,10 @@ class Scheduler:
 
     def _batch(self, ranked: Ranked, now: float, until: float | None) -> Batch:
         tables = self._pages.tables
-        hosts = tables.groups["host"][tables.pages["group"][ranked.rows]].tolist()
-        names = {host: group_name(tables, host) for host in set(hosts)}
+        hosts, place = np.unique(tables.groups["host"][tables.pages["group"][ranked.rows]], return_inverse=True)
+        names = group_names(tables, hosts)
         urls = url_texts(tables, ranked.rows)
-        return Batch(urls, ranked.scores, [names[host] for host in hosts], ranked.rows, now, until)
+        return Batch(urls, ranked.scores, [names[i] for i in place.tolist()], ranked.rows, now, until)
 
 
 def _place_in_host(hosts: npt.NDArray[np.uint32]) -> Ints:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -13,37 +13,45 @@ from streamsched.jit import bare_kernel
 from streamsched.posterior import probabilities_changed
 from streamsched.tables import Tables
 
-__all__ = ["PROVIDED", "TerminalColumns"]
+__all__ = ["PROVIDED", "Priors", "TerminalColumns", "read_priors"]
+
+
+class Priors(NamedTuple):
+    """The prior Gammas of all groups at one time: one shape, and ``exposure``: float64[groups], in cycles."""
+
+    shape: float
+    exposure: Floats
+
+
+def read_priors(tables: Tables) -> Priors:
+    """Return the priors as learned so far. O(groups)."""
+    shape = float(tables.corpus["shape"][0])
+    return Priors(shape, shape / tables.groups["mean"][: int(tables.corpus["groups"][0])])
 
 
 class TerminalColumns:
-    """Columns of the wanted terminals for blocks of up to `block` pages, at one time, in buffers that are reused.
+    """Columns of the wanted terminals for blocks of up to `block` pages, in buffers that are reused; for one thread.
 
-    Every value is finite and 0 or more. For one thread; several may read the same tables while none writes them.
+    Every value is finite and 0 or more.
     """
 
-    def __init__(self, tables: Tables, wanted: Collection[str], block: int) -> None:
+    def __init__(self, wanted: Collection[str], block: int) -> None:
         self.wanted = tuple(wanted)
         self._buffers = {name: np.empty(block) for name in self.wanted}
-        rated = any(name in _RATED for name in self.wanted)
-        self._rates = {name: np.empty(block if rated else 0) for name in ("shape", "exposure", "elapsed")}
-        corpus = tables.corpus[0]
-        self._shape = float(corpus["shape"])
-        self._prior_exposure: Floats = self._shape / tables.groups["mean"][: int(corpus["groups"])]
-        self._rated = rated
+        self._rated = any(name in _RATED for name in self.wanted)
+        self._rates = [np.empty(block if self._rated else 0) for _ in range(3)]
 
-    def fill(self, pages: Records, traces: Records, now: float, cycle_s: float) -> dict[str, Floats]:
+    def fill(self, pages: Records, traces: Records, priors: Priors, now: float, cycle_s: float) -> dict[str, Floats]:
         """Return float64[m] for each wanted terminal of m pages: PAGE[m] and TRACE[m]; valid until the next call. O(m)."""
         size = pages.size
-        rates = {name: buffer[:size] for name, buffer in self._rates.items()}
+        shape, exposure, elapsed = (buffer[:size] for buffer in self._rates)
         if self._rated:
-            parts = (rates["shape"], rates["exposure"], rates["elapsed"])
-            _rate_pages(pages, self._prior_exposure, self._shape, now, cycle_s, *parts)
+            _rate_pages(pages, priors.exposure, priors.shape, now, cycle_s, shape, exposure, elapsed)
         columns = {}
         for name in self.wanted:
             out = self._buffers[name][:size]
             if name in _RATED:
-                _RATED[name](rates, out)
+                _RATED[name](shape, exposure, elapsed, out)
             else:
                 PROVIDED[name](pages, traces, now, cycle_s, out)
             columns[name] = out
@@ -87,15 +95,15 @@ def _elapsed(pages: Records, now: float, cycle_s: float, out: Floats) -> None:
         out[i] = max((now - pages[i].last_visit_s) / cycle_s, 0.0)
 
 
-def _posterior(rates: dict[str, Floats], out: Floats) -> None:
-    probabilities_changed(rates["shape"], rates["exposure"], rates["elapsed"], out)
+def _rate(shape: Floats, exposure: Floats, elapsed: Floats, out: Floats) -> None:
+    np.divide(shape, exposure, out=out)
 
 
-def _rate(rates: dict[str, Floats], out: Floats) -> None:
-    np.divide(rates["shape"], rates["exposure"], out=out)
-
-
-_RATED: Final[dict[str, Callable[[dict[str, Floats], Floats], None]]] = {"rate": _rate, "posterior": _posterior}
+# Those that read the page's posterior: shape, exposure and elapsed cycles, each float64[m], are theirs to be read.
+_RATED: Final[dict[str, Callable[[Floats, Floats, Floats, Floats], object]]] = {
+    "rate": _rate,
+    "posterior": probabilities_changed,
+}
 
 # The terminals that a page's record tells; those of SPEC 4 (rhythm and surge) are not among them yet.
 PROVIDED: Final[dict[str, Fill]] = {

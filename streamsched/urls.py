@@ -12,7 +12,7 @@ import numpy as np
 
 from streamsched.arrays import Bytes, Hashes, Ints
 from streamsched.jit import bare_kernel, prefetch
-from streamsched.packed import PackedUrls, hash_bytes, same_bytes
+from streamsched.packed import PackedUrls, decode_spans, hash_bytes, same_bytes
 from streamsched.tables import Tables
 
 __all__ = ["MAX_PAGES", "NOT_FOUND", "UrlIndex", "url_text", "url_texts"]
@@ -91,32 +91,12 @@ class _Arrays(NamedTuple):
 
 def url_text(tables: Tables, row: int) -> str:
     """Return the URL of `row`. O(length)."""
-    start, length = divmod(int(tables.traces["url_span"][row]), 1 << 16)
-    return tables.text[start : start + length].tobytes().decode("utf-8")
+    return decode_spans(tables.text, tables.traces["url_span"][row : row + 1])[0]
 
 
 def url_texts(tables: Tables, rows: Ints) -> list[str]:
     """Return the URLs of `rows`: int64[m]. O(total length)."""
-    spans = tables.traces["url_span"][rows]
-    lengths = (spans & np.uint64(0xFFFF)).astype(np.int64)
-    ends = np.cumsum(lengths)
-    blob = np.empty(int(ends[-1]) if rows.size else 0, np.uint8)
-    _copy_texts(tables.text, (spans >> np.uint64(16)).astype(np.int64), lengths, blob)
-    raw = blob.tobytes()
-    starts = (ends - lengths).tolist()
-    if raw.isascii():
-        text = raw.decode("ascii")
-        return [text[start:end] for start, end in zip(starts, ends.tolist(), strict=True)]
-    return [raw[start:end].decode("utf-8") for start, end in zip(starts, ends.tolist(), strict=True)]
-
-
-@bare_kernel
-def _copy_texts(text: Bytes, starts: Ints, lengths: Ints, out: Bytes) -> None:
-    at = 0
-    for i in range(starts.size):
-        for j in range(starts[i], starts[i] + lengths[i]):
-            out[at] = text[j]
-            at += 1
+    return decode_spans(tables.text, tables.traces["url_span"][rows])
 
 
 @bare_kernel
