@@ -13,9 +13,20 @@ import numpy as np
 
 from streamsched.arrays import Bools, Floats, Hashes, Ints
 
-__all__ = ["DECILES", "change_rate", "deciles", "discounts", "freshness", "moving_mean", "ndcg", "stale_seconds"]
+__all__ = [
+    "DECILES",
+    "WAITS_DAYS",
+    "change_rate",
+    "deciles",
+    "discounts",
+    "freshness",
+    "moving_mean",
+    "ndcg",
+    "stale_seconds",
+]
 
 DECILES: Final = 10
+WAITS_DAYS: Final[Floats] = np.geomspace(1 / 48, 3650, 161)  # half an hour to ten years, some 30 steps a power of ten
 
 
 def change_rate(changed: Bools) -> float:

@@ -21,7 +21,7 @@ import numpy as np
 from streamsched.arrays import Bools, Floats, Ints, Rows
 from streamsched.outcomes import OutcomeBatch
 from streamsched.packed import PackedUrls
-from streamsched.replay.metrics import DECILES, change_rate, freshness, ndcg
+from streamsched.replay.metrics import DECILES, WAITS_DAYS, change_rate, freshness, ndcg
 from streamsched.replay.truth import Window
 
 __all__ = ["DAY_S", "Policy", "Question", "Reading", "Schedule", "Trace", "simulate"]
@@ -85,9 +85,10 @@ class Trace:
 
     ``counted``: bool[c], where some page had changed; ``change_rate`` and ``ndcg``: float64[c], 0 where not counted;
     ``freshness``: float64[c]; ``visits``: int64[c]. ``delays_days``: float64[d] and ``delay_cycles``: int64[d], one for
-    each visit that found something: days since the first change it had missed, and in which ranked cycle.
-    ``decile_visits``: int64[10], visits by decile of the true change rate. ``undetected``: changes that no visit had
-    seen by the end, on ``stale_pages`` pages.
+    each visit that found something: days since the first change it had missed, and in which ranked cycle. ``seen``:
+    int64[161], of all changes (several that one visit found count each) how many were seen within each of `WAITS_DAYS`.
+    ``undetected``: changes that no visit had seen by the end, on ``stale_pages`` pages. ``decile_visits``: int64[10],
+    visits by decile of the true change rate.
     """
 
     counted: Bools
@@ -97,9 +98,15 @@ class Trace:
     visits: Ints
     delays_days: Floats
     delay_cycles: Ints
-    decile_visits: Ints
+    seen: Ints
     undetected: int
     stale_pages: int
+    decile_visits: Ints
+
+    @property
+    def changes(self) -> int:
+        """All changes after the warm-up, seen or not, of pages that had been visited."""
+        return int(self.seen[-1]) + self.undetected
 
 
 def simulate(
@@ -178,6 +185,13 @@ class _Crawl:
         self._seen[rows] = self._passed[rows]
         self._visited[rows] = True
 
+    def waits_days(self, rows: Rows) -> Floats:
+        """Return how long each change that visits to ``rows``: intp[k] find has waited: float64[changes]."""
+        counts = self._passed[rows] - self._seen[rows]
+        ends = np.cumsum(counts)
+        index = np.arange(ends[-1] if ends.size else 0) + np.repeat(self._passed[rows] - ends, counts)
+        return np.asarray((self.now - self.window.times_s[index]) / DAY_S)
+
     def unseen(self) -> Ints:
         """Return how many changes up to now each visited page's copy lacks: int64[pages]."""
         return np.where(self._visited, self._passed - self._seen, 0)
@@ -192,6 +206,7 @@ class _Ledger:
         self.change_rate, self.ndcg, self.freshness = np.zeros(cycles), np.zeros(cycles), np.zeros(cycles)
         self.visits = np.zeros(cycles, np.int64)
         self.delays: list[Floats] = []
+        self.seen = np.zeros(WAITS_DAYS.size, np.int64)
         self.decile_visits = np.zeros(DECILES, np.int64)
 
     def write(self, at: int, rows: Rows, crawl: _Crawl) -> None:
@@ -205,6 +220,7 @@ class _Ledger:
         self.visits[at] = rows.size
         found = rows[crawl.missed[rows]]
         self.delays.append((crawl.now - crawl.first_unseen_s[found]) / DAY_S)
+        self.seen += np.searchsorted(np.sort(crawl.waits_days(found)), WAITS_DAYS, "right")
         self.decile_visits += np.bincount(self.tenths[rows], minlength=DECILES)
 
     def close(self, crawl: _Crawl) -> Trace:
@@ -218,7 +234,8 @@ class _Ledger:
             self.visits,
             np.concatenate([np.empty(0), *self.delays]),
             np.repeat(np.arange(len(self.delays)), [delays.size for delays in self.delays]),
-            self.decile_visits,
+            self.seen,
             int(unseen.sum()),
             int(np.count_nonzero(unseen)),
+            self.decile_visits,
         )

@@ -9,7 +9,16 @@ from streamsched.replay.results import ReplayResult
 from streamsched.replay.settings import spell_time
 from streamsched.replay.simulator import DAY_S
 
-__all__ = ["HEADS", "best_policies", "describe_replay", "explain_figures", "spell_count", "spell_figure"]
+__all__ = [
+    "HEADS",
+    "best_policies",
+    "describe_replay",
+    "explain_figures",
+    "spell_count",
+    "spell_figure",
+    "spell_findings",
+    "spell_twins",
+]
 
 HEADS: Final = {
     "change_rate": "ChangeRate",
@@ -20,6 +29,11 @@ HEADS: Final = {
 }
 _RANKED: Final = ("change_rate", "ndcg", "freshness")  # the more the better; delays alone do not rank, see below
 _READINGS: Final = {"since_visit": "since its last visit", "that_day": "within the cycle of the visit"}
+_PLAIN: Final = "age"  # what a crawler without a model does: the oldest copy first
+_FINDINGS: Final = {
+    "change_rate": "{names} found most: {value} changed pages a visit{rival}.",
+    "freshness": "{names} kept copies most current: {value} of them at any time{rival}.",
+}
 
 
 def best_policies(result: ReplayResult) -> dict[str, set[str]]:
@@ -65,6 +79,44 @@ def explain_figures(result: ReplayResult) -> str:
     if result.rejected:
         said.append(f"{result.rejected:,} malformed records of the log were left out.")
     return " ".join([*said, result.note]).rstrip()
+
+
+def spell_findings(result: ReplayResult) -> str:
+    """Return in two sentences who found most and who kept copies most current; the oracle is no rival."""
+    figures = {policy.name: policy.figures for policy in result.policies}
+    best = best_policies(result)
+    said = []
+    for metric, text in _FINDINGS.items():
+        winners = [name for name in figures if name in best[metric]]
+        if not winners:
+            continue
+        value = figures[winners[0]][metric].value
+        plain = figures[_PLAIN][metric].value if _PLAIN in figures and _PLAIN not in winners else None
+        rival = f", {_PLAIN} {plain:.3f}" if plain is not None else ""
+        said.append(text.format(names=_join(winners), value=f"{value:.3f}", rival=rival))
+    return " ".join(said) or "No page changed in the cycles that were ranked: there was nothing to find."
+
+
+def spell_twins(result: ReplayResult) -> str:
+    """Return a sentence for each set of policies that visited alike, so that a hidden line is not missed. O(cycles)."""
+    alike: dict[bytes, list[str]] = {}
+    for policy in result.policies:
+        series = [part.tobytes() for trace in policy.traces for part in (trace.change_rate, trace.freshness)]
+        alike.setdefault(b"".join(series), []).append(policy.name)
+    return " ".join(
+        f"The lines of {_join(names)} coincide: they visited the same pages."
+        for names in alike.values()
+        if len(names) > 1
+    )
+
+
+def _join(names: list[str]) -> str:
+    """Return the names as a list in a sentence.
+
+    >>> _join(["nad"]), _join(["nad", "aad", "cg"])
+    ('nad', 'nad, aad and cg')
+    """
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def spell_figure(figure: Estimate, metric: str) -> str:
