@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import sys
 import tarfile
 import zipfile
@@ -101,7 +102,8 @@ def test_editable_install_imports_from_anywhere(tree: Path, tmp_path: Path, monk
     options = ("--quiet", "--no-deps", "--no-index", "--no-build-isolation", "--no-compile")
     run(sys.executable, "-m", "pip", "install", *options, "--target", tmp_path, "--editable", tree, cwd=tmp_path)
     # -S leaves out the .pth files of the environment that runs the tests, where the project may be installed too.
-    monkeypatch.setenv("PYTHONPATH", next(path for path in sys.path if path.endswith("site-packages")))
+    libraries = next(path for path in sys.path if path.endswith("site-packages"))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), libraries]))
     program = f"import site; site.addsitedir({str(tmp_path)!r})\n{IMPORT_ALL}"
     imported = run(sys.executable, "-P", "-S", "-c", program, cwd=tmp_path).split()
     assert len(imported) > len(INSTALLED_AS)
