@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from streamsched.connectors.msgpack_scan import ANONYMOUS, EVENT, FRAME, INCOMPLETE, MALFORMED, MAX_DEPTH
 from streamsched.formula import Constant, Node, Terminal, Unary
 from streamsched.jit import mix
 from streamsched.packed import hash_bytes
@@ -204,3 +205,117 @@ def hash_text(word: str) -> int:
     """The hash of one word's UTF-8, by the kernel, which has a twin of its own."""
     raw = np.frombuffer(word.encode("utf-8", "surrogatepass"), np.uint8)
     return int(hash_bytes(raw, 0, raw.size))
+
+
+# --- connectors: msgpack structure
+
+
+class _NoMap(Exception):
+    """A map's structure cannot be read on: `verdict` says whether more bytes may help."""
+
+    def __init__(self, verdict: int) -> None:
+        self.verdict = verdict
+
+
+class MsgpackMap:
+    """One map of a msgpack stream, token by token: its end or a verdict, its kind, and how many tokens that took."""
+
+    def __init__(self, data: bytes, start: int, limit: int) -> None:
+        self.data, self.start, self.at, self.limit = data, start, start, limit
+        self.tokens, self.kind = 0, ANONYMOUS
+        try:
+            self._read()
+            self.end = self.at
+        except _NoMap as stop:
+            self.end = stop.verdict
+
+    def _read(self) -> None:
+        if self.data[self.start : self.start + 1] and _family(self.data[self.start]) != "map":
+            self.tokens = 1
+            raise _NoMap(MALFORMED)
+        _, _, values = self._read_token(depth=-1)
+        for _ in range(values // 2):
+            _, key, _ = self._read_token(depth=0, is_key=True)
+            family, _, values = self._read_token(depth=0)
+            if key == b"url":
+                self.kind = FRAME if family in ("bin", "array") else EVENT
+            self._read_values(values, depth=1)
+
+    def _read_values(self, count: int, depth: int) -> None:
+        for _ in range(count):
+            _, _, values = self._read_token(depth)
+            self._read_values(values, depth + 1)
+
+    def _read_token(self, depth: int, *, is_key: bool = False) -> tuple[str, bytes, int]:
+        """The token's family, its payload, and how many values follow as its children."""
+        if self.at >= len(self.data):
+            raise _NoMap(INCOMPLETE if len(self.data) - self.start < self.limit else MALFORMED)
+        first = self.data[self.at]
+        family, size_bytes, size, fixed = _family(first), *_sizes(first)
+        body = self.at + 1 + size_bytes
+        children = 0
+        if body <= len(self.data):
+            if size_bytes:
+                size = int.from_bytes(self.data[self.at + 1 : body], "big")
+            children = {"map": 2 * size, "array": size}.get(family, 0)
+            end = body if family in ("map", "array") else body + size + fixed
+        else:
+            end = body
+        self.tokens += 1
+        wrong = family == "never" or (is_key and family != "str") or (children and depth + 1 == MAX_DEPTH)
+        if wrong or end + children - self.start > self.limit:
+            raise _NoMap(MALFORMED)
+        if end > len(self.data):
+            raise _NoMap(INCOMPLETE)
+        self.at = end
+        return family, self.data[body:end], children
+
+
+def _family(first: int) -> str:
+    """The family of a msgpack token, after the table of the specification."""
+    for last, family in ((0x7F, "int"), (0x8F, "map"), (0x9F, "array"), (0xBF, "str"), (0xC0, "nil"), (0xC1, "never")):
+        if first <= last:
+            return family
+    for last, family in ((0xC3, "bool"), (0xC6, "bin"), (0xC9, "ext"), (0xCB, "float"), (0xD3, "int"), (0xD8, "ext")):
+        if first <= last:
+            return family
+    return "str" if first <= 0xDB else "array" if first <= 0xDD else "map" if first <= 0xDF else "int"
+
+
+def _sizes(first: int) -> tuple[int, int, int]:
+    """Bytes of a token's size field, its size where the first byte holds it, and bytes of fixed length."""
+    fixed = {0xCA: 4, 0xCB: 8, 0xCC: 1, 0xCD: 2, 0xCE: 4, 0xCF: 8, 0xD0: 1, 0xD1: 2, 0xD2: 4, 0xD3: 8}
+    fixed |= {0xC7: 1, 0xC8: 1, 0xC9: 1, 0xD4: 2, 0xD5: 3, 0xD6: 5, 0xD7: 9, 0xD8: 17}
+    field = {0xC4: 1, 0xC5: 2, 0xC6: 4, 0xC7: 1, 0xC8: 2, 0xC9: 4, 0xD9: 1, 0xDA: 2, 0xDB: 4}
+    field |= {0xDC: 2, 0xDD: 4, 0xDE: 2, 0xDF: 4}
+    held = first & 0x1F if _family(first) == "str" else first & 0x0F if 0x80 <= first <= 0x9F else 0
+    return field.get(first, 0), held if first < 0xC0 else 0, fixed.get(first, 0)
+
+
+def find_map(data: bytes, start: int, limit: int, *, final: bool) -> tuple[int, bool, int]:
+    """Where the next map with a URL begins, whether there is one, and how many tokens were visited to tell."""
+    at, visited = start, 0
+    while at < len(data):
+        found = MsgpackMap(data, at, limit)
+        visited += found.tokens
+        if found.end > 0 and found.kind != ANONYMOUS:
+            return at, True, visited
+        if found.end == INCOMPLETE and not final:
+            return at, False, visited
+        at += 1 + found.tokens // 16
+    return len(data), False, visited
+
+
+def split_maps(data: bytes, limit: int) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+    """The spans of a whole input that are maps, and those that are not."""
+    maps, gaps, at = [], [], 0
+    while at < len(data):
+        end = MsgpackMap(data, at, limit).end
+        if end > 0:
+            maps.append((at, end))
+            at = end
+            continue
+        after, _, _ = find_map(data, at + 1, limit, final=True)
+        gaps.append((at, after))
+        at = after
+    return maps, gaps
