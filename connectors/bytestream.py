@@ -15,12 +15,12 @@ __all__ = ["BLOCK_BYTES", "STDIN", "ByteStream"]
 STDIN: Final = "-"
 BLOCK_BYTES: Final = 1 << 20  # one read: some 10,000 events, so that what a block costs is shared by many
 _PACKED_BYTES: Final = 1 << 16  # compressed bytes taken at a time
-_MAGIC: Final = b"\x1f\x8b"
+_MAGIC: Final = b"\x1f\x8b\x08"  # gzip, deflate
 _GZIP_WINDOW: Final = 31  # zlib's code for "gzip header and trailer, largest window"
 
 
 class ByteStream:
-    """The decompressed bytes of the file at `path` ("-": standard input); gzip is told by its first two bytes.
+    """The decompressed bytes of the file at `path` ("-": standard input); gzip is told by its first bytes.
 
     ``offset``: bytes handed out so far; ``damage``: why the input ended early (truncated, damaged, unreadable), None
     while nothing is known against it. Raises SourceError where the file cannot be opened.
@@ -33,9 +33,7 @@ class ByteStream:
         self._file = _open(path)
         self._peeked = b""
         try:
-            head = self._file.read(2) or b""
-            if len(head) == 1:  # a pipe may hand out less than was asked for
-                head += self._file.read(1) or b""
+            head = _read_head(self._file)
         except OSError as error:
             self._file.close()
             raise SourceError(path, f"cannot be read: {error.strerror or error}") from error
@@ -91,8 +89,10 @@ class ByteStream:
         offset = self.offset + len(self._peeked)
         try:
             return self._fetch(size)
-        except (EOFError, zlib.error) as error:
+        except EOFError as error:
             self.damage = SourceError(self.path, str(error), offset)
+        except zlib.error as error:
+            self.damage = SourceError(self.path, f"damaged gzip: {error}; fetch it again", offset)
         except OSError as error:
             self.damage = SourceError(
                 self.path, f"cannot be read on: {error.strerror or error}", offset, retriable=True
@@ -129,6 +129,14 @@ class _Inflater:
             self._member = zlib.decompressobj(_GZIP_WINDOW)
         self._pending = pending
         return bool(pending)
+
+
+def _read_head(file: FileIO) -> bytes:
+    """Return the first bytes of `file`, as many as tell gzip; a pipe may hand out less at a time."""
+    head = b""
+    while len(head) < len(_MAGIC) and (more := file.read(len(_MAGIC) - len(head))):
+        head += more
+    return head
 
 
 def _open(path: str) -> FileIO:
