@@ -8,6 +8,7 @@ from streamsched.replay.experiment import Progress, replay_log, run_replay
 from streamsched.replay.intervals import Estimate
 from streamsched.replay.policies import POLICIES
 from streamsched.replay.reader import read_truth
+from streamsched.replay.rehearsal import rehearse
 from streamsched.replay.results import METRICS, PolicyResult, ReplayResult, to_json
 from streamsched.replay.settings import ReplaySettings
 from streamsched.replay.simulator import Trace
@@ -25,6 +26,7 @@ __all__ = [
     "Trace",
     "Window",
     "read_truth",
+    "rehearse",
     "replay_log",
     "run_replay",
     "to_json",

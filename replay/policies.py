@@ -27,7 +27,7 @@ from streamsched.ranking import select_top
 from streamsched.replay.simulator import Policy, Question
 from streamsched.scheduler import DEFAULT_FORMULA
 
-__all__ = ["FORMULAS", "POLICIES", "check_policy", "formula_of", "make_policy"]
+__all__ = ["FORMULAS", "POLICIES", "ScheduledPolicy", "check_policy", "formula_of", "make_policy"]
 
 FORMULAS: Final[dict[str, str]] = {
     "age": "t",
@@ -87,23 +87,23 @@ def make_policy(name: str, cycle_s: float, seed: int) -> Policy:
     scheduler = Scheduler(cycle=cycle_s, seed=seed)
     if name != "default":
         scheduler.use(FORMULAS.get(name, name))
-    return _Scheduled(scheduler)
+    return ScheduledPolicy(scheduler)
 
 
-class _Scheduled:
+class ScheduledPolicy:
     """The policy that a Scheduler with its formula is."""
 
     def __init__(self, scheduler: Scheduler) -> None:
-        self._scheduler = scheduler
+        self.scheduler = scheduler
 
     def discover(self, urls: PackedUrls, now: float) -> None:
-        self._scheduler.discover(urls, now=now)
+        self.scheduler.discover(urls, now=now)
 
     def rank(self, question: Question) -> Rows:
-        return self._scheduler.rank(k=question.k, now=question.now).rows
+        return self.scheduler.rank(k=question.k, now=question.now).rows
 
     def observe(self, outcomes: OutcomeBatch) -> None:
-        self._scheduler.observe(outcomes)
+        self.scheduler.observe(outcomes)
 
 
 class _Drawn:

@@ -61,7 +61,7 @@ def sort_page(tables: Tables, row: int) -> None:
 def sort_page_deeper(tables: Tables, row: int) -> None:
     """Move a page down to the deepest group its URL has by now. O(URL)."""
     start, stop, end = _spell_host(tables, row)
-    group = np.int64(tables.pages[row].group)
+    group = int(tables.pages[row].group)
     for depth in range(1, MAX_DEPTH + 1):
         start, end = _spell_segment(tables, start, stop, end)
         if start < 0:
@@ -82,8 +82,8 @@ def _spell_host(tables: Tables, row: int) -> tuple[int, int, int]:
     """Write the page's host into the scratch; return where the rest of the URL begins and ends, and the host's size."""
     text, name = tables.text, tables.scratch
     span = tables.traces[row].url_span
-    start = np.int64(span >> np.uint64(16))
-    stop = start + np.int64(span & np.uint64(0xFFFF))
+    start = int(span >> np.uint64(16))
+    stop = start + int(span & np.uint64(0xFFFF))
     first, last, scheme = _authority(text, start, stop)
     size = 0
     for i in range(first, last):
@@ -150,7 +150,7 @@ def _find(tables: Tables, size: int) -> int:
     position = tag & mask
     while slots[position] != 0:
         if slots[position] >> np.uint64(32) == tag:
-            group = np.int64(slots[position] & np.uint64(0xFFFFFFFF)) - 1
+            group = int(slots[position] & np.uint64(0xFFFFFFFF)) - 1
             if tables.groups[group].key == key and _is_named(tables, group, size):
                 return group
         position = (position + np.uint64(1)) & mask
@@ -169,7 +169,7 @@ def _is_named(tables: Tables, group: int, size: int) -> bool:
 def _open(tables: Tables, size: int, parent: int, depth: int) -> int:
     """Open the group named by the scratch's first `size` bytes under `parent`, -1 for a host; return it."""
     corpus = tables.corpus[0]
-    group = corpus.groups
+    group = int(corpus.groups)
     key = hash_bytes(tables.scratch, 0, size)
     record = tables.groups[group]
     record.key = key
@@ -222,7 +222,7 @@ def _is_due(tables: Tables, size: int) -> bool:
     tables.candidates[first] = min(tables.candidates[first] + 1, 255)
     if second != first:
         tables.candidates[second] = min(tables.candidates[second] + 1, 255)
-    return min(tables.candidates[first], tables.candidates[second]) >= GROUP_PAGES
+    return bool(min(tables.candidates[first], tables.candidates[second]) >= GROUP_PAGES)
 
 
 @bare_kernel

@@ -21,7 +21,7 @@ from streamsched.jit import bare_kernel, inlined
 from streamsched.posterior import digamma, shape_of_log_gap
 from streamsched.tables import Tables
 
-__all__ = ["FIRST_SHAPE", "advance_sweep", "begin_corpus", "prior_exposure"]
+__all__ = ["FIRST_SHAPE", "advance_sweep", "begin_corpus"]
 
 FIRST_SHAPE: Final = 0.5  # before anything is learned: most pages change seldom, some often
 FIRST_MEAN_PER_DAY: Final = 0.1  # change log of code, docs and news pages agree on this within a factor of ten
@@ -39,12 +39,6 @@ def begin_corpus(corpus: Records, cycle_s: float) -> None:
     """Set the CORPUS record to what is believed before the first outcome."""
     corpus["mean"] = corpus["first_mean"] = FIRST_MEAN_PER_DAY * cycle_s / 86_400.0
     corpus["shape"] = FIRST_SHAPE
-
-
-@bare_kernel
-def prior_exposure(tables: Tables, group: int) -> float:
-    """Return b of the prior Gamma(a, b) of the group's pages, in cycles; a is the corpus' shape. O(1)."""
-    return tables.corpus[0].shape / tables.groups[group].mean
 
 
 @inlined

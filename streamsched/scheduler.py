@@ -54,8 +54,16 @@ class Observed:
 
     def __add__(self, other: Observed) -> Observed:
         """Return the counts of both."""
-        sums = (getattr(self, name) + getattr(other, name) for name in self.__slots__[:-1])
-        return Observed(*sums, (self.rejections + other.rejections)[:_KEPT_REJECTIONS])
+        return Observed(
+            self.applied + other.applied,
+            self.changed + other.changed,
+            self.first_visits + other.first_visits,
+            self.duplicates + other.duplicates,
+            self.late + other.late,
+            self.rejected + other.rejected,
+            self.failures + other.failures,
+            (self.rejections + other.rejections)[:_KEPT_REJECTIONS],
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,9 @@ __all__ = [
     "CORPUS",
     "GROUP",
     "LEASED",
+    "LONGEST_INTERVAL",
     "PAGE",
+    "SHORTEST_INTERVAL",
     "SUCCEEDED",
     "TRACE",
     "VISITED",
@@ -29,6 +31,11 @@ VISITED: Final = 1  # some visit told what the page holds; until then last_visit
 SUCCEEDED: Final = 2  # the last such visit answered below 400
 WITH_FINGERPRINT: Final = 4  # TRACE.fingerprint is that of the content last seen
 LEASED: Final = 8  # handed out; the lease column says until when
+
+# Bounds of a time in cycles, as learned from and as scored. Beyond them lie clock errors: without the one a rate could
+# become infinite, without the other an exposure, and NaN would spread from one page's prior to every page.
+SHORTEST_INTERVAL: Final = 1e-12
+LONGEST_INTERVAL: Final = 1e15
 
 PAGE: Final = np.dtype(
     [

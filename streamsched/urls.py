@@ -147,7 +147,7 @@ def _likely_row(slots: Hashes, key: int) -> int:
     position = tag & mask
     while slots[position] != 0:
         if slots[position] >> np.uint64(32) == tag:
-            return np.int64(slots[position] & np.uint64(0xFFFFFFFF)) - 1
+            return int(slots[position] & np.uint64(0xFFFFFFFF)) - 1
         position = (position + np.uint64(1)) & mask
     return NOT_FOUND
 
@@ -159,7 +159,7 @@ def _find(tables: Tables, slots: Hashes, key: int, blob: Bytes, start: int, stop
     position = tag & mask
     while slots[position] != 0:
         if slots[position] >> np.uint64(32) == tag:
-            row = np.int64(slots[position] & np.uint64(0xFFFFFFFF)) - 1
+            row = int(slots[position] & np.uint64(0xFFFFFFFF)) - 1
             if tables.pages[row].url_hash == key and _is_spelled(tables, row, blob, start, stop):
                 return row
         position = (position + np.uint64(1)) & mask
@@ -180,7 +180,7 @@ def _is_spelled(tables: Tables, row: int, blob: Bytes, start: int, stop: int) ->
 def _append(tables: Tables, key: int, blob: Bytes, start: int, stop: int) -> int:
     """Give the next row to a new URL, as a page of which nothing is known; return the row."""
     corpus = tables.corpus[0]
-    row = corpus.pages
+    row = int(corpus.pages)
     for i in range(stop - start):
         tables.text[corpus.text_end + i] = blob[start + i]
     tables.traces[row].url_span = (np.uint64(corpus.text_end) << np.uint64(16)) | np.uint64(stop - start)

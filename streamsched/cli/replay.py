@@ -11,7 +11,8 @@ from rich.console import Console
 
 from streamsched.cli.arguments import Commands, add_command, duration, moment, whole
 from streamsched.cli.exits import DONE
-from streamsched.replay import POLICIES, ReplaySettings, run_replay, to_json
+from streamsched.errors import SettingsError
+from streamsched.replay import POLICIES, ReplaySettings, rehearse, run_replay, to_json
 from streamsched.replay.terminal import figure_table, show_progress
 
 __all__ = ["add_commands"]
@@ -41,7 +42,8 @@ def add_commands(commands: Commands) -> None:
     parser.add_argument("--workers", type=whole(1), default=os.cpu_count() or 1, metavar="N", help="processes (all cores)")
     parser.add_argument("--json", metavar="FILE", help="write the figures to FILE, - for standard output")
     parser.add_argument("--report", type=Path, metavar="FILE.html", help="write one self-contained page with plots")
-    parser.add_argument("--save-state", type=Path, metavar="DIR", help="save what the first policy knew at the end")
+    parser.add_argument("--save-state", type=Path, metavar="DIR", help="save what --state-policy knows at the end")
+    parser.add_argument("--state-policy", default="default", metavar="NAME", help="(default)")
     parser.set_defaults(run=_replay)
 
 
@@ -71,4 +73,16 @@ def _replay(arguments: argparse.Namespace) -> int:
         from streamsched.replay.report import render_report  # noqa: PLC0415  matplotlib takes half a second to import
 
         _write(arguments.report, render_report(result))
+        print(f"report: {arguments.report}")  # noqa: T201
+    if arguments.save_state is not None:
+        saved = rehearse(settings, arguments.state_policy).save(arguments.save_state)
+        print(f"state of policy {arguments.state_policy}: {saved}")  # noqa: T201
     return DONE
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise SettingsError("output file", str(path), f"one that can be written ({error.strerror})") from error

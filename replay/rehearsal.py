@@ -1,0 +1,27 @@
+"""The state that a policy's replay leads to, so that it can be saved, asked and gone on with."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from streamsched import Scheduler
+from streamsched.errors import ReplayError
+from streamsched.replay.policies import ScheduledPolicy, make_policy
+from streamsched.replay.reader import read_truth
+from streamsched.replay.settings import ReplaySettings, choose_window
+from streamsched.replay.simulator import simulate
+
+__all__ = ["rehearse"]
+
+
+def rehearse(settings: ReplaySettings, policy: str) -> Scheduler:
+    """Return the scheduler as it stands after `policy` ran through the replay that `settings` ask for, with their first seed.
+
+    O(cycles · pages). Raises as `run_replay` does, and ReplayError for a policy that no scheduler follows.
+    """
+    window = choose_window(read_truth(settings.log), settings)
+    rehearsed = make_policy(policy, settings.cycle_s, settings.seeds[0])
+    if not isinstance(rehearsed, ScheduledPolicy):
+        raise ReplayError(f"policy {policy!r} keeps no state: expected one that ranks by a formula")
+    simulate(window, rehearsed, settings.schedule, np.zeros(window.pages, np.int64))
+    return rehearsed.scheduler
