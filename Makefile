@@ -22,6 +22,7 @@ help: ## say what there is to make
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST)
 
 demo: .venv/ready ## replay a year of real changes under every policy, then show the next pages to visit and why
+	@mkdir -p out
 	$(BIN)/streamsched replay $(LOG) $(YEAR) --budget 0.05 --report out/report.html --json out/replay.json
 	@echo
 	$(BIN)/streamsched replay $(LOG) $(YEAR) --budget 0.05 --policy default --save-state out/state > /dev/null
