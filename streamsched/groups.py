@@ -61,7 +61,7 @@ def sort_page(tables: Tables, row: int) -> None:
 def sort_page_deeper(tables: Tables, row: int) -> None:
     """Move a page down to the deepest group its URL has by now. O(URL)."""
     start, stop, end = _spell_host(tables, row)
-    group = int(tables.pages[row].group)
+    group = int(np.int64(tables.pages[row].group))
     for depth in range(1, MAX_DEPTH + 1):
         start, end = _spell_segment(tables, start, stop, end)
         if start < 0:
@@ -82,8 +82,9 @@ def _spell_host(tables: Tables, row: int) -> tuple[int, int, int]:
     """Write the page's host into the scratch; return where the rest of the URL begins and ends, and the host's size."""
     text, name = tables.text, tables.scratch
     span = tables.traces[row].url_span
-    start = int(span >> np.uint64(16))
-    stop = start + int(span & np.uint64(0xFFFF))
+    # In a kernel int() leaves a uint64 unsigned, and unsigned with signed makes a float.
+    start = int(np.int64(span >> np.uint64(16)))
+    stop = start + int(np.int64(span & np.uint64(0xFFFF)))
     first, last, scheme = _authority(text, start, stop)
     size = 0
     for i in range(first, last):
@@ -150,7 +151,7 @@ def _find(tables: Tables, size: int) -> int:
     position = tag & mask
     while slots[position] != 0:
         if slots[position] >> np.uint64(32) == tag:
-            group = int(slots[position] & np.uint64(0xFFFFFFFF)) - 1
+            group = int(np.int64(slots[position] & np.uint64(0xFFFFFFFF))) - 1
             if tables.groups[group].key == key and _is_named(tables, group, size):
                 return group
         position = (position + np.uint64(1)) & mask

@@ -147,7 +147,8 @@ def _likely_row(slots: Hashes, key: int) -> int:
     position = tag & mask
     while slots[position] != 0:
         if slots[position] >> np.uint64(32) == tag:
-            return int(slots[position] & np.uint64(0xFFFFFFFF)) - 1
+            # In a kernel int() leaves a uint64 unsigned, and unsigned with signed makes a float.
+            return int(np.int64(slots[position] & np.uint64(0xFFFFFFFF))) - 1
         position = (position + np.uint64(1)) & mask
     return NOT_FOUND
 
@@ -159,7 +160,7 @@ def _find(tables: Tables, slots: Hashes, key: int, blob: Bytes, start: int, stop
     position = tag & mask
     while slots[position] != 0:
         if slots[position] >> np.uint64(32) == tag:
-            row = int(slots[position] & np.uint64(0xFFFFFFFF)) - 1
+            row = int(np.int64(slots[position] & np.uint64(0xFFFFFFFF))) - 1
             if tables.pages[row].url_hash == key and _is_spelled(tables, row, blob, start, stop):
                 return row
         position = (position + np.uint64(1)) & mask
