@@ -38,20 +38,25 @@ def group_names(tables: Tables, groups: Ints) -> list[str]:
 
 @bare_kernel
 def sort_page(tables: Tables, row: int) -> None:
-    """Sort a new page into the deepest group of its URL, opening groups that its coming makes due. O(URL)."""
+    """Sort a new page into the deepest group of its URL, opening its host and a prefix where due. O(URL).
+
+    One prefix at the most, however many the sketch takes for due: the caller has made room for two groups a page.
+    """
     start, stop, end = _spell_host(tables, row)
     group = _find(tables, end)
     if group < 0:
         group = _open(tables, end, -1, 0)
+    opened = False
     for depth in range(1, MAX_DEPTH + 1):
         start, end = _spell_segment(tables, start, stop, end)
         if start < 0:
             break
         child = _find(tables, end)
         if child < 0:
-            if not _is_due(tables, end):
+            if not _is_due(tables, end) or opened:
                 break
             child = _open(tables, end, group, depth)
+            opened = True
         group = child
     tables.pages[row].group = group
     tables.groups[group].pages += 1

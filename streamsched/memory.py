@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mmap
 import sys
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -44,10 +45,11 @@ def _reserve(dtype: np.dtype[Any], rows: int) -> npt.NDArray[Any]:
         flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NORESERVE
         try:
             mapping = mmap.mmap(-1, rows * dtype.itemsize, flags=flags)
-        except (OSError, ValueError):
+        except (OSError, OverflowError, ValueError):
             rows //= 2
             continue
         if hasattr(mmap, "MADV_HUGEPAGE"):
-            mapping.madvise(mmap.MADV_HUGEPAGE)  # random rows of a large table miss the TLB four times less
+            with suppress(OSError):  # of a kernel built without them
+                mapping.madvise(mmap.MADV_HUGEPAGE)  # random rows of a large table miss the TLB four times less
         return np.frombuffer(mapping, dtype)
     return np.zeros(rows, dtype)

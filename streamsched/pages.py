@@ -8,14 +8,26 @@ import numpy as np
 
 from streamsched.arrays import Floats, Ints
 from streamsched.change import CHANGE, FAILURE, FIRST, is_success, judge, shows_content
-from streamsched.groups import place_groups, renew_candidates, sort_page
+from streamsched.groups import candidate_space, place_groups, renew_candidates, sort_page
 from streamsched.jit import bare_kernel, inlined, prefetch
 from streamsched.memory import Region
 from streamsched.outcomes import CHANGED, COST, FINGERPRINT, IMPORTANCE, STATUS, OutcomeBatch
 from streamsched.packed import MAX_URL_BYTES, PackedUrls
 from streamsched.posterior import after_change
 from streamsched.priors import advance_sweep, begin_corpus
-from streamsched.tables import CORPUS, GROUP, LEASED, PAGE, SUCCEEDED, TRACE, VISITED, WITH_FINGERPRINT, Tables
+from streamsched.tables import (
+    CORPUS,
+    GROUP,
+    LEASED,
+    LONGEST_INTERVAL,
+    PAGE,
+    SHORTEST_INTERVAL,
+    SUCCEEDED,
+    TRACE,
+    VISITED,
+    WITH_FINGERPRINT,
+    Tables,
+)
 from streamsched.urls import MAX_PAGES, UrlIndex, url_texts
 
 __all__ = ["PageTable"]
@@ -23,7 +35,8 @@ __all__ = ["PageTable"]
 _RESERVED_PAGES: Final = 1 << 27  # address space only; 134 M pages of 104 bytes would be 14 GB of memory
 _RESERVED_TEXT: Final = 1 << 33
 _CHUNK: Final = 1 << 16  # outcomes resolved to rows at a time: room is made for as many new pages
-_GROUPS_PER_PAGE: Final = 2  # a page opens its host and, once in GROUP_PAGES times a level, a prefix: 1.5 at the most
+_GROUPS_PER_PAGE: Final = 2  # a page opens its host and one prefix at the most; neither's name is longer than its URL
+_MOST_VISITS: Final = (1 << 32) - 1  # what the count of a page's visits holds
 _FEWEST_GROUP_SLOTS: Final = 1 << 10
 _AHEAD: Final = 12  # outcomes between asking the memory for a page and using it
 
@@ -141,8 +154,9 @@ class PageTable:
         """Make room for as much in all."""
         if pages > MAX_PAGES:
             raise MemoryError(f"a shard holds at most {MAX_PAGES} pages, {pages} were asked for: use more shards")
-        for region in (self._pages, self._traces, self._leases, self._candidates):
+        for region in (self._pages, self._traces, self._leases):
             region.ensure(pages)
+        self._candidates.ensure(candidate_space(pages))
         self._text.ensure(text)
         self._groups.ensure(groups)
         self._names.ensure(names)
@@ -186,7 +200,7 @@ class PageTable:
         pages = int(corpus["pages"]) + rows.size
         text = int(urls.offsets[start + rows.size] - urls.offsets[start])
         groups = int(corpus["groups"]) + _GROUPS_PER_PAGE * rows.size
-        self.reserve(pages, int(corpus["text_end"]) + text, groups, int(corpus["names_end"]) + 2 * text)
+        self.reserve(pages, int(corpus["text_end"]) + text, groups, int(corpus["names_end"]) + _GROUPS_PER_PAGE * text)
         if 2 * groups > self._group_slots.size:
             self._place_groups(groups)
         self._index.ensure(pages)
@@ -232,8 +246,8 @@ def _apply(
             prefetch(tables.groups, np.int64(tables.pages[rows[i + _AHEAD // 2]].group))
         at = start + i
         fetched_at = columns.fetched_at[at]
-        if rows[i] >= tables.corpus[0].sorted:
-            _begin_page(tables, rows[i], fetched_at)
+        for row in range(tables.corpus[0].sorted, rows[i] + 1):  # more than one only after an interrupt
+            _begin_page(tables, row, fetched_at)
         page = tables.pages[rows[i]]
         if fetched_at <= page.last_outcome_s:
             counts[DUPLICATES if fetched_at == page.last_outcome_s else LATE] += 1
@@ -294,13 +308,15 @@ def _learn(tables: Tables, row: int, interval: float, changed: bool) -> None:
     page = tables.pages[row]
     trace = tables.traces[row]
     group = tables.groups[page.group]
-    page.visits += 1
+    interval = min(max(interval, SHORTEST_INTERVAL), LONGEST_INTERVAL)
+    if page.visits < _MOST_VISITS:
+        page.visits += 1
+        page.changes += changed
     group.visits += 1
     trace.history = (trace.history << np.uint64(1)) | np.uint64(changed)
     if not changed:
         page.own_exposure += interval
         return
-    page.changes += 1
     group.changes += 1
     trace.weighted_changes += page.visits
     shape = tables.corpus[0].shape

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 import numpy as np
@@ -109,11 +109,12 @@ class FullScan:
     def rank(self, tables: Tables, query: Query) -> Ranked:
         """Return the best `query.k` pages that are not leased at `query.now`. O(pages)."""
         pages = int(tables.corpus["pages"][0])
-        if query.k <= 0 or pages == 0:
+        query = replace(query, k=min(query.k, pages))  # candidates take memory by k
+        if query.k <= 0:
             return Ranked(np.empty(0, np.int64), np.empty(0))
         start = self._first_bar(tables, query, pages)
         ranked = self._scan(tables, query, pages, start)
-        if start is not None and ranked.rows.size < min(query.k, pages):
+        if start is not None and ranked.rows.size < query.k:
             return self._scan(tables, query, pages, None)  # the sample misled, or too few pages are eligible
         return ranked
 
@@ -163,6 +164,9 @@ class FullScan:
                 for done in [pool.submit(scan, *job) for job in jobs]:
                     done.result()
         rows, scores, ties = (np.concatenate(parts) for parts in zip(*(held.held() for _, held in jobs), strict=True))
+        if len(jobs) > 1:  # equal scores with equal ties (hashes can be made to collide) go in the order of rows
+            by_row = np.argsort(rows)
+            rows, scores, ties = rows[by_row], scores[by_row], ties[by_row]
         best = select_top(scores, ties, query.k)
         return Ranked(rows[best], scores[best])
 
@@ -193,7 +197,7 @@ class _Candidates:
         self._scores = np.empty(self._capacity)
         self._ties = np.empty(self._capacity, np.uint64)
         self._count = 0
-        self._bar = (0, 0) if bar is None else (int(sort_keys(np.array([bar]))[0]), (1 << 64) - 1)
+        self._bar = (0 if bar is None else int(sort_keys(np.array([bar]))[0]), (1 << 64) - 1)
 
     def add(self, scores: Floats, pages: Records, lease_until_s: Floats, start: int, query: Query) -> None:
         if self._count + scores.size > self._capacity:

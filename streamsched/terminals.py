@@ -11,7 +11,7 @@ from streamsched.arrays import Floats, Records
 from streamsched.estimators import aad, cg, gad, nad, sad
 from streamsched.jit import bare_kernel
 from streamsched.posterior import probabilities_changed
-from streamsched.tables import Tables
+from streamsched.tables import LONGEST_INTERVAL, Tables
 
 __all__ = ["PROVIDED", "Priors", "TerminalColumns", "read_priors"]
 
@@ -92,7 +92,7 @@ def _copy_cost(pages: Records, out: Floats) -> None:
 @bare_kernel
 def _elapsed(pages: Records, now: float, cycle_s: float, out: Floats) -> None:
     for i in range(pages.size):
-        out[i] = max((now - pages[i].last_visit_s) / cycle_s, 0.0)
+        out[i] = min(max((now - pages[i].last_visit_s) / cycle_s, 0.0), LONGEST_INTERVAL)
 
 
 def _rate(shape: Floats, exposure: Floats, elapsed: Floats, out: Floats) -> None:
@@ -138,4 +138,4 @@ def _rate_pages(
         page = pages[i]
         shape[i] = prior_shape + page.own_shape
         exposure[i] = prior_exposure[page.group] + page.own_exposure
-        elapsed[i] = max((now - page.last_visit_s) / cycle_s, 0.0)
+        elapsed[i] = min(max((now - page.last_visit_s) / cycle_s, 0.0), LONGEST_INTERVAL)

@@ -1,0 +1,53 @@
+"""A shard's memory with no row to spare and a fence behind it, so that a kernel that writes too far is caught."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from streamsched import pages
+from streamsched.arrays import Records
+from streamsched.memory import Region
+
+FENCE_BYTES = 1 << 14  # more than any one write is long
+POSTS = 0xA5
+
+
+class FencedRegion(Region):
+    """A region that reserves nothing and has exactly as many rows as were asked for."""
+
+    __slots__ = ()
+    fences: list[npt.NDArray[np.uint8]] = []  # noqa: RUF012 (of all regions, cleared by `fenced`)
+
+    def __init__(self, dtype: npt.DTypeLike, reserve: int) -> None:  # noqa: ARG002
+        self.array = fence(np.dtype(dtype), 0)
+
+    def ensure(self, rows: int) -> None:
+        if rows > self.array.size:
+            grown = fence(self.array.dtype, rows)
+            grown[: self.array.size] = self.array
+            self.array = grown
+
+
+def fence(dtype: np.dtype[np.void], rows: int) -> Records:
+    """`rows` zeroed rows, the last bytes of a larger array that are followed by posts."""
+    size = rows * dtype.itemsize
+    whole = np.full(size + FENCE_BYTES, POSTS, np.uint8)
+    whole[:size] = 0
+    FencedRegion.fences.append(whole[size:])
+    return whole[:size].view(dtype)
+
+
+@contextmanager
+def fenced() -> Iterator[None]:
+    """Page tables made in this block have fenced memory; at its end all fences must stand."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pages, "Region", FencedRegion)
+        yield
+    fences = FencedRegion.fences.copy()
+    FencedRegion.fences.clear()
+    assert all(np.all(posts == POSTS) for posts in fences)
