@@ -14,6 +14,7 @@ import msgspec
 import pytest
 
 from streamsched.connectors import (
+    Delivery,
     Position,
     Source,
     encode_frame,
@@ -264,7 +265,7 @@ def test_truncated_gzip_is_read_up_to_there(tmp_path: Path, case: Case) -> None:
     path = lay(tmp_path, case, ".gz", b"")
     path.write_bytes(packed[: len(packed) * 2 // 3])
     with open_source(path) as source:
-        deliveries = []
+        deliveries: list[Delivery] = []
         with pytest.raises(SourceError, match="truncated gzip") as raised:
             deliveries.extend(iter(source))
         got = read_out(deliveries)

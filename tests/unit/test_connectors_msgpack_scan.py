@@ -22,6 +22,7 @@ from streamsched.connectors.msgpack_scan import (
     walk_maps,
 )
 from tests import naive
+from tests.crawls import pack
 
 LIMIT = 1 << 16
 
@@ -57,7 +58,7 @@ def measure(data: bytes, start: int = 0, limit: int = LIMIT) -> tuple[int, int, 
 
 @given(st.lists(maps, min_size=1, max_size=5))
 def test_maps_of_another_encoder_end_where_they_end(records: list[dict[str, Any]]) -> None:
-    packed = [msgpack.packb(record) for record in records]
+    packed = [pack(record) for record in records]
     ends, kinds = np.empty(len(packed), np.int64), np.empty(len(packed), np.int64)
     assert walk_maps(view(b"".join(packed)), 0, LIMIT, ends, kinds) == (len(packed), 0)
     assert ends.tolist() == np.cumsum([len(raw) for raw in packed]).tolist()
@@ -68,20 +69,20 @@ def test_maps_of_another_encoder_end_where_they_end(records: list[dict[str, Any]
 
 @given(maps, st.data())
 def test_a_part_of_a_map_is_incomplete(record: dict[str, Any], data: st.DataObject) -> None:
-    packed = msgpack.packb(record)
+    packed = pack(record)
     part = packed[: data.draw(st.integers(0, len(packed) - 1))]
     assert measure(part)[0] == INCOMPLETE
     assert measure(part, limit=len(part))[0] == MALFORMED
 
 
-@given(garbage | maps.map(msgpack.packb), st.integers(0, 40), st.integers(1, 400))
+@given(garbage | maps.map(pack), st.integers(0, 40), st.integers(1, 400))
 def test_measuring_is_its_slow_twin(data: bytes, start: int, limit: int) -> None:
     start = min(start, len(data))
     twin = naive.MsgpackMap(data, start, limit)
     assert measure(data, start, limit) == (twin.end, twin.kind, twin.tokens)
 
 
-@given(st.lists(garbage | maps.map(msgpack.packb), max_size=4).map(b"".join), st.booleans())
+@given(st.lists(garbage | maps.map(pack), max_size=4).map(b"".join), st.booleans())
 def test_finding_is_its_slow_twin_in_linear_time(data: bytes, final: bool) -> None:
     at, found, visited = naive.find_map(data, 0, LIMIT, final=final)
     assert find_map(view(data), 0, LIMIT, final) == (at, found)
@@ -103,12 +104,12 @@ def test_hostile_heads_that_share_a_long_tail_cost_linear_time() -> None:
 
 
 def test_kinds() -> None:
-    assert measure(msgpack.packb({"url": "u"}))[1] == EVENT
-    assert measure(msgpack.packb({"url": None}))[1] == EVENT
-    assert measure(msgpack.packb({"url": b"u"}))[1] == FRAME
-    assert measure(msgpack.packb({"url": ["u"]}))[1] == FRAME
-    assert measure(msgpack.packb({"fetched_at": 1}))[1] == ANONYMOUS
-    assert measure(msgpack.packb({"a": {"url": "u"}}))[1] == ANONYMOUS
+    assert measure(pack({"url": "u"}))[1] == EVENT
+    assert measure(pack({"url": None}))[1] == EVENT
+    assert measure(pack({"url": b"u"}))[1] == FRAME
+    assert measure(pack({"url": ["u"]}))[1] == FRAME
+    assert measure(pack({"fetched_at": 1}))[1] == ANONYMOUS
+    assert measure(pack({"a": {"url": "u"}}))[1] == ANONYMOUS
 
 
 @pytest.mark.parametrize(
@@ -136,7 +137,7 @@ def test_nesting_has_a_limit() -> None:
 
 
 def test_walking_stops_where_its_arrays_are_full() -> None:
-    data = msgpack.packb({"url": "u"}) * 3
+    data = pack({"url": "u"}) * 3
     ends, kinds = np.empty(2, np.int64), np.empty(2, np.int64)
     assert walk_maps(view(data), 0, LIMIT, ends, kinds) == (2, 0)
     assert walk_maps(view(data + b"\x01"), 0, LIMIT, np.empty(9, np.int64), np.empty(9, np.int64)) == (3, MALFORMED)

@@ -14,9 +14,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from streamsched.connectors import Rejection, encode_frame, msgpack_stream, open_source
+from streamsched.connectors.msgpack_scan import FRAME
 from streamsched.outcomes import Outcome, OutcomeBatch
 from tests import naive
-from tests.crawls import make_outcomes, read_out
+from tests.crawls import make_outcomes, pack, read_out
 
 EVENT = {"url": "https://a.example/", "fetched_at": 1.5}
 OUTCOME = Outcome("https://a.example/", 1.5)
@@ -29,10 +30,6 @@ def read(folder: Path, data: bytes, **options: Any) -> tuple[list[Outcome], list
         got = read_out(source)
         assert source.rejected == len(source.rejections) or source.rejected > 100
         return got, list(source.rejections)
-
-
-def pack(*records: object) -> bytes:
-    return b"".join(msgpack.packb(record) for record in records)
 
 
 def test_optional_fields_may_be_nil_and_unknown_ones_are_ignored(tmp_path: Path) -> None:
@@ -103,8 +100,8 @@ def test_text_that_is_not_utf8_is_named(tmp_path: Path) -> None:
         b"\xc1",
         b"\x00\x01\x02",
         b"{not msgpack at all}",
-        msgpack.packb([1, 2, 3]),
-        msgpack.packb("https://a.example/"),
+        pack([1, 2, 3]),
+        pack("https://a.example/"),
         b"\xdf\xff\xff\xff\xff",
         b"\x81\xa3url\xdb\xff\xff\xff\xff",
         b"\x81\xa3url\xdd\xff\xff\xff\xff",
@@ -131,16 +128,16 @@ def test_an_event_cut_off_at_the_end_is_skipped(tmp_path: Path) -> None:
 
 def test_a_frame_that_does_not_hold_together_is_one_rejection(tmp_path: Path) -> None:
     frame = msgpack.unpackb(encode_frame(OutcomeBatch.from_outcomes(make_outcomes(9))))
-    good = msgpack.packb(frame)
+    good = pack(frame)
     letters = tmp_path / "dead"
     bad = [frame | {"v": 9}, frame | {"status": "many"}, frame | {"changed": b""}, frame | {"url_offsets": None}]
-    data = good + b"".join(map(msgpack.packb, bad)) + good
+    data = good + pack(*bad) + good
     got, rejections = read(tmp_path, data, dead_letters=letters)
     assert len(got) == 18
     assert [rejection.field for rejection in rejections] == ["v", "status", "changed", "url_offsets"]
     assert rejections[0].offset == len(good)
     raws = [json.loads(line)["raw_base64"] for line in letters.read_text().splitlines()]
-    assert [base64.b64decode(raw) for raw in raws] == [msgpack.packb(record) for record in bad]
+    assert [base64.b64decode(raw) for raw in raws] == [pack(record) for record in bad]
 
 
 def test_invalid_records_of_a_frame_are_rejected_one_by_one(tmp_path: Path) -> None:
@@ -187,7 +184,7 @@ def test_a_map_beyond_the_limit_is_skipped(tmp_path: Path, monkeypatch: pytest.M
 
 def test_maps_larger_than_a_block_grow_the_buffer(tmp_path: Path) -> None:
     rows = make_outcomes(3)
-    wide = msgpack.packb(msgpack.unpackb(encode_frame(OutcomeBatch.from_outcomes(rows))) | {"extra": bytes(5 << 20)})
+    wide = pack(msgpack.unpackb(encode_frame(OutcomeBatch.from_outcomes(rows))) | {"extra": bytes(5 << 20)})
     assert read(tmp_path, pack(EVENT) + wide + pack(EVENT)) == ([OUTCOME, *rows, OUTCOME], [])
 
 
@@ -231,7 +228,7 @@ def test_whatever_comes_every_map_and_every_gap_is_accounted_for(
     path.write_bytes(data)
     with open_source(path, batch=batch) as source:
         deliveries = list(source)
-    if all(naive.MsgpackMap(data, start, 1 << 26).kind != naive.FRAME for start, _ in maps):
+    if all(naive.MsgpackMap(data, start, 1 << 26).kind != FRAME for start, _ in maps):
         assert len(read_out(deliveries)) + source.rejected == len(maps) + len(gaps)
     assert {delivery.position.offset for delivery in deliveries} <= {end for _, end in maps}
     skipped = [r.offset for r in source.rejections if "skipped" in r.reason]

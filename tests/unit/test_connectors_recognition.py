@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import msgpack
 import pytest
 
 from streamsched.connectors.recognition import recognise_format
+from tests.crawls import pack
 
 CHANGE = b"1692662400\tA\thttps://a.example/\n"
 EVENT = b'{"url": "u", "fetched_at": 1}\n'
 HISTORY = b"5 5.5143055555555556 [[1.10396990740741, 0]]\n"
-MAP = msgpack.packb({"url": "u"})
+MAP = pack({"url": "u"})
 
 
 @pytest.mark.parametrize(
