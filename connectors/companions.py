@@ -1,7 +1,8 @@
 """The files beside Microsoft's crawl history: each page's URL and importance, found by its id.
 
-Read once, front to back, into sorted arrays: 40 bytes a row and the URLs' text, twice that while loading; the 18
-million URLs of the published data take some 2 GB and a minute. Where an id stands twice the first row counts.
+Read once, front to back, into sorted arrays: 24 bytes a row in each and the URLs' text, about twice that while
+loading, 1.7 µs a row. So the 18 million URLs published need some 2 GB and a minute. Where an id stands twice the
+first row counts.
 """
 
 from __future__ import annotations

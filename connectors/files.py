@@ -38,9 +38,10 @@ def open_source(
     """Open the file at `path`, "-" for standard input, as a source of crawl outcomes.
 
     ``format``: "changes" (`streamsched.connectors.changelog`), "jsonl", "msgpack" or "microsoft", told by name and
-    content where None; gzip is told by content. ``position``: where to resume. ``dead_letters``: a file to append
-    rejected records to, as JSON lines. ``batch``: most records (lines, maps) in a delivery; one record, a frame or a
-    page's history, may bring many outcomes. ``origin_s``: when Microsoft's collection started, UTC epoch seconds.
+    content where None (a pipe is then waited on for its first 4 KiB); gzip is told by content. ``position``: where to
+    resume. ``dead_letters``: a file to append rejected records to, as JSON lines. ``batch``: most records (lines, maps)
+    in a delivery; one record, a frame or a page's history, may bring many outcomes. ``origin_s``: when Microsoft's
+    collection started, UTC epoch seconds.
 
     Raises SourceError where there is no such file, it cannot be read, its format is not known or `position` does not
     fit it, SettingsError where `batch` or `origin_s` cannot work. A truncated or damaged gzip is read up to there; then

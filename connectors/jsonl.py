@@ -24,7 +24,7 @@ _DECODER: Final = msgspec.json.Decoder(Event)
 
 
 def _decode_whole(chunk: LineChunk) -> OutcomeBatch | None:
-    """Return the lines as columns at once, None where they want a closer look. Some 0.6 µs an event."""
+    """Return the lines as columns at once, None where they want a closer look. About 1 µs an event."""
     if not _has_map_per_line(chunk):
         return None
     try:

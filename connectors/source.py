@@ -106,7 +106,7 @@ class Source(Protocol):
         ...
 
     def seek(self, position: Position) -> None:
-        """Go to `position`; raises SourceError where it does not fit this source."""
+        """Go to `position`, in a source of many parts once for each; raises SourceError where it does not fit."""
         ...
 
     def close(self) -> None:

@@ -89,6 +89,17 @@ def test_malformed_lines_are_named(
     assert rejections[0].found.startswith(found)
 
 
+@pytest.mark.parametrize(
+    ("name", "ops"),
+    [("openwrt", 8_872), ("powershell-docs", 16_475), ("scoop-extras", 45_099)],
+)
+def test_the_logs_that_ship_with_the_project_are_clean(name: str, ops: int) -> None:
+    path = Path(__file__).parents[2] / "data" / f"{name}.tsv.gz"
+    with open_source(path) as source:
+        assert sum(len(delivery.outcomes) for delivery in source) == ops
+        assert source.rejected == 0
+
+
 valid = st.sampled_from([GOOD, b"1.5\tA\tu\n", b"2\tD\tu\r\n", b"\n"])
 broken = st.sampled_from([b"\t", b"\n", b"\r", b"1", b"M", b"\tM\t", b"x\ty\tz\n", b"1\tA\tu\t", b"\xff"])
 
