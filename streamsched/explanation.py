@@ -117,9 +117,9 @@ def _reasons(tables: Tables, query: Query, row: int, terminals: dict[str, float]
     group = tables.groups[page["group"]]
     reasons = []
     if leased:
-        left = format_duration(tables.lease_until_s[row] - query.now)
+        left = format_duration(float(tables.lease_until_s[row]) - query.now)
         reasons.append(f"not eligible: handed out until {_utc(tables.lease_until_s[row])}, {left} from now")
-    since = format_duration(max(query.now - page["last_visit_s"], 0.0))
+    since = format_duration(terminals["t"] * query.cycle_s)
     if page["flags"] & VISITED:
         reasons.append(f"last visited {_utc(page['last_visit_s'])}, {since} before now")
         seen = f"{page['changes']} of {page['visits']} later visits saw a change" if page["visits"] else "visited once"

@@ -1,0 +1,278 @@
+"""The slow, obvious twin of a whole shard: a dict of plain objects, and every rule applied as its words say."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from scipy.special import digamma
+
+from streamsched import priors
+from streamsched.groups import GROUP_PAGES, MAX_DEPTH
+from streamsched.jit import mix
+from streamsched.outcomes import Outcome
+from streamsched.posterior import HIGHEST_SHAPE, LOWEST_SHAPE
+from streamsched.tables import LONGEST_INTERVAL, SHORTEST_INTERVAL
+from tests import naive
+
+ESTIMATES = {"CG": naive.cg, "NAD": naive.nad, "SAD": naive.sad, "AAD": naive.aad, "GAD": naive.gad}
+
+
+@dataclass
+class Page:
+    """What SPEC 2 and 3 say of one URL: all its visits, nothing summed that need not be."""
+
+    url: str
+    last_visit_s: float
+    group: tuple[str, ...] = ()
+    last_outcome_s: float = -math.inf
+    left: dict[str, Any] | None = None  # what the last informative visit left: `judge`'s page
+    flags: list[bool] = field(default_factory=list)
+    own_shape: float = 0.0
+    own_exposure: float = 0.0
+    failures: int = 0
+    importance: float = 1.0
+    cost: float = 1.0
+    lease_until_s: float | None = None
+
+
+@dataclass
+class Group:
+    """A host, or a host and leading directories: ``("a.example", "docs")``."""
+
+    mean: float
+    visits: int = 0
+    changes: int = 0
+
+
+class Shard:
+    """Outcomes applied one by one as SPEC 2 and 3 tell, groups and priors as `groups` and `priors` word them.
+
+    Prefixes are counted exactly, where the shard has a sketch; and a sweep looks at each page for a deeper group, where
+    the shard skips those that cannot have one.
+    """
+
+    def __init__(self, cycle_s: float, change_bits: int = 6) -> None:
+        self.cycle_s = cycle_s
+        self.change_bits = change_bits
+        self.pages: dict[str, Page] = {}
+        self.groups: dict[tuple[str, ...], Group] = {}
+        self.met: Counter[tuple[str, ...]] = Counter()
+        self.mean = priors.FIRST_MEAN_PER_DAY * cycle_s / 86_400.0
+        self.shape = priors.FIRST_SHAPE
+        self.intervals = 0
+        self.sweeps = 0
+        self.sweep_row = 0
+        self.rates: list[tuple[tuple[str, ...], float]] = []  # of this sweep, each with its page's group
+        self.gaps: list[float] = []
+
+    def observe(self, outcome: Outcome) -> str:
+        """Apply one outcome; what became of it: duplicate, late, failure, first, same or change."""
+        page = self.page(outcome.url, outcome.fetched_at)
+        if outcome.fetched_at <= page.last_outcome_s:
+            return "duplicate" if outcome.fetched_at == page.last_outcome_s else "late"
+        page.last_outcome_s = outcome.fetched_at
+        page.lease_until_s = None
+        page.importance = page.importance if outcome.importance is None else single(outcome.importance)
+        page.cost = page.cost if outcome.cost is None else single(outcome.cost)
+        fields = ("status", "fingerprint", "changed")
+        visit = {name: getattr(outcome, name) for name in fields if getattr(outcome, name) is not None}
+        verdict = naive.judge(visit, page.left, self.change_bits)
+        if verdict == "failure":
+            page.failures = min(page.failures + 1, 65_535)
+            return verdict
+        if verdict != "first":
+            self.learn(page, outcome.fetched_at, verdict == "change")
+        page.left = left_behind(visit, page.left, verdict == "change")
+        page.failures = 0
+        page.last_visit_s = outcome.fetched_at
+        if verdict != "first":
+            self.count_interval()
+        return verdict
+
+    def page(self, url: str, known_since_s: float) -> Page:
+        """The page of `url`, made and sorted into its group if it is new."""
+        if url not in self.pages:
+            self.pages[url] = Page(url, known_since_s)
+            self.open_groups(url)
+            self.pages[url].group = self.deepest(url)
+        return self.pages[url]
+
+    def open_groups(self, url: str) -> None:
+        """Open the host of a new page, and a prefix below its group that it is the 16th to meet."""
+        names = names_of(url)
+        self.groups.setdefault(names[:1], Group(self.mean))
+        for size in range(len(self.deepest(url)) + 1, min(len(names), MAX_DEPTH + 1) + 1):
+            self.met[names[:size]] += 1
+            if self.met[names[:size]] < GROUP_PAGES:
+                break
+            self.groups[names[:size]] = Group(self.groups[names[: size - 1]].mean)
+
+    def deepest(self, url: str) -> tuple[str, ...]:
+        """The longest name of a group that the URL begins with."""
+        names = names_of(url)
+        return next(names[:size] for size in range(len(names), 0, -1) if names[:size] in self.groups)
+
+    def learn(self, page: Page, fetched_at: float, changed: bool) -> None:
+        """One interval more: counts, and the posterior under the prior of this moment."""
+        interval = (fetched_at - page.last_visit_s) / self.cycle_s
+        interval = min(max(interval, SHORTEST_INTERVAL), LONGEST_INTERVAL)
+        group = self.groups[page.group]
+        group.visits += 1
+        group.changes += changed
+        page.flags.append(changed)
+        if not changed:
+            page.own_exposure += interval
+            return
+        shape, exposure = self.posterior(page)
+        after = naive.after_change(shape, exposure, interval)
+        page.own_shape += after[0] - shape
+        page.own_exposure += after[1] - exposure
+
+    def posterior(self, page: Page) -> tuple[float, float]:
+        """The page's Gamma posterior: its group's prior and what its own visits added."""
+        return self.shape + page.own_shape, self.shape / self.groups[page.group].mean + page.own_exposure
+
+    def count_interval(self) -> None:
+        """Every 16 intervals the sweep goes through 64 pages; when it is through all, priors are renewed."""
+        self.intervals += 1
+        if self.intervals % priors.SWEEP_EVERY == 0:
+            pages = list(self.pages.values())
+            rows = range(len(pages))[self.sweep_row : self.sweep_row + priors.SWEEP_ROWS]
+            for row in rows:
+                self.sum_page(row, pages[row])
+            self.sweep_row = rows.stop
+            if self.sweep_row == len(pages):
+                self.renew()
+
+    def sum_page(self, row: int, page: Page) -> None:
+        """Move the page to its deepest group; note its mean rate, and of every fourth row ln E[λ] - E[ln λ]."""
+        page.group = self.deepest(page.url)
+        if page.flags:
+            shape, exposure = self.posterior(page)
+            mean = self.groups[page.group].mean
+            self.rates.append((page.group, shape / exposure))
+            if (row + self.sweeps) % priors.GAP_STRIDE == 0:
+                log_rate = float(digamma(shape)) - math.log(exposure)
+                self.gaps.append(shape / exposure / mean - 1.0 - (log_rate - math.log(mean)))
+
+    def renew(self) -> None:
+        """Renew the corpus, then each group after its parent, shrunk towards what stands above; begin a new sweep."""
+        first_mean = priors.FIRST_MEAN_PER_DAY * self.cycle_s / 86_400.0
+        self.mean = shrunk([rate for _, rate in self.rates], first_mean, priors.CORPUS_STRENGTH)
+        first_gap = math.log(priors.FIRST_SHAPE) - float(digamma(priors.FIRST_SHAPE))
+        self.shape = shape_of_log_gap(shrunk(self.gaps, first_gap, priors.SHAPE_STRENGTH))
+        for name, group in self.groups.items():
+            above = self.mean if len(name) == 1 else self.groups[name[:-1]].mean
+            below = [rate for other, rate in self.rates if other[: len(name)] == name]
+            group.mean = shrunk(below, above, priors.GROUP_STRENGTH)
+        self.rates, self.gaps = [], []
+        self.sweeps += 1
+        self.sweep_row = 0
+
+    def terminals(self, url: str, now: float) -> dict[str, float]:
+        """Every terminal that a page provides, from its whole history."""
+        page = self.pages[url]
+        shape, exposure = self.posterior(page)
+        elapsed = min(max((now - page.last_visit_s) / self.cycle_s, 0.0), LONGEST_INTERVAL)
+        estimates = {name: estimate(page.flags) for name, estimate in ESTIMATES.items()}
+        return estimates | {
+            "n": float(len(page.flags)),
+            "X": float(sum(page.flags)),
+            "t": elapsed,
+            "importance": page.importance,
+            "cost": page.cost,
+            "rate": shape / exposure,
+            "posterior": naive.probability_changed(shape, exposure, elapsed),
+        }
+
+    def eligible(self, now: float) -> list[str]:
+        """The pages that are not out: a lease ends at the very second of its expiry."""
+        return [url for url, page in self.pages.items() if page.lease_until_s is None or page.lease_until_s <= now]
+
+
+def names_of(url: str) -> tuple[str, ...]:
+    """The host, lower case, without user and without the scheme's own port, then the path's directories."""
+    plain = re.split(r"[?#]", url, maxsplit=1)[0]
+    scheme, mark, rest = plain.partition("://")
+    if not mark or "/" in scheme:
+        scheme, rest = "", plain
+    authority, *directories = rest.split("/")
+    host = authority.rpartition("@")[2].encode().lower().decode()
+    return (host.removesuffix({"http": ":80", "https": ":443"}.get(scheme.lower(), "")), *directories[:-1])
+
+
+def left_behind(visit: dict[str, Any], before: dict[str, Any] | None, changed: bool) -> dict[str, Any]:
+    """What an informative visit leaves for the next to be compared with."""
+    status = visit.get("status", 200)
+    page = {"success": status < 400} | {k: v for k, v in (before or {}).items() if k == "fingerprint"}
+    if status < 400 and changed:
+        page.pop("fingerprint", None)
+    if status < 400 and status != 304 and "fingerprint" in visit:
+        page["fingerprint"] = visit["fingerprint"]
+    return page
+
+
+def shrunk(values: list[float], towards: float, strength: float) -> float:
+    """The mean of the values and of `strength` times one more."""
+    return (strength * towards + sum(values)) / (strength + len(values))
+
+
+def shape_of_log_gap(gap: float) -> float:
+    """The shape s with ln s - digamma(s) = gap, by halving, within the bounds of a prior's."""
+    low, high = LOWEST_SHAPE, HIGHEST_SHAPE
+    for _ in range(100):
+        middle = (low + high) / 2
+        low, high = (middle, high) if math.log(middle) - float(digamma(middle)) > gap else (low, middle)
+    return high
+
+
+def single(number: float) -> float:
+    """The nearest float32."""
+    return float(np.float32(number))
+
+
+def full_sort(scores: dict[str, float], seed: int, cycle: int) -> list[str]:
+    """All pages by score, the highest first and NaN last; equal scores by a hash with the seed's salt of the cycle."""
+    salt = int.from_bytes(hashlib.blake2b(f"{seed} {cycle}".encode(), digest_size=8).digest(), "little")
+
+    def place(url: str) -> tuple[bool, float, int]:
+        tie = int(mix(np.uint64(hash_of(url.encode()) ^ salt)))
+        return math.isnan(scores[url]), 0.0 if math.isnan(scores[url]) else -scores[url], tie
+
+    return sorted(scores, key=place)
+
+
+def at_most_per_host(urls: list[str], per_host: int) -> list[str]:
+    """The URLs in their order, but of each host the first few only."""
+    taken: Counter[str] = Counter()
+    kept = []
+    for url in urls:
+        taken[names_of(url)[0]] += 1
+        if taken[names_of(url)[0]] <= per_host:
+            kept.append(url)
+    return kept
+
+
+def hash_of(raw: bytes) -> int:
+    """The 64-bit hash of some bytes, in Python's whole numbers."""
+    k0, k1, k2 = 0xA0761D6478BD642F, 0xE7037ED1A0B428DB, 0x8EBC6AF09C88C6E3
+
+    def fold(left: int, right: int) -> int:
+        return (left * right >> 64) ^ (left * right & (1 << 64) - 1)
+
+    def word(start: int) -> int:
+        return int.from_bytes(raw[start : start + 8], "little")
+
+    state = k0 ^ len(raw)
+    for start in range(0, len(raw) // 16 * 16, 16):
+        state = fold(word(start) ^ k1, word(start + 8) ^ state)
+    head, tail = int.from_bytes(raw, "big"), 0
+    if len(raw) >= 8:
+        head, tail = word(0 if len(raw) < 16 else len(raw) - 16), word(len(raw) - 8)
+    return fold(fold(head ^ k1, tail ^ state) ^ k2, len(raw) ^ k1)

@@ -1,0 +1,161 @@
+"""A scheduler is its slow twin: after any stream, cut anywhere, every record, prior, score and batch agrees."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streamsched import Observed, OutcomeBatch, Scheduler, pages
+from streamsched.formula import Formula
+from streamsched.groups import group_name
+from streamsched.jit import mix
+from streamsched.outcomes import Outcome
+from streamsched.tables import SUCCEEDED, VISITED, WITH_FINGERPRINT
+from streamsched.terminals import PROVIDED
+from streamsched.urls import url_text
+from tests import naive, naive_shard
+from tests.fences import fenced
+from tests.streams import DAY, PREFIXES, cut, daily_crawl, streams
+
+near = {"rel": 1e-9, "abs": 1e-300}
+sizes = st.lists(st.sampled_from([1, 2, 7, 30, 1000]), min_size=1, max_size=4)
+
+# Small tables: reserving address space for millions of pages takes longer than most examples.
+@pytest.fixture(autouse=True, scope="module")
+def small_reserve() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pages, "_RESERVED_PAGES", 64)
+        patch.setattr(pages, "_RESERVED_TEXT", 1 << 10)
+        yield
+
+
+formulas = st.sampled_from(["posterior", "t * X", "importance / cost - n", "1", "log(CG - NAD) + exp(AAD * GAD - SAD)"])
+
+
+def as_told(counts: Counter[str]) -> Observed:
+    return Observed(
+        applied=counts.total() - counts["duplicate"] - counts["late"],
+        changed=counts["change"],
+        first_visits=counts["first"],
+        duplicates=counts["duplicate"],
+        late=counts["late"],
+        failures=counts["failure"],
+    )
+
+
+def observe_both(scheduler: Scheduler, shard: naive_shard.Shard, outcomes: list[Outcome], sizes: list[int]) -> None:
+    told = Observed()
+    for part in cut(outcomes, sizes):
+        told += scheduler.observe(part[0] if len(part) == 1 else OutcomeBatch.from_outcomes(part))
+    assert told == as_told(Counter(shard.observe(outcome) for outcome in outcomes))
+
+
+def assert_same(scheduler: Scheduler, shard: naive_shard.Shard) -> None:
+    assert scheduler.pages.faults() == []
+    tables = scheduler.pages.tables
+    assert [url_text(tables, row) for row in range(len(scheduler))] == list(shard.pages)
+    for row, page in enumerate(shard.pages.values()):
+        assert_same_page(scheduler, row, page)
+    corpus = tables.corpus[0]
+    assert (corpus["sweep"], corpus["sweep_row"]) == (shard.sweeps, shard.sweep_row)
+    assert (corpus["mean"], corpus["shape"]) == pytest.approx((shard.mean, shard.shape), **near)
+    members = Counter(page.group for page in shard.pages.values())
+    assert corpus["groups"] == len(shard.groups)
+    for index, (name, group) in enumerate(shard.groups.items()):
+        record = tables.groups[index]
+        assert group_name(tables, index) == "/".join(name) + "/" * (len(name) > 1)
+        assert group_name(tables, int(record["host"])) == name[0]
+        assert group_name(tables, int(record["parent"])).rstrip("/") == "/".join(name[:-1] or name).rstrip("/")
+        assert (record["visits"], record["changes"], record["pages"]) == (group.visits, group.changes, members[name])
+        assert record["mean"] == pytest.approx(group.mean, **near)
+
+
+def assert_same_page(scheduler: Scheduler, row: int, page: naive_shard.Page) -> None:
+    tables = scheduler.pages.tables
+    record, trace = tables.pages[row], tables.traces[row]
+    prior = tables.corpus["shape"][0], tables.corpus["shape"][0] / tables.groups["mean"][record["group"]]
+    assert record["url_hash"] == naive_shard.hash_of(page.url.encode())
+    assert record["last_visit_s"] == page.last_visit_s
+    assert record["last_outcome_s"] == page.last_outcome_s
+    assert (record["visits"], record["changes"]) == (len(page.flags), sum(page.flags))
+    assert (record["importance"], record["cost"]) == (page.importance, page.cost)
+    assert record["failures"] == page.failures
+    assert prior[0] + record["own_shape"] == pytest.approx(prior[0] + page.own_shape, **near)
+    assert prior[1] + record["own_exposure"] == pytest.approx(prior[1] + page.own_exposure, **near)
+    assert f"{trace['history']:064b}"[::-1] == "".join("01"[flag] for flag in page.flags[::-1])[:64].ljust(64, "0")
+    assert trace["weighted_changes"] == sum(i for i, flag in enumerate(page.flags, 1) if flag)
+    assert bool(record["flags"] & VISITED) == (page.left is not None)
+    left = page.left or {"success": False}
+    assert bool(record["flags"] & SUCCEEDED) == left["success"]
+    assert bool(record["flags"] & WITH_FINGERPRINT) == ("fingerprint" in left)
+    assert trace["fingerprint"] == left.get("fingerprint", trace["fingerprint"])
+
+
+def test_twin_counts_prefixes_as_the_sketch_does() -> None:
+    """None of the streams' prefixes shares both its counters with others, so exact counts are the sketch's."""
+    names = {naive_shard.names_of(f"{prefix}1") for prefix in PREFIXES}
+    prefixes = {"/".join(name[:size]).encode() for name in names for size in range(2, len(name) + 1)}
+    hashes = {prefix: naive_shard.hash_of(prefix) for prefix in prefixes}
+    counters = [{hash_ & 0xFFFF, int(mix(np.uint64(hash_))) & 0xFFFF} for hash_ in hashes.values()]
+    assert len(set.union(*counters)) == sum(map(len, counters))
+
+
+@settings(max_examples=40)
+@given(streams(), sizes, st.integers(1, 64))
+def test_any_stream_leaves_the_state_of_the_twin(outcomes: list[Outcome], sizes: list[int], bits: int) -> None:
+    with fenced():
+        scheduler, shard = Scheduler(change_bits=bits), naive_shard.Shard(DAY, bits)
+        observe_both(scheduler, shard, outcomes, sizes)
+        assert_same(scheduler, shard)
+
+
+def test_long_stream_over_many_groups_leaves_the_state_of_the_twin() -> None:
+    """More pages than a step of the sweep has rows, groups that open between its steps, and dozens of sweeps."""
+    batch = daily_crawl(pages=700, visits=9_000, seed=1)
+    scheduler, shard = Scheduler(), naive_shard.Shard(DAY)
+    observe_both(scheduler, shard, list(batch), [4_000, 1, 999])
+    assert_same(scheduler, shard)
+    assert shard.sweeps > 10
+    assert max(map(len, shard.groups)) == 2
+
+
+@settings(max_examples=30)
+@given(streams(), formulas, st.integers(0, 2**64 - 1), st.none() | st.integers(1, 3), st.data())
+def test_pages_are_handed_out_in_the_order_of_the_twin(
+    outcomes: list[Outcome], formula: str, seed: int, per_host: int | None, data: st.DataObject
+) -> None:
+    scheduler = Scheduler(formula=formula, seed=seed, per_host=per_host)
+    shard = naive_shard.Shard(DAY)
+    now = 0.0
+    for part in cut(outcomes, data.draw(sizes)):
+        observe_both(scheduler, shard, part, [1000])
+        now += data.draw(st.sampled_from([0.0, 3_600.0, 300 * 3_600.0]))
+        known = dict(zip(shard.pages, scheduler.scores(now=now).tolist(), strict=True))
+        order = naive_shard.full_sort({url: known[url] for url in shard.eligible(now)}, seed, int(now // DAY))
+        k = data.draw(st.sampled_from([0, 1, 5, 40, 10_000]))
+        batch = scheduler.next_batch(k, now=now, lease=3_600.0)
+        assert batch.urls == (order if per_host is None else naive_shard.at_most_per_host(order, per_host))[:k]
+        assert batch.hosts == [naive_shard.names_of(url)[0] for url in batch.urls]
+        assert batch.scores.tolist() == pytest.approx([known[url] for url in batch.urls], rel=0, nan_ok=True)
+        for url in batch.urls:
+            shard.pages[url].lease_until_s = now + 3_600.0
+
+
+@settings(max_examples=30)
+@given(streams(), formulas, st.sampled_from([-1e308, 0.0, 1e6, 1e308]))
+def test_terminals_and_scores_are_those_of_the_twin(outcomes: list[Outcome], formula: str, now: float) -> None:
+    scheduler, shard = Scheduler(formula=formula), naive_shard.Shard(DAY)
+    observe_both(scheduler, shard, outcomes, [1000])
+    root = Formula.parse(formula).root
+    for url in list(shard.pages)[:20]:
+        expected = shard.terminals(url, now)
+        told = scheduler.explain(url, now=now)
+        assert set(expected) == set(PROVIDED)
+        assert told.terminals == pytest.approx(expected, rel=1e-9, abs=1e-15)
+        assert told.score == pytest.approx(naive.formula_value(root, told.terminals), rel=1e-9, nan_ok=True)
+        assert told.pattern == "/".join(shard.pages[url].group) + "/" * (len(shard.pages[url].group) > 1)
