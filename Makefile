@@ -23,10 +23,10 @@ help: ## say what there is to make
 
 demo: .venv/ready ## replay a year of real changes under every policy, then show the next pages to visit and why
 	@mkdir -p out
-	$(BIN)/streamsched replay $(LOG) $(YEAR) --budget 0.05 --report out/report.html --json out/replay.json
+	$(BIN)/streamsched replay $(LOG) $(YEAR) --budget 0.05 \
+		--report out/report.html --json out/replay.json --save-state out/state
 	@echo
-	$(BIN)/streamsched replay $(LOG) $(YEAR) --budget 0.05 --policy default --save-state out/state > /dev/null
-	$(BIN)/streamsched next --state out/state --now $(THEN) -k 10 | tee out/next.txt
+	$(BIN)/streamsched next --state out/state --now $(THEN) -k 10 --peek | tee out/next.txt
 	@echo
 	$(BIN)/streamsched explain --state out/state --now $(THEN) "$$(head -n 1 out/next.txt)"
 
