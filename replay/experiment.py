@@ -69,14 +69,16 @@ def _trace_all(bench: _Bench, runs: Sequence[_Run], workers: int, progress: Prog
     """Return the traces of `runs` in their order, whoever finishes first."""
     cycles = bench.window.cycles
     total = cycles * len(runs)
-    if workers == 1 or len(runs) == 1:
-        for done, run in enumerate(runs):
-            yield _trace(bench, run, _Tick(progress, done * cycles, total, run.policy))
+    # The first run is this process's in any case: kernels it compiles are on disk when the others want them.
+    here = 1 if workers > 1 else len(runs)
+    for done, run in enumerate(runs[:here]):
+        yield _trace(bench, run, _Tick(progress, done * cycles, total, run.policy))
+    if here == len(runs):
         return
     # Spawned, not forked: a fork of a process that runs threads (the ranking's, a progress bar's) may hang.
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(min(workers, len(runs)), context, _share, (bench,)) as pool:
-        for done, (run, trace) in enumerate(zip(runs, pool.map(_trace_shared, runs), strict=True), 1):
+    with ProcessPoolExecutor(min(workers, len(runs) - 1), context, _share, (bench,)) as pool:
+        for done, (run, trace) in enumerate(zip(runs[1:], pool.map(_trace_shared, runs[1:]), strict=True), 2):
             progress(done * cycles, total, run.policy)
             yield trace
 

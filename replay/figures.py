@@ -89,9 +89,9 @@ def draw_series(result: ReplayResult, title: str, series: Callable[[Trace], Floa
         return moments, smooth
 
     def finish(axes: Axes) -> None:
-        locator = AutoDateLocator(minticks=3, maxticks=7)  # type: ignore[no-untyped-call]
+        locator = AutoDateLocator(minticks=3, maxticks=7)
         axes.xaxis.set_major_locator(locator)
-        axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]
+        axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))
         axes.set_xlim(moments[0], moments[-1])
 
     return _draw_lines(result, title, trace_line, finish)
@@ -142,9 +142,9 @@ def draw_deciles(result: ReplayResult) -> str:
         axes.set_ylim(rows, 0)
         axes.set_yticks(np.arange(rows) + 0.5, [_shorten(policy.name) for policy in result.policies])
         rates = [result.changes[result.tenths == tenth] for tenth in range(DECILES)]
-        labels = [f"{changes.mean():.3g}" if changes.size else "–" for changes in rates]
+        labels = [_spell_short(float(changes.mean())) if changes.size else "–" for changes in rates]
         axes.set_xticks(np.arange(DECILES) + 0.5, labels)
-        axes.set_xlabel("a tenth of the pages each, by mean number of changes", color=_INK)
+        axes.set_xlabel("changes of a page, in each tenth of the pages", color=_INK)
         axes.set_title("Share of visits, %", color=_INK)
         axes.grid(visible=False)
         axes.spines[:].set_visible(False)
@@ -184,6 +184,15 @@ def _dress(stroke: Stroke) -> dict[str, Any]:
 
 def _shorten(name: str, limit: int = 18) -> str:
     return name if len(name) <= limit else f"{name[: limit - 1]}…"
+
+
+def _spell_short(number: float) -> str:
+    """Return a number of 0 or more in two digits, or as a whole number.
+
+    >>> [_spell_short(number) for number in (0.0, 0.021, 2.23, 44.2)]
+    ['0', '0.02', '2.2', '44']
+    """
+    return f"{number:.0f}" if number >= 10 or number == 0 else f"{number:.1f}" if number >= 1 else f"{number:.2f}"
 
 
 def _finish_svg(figure: Figure, salt: str) -> str:

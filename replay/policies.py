@@ -97,12 +97,15 @@ class ScheduledPolicy:
         self.scheduler = scheduler
 
     def discover(self, urls: PackedUrls, now: float) -> None:
+        """Add pages that the scheduler has not seen."""
         self.scheduler.discover(urls, now=now)
 
     def rank(self, question: Question) -> Rows:
+        """Return the rows of the scheduler's best pages."""
         return self.scheduler.rank(k=question.k, now=question.now).rows
 
     def observe(self, outcomes: OutcomeBatch) -> None:
+        """Hand the outcomes to the scheduler."""
         self.scheduler.observe(outcomes)
 
 

@@ -15,7 +15,7 @@ __all__ = ["rehearse"]
 
 
 def rehearse(settings: ReplaySettings, policy: str) -> Scheduler:
-    """Return the scheduler as it stands after `policy` ran through the replay that `settings` ask for, with their first seed.
+    """Return the scheduler as it stands after `policy` ran through the replay of `settings`, with their first seed.
 
     O(cycles · pages). Raises as `run_replay` does, and ReplayError for a policy that no scheduler follows.
     """

@@ -86,6 +86,8 @@ def choose_window(log: ChangeLog, settings: ReplaySettings) -> Window:
             f"the window from {spell_time(start_s)} to {spell_time(end_s)} holds {max(0, cycles)} whole cycles: "
             f"expected more than the {settings.warmup} of the warm-up; {extent}"
         )
+    if not log.alive(start_s).size:
+        raise ReplayError(f"no page is alive at {spell_time(start_s)}: {extent}")
     return log.window(start_s, settings.cycle_s, cycles, later_pages=settings.later_pages)
 
 

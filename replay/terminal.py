@@ -44,7 +44,7 @@ def show_progress(console: Console) -> Iterator[experiment.Progress | None]:
 
 def figure_table(result: ReplayResult) -> Table:
     """Return the figures with their 95 % intervals, a row for each policy in the order asked, the best in bold."""
-    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)  # 78 columns wide where names are short
+    table = Table(box=SIMPLE_HEAD, padding=0, show_edge=False)  # some 75 columns wide where names are short
     table.title, table.title_justify = Text(describe_replay(result)), "left"
     table.caption, table.caption_justify = Text(explain_figures(result)), "left"
     table.add_column("Policy", overflow="fold", min_width=9)
@@ -56,5 +56,10 @@ def figure_table(result: ReplayResult) -> Table:
         cells = {metric: spell_figure(policy.figures[metric], metric) for metric in METRICS}
         cells["undetected"] = spell_count(policy.undetected)
         styles = {column: "bold" if policy.name in best.get(column, ()) else "" for column in cells}
-        table.add_row(Text(policy.name), *(Text(text, styles[column]) for column, text in cells.items()))
+        table.add_row(Text(policy.name), *(_spell_cell(text, styles[column]) for column, text in cells.items()))
     return table
+
+
+def _spell_cell(text: str, style: str) -> Text:
+    value, gap, spread = text.partition(" ")
+    return Text.assemble((value, style), gap, (spread, "dim"))

@@ -67,7 +67,7 @@ class ChangeLog:
     def alive(self, when_s: float) -> Rows:
         """Return the pages that exist at `when_s`: intp[k], ascending. O(pages · log changes)."""
         pages = np.arange(len(self.urls))
-        ends = _last_at(self.times_s, self.offsets, pages, np.full(pages.size, when_s))
+        ends = _last_at(self.times_s, self.offsets, pages, _fill(pages, when_s))
         begun = ends > self.offsets[:-1]
         begun[begun] = ~self.gone[ends[begun] - 1]
         return np.flatnonzero(begun)
@@ -76,32 +76,33 @@ class ChangeLog:
         """Return `cycles` cycles of `cycle_s` seconds from `start_s`: its pages are those alive at the start.
 
         With `later_pages` those that appear later follow, in order of appearance, among them pages that were dead at
-        the start. O(changes + pages log changes). Raises ReplayError where no page is left.
+        the start. O(changes + pages log changes). Raises ReplayError where none is alive at the start.
         """
         end_s = start_s + cycle_s * cycles
         alive = self.alive(start_s)
-        begin = _last_at(self.times_s, self.offsets, alive, np.full(alive.size, start_s))
-        appears_s = np.full(alive.size, -np.inf)
-        if later_pages:
-            late = np.setdiff1d(np.arange(len(self.urls)), alive)
-            first = _last_at(self.times_s, self.offsets, late, np.full(late.size, start_s))
-            within = first < self.offsets[late + 1]
-            within[within] = self.times_s[first[within]] < end_s
-            late, first = late[within], first[within]
-            order = np.argsort(self.times_s[first], kind="stable")
-            late, first = late[order], first[order]
-            alive = np.concatenate([alive, late])
-            appears_s = np.concatenate([appears_s, self.times_s[first]])
-            begin = np.concatenate([begin, first + 1])
         if not alive.size:
             raise ReplayError(f"no page is alive at epoch {start_s:.0f}: the log begins at {self.first_s:.0f}")
-        times_s, offsets = self._slice(alive, begin, end_s)
-        importance = None if self.importance is None else self.importance[alive]
-        return Window(self.urls.take(alive), times_s, offsets, appears_s, importance, start_s, cycle_s, cycles)
+        late, appearance = self._later(alive, start_s, end_s) if later_pages else (alive[:0], alive[:0])
+        pages = np.concatenate([alive, late])
+        begin = np.concatenate([_last_at(self.times_s, self.offsets, alive, _fill(alive, start_s)), appearance + 1])
+        times_s, offsets = self._slice(pages, begin, end_s)
+        appears_s = np.concatenate([_fill(alive, -np.inf), self.times_s[appearance]])
+        importance = None if self.importance is None else self.importance[pages]
+        return Window(self.urls.take(pages), times_s, offsets, appears_s, importance, start_s, cycle_s, cycles)
+
+    def _later(self, alive: Rows, start_s: float, end_s: float) -> tuple[Rows, Ints]:
+        """Return the pages not among `alive` that appear after the start and before the end, and with which change."""
+        late = np.setdiff1d(np.arange(len(self.urls)), alive)
+        first = _last_at(self.times_s, self.offsets, late, _fill(late, start_s))
+        within = first < self.offsets[late + 1]
+        within[within] = self.times_s[first[within]] < end_s
+        late, first = late[within], first[within]
+        order = np.argsort(self.times_s[first], kind="stable")
+        return late[order], first[order]
 
     def _slice(self, pages: Rows, begin: Ints, end_s: float) -> tuple[Floats, Ints]:
         """Return times and offsets of the pages' changes from index `begin`: int64[k] to before `end_s`."""
-        before_end = np.full(pages.size, np.nextafter(end_s, -np.inf))
+        before_end = _fill(pages, np.nextafter(end_s, -np.inf))
         lengths = np.maximum(0, _last_at(self.times_s, self.offsets, pages, before_end) - begin)
         offsets = np.zeros(pages.size + 1, np.int64)
         np.cumsum(lengths, out=offsets[1:])
@@ -146,8 +147,8 @@ class Window:
         A crawl at the end of a cycle is the cycle's last instant: it sees what lies before the edge, and a change on
         the edge belongs to the next cycle.
         """
-        until_s = np.full(self.pages, np.nextafter(when_s, -np.inf))
-        return _last_at(self.times_s, self.offsets, np.arange(self.pages), until_s)
+        pages = np.arange(self.pages)
+        return _last_at(self.times_s, self.offsets, pages, _fill(pages, np.nextafter(when_s, -np.inf)))
 
     def change_at(self, index: Ints) -> Floats:
         """Return the time of each page's change number ``index``: int64[n] into `times_s`; inf past its last. O(n)."""
@@ -159,6 +160,10 @@ class Window:
     def changes(self) -> Ints:
         """Return how often each page changes after the window's start: int64[n]. O(n)."""
         return np.diff(self.offsets)
+
+
+def _fill(pages: Rows, time_s: float) -> Floats:
+    return np.full(pages.size, time_s)
 
 
 @kernel

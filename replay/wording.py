@@ -83,6 +83,8 @@ def explain_figures(result: ReplayResult) -> str:
 
 def spell_findings(result: ReplayResult) -> str:
     """Return in two sentences who found most and who kept copies most current; the oracle is no rival."""
+    if not any(trace.counted.any() for policy in result.policies for trace in policy.traces):
+        return "No page changed in the cycles that were ranked: there was nothing to find."
     figures = {policy.name: policy.figures for policy in result.policies}
     best = best_policies(result)
     said = []
@@ -94,7 +96,7 @@ def spell_findings(result: ReplayResult) -> str:
         plain = figures[_PLAIN][metric].value if _PLAIN in figures and _PLAIN not in winners else None
         rival = f", {_PLAIN} {plain:.3f}" if plain is not None else ""
         said.append(text.format(names=_join(winners), value=f"{value:.3f}", rival=rival))
-    return " ".join(said) or "No page changed in the cycles that were ranked: there was nothing to find."
+    return " ".join(said)
 
 
 def spell_twins(result: ReplayResult) -> str:

@@ -1,0 +1,55 @@
+"""What table and report say: who is best, what coincides, and what the reader must know."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from streamsched.replay import ReplayResult, ReplaySettings, run_replay
+from streamsched.replay.wording import best_policies, describe_replay, explain_figures, spell_findings, spell_twins
+
+LOG = Path(__file__).parents[2] / "data" / "scoop-extras.tsv.gz"
+START_S = 1_755_820_800.0
+
+
+@pytest.fixture(scope="module")
+def result() -> ReplayResult:
+    policies = ("age", "posterior", "posterior + 0", "nad", "oracle")
+    return run_replay(ReplaySettings(str(LOG), policies=policies, start_s=START_S, end_s=START_S + 90 * 86400))
+
+
+def test_the_best_are_marked_ties_and_all_and_neither_the_oracle_nor_delays(result: ReplayResult) -> None:
+    best = best_policies(result)
+    assert best["change_rate"] == best["ndcg"] == {"posterior", "posterior + 0"}
+    assert best["freshness"] == {"age"}
+    assert set(best) == {"change_rate", "ndcg", "freshness", "undetected"}
+    assert "nad" not in set().union(*best.values())
+
+
+def test_findings_name_the_winners_beside_the_plain_choice(result: ReplayResult) -> None:
+    said = spell_findings(result)
+    assert said.startswith("posterior and posterior + 0 found most: 0.2")
+    assert ", age 0.1" in said
+    assert said.endswith("of them at any time.")
+
+
+def test_lines_that_coincide_are_named(result: ReplayResult) -> None:
+    assert spell_twins(result) == "The lines of posterior and posterior + 0 coincide: they visited the same pages."
+
+
+def test_the_replay_is_described_in_a_line(result: ReplayResult) -> None:
+    said = describe_replay(result)
+    assert said.startswith("2,180 pages, ")
+    assert "2025-08-22 to 2025-11-20; 109 visits a day (0.05 of the pages) after 2 that visit all" in said
+    assert said.endswith("since its last visit")
+
+
+def test_what_is_wrong_with_the_log_is_told(result: ReplayResult) -> None:
+    assert "malformed" not in explain_figures(result)
+    assert "batch means over 7 cycles" in explain_figures(result)
+    said = explain_figures(replace(result, rejected=1234, note="Times are guesses."))
+    assert said.endswith("1,234 malformed records of the log were left out. Times are guesses.")
+    seeds = replace(result.settings, seeds=(0, 1))
+    assert "over 2 seeds" in explain_figures(replace(result, settings=seeds))
