@@ -51,3 +51,12 @@ def fenced() -> Iterator[None]:
     fences = FencedRegion.fences.copy()
     FencedRegion.fences.clear()
     assert all(np.all(posts == POSTS) for posts in fences)
+
+
+@contextmanager
+def small_reserve() -> Iterator[None]:
+    """Page tables made in this block start small and move as they grow; no address space is reserved, which is slow."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pages, "_RESERVED_PAGES", 64)
+        patch.setattr(pages, "_RESERVED_TEXT", 1 << 10)
+        yield

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamsched import Observed, OutcomeBatch, Scheduler, pages
+from streamsched import Observed, OutcomeBatch, Scheduler
 from streamsched.formula import Formula
 from streamsched.groups import group_name
 from streamsched.jit import mix
@@ -19,18 +19,15 @@ from streamsched.tables import SUCCEEDED, VISITED, WITH_FINGERPRINT
 from streamsched.terminals import PROVIDED
 from streamsched.urls import url_text
 from tests import naive, naive_shard
-from tests.fences import fenced
+from tests.fences import fenced, small_reserve
 from tests.streams import DAY, PREFIXES, cut, daily_crawl, streams
 
 near = {"rel": 1e-9, "abs": 1e-300}
 sizes = st.lists(st.sampled_from([1, 2, 7, 30, 1000]), min_size=1, max_size=4)
 
-# Small tables: reserving address space for millions of pages takes longer than most examples.
 @pytest.fixture(autouse=True, scope="module")
-def small_reserve() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pages, "_RESERVED_PAGES", 64)
-        patch.setattr(pages, "_RESERVED_TEXT", 1 << 10)
+def small_tables() -> Iterator[None]:
+    with small_reserve():
         yield
 
 
