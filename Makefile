@@ -19,7 +19,7 @@ YEAR := --from 2025-08-22 --to 2026-08-22
 THEN := 2026-08-22
 
 help: ## say what there is to make
-	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-6s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: .venv/ready ## replay a year of real changes under every policy, then show the next pages to visit and why
 	@mkdir -p out

@@ -32,6 +32,13 @@ def test_supported_pythons_are_those_of_numba_from_3_11(distribution: Distributi
     }
 
 
+def test_make_looks_for_the_supported_pythons(distribution: Distribution) -> None:
+    supported = minors(distribution.metadata.get_all("Classifier"))
+    makefile = (ROOT / "Makefile").read_text()
+    assert f"(3, {supported[0]}) <= sys.version_info[:2] <= (3, {supported[-1]})" in makefile
+    assert f"in python3 {' '.join(f'python3.{minor}' for minor in reversed(supported))};" in makefile
+
+
 def test_name_version_and_licence(distribution: Distribution) -> None:
     assert distribution.metadata["Name"] == "streamsched"
     assert re.fullmatch(r"\d+\.\d+\.\d+", distribution.version)
