@@ -25,6 +25,7 @@ from streamsched.replay.wording import (
 
 __all__ = ["render_report", "write_report"]
 
+_BROKEN: Final = {"change_rate": "Change<wbr>Rate", "freshness": "Fresh&shy;ness"}  # heads that a phone may break
 _SHADED: Final = "Shaded: the best of all but the oracle, which is told what changed."
 _OVER_TIME: Final = (
     "Each line is the mean of the last {width} cycles. <b>ChangeRate</b> is the share of visits that found the page "
@@ -95,7 +96,7 @@ def render_report(result: ReplayResult) -> str:
 
 def _spell_table(result: ReplayResult, strokes: list[Stroke]) -> str:
     best = best_policies(result)
-    heads = [*(HEADS[metric].replace(", ", "<br>") for metric in METRICS), "Changes<br>unseen"]
+    heads = [*(_BROKEN.get(metric, HEADS[metric].replace(", ", "<br>")) for metric in METRICS), "Changes<br>unseen"]
     rows = "".join(
         f"<tr><th scope=row>{_spell_name(policy, stroke)}</th>{_spell_cells(policy, best)}</tr>\n"
         for policy, stroke in zip(result.policies, strokes, strict=True)

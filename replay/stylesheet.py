@@ -45,9 +45,9 @@ figure svg *{stroke-linejoin:round;stroke-linecap:butt}
 svg text{font-family:inherit}
 @media (min-width:60rem){.keys{position:sticky;top:0;z-index:1;background:var(--page);padding:.3rem 0}}
 @media (max-width:44rem){
- th,td{padding:.3rem .35rem;font-size:.93rem}
- thead th{font-size:.8rem}
- th:first-child,td:first-child{min-width:5rem;max-width:9rem}
+ th,td{padding:.3rem .25rem;font-size:.86rem}
+ thead th{font-size:.78rem;white-space:normal}
+ th:first-child,td:first-child{min-width:4.5rem;max-width:8rem}
  td small{display:block;margin:0}
  tbody th small,tbody th svg{display:none}
 }
