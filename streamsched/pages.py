@@ -72,7 +72,7 @@ class PageTable:
         self._text = Region(np.uint8, _RESERVED_TEXT)
         self._groups = Region(GROUP, _RESERVED_PAGES // 8)
         self._names = Region(np.uint8, _RESERVED_TEXT // 8)
-        self._candidates = Region(np.uint8, _RESERVED_PAGES)
+        self._candidates = Region(np.uint8, max(_RESERVED_PAGES, candidate_space(0)))
         self._group_slots = np.zeros(_FEWEST_GROUP_SLOTS, np.uint64)
         self._scratch = np.zeros(MAX_URL_BYTES, np.uint8)
         self._corpus = np.zeros(1, CORPUS)
