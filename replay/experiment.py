@@ -25,6 +25,11 @@ Progress: TypeAlias = Callable[[int, int, str], None]
 """Called with the cycles done, the cycles in all and the policy at work: each cycle, with several workers each run."""
 
 
+WORTH_WORKERS_S = 10.0  # of expected work: a process takes two seconds to start and load its kernels
+_CYCLE_S = 6e-4  # a cycle's cost of any size ...
+_PAGE_S = 2e-7  # ... and of each page in it; measured on 2,180 pages and on 400,000
+
+
 class _Bench(NamedTuple):
     """What all runs of a replay share."""
 
@@ -70,7 +75,7 @@ def _trace_all(bench: _Bench, runs: Sequence[_Run], workers: int, progress: Prog
     cycles = bench.window.cycles
     total = cycles * len(runs)
     # The first run is this process's in any case: kernels it compiles are on disk when the others want them.
-    here = 1 if workers > 1 else len(runs)
+    here = 1 if workers > 1 and _expect_s(bench.window) * (len(runs) - 1) > WORTH_WORKERS_S else len(runs)
     for done, run in enumerate(runs[:here]):
         yield _trace(bench, run, _Tick(progress, done * cycles, total, run.policy))
     if here == len(runs):
@@ -86,6 +91,11 @@ def _trace_all(bench: _Bench, runs: Sequence[_Run], workers: int, progress: Prog
 def _trace(bench: _Bench, run: _Run, tick: Callable[[], None] | None = None) -> Trace:
     policy = make_policy(run.policy, bench.window.cycle_s, run.seed)
     return simulate(bench.window, policy, bench.schedule, bench.tenths, tick)
+
+
+def _expect_s(window: Window) -> float:
+    """Return about how many seconds a run takes."""
+    return window.cycles * (_CYCLE_S + window.pages * _PAGE_S)
 
 
 class _Tick:

@@ -18,14 +18,13 @@ from typing import Final
 
 import numpy as np
 
-from streamsched import Scheduler
 from streamsched.arrays import Floats, Rows
 from streamsched.errors import FormulaError, ReplayError
 from streamsched.outcomes import OutcomeBatch
 from streamsched.packed import PackedUrls
 from streamsched.ranking import select_top
 from streamsched.replay.simulator import Policy, Question
-from streamsched.scheduler import DEFAULT_FORMULA
+from streamsched.scheduler import DEFAULT_FORMULA, Scheduler
 
 __all__ = ["FORMULAS", "POLICIES", "ScheduledPolicy", "check_policy", "formula_of", "make_policy"]
 

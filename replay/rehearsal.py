@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from streamsched import Scheduler
 from streamsched.errors import ReplayError
 from streamsched.replay.policies import ScheduledPolicy, make_policy
 from streamsched.replay.reader import read_truth
 from streamsched.replay.settings import ReplaySettings, choose_window
 from streamsched.replay.simulator import simulate
+from streamsched.scheduler import Scheduler
 
 __all__ = ["rehearse"]
 

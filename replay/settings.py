@@ -27,8 +27,8 @@ class ReplaySettings:
     page before anything is ranked. ``changed``: the reading of "changed" that visits report and metrics count.
     ``start_s``, a UTC midnight, and ``end_s``: epoch seconds; by default the log's first midnight and its end, of
     which whole cycles are replayed. ``seeds``: one run each, for chance and the order of equals. ``later_pages``:
-    take in pages that appear within the window too. ``workers``: processes, which pay where a run takes longer than
-    the two seconds that a process takes to start; the results do not depend on it.
+    take in pages that appear within the window too. ``workers``: processes at most, used where the
+    work is worth starting them; the results do not depend on it.
     Raises ReplayError, or FormulaError for a formula, where a value cannot work.
     """
 

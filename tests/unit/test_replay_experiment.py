@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from streamsched import ReplayError
-from streamsched.replay import ReplayResult, ReplaySettings, read_truth, replay_log, run_replay, to_json
+from streamsched.replay import ReplayResult, ReplaySettings, experiment, read_truth, replay_log, run_replay, to_json
 from streamsched.replay.report import render_report
 
 LOG = Path(__file__).parents[2] / "data" / "scoop-extras.tsv.gz"
@@ -64,7 +64,11 @@ def test_no_policy_beats_the_oracle_at_what_it_knows(last_year: ReplayResult) ->
 
 
 @pytest.mark.parametrize("changed", ["since_visit", "that_day"])
-def test_a_replay_gives_the_same_bytes_again_and_with_any_number_of_workers(changed: str) -> None:
+def test_a_replay_gives_the_same_bytes_again_and_with_any_number_of_workers(
+    changed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(experiment, "WORTH_WORKERS_S", 0.0)
+
     def run(workers: int, **other: object) -> ReplayResult:
         return run_replay(
             ReplaySettings(
@@ -84,14 +88,23 @@ def test_a_replay_gives_the_same_bytes_again_and_with_any_number_of_workers(chan
     assert to_json(first) != to_json(run(1, seeds=(1,)))
 
 
-def test_progress_counts_every_cycle_of_every_run_and_with_workers_every_run(tmp_path: Path) -> None:
+def test_progress_counts_every_cycle_of_every_run_and_with_workers_every_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = write_log(tmp_path)
+    monkeypatch.setattr(experiment, "WORTH_WORKERS_S", 0.0)
     for workers, steps in ((1, range(1, 33)), (2, [*range(1, 9), 16, 24, 32])):
         seen = Steps()
         run_replay(ReplaySettings(str(path), policies=("age", "nad"), seeds=(0, 1), workers=workers), seen)
         assert seen.done == list(steps)
         assert set(seen.totals) == {32}
         assert [seen.policies[0], seen.policies[-1]] == ["age", "nad"]
+
+
+def test_a_small_replay_starts_no_processes(tmp_path: Path) -> None:
+    seen = Steps()
+    run_replay(ReplaySettings(str(write_log(tmp_path)), policies=("age", "nad"), workers=2), seen)
+    assert seen.done == list(range(1, 17))
 
 
 def test_a_log_already_read_gives_the_same_as_its_file(tmp_path: Path) -> None:
