@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Bools", "Bytes", "Floats", "Hashes", "Ints", "Record", "Records", "Rows"]
+__all__ = ["Bools", "Bytes", "Floats", "Hashes", "Ints", "Record", "Records", "Rows", "frozen"]
 
 Bools: TypeAlias = npt.NDArray[np.bool_]
 Bytes: TypeAlias = npt.NDArray[np.uint8]
@@ -17,3 +17,15 @@ Ints: TypeAlias = npt.NDArray[np.int64]
 Record: TypeAlias = Any  # one of Records: kernels read and write its fields as attributes
 Records: TypeAlias = npt.NDArray[Any]  # structured
 Rows: TypeAlias = npt.NDArray[np.intp]
+
+Column = TypeVar("Column", bound=npt.NDArray[Any])
+
+
+def frozen(array: Column) -> Column:
+    """Return a view of `array` that cannot be written through. O(1).
+
+    A kernel is compiled anew for read-only and for writable arguments: what comes from outside is handed over as one.
+    """
+    view = array.view()
+    view.flags.writeable = False
+    return view

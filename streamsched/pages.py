@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from streamsched.arrays import Floats, Ints
+from streamsched.arrays import Floats, Ints, frozen
 from streamsched.change import CHANGE, FAILURE, FIRST, is_success, judge, shows_content
 from streamsched.groups import candidate_space, place_groups, renew_candidates, sort_page
 from streamsched.jit import bare_kernel, inlined, prefetch
@@ -108,9 +108,7 @@ class PageTable:
         O(1) an outcome, amortised: 96 bytes of the page's record, its group's mean, and four rows of the prior's sweep.
         """
         counts = np.zeros(7, np.int64)
-        columns = _Columns(
-            batch.fetched_at, batch.given, batch.status, batch.fingerprint, batch.changed, batch.importance, batch.cost
-        )
+        columns = _Columns(*(frozen(getattr(batch, field)) for field in _Columns._fields))
         rows = np.empty(min(_CHUNK, len(batch)), np.int64)
         for start in range(0, len(batch), _CHUNK):
             chunk = rows[: min(_CHUNK, len(batch) - start)]
@@ -185,7 +183,9 @@ class PageTable:
             "a group stands after its parent": bool(np.all(tables.groups["parent"][:groups] <= np.arange(groups))),
             "pages changed at most as often as visited": bool(np.all(pages["changes"] <= pages["visits"])),
             "only visited pages have visits": not np.any(pages["visits"][~visited]),
-            "visits never take evidence away": bool(np.all(pages["own_shape"] >= 0) and np.all(pages["own_exposure"] >= 0)),
+            "visits never take evidence away": bool(
+                np.all(pages["own_shape"] >= 0) and np.all(pages["own_exposure"] >= 0)
+            ),
             "no visit is newer than its page's last outcome": bool(
                 np.all(pages["last_visit_s"][visited] <= pages["last_outcome_s"][visited])
             ),
@@ -257,9 +257,7 @@ def _apply(
 
 
 @inlined
-def _apply_one(
-    tables: Tables, row: int, at: int, columns: _Columns, cycle_s: float, change_bits: int
-) -> int:
+def _apply_one(tables: Tables, row: int, at: int, columns: _Columns, cycle_s: float, change_bits: int) -> int:
     """Apply one outcome that is newer than all of its page; return the count it belongs to besides APPLIED."""
     page = tables.pages[row]
     trace = tables.traces[row]
@@ -328,9 +326,7 @@ def _learn(tables: Tables, row: int, interval: float, changed: bool) -> None:
 
 
 @inlined
-def _remember(
-    tables: Tables, row: int, status: int, changed: bool, shows: bool, fingerprint: int
-) -> None:
+def _remember(tables: Tables, row: int, status: int, changed: bool, shows: bool, fingerprint: int) -> None:
     """Keep what the next visit is to be compared with."""
     page = tables.pages[row]
     page.failures = 0

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from streamsched.arrays import Bytes, Hashes, Ints
+from streamsched.arrays import Bytes, Hashes, Ints, frozen
 from streamsched.jit import bare_kernel, prefetch
 from streamsched.packed import PackedUrls, decode_spans, hash_bytes, same_bytes
 from streamsched.tables import Tables
@@ -50,7 +50,7 @@ class UrlIndex:
     def find(self, tables: Tables, urls: PackedUrls) -> Ints:
         """Return the rows of `urls`: int64[n], NOT_FOUND for those unknown. O(1) a URL."""
         rows = np.empty(len(urls), np.int64)
-        _resolve(tables, self._arrays(), urls.blob, urls.offsets, rows, False)
+        _resolve(tables, self._arrays(), frozen(urls.blob), frozen(urls.offsets), rows, False)
         return rows
 
     def enter(self, tables: Tables, urls: PackedUrls, start: int, rows: Ints) -> None:
@@ -58,8 +58,8 @@ class UrlIndex:
 
         Room must have been made for m more pages and their text.
         """
-        offsets = urls.offsets[start : start + rows.size + 1]
-        _resolve(tables, self._arrays(), urls.blob, offsets, rows, True)
+        offsets = frozen(urls.offsets[start : start + rows.size + 1])
+        _resolve(tables, self._arrays(), frozen(urls.blob), offsets, rows, True)
         if self.old.size and self.moved[0] >= self.old.size:
             self.old = np.zeros(0, np.uint64)
 
