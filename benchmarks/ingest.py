@@ -48,7 +48,13 @@ def measure(pages: int, repeats: int) -> list[Row]:
     rival_bytes = _rival_bytes(urls)
     rows.append(("bytes a page without URL text", f"{state:.0f}", "–", "–", "≤ 130"))
     rows.append(
-        ("bytes a page with URL text", f"{state + text:.0f}", f"{rival_bytes:.0f}", f"{rival_bytes / (state + text):.1f}×", "≤ 200")
+        (
+            "bytes a page with URL text",
+            f"{state + text:.0f}",
+            f"{rival_bytes:.0f}",
+            f"{rival_bytes / (state + text):.1f}×",
+            "≤ 200",
+        )
     )
     return rows
 

@@ -15,7 +15,8 @@ from streamsched.explanation import Explanation
 from streamsched.formula import Formula
 from streamsched.outcomes import Outcome, OutcomeBatch
 from streamsched.packed import PackedUrls
-from streamsched.scheduler import Batch, Observed, Scheduler
+from streamsched.replies import Batch, Observed
+from streamsched.scheduler import Scheduler
 from streamsched.simhash import simhash
 
 __all__ = [

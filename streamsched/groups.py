@@ -16,7 +16,17 @@ from streamsched.jit import bare_kernel, mix
 from streamsched.packed import decode_spans, hash_bytes, same_bytes
 from streamsched.tables import Tables
 
-__all__ = ["GROUP_PAGES", "MAX_DEPTH", "candidate_space", "group_name", "group_names", "place_groups", "renew_candidates", "sort_page", "sort_page_deeper"]
+__all__ = [
+    "GROUP_PAGES",
+    "MAX_DEPTH",
+    "candidate_space",
+    "group_name",
+    "group_names",
+    "place_groups",
+    "renew_candidates",
+    "sort_page",
+    "sort_page_deeper",
+]
 
 GROUP_PAGES: Final = 16  # pages; fewer say less of a rate than the prior of the group above them
 MAX_DEPTH: Final = 8  # path segments; deeper prefixes hardly ever hold enough pages
@@ -141,8 +151,7 @@ def _default_port(name: Bytes, size: int, scheme: int) -> int:
     if scheme == 4 and size > 3 and name[size - 3] == _COLON and name[size - 2] == 56 and name[size - 1] == 48:
         return 3
     if scheme == 5 and size > 4 and name[size - 4] == _COLON and name[size - 3] == 52:
-        if name[size - 2] == 52 and name[size - 1] == 51:
-            return 4
+        return 4 if name[size - 2] == 52 and name[size - 1] == 51 else 0
     return 0
 
 

@@ -26,6 +26,6 @@ def release(tables: Tables, rows: Ints) -> None:
 
 
 def are_leased(tables: Tables, rows: Ints, now: float) -> Bools:
-    """Return whether each of `rows`: int64[m] is out at `now`: bool[m]; at the very second of its expiry it is not. O(m)."""
+    """Return whether each of `rows`: int64[m] is out at `now`: bool[m]. At the second of its expiry it is not. O(m)."""
     flagged: Bools = (tables.pages["flags"][rows] & LEASED) != 0
     return flagged & (tables.lease_until_s[rows] > now)

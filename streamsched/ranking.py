@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 
@@ -155,7 +155,7 @@ class FullScan:
             for start in blocks:  # a range's iterator hands each block to one thread only
                 part = slice(start, min(start + BLOCK, pages))
                 scores = worker.score(tables.pages[part], tables.traces[part], priors, query.now, query.cycle_s)
-                candidates.add(scores, tables.pages[part], tables.lease_until_s[part], start, query)
+                candidates.add(_Block(scores, tables.pages[part], tables.lease_until_s[part], start), query)
 
         if len(jobs) == 1:
             scan(*jobs[0])
@@ -187,74 +187,88 @@ class _Worker:
         return out
 
 
+class _Bar(NamedTuple):
+    """The least sort key, and of rows with that key the greatest tie, that can still be among the best."""
+
+    key: np.uint64
+    tie: np.uint64
+
+
+class _Held(NamedTuple):
+    """Rows with their scores and ties: int64[m], float64[m], uint64[m]."""
+
+    rows: Ints
+    scores: Floats
+    ties: Hashes
+
+
+class _Block(NamedTuple):
+    """Some pages as a kernel takes them: their scores, records and leases, and the row of the first."""
+
+    scores: Floats
+    pages: Records
+    lease_until_s: Floats
+    start: int
+
+
+_LAST: Final = np.uint64((1 << 64) - 1)
+
+
 class _Candidates:
-    """The best k rows so far, and those since that reach their least: at most `_capacity` of them."""
+    """The best k rows so far, and those since that reach their least."""
 
     def __init__(self, k: int, bar: float | None) -> None:
+        capacity = 2 * k + BLOCK
         self._k = k
-        self._capacity = 2 * k + BLOCK
-        self._rows = np.empty(self._capacity, np.int64)
-        self._scores = np.empty(self._capacity)
-        self._ties = np.empty(self._capacity, np.uint64)
+        self._held = _Held(np.empty(capacity, np.int64), np.empty(capacity), np.empty(capacity, np.uint64))
         self._count = 0
-        self._bar = (0 if bar is None else int(sort_keys(np.array([bar]))[0]), (1 << 64) - 1)
+        self._bar = _Bar(np.uint64(0), _LAST) if bar is None else _Bar(sort_keys(np.array([bar]))[0], _LAST)
 
-    def add(self, scores: Floats, pages: Records, lease_until_s: Floats, start: int, query: Query) -> None:
-        if self._count + scores.size > self._capacity:
+    def add(self, block: _Block, query: Query) -> None:
+        """Take in the rows of a block that may be among the best."""
+        if self._count + block.scores.size > self._held.rows.size:
             self._shrink()
-        key, tie = self._bar
-        bar = (np.uint64(key), np.uint64(tie))
-        held = (self._rows, self._scores, self._ties)
-        salt = np.uint64(query.salt)
-        self._count = _collect(scores, pages, lease_until_s, start, query.now, salt, bar, held, self._count)
+        self._count = _collect(block, query.now, np.uint64(query.salt), self._bar, self._held, self._count)
 
-    def held(self) -> tuple[Ints, Floats, Hashes]:
-        return self._rows[: self._count], self._scores[: self._count], self._ties[: self._count]
+    def held(self) -> _Held:
+        """Return the rows held so far."""
+        rows, scores, ties = self._held
+        return _Held(rows[: self._count], scores[: self._count], ties[: self._count])
 
     def _shrink(self) -> None:
-        rows, scores, ties = self.held()
-        best = select_top(scores, ties, self._k)
+        held = self.held()
+        best = select_top(held.scores, held.ties, self._k)
         self._count = best.size
-        for buffer, values in ((self._rows, rows), (self._scores, scores), (self._ties, ties)):
-            buffer[: self._count] = values[best]
+        for column, values in zip(self._held, [column[best] for column in held], strict=True):
+            column[: self._count] = values
         if self._count == self._k:
             last = self._k - 1
-            self._bar = (int(sort_keys(self._scores[last : last + 1])[0]), int(self._ties[last]))
+            self._bar = _Bar(sort_keys(self._held.scores[last : last + 1])[0], self._held.ties[last])
 
 
 @bare_kernel
-def _collect(
-    scores: Floats,
-    pages: Records,
-    lease_until_s: Floats,
-    start: int,
-    now: float,
-    salt: int,
-    bar: tuple[int, int],
-    held: tuple[Ints, Floats, Hashes],
-    count: int,
-) -> int:
-    """Append to `held` the eligible rows whose (score, tie) is not worse than `bar`; return how many it holds."""
+def _collect(block: _Block, now: float, salt: int, bar: _Bar, held: _Held, count: int) -> int:
+    """Append to `held` the eligible rows that are not worse than `bar`; return how many it holds then."""
     sign = np.uint64(1 << 63)
-    flat = scores.view(np.uint64)
-    for i in range(scores.size):
-        bits = flat[i]
-        if scores[i] != scores[i]:
+    words = block.scores.view(np.uint64)
+    for i in range(block.scores.size):
+        score = block.scores[i]
+        if np.isnan(score):
             key = np.uint64(0)
-        elif scores[i] == 0.0:
+        elif score == 0.0:
             key = sign
         else:
-            key = ~bits if bits & sign else bits | sign
-        if key < bar[0]:
+            key = ~words[i] if words[i] & sign else words[i] | sign
+        if key < bar.key:
             continue
-        if pages[i].flags & LEASED and lease_until_s[i] > now:
+        if block.pages[i].flags & LEASED and block.lease_until_s[i] > now:
             continue
-        tie = mix(pages[i].url_hash ^ salt)
-        if key == bar[0] and tie > bar[1]:
+        tie = mix(block.pages[i].url_hash ^ salt)
+        if key == bar.key and tie > bar.tie:
             continue
-        held[0][count] = start + i
-        held[1][count] = scores[i]
-        held[2][count] = tie
+        held.rows[count] = block.start + i
+        held.scores[count] = score
+        held.ties[count] = tie
         count += 1
     return count
 
@@ -263,4 +277,3 @@ def _collect(
 def _salt_hashes(hashes: Hashes, salt: int, out: Hashes) -> None:
     for i in range(hashes.size):
         out[i] = mix(hashes[i] ^ salt)
-

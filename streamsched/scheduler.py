@@ -7,7 +7,6 @@ import math
 import re
 import threading
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,7 +16,7 @@ import numpy.typing as npt
 from streamsched.arrays import Floats, Hashes, Ints
 from streamsched.change import CHANGE_BITS
 from streamsched.durations import parse_duration
-from streamsched.errors import FormulaError, InvalidOutcome, SettingsError, UnknownPage
+from streamsched.errors import FormulaError, SettingsError, UnknownPage
 from streamsched.explanation import Explanation, explain_page
 from streamsched.formula import TERMINALS, Formula
 from streamsched.groups import group_names
@@ -26,6 +25,7 @@ from streamsched.outcomes import Outcome, OutcomeBatch
 from streamsched.packed import PackedUrls
 from streamsched.pages import PageTable
 from streamsched.ranking import FullScan, Query, Ranked, tie_keys
+from streamsched.replies import KEPT_REJECTIONS, Batch, Observed
 from streamsched.snapshot import digest_state, load_state, save_state
 from streamsched.terminals import PROVIDED
 from streamsched.urls import url_texts
@@ -33,56 +33,6 @@ from streamsched.urls import url_texts
 __all__ = ["DEFAULT_FORMULA", "Batch", "Observed", "Scheduler"]
 
 DEFAULT_FORMULA: Final = "posterior"
-_KEPT_REJECTIONS: Final = 100  # of one call, named one by one; the rest are only counted
-
-
-@dataclass(frozen=True, slots=True)
-class Observed:
-    """What became of the outcomes of one `Scheduler.observe` call: applied + duplicates + late + rejected = given.
-
-    `changed`, `first_visits` and `failures` are among `applied`; `rejections` names the first 100 of `rejected`.
-    """
-
-    applied: int = 0
-    changed: int = 0
-    first_visits: int = 0
-    duplicates: int = 0
-    late: int = 0
-    rejected: int = 0
-    failures: int = 0
-    rejections: tuple[InvalidOutcome, ...] = ()
-
-    def __add__(self, other: Observed) -> Observed:
-        """Return the counts of both."""
-        return Observed(
-            self.applied + other.applied,
-            self.changed + other.changed,
-            self.first_visits + other.first_visits,
-            self.duplicates + other.duplicates,
-            self.late + other.late,
-            self.rejected + other.rejected,
-            self.failures + other.failures,
-            (self.rejections + other.rejections)[:_KEPT_REJECTIONS],
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """Pages in ranking order, best first, m <= k of them.
-
-    ``urls``: their text; ``scores``: float64[m]; ``hosts``: host and port of each; ``rows``: int64[m], their rows;
-    ``now``: the time of the ranking; ``lease_until_s``: when the leases of these pages expire, None where none was taken.
-    """
-
-    urls: list[str]
-    scores: Floats
-    hosts: list[str]
-    rows: Ints = field(repr=False)
-    now: float
-    lease_until_s: float | None = None
-
-    def __len__(self) -> int:
-        return len(self.urls)
 
 
 class Scheduler:
@@ -162,7 +112,7 @@ class Scheduler:
         with self._lock:
             counts = self._pages.observe(batch).tolist()
         applied, changed, first_visits, failures, duplicates, late = counts[:6]
-        kept = tuple(problems[:_KEPT_REJECTIONS])
+        kept = tuple(problems[:KEPT_REJECTIONS])
         return Observed(applied, changed, first_visits, duplicates, late, len(problems), failures, kept)
 
     def discover(self, urls: Sequence[str] | PackedUrls, *, now: float, importance: npt.ArrayLike | None = None) -> int:
@@ -188,7 +138,10 @@ class Scheduler:
             return self._batch(self._best(k, _finite(now)), now, None)
 
     def next_batch(self, k: int = 1000, *, now: float, lease: str | float = "10m") -> Batch:
-        """Return the best `k` pages and lease them: none is handed out again before its outcome or `now` + `lease`. O(pages)."""
+        """Return the best `k` pages and lease them. O(pages).
+
+        None of them is handed out again before its outcome is observed or `now` + `lease` has come.
+        """
         until = _finite(now) + parse_duration(lease, "lease")
         with self._lock:
             ranked = self._best(k, now)

@@ -141,8 +141,7 @@ def _write(file: BinaryIO, arrays: dict[str, npt.NDArray[Any]], settings: dict[s
     content = {"version": FORMAT_VERSION, "settings": settings, "arrays": entries}
     header = json.dumps(content, sort_keys=True).encode()
     file.write(MAGIC + _LENGTHS.pack(len(header), crc32c(header)) + header)
-    for array in arrays.values():
-        file.write(array.view(np.uint8).data)
+    file.writelines(array.view(np.uint8).data for array in arrays.values())
 
 
 def _read_header(path: Path, file: BinaryIO) -> dict[str, Any]:

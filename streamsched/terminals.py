@@ -29,6 +29,14 @@ def read_priors(tables: Tables) -> Priors:
     return Priors(shape, shape / tables.groups["mean"][: int(tables.corpus["groups"][0])])
 
 
+class _Rates(NamedTuple):
+    """The Gamma posterior of each page and the cycles since its last visit, float64[m] each."""
+
+    shape: Floats
+    exposure: Floats
+    elapsed: Floats
+
+
 class TerminalColumns:
     """Columns of the wanted terminals for blocks of up to `block` pages, in buffers that are reused; for one thread.
 
@@ -42,16 +50,19 @@ class TerminalColumns:
         self._rates = [np.empty(block if self._rated else 0) for _ in range(3)]
 
     def fill(self, pages: Records, traces: Records, priors: Priors, now: float, cycle_s: float) -> dict[str, Floats]:
-        """Return float64[m] for each wanted terminal of m pages: PAGE[m] and TRACE[m]; valid until the next call. O(m)."""
+        """Return float64[m] for each wanted terminal of m pages, valid until the next call. O(m).
+
+        `pages`: PAGE[m]; `traces`: TRACE[m]; `now`: UTC epoch seconds.
+        """
         size = pages.size
-        shape, exposure, elapsed = (buffer[:size] for buffer in self._rates)
+        rates = _Rates(*(buffer[:size] for buffer in self._rates))
         if self._rated:
-            _rate_pages(pages, priors.exposure, priors.shape, now, cycle_s, shape, exposure, elapsed)
+            _rate_pages(pages, priors, now, cycle_s, rates)
         columns = {}
         for name in self.wanted:
             out = self._buffers[name][:size]
             if name in _RATED:
-                _RATED[name](shape, exposure, elapsed, out)
+                _RATED[name](rates, out)
             else:
                 PROVIDED[name](pages, traces, now, cycle_s, out)
             columns[name] = out
@@ -95,15 +106,15 @@ def _elapsed(pages: Records, now: float, cycle_s: float, out: Floats) -> None:
         out[i] = min(max((now - pages[i].last_visit_s) / cycle_s, 0.0), LONGEST_INTERVAL)
 
 
-def _rate(shape: Floats, exposure: Floats, elapsed: Floats, out: Floats) -> None:
-    np.divide(shape, exposure, out=out)
+def _rate(rates: _Rates, out: Floats) -> None:
+    np.divide(rates.shape, rates.exposure, out=out)
 
 
-# Those that read the page's posterior: shape, exposure and elapsed cycles, each float64[m], are theirs to be read.
-_RATED: Final[dict[str, Callable[[Floats, Floats, Floats, Floats], object]]] = {
-    "rate": _rate,
-    "posterior": probabilities_changed,
-}
+def _posterior(rates: _Rates, out: Floats) -> None:
+    probabilities_changed(rates.shape, rates.exposure, rates.elapsed, out)
+
+
+_RATED: Final[dict[str, Callable[[_Rates, Floats], None]]] = {"rate": _rate, "posterior": _posterior}
 
 # The terminals that a page's record tells; those of SPEC 4 (rhythm and surge) are not among them yet.
 PROVIDED: Final[dict[str, Fill]] = {
@@ -123,19 +134,10 @@ PROVIDED: Final[dict[str, Fill]] = {
 
 
 @bare_kernel
-def _rate_pages(
-    pages: Records,
-    prior_exposure: Floats,
-    prior_shape: float,
-    now: float,
-    cycle_s: float,
-    shape: Floats,
-    exposure: Floats,
-    elapsed: Floats,
-) -> None:
-    """Fill each page's Gamma posterior and the cycles since its last visit, all float64[m], in one pass."""
+def _rate_pages(pages: Records, priors: Priors, now: float, cycle_s: float, out: _Rates) -> None:
+    """Fill each page's Gamma posterior and the cycles since its last visit, in one pass. O(m)."""
     for i in range(pages.size):
         page = pages[i]
-        shape[i] = prior_shape + page.own_shape
-        exposure[i] = prior_exposure[page.group] + page.own_exposure
-        elapsed[i] = min(max((now - page.last_visit_s) / cycle_s, 0.0), LONGEST_INTERVAL)
+        out.shape[i] = priors.shape + page.own_shape
+        out.exposure[i] = priors.exposure[page.group] + page.own_exposure
+        out.elapsed[i] = max((now - page.last_visit_s) / cycle_s, 0.0)

@@ -1,0 +1,44 @@
+"""The invariants of a shard's tables, walked one by one: for tests, after each step, and to verify a saved state."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from streamsched.arrays import Ints
+from streamsched.tables import VISITED, Tables
+
+__all__ = ["find_faults"]
+
+
+def find_faults(tables: Tables, found: Ints) -> list[str]:
+    """Return which invariants of `tables` do not hold, none where they are sound. O(pages).
+
+    ``found``: int64[pages], the row where the index finds each page's URL.
+    """
+    corpus = tables.corpus[0]
+    count, groups = int(corpus["pages"]), int(corpus["groups"])
+    pages, traces = tables.pages[:count], tables.traces[:count]
+    starts, lengths = traces["url_span"] >> np.uint64(16), traces["url_span"] & np.uint64(0xFFFF)
+    visited = (pages["flags"] & VISITED) != 0
+    members = np.bincount(pages["group"], minlength=groups) if count else np.zeros(groups, np.int64)
+    hosts = tables.groups["host"][:groups]
+    holds = {
+        "URLs fill the text, one after another": bool(np.all(np.cumsum(lengths) == starts + lengths))
+        and int(lengths.sum()) == int(corpus["text_end"]),
+        "the index finds every URL": bool(np.array_equal(found, np.arange(count))),
+        "every page is in a group": count == int(corpus["sorted"])
+        and bool(np.array_equal(members[:groups], tables.groups["pages"][:groups]))
+        and members.size == groups,
+        "a group's host is a host": bool(np.all(tables.groups["depth"][hosts] == 0)),
+        "a group stands after its parent": bool(np.all(tables.groups["parent"][:groups] <= np.arange(groups))),
+        "pages changed at most as often as visited": bool(np.all(pages["changes"] <= pages["visits"])),
+        "only visited pages have visits": not np.any(pages["visits"][~visited]),
+        "visits never take evidence away": bool(np.all(pages["own_shape"] >= 0) and np.all(pages["own_exposure"] >= 0)),
+        "no visit is newer than its page's last outcome": bool(
+            np.all(pages["last_visit_s"][visited] <= pages["last_outcome_s"][visited])
+        ),
+        "priors are finite and above 0": bool(
+            np.all(np.isfinite(tables.groups["mean"][:groups]) & (tables.groups["mean"][:groups] > 0))
+        ),
+    }
+    return [name for name, fits in holds.items() if not fits]

@@ -1,0 +1,63 @@
+"""What the scheduler answers: what became of outcomes, and which pages come next."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from streamsched.arrays import Floats, Ints
+from streamsched.errors import InvalidOutcome
+
+__all__ = ["KEPT_REJECTIONS", "Batch", "Observed"]
+
+KEPT_REJECTIONS: Final = 100  # of one call, named one by one; the rest are only counted
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """What became of the outcomes of one `Scheduler.observe` call: applied + duplicates + late + rejected = given.
+
+    `changed`, `first_visits` and `failures` are among `applied`; `rejections` names the first 100 of `rejected`.
+    """
+
+    applied: int = 0
+    changed: int = 0
+    first_visits: int = 0
+    duplicates: int = 0
+    late: int = 0
+    rejected: int = 0
+    failures: int = 0
+    rejections: tuple[InvalidOutcome, ...] = ()
+
+    def __add__(self, other: Observed) -> Observed:
+        """Return the counts of both."""
+        return Observed(
+            self.applied + other.applied,
+            self.changed + other.changed,
+            self.first_visits + other.first_visits,
+            self.duplicates + other.duplicates,
+            self.late + other.late,
+            self.rejected + other.rejected,
+            self.failures + other.failures,
+            (self.rejections + other.rejections)[:KEPT_REJECTIONS],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Pages in ranking order, best first, m <= k of them.
+
+    ``urls``: their text; ``scores``: float64[m]; ``hosts``: host and port of each; ``rows``: int64[m], their rows;
+    ``now``: the time of the ranking; ``lease_until_s``: when the leases of these pages expire, None where none was
+    taken.
+    """
+
+    urls: list[str]
+    scores: Floats
+    hosts: list[str]
+    rows: Ints = field(repr=False)
+    now: float
+    lease_until_s: float | None = None
+
+    def __len__(self) -> int:
+        return len(self.urls)

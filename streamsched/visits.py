@@ -1,0 +1,179 @@
+"""What an outcome does to a page: the one kernel that applies a batch, in stream order."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from streamsched.arrays import Bools, Bytes, Floats, Hashes, Ints
+from streamsched.change import CHANGE, FAILURE, FIRST, is_success, judge, shows_content
+from streamsched.groups import renew_candidates, sort_page
+from streamsched.jit import bare_kernel, inlined, prefetch
+from streamsched.outcomes import CHANGED, COST, FINGERPRINT, IMPORTANCE, STATUS
+from streamsched.posterior import after_change
+from streamsched.priors import advance_sweep
+from streamsched.tables import (
+    LEASED,
+    LONGEST_INTERVAL,
+    SHORTEST_INTERVAL,
+    SUCCEEDED,
+    VISITED,
+    WITH_FINGERPRINT,
+    Tables,
+)
+
+__all__ = ["COUNTS", "Columns", "Rules", "apply_outcomes", "begin_pages"]
+
+# Positions in the counts that `apply_outcomes` adds to; every outcome is APPLIED, DUPLICATES or LATE, and an applied
+# one also one of the rest.
+APPLIED, CHANGES, FIRST_VISITS, FAILURES, DUPLICATES, LATE, UNCHANGED = range(7)
+COUNTS: Final = 7
+
+_MOST_VISITS: Final = (1 << 32) - 1  # what the count of a page's visits holds
+_AHEAD: Final = 12  # outcomes between asking the memory for a page and using it
+
+
+class Rules(NamedTuple):
+    """How outcomes are read: the cycle's length in seconds, and from how many bits on two fingerprints differ."""
+
+    cycle_s: float
+    change_bits: int
+
+
+class Columns(NamedTuple):
+    """The columns of a batch as the kernel takes them; an absent one has length 0."""
+
+    fetched_at: Floats
+    given: Bytes
+    status: npt.NDArray[np.int32]
+    fingerprint: Hashes
+    changed: Bools
+    importance: Floats
+    cost: Floats
+
+
+@bare_kernel
+def begin_pages(tables: Tables, known_since_s: float) -> None:
+    """Sort into groups all pages entered since the last call, as known since `known_since_s`. O(URL) a page."""
+    for row in range(tables.corpus[0].sorted, tables.corpus[0].pages):
+        _begin_page(tables, row, known_since_s)
+
+
+@bare_kernel
+def _begin_page(tables: Tables, row: int, known_since_s: float) -> None:
+    tables.pages[row].last_visit_s = known_since_s
+    renew_candidates(tables, row + 1)
+    tables.corpus[0].sorted = row + 1
+    sort_page(tables, row)
+
+
+@bare_kernel
+def apply_outcomes(
+    tables: Tables,
+    rows: Ints,
+    start: int,
+    columns: Columns,
+    rules: Rules,
+    counts: Ints,
+) -> None:
+    """Apply outcomes ``start + i`` to ``rows[i]``, in order, and add to ``counts``: int64[COUNTS]. O(1) an outcome."""
+    for i in range(rows.size):
+        if i + _AHEAD < rows.size:
+            prefetch(tables.pages, rows[i + _AHEAD])
+            prefetch(tables.traces, rows[i + _AHEAD])
+            prefetch(tables.groups, np.int64(tables.pages[rows[i + _AHEAD // 2]].group))
+        at = start + i
+        fetched_at = columns.fetched_at[at]
+        for row in range(tables.corpus[0].sorted, rows[i] + 1):  # more than one only after an interrupt
+            _begin_page(tables, row, fetched_at)
+        page = tables.pages[rows[i]]
+        if fetched_at <= page.last_outcome_s:
+            counts[DUPLICATES if fetched_at == page.last_outcome_s else LATE] += 1
+            continue
+        counts[APPLIED] += 1
+        counts[_apply_one(tables, rows[i], at, columns, rules)] += 1
+
+
+@inlined
+def _apply_one(tables: Tables, row: int, at: int, columns: Columns, rules: Rules) -> int:
+    """Apply one outcome that is newer than all of its page; return the count it belongs to besides APPLIED."""
+    page = tables.pages[row]
+    trace = tables.traces[row]
+    given = columns.given[at]
+    page.last_outcome_s = columns.fetched_at[at]
+    page.flags &= ~np.uint8(LEASED)
+    tables.corpus[0].applied += 1
+    if given & IMPORTANCE:
+        page.importance = columns.importance[at]
+    if given & COST:
+        page.cost = columns.cost[at]
+    status = columns.status[at] if given & STATUS else np.int32(200)
+    fingerprint = columns.fingerprint[at] if given & FINGERPRINT else np.uint64(0)
+    verdict = judge(
+        given,
+        status,
+        fingerprint,
+        columns.changed[at] if given & CHANGED else False,
+        (page.flags & VISITED) != 0,
+        (page.flags & SUCCEEDED) != 0,
+        (page.flags & WITH_FINGERPRINT) != 0,
+        trace.fingerprint,
+        rules.change_bits,
+    )
+    if verdict == FAILURE:
+        tables.corpus[0].failures += 1
+        if page.failures < 0xFFFF:
+            page.failures += 1
+        return FAILURES
+    if verdict != FIRST:
+        _learn(tables, row, (columns.fetched_at[at] - page.last_visit_s) / rules.cycle_s, verdict == CHANGE)
+    _remember(tables, row, status, verdict == CHANGE, shows_content(given, status), fingerprint)
+    page.last_visit_s = columns.fetched_at[at]
+    if verdict == FIRST:
+        return FIRST_VISITS
+    advance_sweep(tables)
+    return CHANGES if verdict == CHANGE else UNCHANGED
+
+
+@inlined
+def _learn(tables: Tables, row: int, interval: float, changed: bool) -> None:
+    """Update the page's estimators with one observed interval, in cycles."""
+    page = tables.pages[row]
+    trace = tables.traces[row]
+    group = tables.groups[page.group]
+    interval = min(max(interval, SHORTEST_INTERVAL), LONGEST_INTERVAL)
+    if page.visits < _MOST_VISITS:
+        page.visits += 1
+        page.changes += changed
+    group.visits += 1
+    trace.history = (trace.history << np.uint64(1)) | np.uint64(changed)
+    if not changed:
+        page.own_exposure += interval
+        return
+    group.changes += 1
+    trace.weighted_changes += page.visits
+    shape = tables.corpus[0].shape
+    shape_before = shape + page.own_shape
+    exposure_before = shape / group.mean + page.own_exposure
+    shape_after, exposure_after = after_change(shape_before, exposure_before, interval)
+    page.own_shape += shape_after - shape_before
+    page.own_exposure += exposure_after - exposure_before
+
+
+@inlined
+def _remember(tables: Tables, row: int, status: int, changed: bool, shows: bool, fingerprint: int) -> None:
+    """Keep what the next visit is to be compared with."""
+    page = tables.pages[row]
+    page.failures = 0
+    page.flags |= np.uint8(VISITED)
+    if is_success(status):
+        page.flags |= np.uint8(SUCCEEDED)
+        if changed:
+            page.flags &= ~np.uint8(WITH_FINGERPRINT)  # of a content that is gone, unless renewed below
+    else:
+        page.flags &= ~np.uint8(SUCCEEDED)
+    if shows:
+        page.flags |= np.uint8(WITH_FINGERPRINT)
+        tables.traces[row].fingerprint = fingerprint
