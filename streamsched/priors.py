@@ -15,7 +15,7 @@ from typing import Final
 
 import numpy as np
 
-from streamsched.arrays import Records
+from streamsched.arrays import Record, Records
 from streamsched.groups import sort_page_deeper
 from streamsched.jit import bare_kernel, inlined
 from streamsched.posterior import digamma, shape_of_log_gap
@@ -68,12 +68,13 @@ def _step(tables: Tables) -> None:
 def _sum_page(tables: Tables, row: int) -> None:
     """Add what one page says of its group and of the prior's shape."""
     corpus = tables.corpus[0]
-    page = tables.pages[row]
-    if tables.groups[page.group].recheck_until >= corpus.sweep:
+    page: Record = tables.pages[row]
+    group: Record = tables.groups[page.group]
+    if group.recheck_until >= corpus.sweep:
         sort_page_deeper(tables, row)
+        group = tables.groups[page.group]
     if page.visits == 0:
         return
-    group = tables.groups[page.group]
     shape = corpus.shape + page.own_shape
     exposure = corpus.shape / group.mean + page.own_exposure
     rate = shape / exposure
@@ -90,10 +91,11 @@ def _renew(tables: Tables) -> None:
     corpus = tables.corpus[0]
     groups = tables.groups
     for index in range(corpus.groups - 1, -1, -1):  # a group is opened after its parent: children come first here
-        group = groups[index]
+        group: Record = groups[index]
         if group.depth > 0:
-            groups[group.parent].rate_sum += group.rate_sum
-            groups[group.parent].rate_count += group.rate_count
+            parent: Record = groups[group.parent]
+            parent.rate_sum += group.rate_sum
+            parent.rate_count += group.rate_count
         else:
             corpus.rate_sum += group.rate_sum
             corpus.rate_count += group.rate_count
@@ -102,7 +104,8 @@ def _renew(tables: Tables) -> None:
     corpus.shape = shape_of_log_gap(gap)
     for index in range(corpus.groups):
         group = groups[index]
-        above = corpus.mean if group.depth == 0 else groups[group.parent].mean
+        parent = groups[group.parent]
+        above = corpus.mean if group.depth == 0 else parent.mean
         group.mean = (GROUP_STRENGTH * above + group.rate_sum) / (GROUP_STRENGTH + group.rate_count)
         group.rate_sum = 0.0
         group.rate_count = 0.0

@@ -249,7 +249,7 @@ class Scheduler:
         rows = self._find(urls)
         unknown = np.flatnonzero(rows < 0)
         if unknown.size:
-            raise UnknownPage(urls[unknown[0]])
+            raise UnknownPage(urls[int(unknown[0])])
         return rows
 
     def _best(self, k: int, now: float) -> Ranked:

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from streamsched.arrays import Bytes, Hashes, Ints, frozen
+from streamsched.arrays import Bytes, Hashes, Ints, Record, frozen
 from streamsched.jit import bare_kernel, prefetch
 from streamsched.packed import PackedUrls, decode_spans, hash_bytes, same_bytes
 from streamsched.tables import Tables
@@ -134,7 +134,8 @@ def _ask_ahead(tables: Tables, index: _Arrays, blob: Bytes, offsets: Ints, first
             prefetch(tables.traces, index.likely[i])
     for i in range(count):
         if index.likely[i] >= 0:
-            start = np.int64(tables.traces[index.likely[i]].url_span >> np.uint64(16))
+            trace: Record = tables.traces[index.likely[i]]
+            start = np.int64(trace.url_span >> np.uint64(16))
             prefetch(tables.text, start)
             prefetch(tables.text, start + 64)
 

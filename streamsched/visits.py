@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from streamsched.arrays import Bools, Bytes, Floats, Hashes, Ints
+from streamsched.arrays import Bools, Bytes, Floats, Hashes, Ints, Record
 from streamsched.change import CHANGE, FAILURE, FIRST, is_success, judge, shows_content
 from streamsched.groups import renew_candidates, sort_page
 from streamsched.jit import bare_kernel, inlined, prefetch
@@ -83,12 +83,13 @@ def apply_outcomes(
         if i + _AHEAD < rows.size:
             prefetch(tables.pages, rows[i + _AHEAD])
             prefetch(tables.traces, rows[i + _AHEAD])
-            prefetch(tables.groups, np.int64(tables.pages[rows[i + _AHEAD // 2]].group))
+            soon: Record = tables.pages[rows[i + _AHEAD // 2]]
+            prefetch(tables.groups, np.int64(soon.group))
         at = start + i
         fetched_at = columns.fetched_at[at]
         for row in range(tables.corpus[0].sorted, rows[i] + 1):  # more than one only after an interrupt
             _begin_page(tables, row, fetched_at)
-        page = tables.pages[rows[i]]
+        page: Record = tables.pages[rows[i]]
         if fetched_at <= page.last_outcome_s:
             counts[DUPLICATES if fetched_at == page.last_outcome_s else LATE] += 1
             continue
@@ -142,7 +143,7 @@ def _learn(tables: Tables, row: int, interval: float, changed: bool) -> None:
     """Update the page's estimators with one observed interval, in cycles."""
     page = tables.pages[row]
     trace = tables.traces[row]
-    group = tables.groups[page.group]
+    group: Record = tables.groups[page.group]
     interval = min(max(interval, SHORTEST_INTERVAL), LONGEST_INTERVAL)
     if page.visits < _MOST_VISITS:
         page.visits += 1
