@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streamsched.arrays import Bools, Bytes, Hashes, Ints
-from streamsched.errors import InvalidOutcome
+from streamsched.errors import InvalidOutcome, shorten
 from streamsched.jit import bare_kernel, fold_multiply, kernel, load_word
 
 __all__ = ["MAX_URL_BYTES", "PackedUrls", "decode_spans", "hash_bytes", "same_bytes"]
@@ -49,8 +49,11 @@ class PackedUrls:
     def pack(cls, urls: Sequence[str]) -> PackedUrls:
         """Return `urls` packed. O(total characters).
 
-        Raises InvalidOutcome naming the first item that is not a str or that UTF-8 cannot encode.
+        Raises InvalidOutcome naming the first item that is not a str or that UTF-8 cannot encode, TypeError for a
+        str: its characters are no URLs.
         """
+        if isinstance(urls, str):
+            raise TypeError(f"urls: expected a sequence of URLs, found one str, {shorten(urls)}")
         try:
             joined = "".join(urls)
         except TypeError:

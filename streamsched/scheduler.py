@@ -33,6 +33,8 @@ from streamsched.urls import url_texts
 __all__ = ["DEFAULT_FORMULA", "Batch", "Observed", "Scheduler"]
 
 DEFAULT_FORMULA: Final = "posterior"
+_SHORTEST_CYCLE_S: Final = 1.0
+_LONGEST_CYCLE_S: Final = 1e12  # longer, and rates per cycle leave the range in which float64 sums them
 
 
 class Scheduler:
@@ -62,17 +64,15 @@ class Scheduler:
         threads: int | None = None,
     ) -> None:
         """Start with no pages. Raises SettingsError for a setting that cannot work, FormulaError for a formula."""
-        if per_host is not None and per_host < 1:
-            raise SettingsError("per_host", per_host, "1 or more pages, or None for any number")
-        if not 1 <= change_bits <= 64:
-            raise SettingsError("change_bits", change_bits, "1 to 64 bits")
         self.cycle_s = parse_duration(cycle, "cycle")
-        self.seed = seed
-        self.per_host = per_host
+        if not _SHORTEST_CYCLE_S <= self.cycle_s <= _LONGEST_CYCLE_S:
+            raise SettingsError("cycle", cycle, f"{_SHORTEST_CYCLE_S:g} to {_LONGEST_CYCLE_S:g} seconds")
+        self.seed = _whole("seed", seed, None, "a whole number")
+        self.per_host = None if per_host is None else _whole("per_host", per_host, 1, "1 or more pages, or None for any")
         self.positions: dict[str, Any] = {}  # where each stream stands; saved with the state they belong to
-        self._threads = threads
+        self._threads = None if threads is None else _whole("threads", threads, 1, "1 or more, or None")
         self._lock = threading.RLock()
-        self._pages = PageTable(self.cycle_s, change_bits)
+        self._pages = PageTable(self.cycle_s, _whole("change_bits", change_bits, 1, "1 to 64 bits", most=64))
         self._formula, self._ranking = self._prepare(formula)
 
     def __len__(self) -> int:
@@ -80,7 +80,8 @@ class Scheduler:
         return len(self._pages)
 
     def __contains__(self, url: str) -> bool:
-        return int(self._find([url])[0]) >= 0
+        with self._lock:  # look-ups share the index's buffers with those of outcomes
+            return int(self._find([url])[0]) >= 0
 
     def __repr__(self) -> str:
         return f"Scheduler({len(self)} pages, formula {self._formula.text!r})"
@@ -127,22 +128,24 @@ class Scheduler:
         for problem in checked.problems():
             raise problem
         with self._lock:
-            added = self._pages.discover(packed, now)
+            added = self._pages.discover(packed, float(now))
             if weights is not None:
                 self._pages.weigh(packed, weights)
         return added
 
     def rank(self, k: int = 1000, *, now: float) -> Batch:
         """Return the best `k` pages that are not leased at `now`, without leasing them. O(pages)."""
+        now = _finite(now)
         with self._lock:
-            return self._batch(self._best(k, _finite(now)), now, None)
+            return self._batch(self._best(k, now), now, None)
 
     def next_batch(self, k: int = 1000, *, now: float, lease: str | float = "10m") -> Batch:
         """Return the best `k` pages and lease them. O(pages).
 
         None of them is handed out again before its outcome is observed or `now` + `lease` has come.
         """
-        until = _finite(now) + parse_duration(lease, "lease")
+        now = _finite(now)
+        until = now + parse_duration(lease, "lease")
         with self._lock:
             ranked = self._best(k, now)
             grant(self._pages.tables, ranked.rows, until)
@@ -178,7 +181,8 @@ class Scheduler:
         """
         with self._lock:
             row = int(self._known([url])[0])
-            query = Query(1, _finite(now), self.cycle_s, self._salt(now))
+            now = _finite(now)
+            query = Query(1, now, self.cycle_s, self._salt(now))
             return explain_page(self._pages.tables, self._formula, self._ranking, query, row)
 
     def use(self, formula: str | Formula) -> None:
@@ -233,13 +237,16 @@ class Scheduler:
 
     def _prepare(self, formula: str | Formula) -> tuple[Formula, FullScan]:
         """Return the formula and a ranking under it; refuses terminals that no page tells yet."""
+        if not isinstance(formula, str | Formula):
+            raise SettingsError("formula", formula, "a formula, as text or parsed")
         parsed = Formula.parse(formula) if isinstance(formula, str) else formula
         missing = [name for name in parsed.terminals if name not in PROVIDED]
         if missing:
             text = formula if isinstance(formula, str) else formula.text
-            place = re.search(rf"\b{missing[0]}\b", text)
-            reason = f"terminal {missing[0]!r} ({TERMINALS[missing[0]]}) is not provided by this version"
-            raise FormulaError(text, place.start() + 1 if place else 1, reason)
+            found = ((re.search(rf"\b{re.escape(name)}\b", text), name) for name in missing)
+            column, name = min((place.start() + 1 if place else 1, name) for place, name in found)
+            meaning = f" ({TERMINALS[name]})" if name in TERMINALS else ""
+            raise FormulaError(text, column, f"terminal {name!r}{meaning} is not provided by this version")
         return parsed, FullScan(parsed.compile(), self._threads)
 
     def _find(self, urls: Sequence[str]) -> Ints:
@@ -255,7 +262,7 @@ class Scheduler:
     def _best(self, k: int, now: float) -> Ranked:
         """Return the best `k` rows with at most `per_host` of a host: the ranking's order, skipping full hosts."""
         tables = self._pages.tables
-        wanted = k
+        wanted = k = _whole("k", k, 0, "0 or more pages")
         while True:
             ranked = self._ranking.rank(tables, Query(wanted, now, self.cycle_s, self._salt(now)))
             if self.per_host is None:
@@ -286,6 +293,19 @@ def _place_in_host(hosts: npt.NDArray[np.uint32]) -> Ints:
 
 
 def _finite(now: float) -> float:
-    if not math.isfinite(now):
+    try:
+        number = float(now)
+    except (OverflowError, TypeError, ValueError):
+        number = math.nan
+    if not math.isfinite(number) or isinstance(now, str):
         raise SettingsError("now", now, "UTC epoch seconds, finite")
-    return float(now)
+    return number
+
+
+def _whole(setting: str, found: object, least: int | None, expected: str, *, most: int | None = None) -> int:
+    """Return `found` as an int where it is a whole number within the bounds; raises SettingsError elsewhere."""
+    if isinstance(found, int | np.integer) and not isinstance(found, bool):
+        number = int(found)
+        if (least is None or number >= least) and (most is None or number <= most):
+            return number
+    raise SettingsError(setting, found, expected)
