@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Final
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -23,7 +25,9 @@ from streamsched.replay.wording import (
     spell_figure,
 )
 
-__all__ = ["figure_table", "show_progress"]
+__all__ = ["figure_table", "print_figures", "show_progress"]
+
+_NO_EDGE: Final = 10_000  # columns, wider than any table
 
 
 @contextmanager
@@ -58,6 +62,17 @@ def figure_table(result: ReplayResult) -> Table:
         styles = {column: "bold" if policy.name in best.get(column, ()) else "" for column in cells}
         table.add_row(Text(policy.name), *(_spell_cell(text, styles[column]) for column, text in cells.items()))
     return table
+
+
+def print_figures(result: ReplayResult) -> None:
+    """Print the figures to standard output: to fit a terminal where that cuts nothing, elsewhere at full width."""
+    console, table = Console(), figure_table(result)
+    widths = Console(width=_NO_EDGE).measure(table)
+    console.width = max(console.width, widths.minimum) if console.is_terminal else widths.maximum
+    with console.capture() as captured:
+        console.print(table)
+    # Not by the console: where the reader of a pipe has gone, rich would end the process as it sees fit.
+    sys.stdout.write("".join(f"{line.rstrip()}\n" for line in captured.get().splitlines()))
 
 
 def _spell_cell(text: str, style: str) -> Text:

@@ -5,27 +5,22 @@ from __future__ import annotations
 import argparse
 import math
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Final
 
 from streamsched.durations import parse_duration
 from streamsched.errors import SettingsError
 
-__all__ = ["Commands", "add_command", "add_now", "add_state", "clock", "duration", "moment", "whole"]
+__all__ = ["add_examples", "add_now", "add_state", "clock", "duration", "moment", "url", "whole"]
 
-Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+_LARGEST: Final = 2**63 - 1  # what an int64 counts
 
 
-def add_command(commands: Commands, name: str, help_line: str, examples: str) -> argparse.ArgumentParser:
-    """Return the parser of a new command, with its examples below its options."""
-    return commands.add_parser(
-        name,
-        help=help_line,
-        description=help_line[0].upper() + help_line[1:] + ".",
-        epilog="examples:\n" + examples,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_examples(parser: argparse.ArgumentParser, examples: str) -> None:
+    """Show `examples`, a command on each line, below the options of `parser`."""
+    parser.epilog = "examples:\n" + examples
 
 
 def add_state(parser: argparse.ArgumentParser) -> None:
@@ -77,12 +72,23 @@ def duration(text: str) -> float:
         raise argparse.ArgumentTypeError(f"expected {error.expected}, found {text!r}") from None
 
 
-def whole(least: int) -> Any:
+def url(text: str) -> str:
+    """Return `text` where it may be a URL: not empty, and in UTF-8."""
+    try:
+        if text.encode():
+            return text
+    except UnicodeEncodeError:
+        pass
+    raise argparse.ArgumentTypeError(f"expected a URL in UTF-8, found {text!r}")
+
+
+def whole(least: int) -> Callable[[str], int]:
     """Return what reads a whole number of `least` or more."""
 
     def read(text: str) -> int:
-        if not text.removeprefix("-").isdecimal() or int(text) < least:
-            raise argparse.ArgumentTypeError(f"expected a whole number of {least} or more, found {text!r}")
-        return int(text)
+        digits = text.removeprefix("-")
+        if digits.isdecimal() and len(digits) <= len(str(_LARGEST)) and least <= int(text) <= _LARGEST:
+            return int(text)
+        raise argparse.ArgumentTypeError(f"expected a whole number of {least} or more, found {text!r}")
 
     return read

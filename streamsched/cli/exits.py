@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from typing import Final
 
 from streamsched.errors import (
@@ -15,18 +16,19 @@ from streamsched.errors import (
     UnknownPage,
 )
 
-__all__ = ["DONE", "EXIT_HELP", "NOTHING", "exit_code"]
+__all__ = ["DEFECT", "DONE", "EXIT_HELP", "INTERRUPTED", "NOTHING", "UNREADABLE", "after_signal", "exit_code"]
 
 DONE: Final = 0
 NOTHING: Final = 1
-_USAGE: Final = 2
-_INPUT: Final = 3
+_USAGE: Final = 2  # as argparse has it
+UNREADABLE: Final = 3
 _STATE: Final = 4
 _UNKNOWN: Final = 5
+DEFECT: Final = 70  # EX_SOFTWARE of sysexits.h; Python's own 1 would look like nothing to hand out
 
 _CODES: Final[tuple[tuple[type[StreamschedError], int], ...]] = (
-    (SourceError, _INPUT),
-    (InvalidOutcome, _INPUT),
+    (SourceError, UNREADABLE),
+    (InvalidOutcome, UNREADABLE),
     (SnapshotError, _STATE),
     (UnknownPage, _UNKNOWN),
     (FormulaError, _USAGE),
@@ -36,12 +38,15 @@ _CODES: Final[tuple[tuple[type[StreamschedError], int], ...]] = (
 
 EXIT_HELP: Final = """\
 exit codes:
-  0  done
-  1  there was nothing to hand out
-  2  an argument, formula, policy or setting cannot work
-  3  the input cannot be read
-  4  the saved state is missing, damaged or cannot be written
-  5  the page is not known
+    0  done
+    1  there was nothing to hand out
+    2  an argument, formula, policy or setting cannot work
+    3  an input cannot be read, or an output cannot be written
+    4  the saved state is missing, damaged, in use by another process or cannot be written
+    5  the page is not known
+   70  a defect of streamsched, with the traceback to report
+  130  interrupted by Ctrl-C (SIGINT); `run` has saved what it had read
+  143  terminated (SIGTERM); `run` has saved what it had read
 """
 
 
@@ -51,4 +56,16 @@ def exit_code(error: StreamschedError) -> int:
     >>> exit_code(UnknownPage("https://a.example/"))
     5
     """
-    return next((code for kind, code in _CODES if isinstance(error, kind)), NOTHING)
+    return next((code for kind, code in _CODES if isinstance(error, kind)), DEFECT)
+
+
+def after_signal(number: int) -> int:
+    """Return the exit code of a command that a signal ended, as shells have it.
+
+    >>> after_signal(signal.SIGTERM)
+    143
+    """
+    return 128 + number
+
+
+INTERRUPTED: Final = after_signal(signal.SIGINT)

@@ -3,52 +3,92 @@
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
+import traceback
 from collections.abc import Sequence
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
+from typing import Final
 
-from streamsched.cli import convert, pages, replay, run, state
-from streamsched.cli.exits import EXIT_HELP, exit_code
+from streamsched.cli.exits import DEFECT, DONE, EXIT_HELP, INTERRUPTED, UNREADABLE, exit_code
+from streamsched.cli.output import complain
 from streamsched.errors import StreamschedError
 from streamsched.jit import on_compile
 
 __all__ = ["build_parser", "main"]
 
-_INTERRUPTED = 130  # 128 + SIGINT, as shells say
+_COMMANDS: Final = {  # each a module of this package, with an `add_arguments`
+    "replay": "compare policies on a log of what really changed",
+    "run": "read crawl outcomes to their end and save the state they lead to",
+    "next": "print the pages to visit next, best first, and lease them",
+    "explain": "say why a page is ranked where it is",
+    "state": "show, verify or digest a saved state",
+    "convert": "rewrite crawl outcomes as JSON Lines or msgpack frames",
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
-    arguments = build_parser().parse_args(argv)
+    _open_standard_streams()
+    code = DONE
     try:
-        with on_compile(_Notice()):
-            code: int = arguments.run(arguments)
+        code = _obey(sys.argv[1:] if argv is None else list(argv))
         sys.stdout.flush()
-    except StreamschedError as error:
-        print(f"streamsched: {error}", file=sys.stderr)  # noqa: T201
-        return exit_code(error)
     except BrokenPipeError:  # whoever read our output has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        _drop_output()
+    except OSError as error:
+        complain(f"streamsched: standard output cannot be written: {error.strerror or error}")
+        _drop_output()
+        code = UNREADABLE
     except KeyboardInterrupt:
-        return _INTERRUPTED
+        code = INTERRUPTED
     return code
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """Return the parser of the whole command line."""
+def build_parser(words: Sequence[str]) -> argparse.ArgumentParser:
+    """Return the parser of the command line `words`: all commands, those that `words` name with their arguments."""
     parser = argparse.ArgumentParser(
         prog="streamsched",
         description="Which pages of a crawl have changed? Learns from every visit, ranks all pages, says why.",
-        epilog=EXIT_HELP,
+        epilog=f"Examples: streamsched COMMAND --help\n\n{EXIT_HELP}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,  # what a script abbreviates, the next option could make ambiguous
     )
     parser.add_argument("--version", action="version", version=f"streamsched {_version()}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for module in (replay, run, pages, state, convert):
-        module.add_commands(commands)
+    for name, help_line in _COMMANDS.items():
+        command = commands.add_parser(
+            name,
+            help=help_line,
+            description=help_line[0].upper() + help_line[1:] + ".",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+        # Imported only where it is asked for: what `replay` needs takes as long to import as `next` takes to run.
+        if name in words:
+            import_module(f"streamsched.cli.{name}").add_arguments(command)
     return parser
+
+
+def _obey(words: Sequence[str]) -> int:
+    """Run the command of `words` and return its exit code; errors of the system's are left to the caller."""
+    try:
+        with on_compile(_Notice()):
+            arguments = build_parser(words).parse_args(words)
+            code: int = arguments.run(arguments)
+    except SystemExit as leaving:  # argparse has printed help or a usage error
+        return int(leaving.code or DONE)
+    except StreamschedError as error:
+        complain(f"streamsched: {error}")
+        return exit_code(error)
+    except OSError:
+        raise
+    except Exception:  # noqa: BLE001  a defect is told apart from "nothing to hand out", Python's own code for it
+        traceback.print_exc()
+        return DEFECT
+    return code
 
 
 def _version() -> str:
@@ -56,6 +96,20 @@ def _version() -> str:
         return version("streamsched")
     except PackageNotFoundError:
         return "of a checkout that is not installed"
+
+
+def _open_standard_streams() -> None:
+    """See to it that there is something to print to, and that no name or URL is beyond its encoding."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by whoever started us
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: PTH123, SIM115  as long as we run
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+
+def _drop_output() -> None:
+    """Let what is still to be printed vanish, or the interpreter would complain at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 class _Notice:
@@ -67,5 +121,5 @@ class _Notice:
     def __call__(self, kernel: str) -> None:
         if not self._said:
             self._said = True
-            text = f"streamsched: compiling kernels for this machine ({kernel} and others), once; later runs find them"
-            print(text, file=sys.stderr, flush=True)  # noqa: T201
+            name = kernel.lstrip("_")
+            complain(f"streamsched: compiling kernels for this machine ({name} and others), once; later runs find them")

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import json
 from typing import Any
 
-from streamsched.cli.arguments import Commands, add_command, add_state
+from streamsched.cli.arguments import add_examples, add_state
 from streamsched.cli.exits import DONE
+from streamsched.cli.output import say, say_json
 from streamsched.durations import format_duration
 from streamsched.errors import SnapshotError
 from streamsched.scheduler import Scheduler
 from streamsched.snapshot import newest_snapshot
 
-__all__ = ["add_commands"]
+__all__ = ["add_arguments"]
 
 _EXAMPLES = """\
   streamsched state show --state state/
@@ -22,9 +22,9 @@ _EXAMPLES = """\
 """
 
 
-def add_commands(commands: Commands) -> None:
-    """Add ``state show``, ``state verify`` and ``state digest``."""
-    parser = add_command(commands, "state", "show, verify or digest a saved state", _EXAMPLES)
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``state``."""
+    add_examples(parser, _EXAMPLES)
     parser.add_argument("action", choices=["show", "verify", "digest"])
     add_state(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
@@ -44,12 +44,15 @@ def _state(arguments: argparse.Namespace) -> int:
     else:
         content["digest"] = scheduler.digest()
     if arguments.json:
-        print(json.dumps(content, indent=2))  # noqa: T201
+        say_json(content)
     elif arguments.action == "digest":
-        print(content["digest"])  # noqa: T201
+        say(content["digest"])
     else:
+        positions = content.pop("positions", {})
         for name, value in content.items():
-            print(f"{name:<14} {value}")  # noqa: T201
+            say(f"{name:<14} {value}")
+        for path, position in positions.items():
+            say(f"{'position':<14} {path}: {position['kind']}, read to byte {position['offset']}")
     return DONE
 
 

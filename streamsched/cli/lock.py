@@ -1,0 +1,49 @@
+"""One writer at a time on a state directory. Readers need no leave: state files appear whole or not at all."""
+
+from __future__ import annotations
+
+import fcntl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from streamsched.errors import SnapshotError
+
+__all__ = ["StateInUse", "lock_state"]
+
+_NAME: Final = ".lock"  # stays in the directory: were it removed, two processes could lock two files of that name
+
+
+class StateInUse(SnapshotError):
+    """Another process is about to change the saved state: what it would save, or we, would be lost."""
+
+    retriable = True
+
+
+@contextmanager
+def lock_state(directory: Path, *, make: bool = False) -> Iterator[None]:
+    """Be the only process that changes the state in `directory` while this block runs; `make` the directory if need be.
+
+    The system lets go of the lock when the process ends, however it ends. Raises StateInUse where another process holds
+    it, SnapshotError where the directory is missing or cannot be written.
+    """
+    try:
+        if directory.exists() and not directory.is_dir():
+            raise SnapshotError(str(directory), "is a file: expected a directory")
+        if make:
+            directory.mkdir(parents=True, exist_ok=True)
+        file = (directory / _NAME).open("ab")
+    except FileNotFoundError as error:
+        raise SnapshotError(str(directory), "no such directory: `run` makes it, or `replay --save-state`") from error
+    except OSError as error:
+        raise SnapshotError(str(directory), f"cannot be written: {error.strerror or error}") from error
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            reason = "another streamsched process is changing this state: try again when it is done"
+            raise StateInUse(str(directory), reason) from error
+        except OSError as error:
+            raise SnapshotError(str(directory), f"cannot be locked: {error.strerror or error}") from error
+        yield
