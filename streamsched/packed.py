@@ -106,7 +106,8 @@ class PackedUrls:
 
     def not_utf8(self) -> npt.NDArray[np.intp]:
         """Return the indices of URLs that are not UTF-8. O(bytes) at memory speed where all is ASCII."""
-        if self.blob.size == 0 or self.blob.max() < 0x80:
+        used = self.blob[self.offsets[0] : self.offsets[-1]]
+        if used.size == 0 or used.max() < 0x80:
             return np.empty(0, np.intp)
         suspects = np.flatnonzero(_has_high_byte(self.blob, self.offsets))
         spans = ((i, self.blob[self.offsets[i] : self.offsets[i + 1]]) for i in suspects)
