@@ -140,4 +140,4 @@ def _rate_pages(pages: Records, priors: Priors, now: float, cycle_s: float, out:
         page = pages[i]
         out.shape[i] = priors.shape + page.own_shape
         out.exposure[i] = priors.exposure[page.group] + page.own_exposure
-        out.elapsed[i] = max((now - page.last_visit_s) / cycle_s, 0.0)
+        out.elapsed[i] = min(max((now - page.last_visit_s) / cycle_s, 0.0), LONGEST_INTERVAL)

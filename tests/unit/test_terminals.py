@@ -1,0 +1,93 @@
+"""Terminals: each is the estimate of its name, finite, whatever the page and the time."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from streamsched.formula import TERMINALS
+from streamsched.outcomes import Outcome, OutcomeBatch
+from streamsched.packed import PackedUrls
+from streamsched.pages import PageTable
+from streamsched.tables import LONGEST_INTERVAL
+from streamsched.terminals import PROVIDED, TerminalColumns, read_priors
+from tests import naive
+
+DAY = 86_400.0
+URL = "https://a.example/1"
+
+
+def columns(table: PageTable, now: float, wanted: tuple[str, ...] = tuple(PROVIDED)) -> dict[str, list[float]]:
+    tables = table.tables
+    fill = TerminalColumns(wanted, 10).fill
+    found = fill(tables.pages[: len(table)], tables.traces[: len(table)], read_priors(tables), now, DAY)
+    return {name: column.tolist() for name, column in found.items()}
+
+
+def visited(*changed: bool) -> PageTable:
+    """A page visited on day 0 and on each day after that."""
+    table = PageTable(DAY, 6)
+    flags = [None, *changed]
+    table.observe(OutcomeBatch.from_outcomes(Outcome(URL, i * DAY, changed=flag) for i, flag in enumerate(flags)))
+    return table
+
+
+def test_every_terminal_has_a_meaning() -> None:
+    assert set(PROVIDED) <= set(TERMINALS)
+    assert set(TERMINALS) - set(PROVIDED) == {"tau", "rhythm", "due", "surge"}
+
+
+def test_values_of_a_page() -> None:
+    flags = [True, False, True, True]
+    shape, exposure = naive.gamma_posterior(0.5, 5.0, flags, [1.0] * 4)  # after 0.1 changes a day, as one begins
+    told = {name: value for name, (value,) in columns(visited(*flags), 6 * DAY).items()}
+    assert told.pop("posterior") == pytest.approx(naive.probability_changed(shape, exposure, 2.0))
+    assert told.pop("rate") == pytest.approx(shape / exposure)
+    assert told == pytest.approx(
+        {
+            "n": 4.0,
+            "X": 3.0,
+            "t": 2.0,
+            "CG": np.log(4.5 / 1.5),
+            "NAD": 0.75,
+            "SAD": 1.0,
+            "AAD": 2 * (1 + 3 + 4) / 20,
+            "GAD": (1 + 4 + 8) / 15,
+            "importance": 1.0,
+            "cost": 1.0,
+        }
+    )
+
+
+def test_page_never_visited_has_its_prior_since_it_is_known() -> None:
+    table = PageTable(DAY, 6)
+    table.discover(PackedUrls.pack([URL]), DAY)
+    told = {name: value for name, (value,) in columns(table, 4 * DAY).items()}
+    assert told.pop("posterior") == pytest.approx(1 - (5 / 8) ** 0.5)
+    zeros = dict.fromkeys(("n", "X", "CG", "NAD", "SAD", "AAD", "GAD"), 0.0)
+    assert told == zeros | {"t": 3.0, "importance": 1.0, "cost": 1.0, "rate": pytest.approx(0.1)}
+
+
+@pytest.mark.parametrize("now", [-1e308, 0.0, 4 * DAY])
+def test_time_before_the_last_visit_is_none(now: float) -> None:
+    told = columns(visited(True, True, True, True), now)
+    assert (told["t"], told["posterior"]) == ([0.0], [0.0])
+
+
+def test_no_terminal_is_ever_infinite() -> None:
+    table = visited()
+    table.tables.pages["last_visit_s"][0] = -1e308
+    told = columns(table, 1e308)
+    assert told["t"] == [LONGEST_INTERVAL]
+    assert told["posterior"] == [pytest.approx(1 - (5 / LONGEST_INTERVAL) ** 0.5, rel=1e-12)]
+    assert all(np.isfinite(value) for value, in told.values())
+
+
+def test_only_what_is_wanted_is_filled() -> None:
+    table = visited(True, False)
+    assert columns(table, 5 * DAY, ("t", "X")) == {"t": [3.0], "X": [1.0]}
+    assert columns(table, 5 * DAY, ()) == {}
+
+
+def test_no_pages_no_rows() -> None:
+    assert columns(PageTable(DAY, 6), 0.0)["posterior"] == []
