@@ -1,0 +1,216 @@
+"""Outcomes and their columns: what fits, and which record and field is named where something does not."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from streamsched import InvalidOutcome, Outcome, OutcomeBatch, PackedUrls
+from streamsched.outcomes import CHANGED, COST, FINGERPRINT, IMPORTANCE, STATUS
+
+FULL = Outcome("https://a.example/", 1.5, 200, 2**64 - 1, True, 0.5, 2.5)
+BARE = Outcome("https://b.example/", -2.0)
+FIELDS = {"status": 200, "fingerprint": 7, "changed": True, "importance": 1.0, "cost": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("url", ""),
+        ("url", "x" * 8193),
+        ("url", "ä" * 4097),
+        ("url", "\ud800"),
+        ("url", None),
+        ("url", b"https://a.example/"),
+        ("fetched_at", math.nan),
+        ("fetched_at", math.inf),
+        ("fetched_at", -math.inf),
+        ("fetched_at", None),
+        ("fetched_at", "1.0"),
+        ("fetched_at", True),
+        ("fetched_at", 10**400),
+        ("status", -1),
+        ("status", 1000),
+        ("status", 200.0),
+        ("status", "200"),
+        ("status", True),
+        ("status", 2**40),
+        ("fingerprint", -1),
+        ("fingerprint", 2**64),
+        ("fingerprint", 1.0),
+        ("fingerprint", "ff"),
+        ("changed", 1),
+        ("changed", "yes"),
+        ("importance", -0.1),
+        ("importance", math.nan),
+        ("importance", math.inf),
+        ("importance", 3.5e38),
+        ("importance", "1"),
+        ("cost", -1),
+        ("cost", math.nan),
+        ("cost", True),
+        ("cost", 10**400),
+    ],
+)
+def test_value_that_breaks_the_format_names_its_field(field: str, value: Any) -> None:
+    with pytest.raises(InvalidOutcome) as caught:
+        Outcome(**{"url": "https://a.example/", "fetched_at": 1.0} | {field: value})
+    assert (caught.value.record, caught.value.field) == (0, field)
+    assert repr(caught.value.found) in (repr(value), f"{value}.0")  # a column holds whole numbers as float64
+    assert str(caught.value).startswith(f"record 0: {field}: expected ")
+    assert len(str(caught.value)) < 200
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("url", "x" * 8192),
+        ("url", "ä" * 4096),
+        ("url", "\0"),
+        ("fetched_at", 0),
+        ("fetched_at", -1e308),
+        ("fetched_at", np.float32(1.5)),
+        ("status", 0),
+        ("status", 999),
+        ("status", np.int16(404)),
+        ("fingerprint", 0),
+        ("fingerprint", np.uint64(2**64 - 1)),
+        ("changed", np.False_),
+        ("importance", 0),
+        ("importance", 3.4e38),
+        ("cost", np.float64(0.0)),
+        ("cost", 2**60),
+    ],
+)
+def test_value_at_the_ends_of_the_format(field: str, value: Any) -> None:
+    outcome = Outcome(**{"url": "https://a.example/", "fetched_at": 1.0} | {field: value})
+    assert getattr(next(iter(OutcomeBatch.from_outcomes([outcome]))), field) == value
+
+
+def test_columns_give_back_the_outcomes_that_made_them() -> None:
+    batch = OutcomeBatch.from_outcomes(outcome for outcome in (FULL, BARE, FULL))
+    assert list(batch) == [FULL, BARE, FULL]
+    assert batch[-1] == FULL
+    assert batch.given.tolist() == [STATUS | FINGERPRINT | CHANGED | IMPORTANCE | COST, 0, 31]
+    assert repr(batch) == "OutcomeBatch(3 outcomes: url, fetched_at, status, fingerprint, changed, importance, cost)"
+    with pytest.raises(IndexError):
+        batch[3]
+
+
+def test_column_that_no_record_carries_is_empty() -> None:
+    batch = OutcomeBatch.from_outcomes([BARE, BARE])
+    assert [getattr(batch, field).size for field in FIELDS] == [0] * 5
+    assert repr(batch) == "OutcomeBatch(2 outcomes: url, fetched_at)"
+    assert len(OutcomeBatch([], [])) == 0
+    assert list(OutcomeBatch([], np.empty(0), status=[])) == []
+
+
+def test_taking_is_indexing() -> None:
+    batch = OutcomeBatch.from_outcomes([FULL, BARE, FULL, BARE])
+    assert list(batch.take(np.array([3, 0, 0]))) == [BARE, FULL, FULL]
+    bare = OutcomeBatch.from_outcomes([BARE, BARE])
+    assert list(bare.take(np.array([1]))) == [BARE]
+
+
+@pytest.mark.parametrize("field", FIELDS)
+def test_none_is_absent(field: str) -> None:
+    batch = OutcomeBatch(["a", "b"], [1.0, 2.0], **{field: [None, FIELDS[field]]})
+    assert [getattr(outcome, field) for outcome in batch] == [None, FIELDS[field]]
+    assert [getattr(outcome, field) for outcome in OutcomeBatch(["a"], [1.0], **{field: [None]})] == [None]
+    assert [getattr(outcome, field) for outcome in OutcomeBatch(["a"], [1.0], **{field: None})] == [None]
+
+
+def test_fitting_arrays_are_not_copied() -> None:
+    times, status = np.arange(3.0), np.full(3, 200, np.int32)
+    batch = OutcomeBatch(["a", "b", "c"], times, status=status)
+    assert np.shares_memory(batch.fetched_at, times)
+    assert np.shares_memory(batch.status, status)
+    strided = OutcomeBatch(["a", "b"], np.arange(4.0)[::2])
+    assert strided.fetched_at.flags.c_contiguous
+
+
+@pytest.mark.parametrize(
+    ("field", "column", "record"),
+    [
+        ("status", np.array([200, 2**40]), 1),
+        ("status", np.array([200.0, 200.5]), 1),
+        ("status", np.array([math.nan, 200.0]), 0),
+        ("fingerprint", np.array([1, -1]), 1),
+        ("fingerprint", np.array([1.0, -1.0]), 1),
+        ("fingerprint", np.array([0.5, 1.0]), 0),
+        ("changed", np.array([1, 2]), 1),
+        ("changed", np.array([0.5, 0.0]), 0),
+        ("importance", np.array(["1", "2"]), 0),
+        ("cost", np.array([1j, 1.0]), 0),
+        ("status", np.array([200, None, "x"], object)[1:], 1),
+    ],
+)
+def test_array_whose_values_would_change_names_the_first(field: str, column: Any, record: int) -> None:
+    with pytest.raises(InvalidOutcome) as caught:
+        OutcomeBatch(["a", "b"], [1.0, 2.0], **{field: column})
+    assert (caught.value.record, caught.value.field) == (record, field)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int16, np.uint64, np.float32, np.float64])
+def test_arrays_of_other_widths_are_taken_where_nothing_is_lost(dtype: Any) -> None:
+    column = np.array([0, 1], dtype)
+    batch = OutcomeBatch(
+        ["a", "b"], column, status=column, fingerprint=column, changed=column, importance=column, cost=column
+    )
+    assert list(batch) == [Outcome("a", 0.0, 0, 0, False, 0.0, 0.0), Outcome("b", 1.0, 1, 1, True, 1.0, 1.0)]
+
+
+def test_list_item_that_does_not_fit_names_its_record() -> None:
+    for field, value in (("status", "x"), ("fingerprint", 2**64), ("changed", 1), ("cost", "free")):
+        with pytest.raises(InvalidOutcome) as caught:
+            OutcomeBatch(["a", "b", "c"], [1.0, 2.0, 3.0], **{field: [None, FIELDS[field], value]})
+        assert (caught.value.record, caught.value.field, caught.value.found) == (2, field, value)
+
+
+def test_time_must_be_given() -> None:
+    with pytest.raises(InvalidOutcome, match="record 1: fetched_at: expected UTC epoch seconds, found None"):
+        OutcomeBatch(["a", "b"], [1.0, None])
+
+
+@pytest.mark.parametrize(
+    ("times", "columns", "error", "message"),
+    [
+        ([1.0], {}, ValueError, r"fetched_at: expected 2 values, one for each URL, found shape \[1\]"),
+        ([1.0, 2.0], {"cost": [1.0]}, ValueError, r"cost: expected 2 values, one for each URL, found shape \[1\]"),
+        (np.ones((2, 1)), {}, ValueError, r"fetched_at: expected 2 values, .* found shape \[2, 1\]"),
+        ([1.0, 2.0], {"colour": [1, 2]}, TypeError, "unknown column 'colour': expected any of status, fingerprint"),
+    ],
+)
+def test_columns_that_do_not_fit_together(times: Any, columns: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        OutcomeBatch(["a", "b"], times, **columns)
+
+
+def test_problems_name_the_first_fault_of_each_record() -> None:
+    urls = PackedUrls(b"a\xffb" + b"c" * 8193, [0, 1, 2, 2, 3, 3 + 8193])
+    batch = OutcomeBatch(
+        urls,
+        [1.0, math.nan, math.inf, 1.0, 1.0],
+        status=[1000, 1000, None, 1000, 0],
+        importance=[-1.0, None, None, None, -1.0],
+        cost=[-1.0, None, None, None, None],
+    )
+    assert [(fault.record, fault.field) for fault in batch.problems()] == [
+        (0, "status"),
+        (1, "url"),
+        (2, "url"),
+        (3, "status"),
+        (4, "url"),
+    ]
+    with pytest.raises(InvalidOutcome):
+        batch[0]
+
+
+def test_value_that_is_not_given_breaks_nothing() -> None:
+    batch = OutcomeBatch(["a", "b"], [1.0, 2.0], status=[None, 200], cost=[None, 1.0])
+    batch.status[0] = -5
+    batch.cost[0] = math.nan
+    assert batch.problems() == []
