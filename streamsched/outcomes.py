@@ -9,7 +9,10 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from streamsched.arrays import Bytes, Floats, Ints, frozen
+from streamsched.casting import as_column
 from streamsched.errors import InvalidOutcome
+from streamsched.jit import bare_kernel
 from streamsched.packed import MAX_URL_BYTES, PackedUrls
 
 __all__ = ["CHANGED", "COST", "FINGERPRINT", "IMPORTANCE", "MAX_STATUS", "STATUS", "Outcome", "OutcomeBatch"]
@@ -30,6 +33,7 @@ _COLUMNS: Final[dict[str, tuple[int, np.dtype[Any]]]] = {
     "importance": (IMPORTANCE, np.dtype(np.float64)),
     "cost": (COST, np.dtype(np.float64)),
 }
+_LARGEST: Final = float(np.finfo(np.float32).max)  # importance and cost are kept in single precision
 _NUMBER_EXPECTED: Final = "a finite number of 0 or more"
 
 
@@ -52,9 +56,9 @@ class Outcome:
     cost: float | None = None
 
     def __post_init__(self) -> None:
-        problem = next(iter(OutcomeBatch.from_outcomes([self]).problems()), None)
-        if problem is not None:
-            raise problem
+        if not _is_plain(self):
+            for problem in OutcomeBatch.from_outcomes([self]).problems():
+                raise problem
 
 
 class OutcomeBatch:
@@ -98,7 +102,7 @@ class OutcomeBatch:
             raise TypeError(f"unknown column {min(unknown)!r}: expected any of {', '.join(_COLUMNS)}")
         self.urls = urls if isinstance(urls, PackedUrls) else PackedUrls.pack(urls)
         count = len(self.urls)
-        self.fetched_at, missing = _column("fetched_at", np.dtype(np.float64), fetched_at, count)
+        self.fetched_at, missing = as_column("fetched_at", np.dtype(np.float64), fetched_at, count)
         if missing is not None:
             raise InvalidOutcome(int(np.flatnonzero(missing)[0]), "fetched_at", None, "UTC epoch seconds")
         self.given = np.zeros(count, np.uint8)
@@ -107,7 +111,7 @@ class OutcomeBatch:
             if values is None:
                 setattr(self, field, np.empty(0, dtype))
                 continue
-            column, missing = _column(field, dtype, values, count)
+            column, missing = as_column(field, dtype, values, count)
             setattr(self, field, column)
             self.given |= np.uint8(bit) if missing is None else np.where(missing, 0, bit).astype(np.uint8)
 
@@ -152,6 +156,9 @@ class OutcomeBatch:
 
     def problems(self) -> list[InvalidOutcome]:
         """Return what breaks the format, the first fault of each faulty record, in record order. O(n)."""
+        columns = (self.fetched_at, self.given, self.status, self.importance, self.cost)
+        if _are_sound(*(frozen(column) for column in (self.urls.blob, self.urls.offsets, *columns))):
+            return []
         faults: dict[int, InvalidOutcome] = {}
 
         def blame(rows: npt.NDArray[Any], field: str, found: Any, expected: str) -> None:
@@ -169,7 +176,7 @@ class OutcomeBatch:
         for field, bit in (("importance", IMPORTANCE), ("cost", COST)):
             column = getattr(self, field)
             if column.size:
-                fits = (column >= 0) & (column <= np.finfo(np.float32).max)
+                fits = (column >= 0) & (column <= _LARGEST)
                 blame(self._where(bit, ~fits), field, self._value(field), _NUMBER_EXPECTED)
         return [faults[row] for row in sorted(faults)]
 
@@ -180,61 +187,46 @@ class OutcomeBatch:
         return lambda row: getattr(self, field)[row].item()
 
 
-def _column(
-    field: str, dtype: np.dtype[Any], values: npt.ArrayLike | Sequence[object], count: int
-) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_] | None]:
-    """Return `values` as an array of `dtype` and where they were None, or None where none was."""
-    if isinstance(values, np.ndarray) and values.dtype.kind != "O":
-        array, missing = values, None
-    else:
-        items = list(values)  # type: ignore[arg-type]
-        gaps = [item is None for item in items]
-        missing = np.array(gaps) if any(gaps) else None
-        array = _from_items(field, dtype, items)
-    if array.shape != (count,):
-        raise ValueError(f"{field}: expected {count} values, one for each URL, found shape {list(array.shape)}")
-    return _cast(field, dtype, array), missing
-
-
-def _from_items(field: str, dtype: np.dtype[Any], items: list[Any]) -> npt.NDArray[Any]:
-    """Return the items, 0 for None, as an array; names the first that does not fit."""
-    kinds: tuple[type, ...] = {"b": (bool, np.bool_), "f": (int, float, np.integer, np.floating)}.get(
-        dtype.kind, (int, np.integer)
+def _is_plain(outcome: Outcome) -> bool:
+    """Return whether the fields are of the plainest types and surely valid; most are, and are spared a closer look."""
+    url, fetched_at, status, fingerprint = outcome.url, outcome.fetched_at, outcome.status, outcome.fingerprint
+    return (
+        type(url) is str
+        and 0 < len(url) <= MAX_URL_BYTES
+        and url.isascii()
+        and type(fetched_at) in (float, int)
+        and abs(fetched_at) <= _LARGEST
+        and (status is None or (type(status) is int and 0 <= status <= MAX_STATUS))
+        and (fingerprint is None or (type(fingerprint) is int and 0 <= fingerprint < 1 << 64))
+        and (outcome.changed is None or type(outcome.changed) is bool)
+        and all(
+            weight is None or (type(weight) in (float, int) and 0 <= weight <= _LARGEST)
+            for weight in (outcome.importance, outcome.cost)
+        )
     )
-    for record, item in enumerate(items):
-        fits = item is None or (isinstance(item, kinds) and (dtype.kind == "b" or not isinstance(item, bool)))
-        if fits and dtype.kind in "iu" and item is not None:
-            bounds = np.iinfo(dtype)
-            fits = bounds.min <= item <= bounds.max
-        if not fits:
-            raise InvalidOutcome(record, field, item, _name(dtype))
-    try:
-        return np.array([0 if item is None else item for item in items], dtype)
-    except OverflowError:
-        record = next(i for i, item in enumerate(items) if isinstance(item, int) and abs(item) > 2**1023)
-        raise InvalidOutcome(record, field, items[record], _name(dtype)) from None
 
 
-def _cast(field: str, dtype: np.dtype[Any], array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return `array` as `dtype`; names the first record whose value that would alter."""
-    if array.dtype == dtype:
-        return np.ascontiguousarray(array)
-    if array.dtype.kind not in "biuf":
-        raise InvalidOutcome(0, field, array[0] if array.size else array.dtype, _name(dtype))
-    if dtype.kind == "f":
-        return array.astype(dtype)
-    with np.errstate(invalid="ignore"):
-        result = array.astype(dtype)
-    altered = result.astype(array.dtype) != array
-    if dtype.kind == "u" and array.dtype.kind in "if":
-        altered |= array < 0
-    if np.any(altered):
-        record = int(np.flatnonzero(altered)[0])
-        raise InvalidOutcome(record, field, array[record].item(), _name(dtype))
-    return result
-
-
-def _name(dtype: np.dtype[Any]) -> str:
-    return {"b": "true or false", "f": "a number", "i": "a whole number", "u": "a whole number from 0 to 2**64 - 1"}[
-        dtype.kind
-    ]
+@bare_kernel
+def _are_sound(  # noqa: PLR0913, PLR0917  the columns of a batch
+    blob: Bytes,
+    offsets: Ints,
+    fetched_at: Floats,
+    given: Bytes,
+    status: npt.NDArray[np.int32],
+    importance: Floats,
+    cost: Floats,
+) -> bool:
+    """Return whether every record is valid and every URL ASCII, in one pass: then there is nothing to look for."""
+    for i in range(fetched_at.size):
+        if not 1 <= offsets[i + 1] - offsets[i] <= MAX_URL_BYTES or not np.isfinite(fetched_at[i]):
+            return False
+        if given[i] & STATUS and not 0 <= status[i] <= MAX_STATUS:
+            return False
+        if given[i] & IMPORTANCE and not 0.0 <= importance[i] <= _LARGEST:
+            return False
+        if given[i] & COST and not 0.0 <= cost[i] <= _LARGEST:
+            return False
+    high = np.uint8(0)
+    for i in range(offsets[0], offsets[offsets.size - 1]):
+        high |= blob[i]
+    return high < 0x80

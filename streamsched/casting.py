@@ -1,0 +1,77 @@
+"""Values of one field as a column of one dtype, or the record that does not fit, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from streamsched.errors import InvalidOutcome
+
+__all__ = ["as_column"]
+
+
+def as_column(
+    field: str, dtype: np.dtype[Any], values: npt.ArrayLike | Sequence[object], count: int
+) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_] | None]:
+    """Return `values` as an array of `dtype` and where they were None, or None where none was. O(n).
+
+    Raises InvalidOutcome naming the first record whose value `dtype` cannot hold unaltered, ValueError where there are
+    not `count` of them.
+    """
+    if isinstance(values, np.ndarray) and values.dtype.kind != "O":
+        array, missing = values, None
+    else:
+        items = list(values)  # type: ignore[arg-type]
+        gaps = [item is None for item in items]
+        missing = np.array(gaps) if any(gaps) else None
+        array = _from_items(field, dtype, items)
+    if array.shape != (count,):
+        raise ValueError(f"{field}: expected {count} values, one for each URL, found shape {list(array.shape)}")
+    return _cast(field, dtype, array), missing
+
+
+def _from_items(field: str, dtype: np.dtype[Any], items: list[Any]) -> npt.NDArray[Any]:
+    """Return the items, 0 for None, as an array; names the first that does not fit."""
+    kinds: tuple[type, ...] = {"b": (bool, np.bool_), "f": (int, float, np.integer, np.floating)}.get(
+        dtype.kind, (int, np.integer)
+    )
+    for record, item in enumerate(items):
+        fits = item is None or (isinstance(item, kinds) and (dtype.kind == "b" or not isinstance(item, bool)))
+        if fits and dtype.kind in "iu" and item is not None:
+            bounds = np.iinfo(dtype)
+            fits = bounds.min <= item <= bounds.max
+        if not fits:
+            raise InvalidOutcome(record, field, item, _name(dtype))
+    try:
+        return np.array([0 if item is None else item for item in items], dtype)
+    except OverflowError:
+        record = next(i for i, item in enumerate(items) if isinstance(item, int) and abs(item) > 2**1023)
+        raise InvalidOutcome(record, field, items[record], _name(dtype)) from None
+
+
+def _cast(field: str, dtype: np.dtype[Any], array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return `array` as `dtype`; names the first record whose value that would alter."""
+    if array.dtype == dtype:
+        return np.ascontiguousarray(array)
+    if array.dtype.kind not in "biuf":
+        raise InvalidOutcome(0, field, array[0] if array.size else array.dtype, _name(dtype))
+    if dtype.kind == "f":
+        return array.astype(dtype)
+    with np.errstate(invalid="ignore"):
+        result = array.astype(dtype)
+    altered = result.astype(array.dtype) != array
+    if dtype.kind == "u" and array.dtype.kind in "if":
+        altered |= array < 0
+    if np.any(altered):
+        record = int(np.flatnonzero(altered)[0])
+        raise InvalidOutcome(record, field, array[record].item(), _name(dtype))
+    return result
+
+
+def _name(dtype: np.dtype[Any]) -> str:
+    return {"b": "true or false", "f": "a number", "i": "a whole number", "u": "a whole number from 0 to 2**64 - 1"}[
+        dtype.kind
+    ]
