@@ -1,0 +1,105 @@
+"""The hierarchical prior: when the sweep moves, what it learns, and how strongly each level pulls."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from streamsched import priors
+from streamsched.outcomes import OutcomeBatch
+from streamsched.packed import PackedUrls
+from streamsched.pages import PageTable
+from streamsched.posterior import HIGHEST_SHAPE, LOWEST_SHAPE
+
+DAY = 86_400.0
+
+
+def visit(table: PageTable, urls: list[str], day: float, changed: object = False) -> None:
+    flags = np.broadcast_to(np.asarray(changed, np.bool_), len(urls))
+    table.observe(OutcomeBatch(urls, np.full(len(urls), day * DAY), changed=flags))
+
+
+def corpus(table: PageTable, field: str) -> float:
+    return float(table.tables.corpus[field][0])
+
+
+def host(name: str, count: int) -> list[str]:
+    return [f"https://{name}.example/{i}" for i in range(count)]
+
+
+@pytest.mark.parametrize(("cycle_s", "mean"), [(DAY, 0.1), (3_600.0, 0.1 / 24), (7 * DAY, 0.7)])
+def test_first_belief_is_per_cycle(cycle_s: float, mean: float) -> None:
+    table = PageTable(cycle_s, 6)
+    assert corpus(table, "mean") == pytest.approx(mean)
+    assert corpus(table, "shape") == priors.FIRST_SHAPE
+    table.discover(PackedUrls.pack(host("a", 1)), 0.0)
+    assert table.tables.groups["mean"][0] == corpus(table, "mean")
+
+
+def test_sweep_moves_every_sixteen_intervals() -> None:
+    """First visits and failures are none."""
+    table = PageTable(DAY, 6)
+    urls = host("a", 100)
+    visit(table, urls, 0)
+    table.observe(OutcomeBatch(urls, np.full(100, DAY), status=np.full(100, 503, np.int32)))
+    assert (corpus(table, "sweep_row"), corpus(table, "sweep_due")) == (0, 0)
+    visit(table, urls[:15], 2)
+    assert (corpus(table, "sweep_row"), corpus(table, "sweep_due")) == (0, 15)
+    visit(table, urls[15:16], 2)
+    assert (corpus(table, "sweep_row"), corpus(table, "sweep_due")) == (priors.SWEEP_ROWS, 0)
+    visit(table, urls[16:32], 2)
+    assert (corpus(table, "sweep_row"), corpus(table, "sweep")) == (0, 1)
+
+
+def test_means_are_learned_and_pulled_towards_what_stands_above() -> None:
+    table = PageTable(DAY, 6)
+    often, never, few = host("often", 60), host("never", 60), host("few", 2)
+    for day in range(30):
+        visit(table, often + never + few, day, [day > 0] * 60 + [False] * 60 + [day > 0] * 2)
+    means = table.tables.groups["mean"][:3]
+    assert means[0] > 1.0
+    assert means[1] < corpus(table, "mean") / 4  # for eight pages as the corpus has them, and sixty of its own
+    assert means[1] < corpus(table, "mean") < means[2] < means[0]
+
+
+def test_learned_prior_reaches_pages_made_before_and_after() -> None:
+    table = PageTable(DAY, 6)
+    table.discover(PackedUrls.pack(["https://a.example/early"]), 0.0)
+    urls = host("a", 60)
+    for day in range(30):
+        visit(table, urls, day, day > 0)
+    table.discover(PackedUrls.pack(["https://a.example/late", "https://b.example/"]), 0.0)
+    pages, groups = table.tables.pages, table.tables.groups
+    assert pages["group"][0] == pages["group"][61] == 0
+    assert groups["mean"][0] > 1.0
+    assert groups["mean"][1] == corpus(table, "mean") > 0.5  # a new host begins with the corpus'
+
+
+def test_new_prefix_begins_with_its_parents_mean() -> None:
+    table = PageTable(DAY, 6)
+    for day in range(20):
+        visit(table, host("a", 60), day, day > 0)
+    table.discover(PackedUrls.pack([f"https://a.example/x/{i}" for i in range(16)]), 0.0)
+    assert table.tables.groups["mean"][1] == table.tables.groups["mean"][0]
+
+
+def test_shape_tells_how_alike_pages_are() -> None:
+    """Pages that change half the time each, against pages of which half always change and half never."""
+    shapes = []
+    for rates in (np.full(200, 0.5), np.arange(200) % 2):
+        table, rng = PageTable(DAY, 6), np.random.default_rng(1)
+        for day in range(60):
+            visit(table, host("a", 200), day, rng.random(200) < rates)
+        shapes.append(corpus(table, "shape"))
+    alike, unlike = shapes
+    assert LOWEST_SHAPE < unlike < 1.0 < alike < HIGHEST_SHAPE
+
+
+def test_sweep_ends_though_no_page_was_visited_twice_for_long() -> None:
+    """One page visited over and over beside many that never are: the sweep goes through all of them."""
+    table = PageTable(DAY, 6)
+    table.discover(PackedUrls.pack(host("b", 1_000)), 0.0)
+    for day in range(300):
+        visit(table, ["https://a.example/"], day, day > 0)
+    assert corpus(table, "sweep") == 1
+    assert corpus(table, "mean") > 0.1
