@@ -54,11 +54,13 @@ def advance_sweep(tables: Tables) -> None:
 @bare_kernel
 def _step(tables: Tables) -> None:
     corpus = tables.corpus[0]
-    stop = min(corpus.sweep_row + SWEEP_ROWS, corpus.sorted)
+    if corpus.sweep_row == 0:
+        corpus.sweep_end = corpus.sorted  # pages that come from now on wait for the next, or it might never end
+    stop = min(corpus.sweep_row + SWEEP_ROWS, corpus.sweep_end)
     for row in range(corpus.sweep_row, stop):
         _sum_page(tables, row)
     corpus.sweep_row = stop
-    if stop == corpus.sorted:
+    if stop == corpus.sweep_end:
         _renew(tables)
         corpus.sweep_row = 0
         corpus.sweep += 1

@@ -90,6 +90,7 @@ CORPUS: Final = np.dtype(
         ("failures", "<i8"),  # of these, failed visits
         ("sweep", "<i8"),  # sweeps finished: the epoch of the priors
         ("sweep_row", "<i8"),  # where the present sweep stands
+        ("sweep_end", "<i8"),  # ... and ends: the pages that there were when it began
         ("sweep_due", "<i8"),  # observed intervals since the sweep last moved
         ("rate_sum", "<f8"),  # this sweep: sum and count of the pages' posterior means
         ("rate_count", "<f8"),

@@ -67,7 +67,7 @@ class Shard:
         self.shape = priors.FIRST_SHAPE
         self.intervals = 0
         self.sweeps = 0
-        self.sweep_row = 0
+        self.sweep_row = self.sweep_end = 0
         self.rates: list[tuple[tuple[str, ...], float]] = []  # of this sweep, each with its page's group
         self.gaps: list[float] = []
 
@@ -139,15 +139,17 @@ class Shard:
         return self.shape + page.own_shape, self.shape / self.groups[page.group].mean + page.own_exposure
 
     def count_interval(self) -> None:
-        """Every 16 intervals the sweep goes through 64 pages; when it is through all, priors are renewed."""
+        """Every 16 intervals the sweep goes through 64 of the pages it began with; then priors are renewed."""
         self.intervals += 1
         if self.intervals % priors.SWEEP_EVERY == 0:
             pages = list(self.pages.values())
-            rows = range(len(pages))[self.sweep_row : self.sweep_row + priors.SWEEP_ROWS]
+            if self.sweep_row == 0:
+                self.sweep_end = len(pages)
+            rows = range(self.sweep_row, min(self.sweep_row + priors.SWEEP_ROWS, self.sweep_end))
             for row in rows:
                 self.sum_page(row, pages[row])
             self.sweep_row = rows.stop
-            if self.sweep_row == len(pages):
+            if self.sweep_row == self.sweep_end:
                 self.renew()
 
     def sum_page(self, row: int, page: Page) -> None:

@@ -103,3 +103,15 @@ def test_sweep_ends_though_no_page_was_visited_twice_for_long() -> None:
         visit(table, ["https://a.example/"], day, day > 0)
     assert corpus(table, "sweep") == 1
     assert corpus(table, "mean") > 0.1
+
+
+def test_sweep_ends_though_pages_come_faster_than_it_goes() -> None:
+    """A crawl that finds more pages than it visits again: a sweep is of the pages known when it began."""
+    table = PageTable(DAY, 6)
+    often = host("a", 20)
+    for day in range(80):
+        visit(table, often, day, day > 0)
+        table.discover(PackedUrls.pack([f"https://b.example/{day}/{i}" for i in range(100)]), day * DAY)
+    assert len(table) == 8_020
+    assert corpus(table, "sweep") >= 4
+    assert corpus(table, "sweep_row") < corpus(table, "sweep_end") < len(table)
