@@ -59,7 +59,8 @@ def assert_same(scheduler: Scheduler, shard: naive_shard.Shard) -> None:
     for row, page in enumerate(shard.pages.values()):
         assert_same_page(scheduler, row, page)
     corpus = tables.corpus[0]
-    assert (corpus["sweep"], corpus["sweep_row"]) == (shard.sweeps, shard.sweep_row)
+    sweep = (corpus["sweep"], corpus["sweep_row"], corpus["sweep_end"])
+    assert sweep == (shard.sweeps, shard.sweep_row, shard.sweep_end)
     assert (corpus["mean"], corpus["shape"]) == pytest.approx((shard.mean, shard.shape), **near)
     members = Counter(page.group for page in shard.pages.values())
     assert corpus["groups"] == len(shard.groups)

@@ -1,0 +1,49 @@
+"""The audit: silent on a sound table, and each invariant is missed when it is broken."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from streamsched.outcomes import OutcomeBatch
+from streamsched.pages import PageTable
+from streamsched.tables import VISITED
+
+
+def sound() -> PageTable:
+    table = PageTable(86_400.0, 6)
+    urls = [f"https://{host}.example/docs/{i}" for host in "ab" for i in range(20)]
+    for day in range(3):
+        table.observe(OutcomeBatch(urls, np.full(40, day * 86_400.0), changed=np.arange(40) % 2 == 0))
+    return table
+
+
+def test_sound_tables_have_no_faults() -> None:
+    assert PageTable(86_400.0, 6).faults() == []
+    assert sound().faults() == []
+
+
+@pytest.mark.parametrize(
+    ("array", "field", "row", "value", "fault"),
+    [
+        ("traces", "url_span", 3, 5, "URLs fill the text, one after another"),
+        ("corpus", "text_end", 0, 7, "URLs fill the text, one after another"),
+        ("pages", "url_hash", 3, 5, "the index finds every URL"),
+        ("pages", "group", 3, 1, "every page is in a group"),
+        ("groups", "pages", 1, 3, "every page is in a group"),
+        ("corpus", "sorted", 0, 39, "every page is in a group"),
+        ("groups", "host", 1, 2, "a group's host is a host"),
+        ("groups", "parent", 0, 1, "a group stands after its parent"),
+        ("pages", "changes", 0, 3, "pages changed at most as often as visited"),
+        ("pages", "flags", 0, 0xFF ^ VISITED, "only visited pages have visits"),
+        ("pages", "own_shape", 0, -1e-9, "visits never take evidence away"),
+        ("pages", "own_exposure", 0, np.nan, "visits never take evidence away"),
+        ("pages", "last_visit_s", 0, 1e9, "no visit is newer than its page's last outcome"),
+        ("groups", "mean", 1, 0.0, "priors are finite and above 0"),
+        ("groups", "mean", 1, np.inf, "priors are finite and above 0"),
+    ],
+)
+def test_broken_invariant_is_named(array: str, field: str, row: int, value: float, fault: str) -> None:
+    table = sound()
+    getattr(table.tables, array)[field][row] = value
+    assert fault in table.faults()
