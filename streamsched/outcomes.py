@@ -229,4 +229,4 @@ def _are_sound(  # noqa: PLR0913, PLR0917  the columns of a batch
     high = np.uint8(0)
     for i in range(offsets[0], offsets[offsets.size - 1]):
         high |= blob[i]
-    return high < 0x80
+    return bool(high < 0x80)

@@ -79,6 +79,8 @@ class PageTable:
         """
         counts = np.zeros(COUNTS, np.int64)
         columns = Columns(
+            frozen(batch.urls.blob),
+            frozen(batch.urls.offsets),
             frozen(batch.fetched_at),
             frozen(batch.given),
             frozen(batch.status),
@@ -88,20 +90,20 @@ class PageTable:
             frozen(batch.cost),
         )
         rules = Rules(self.cycle_s, self.change_bits)
-        rows = np.empty(min(_CHUNK, len(batch)), np.int64)
         for start in range(0, len(batch), _CHUNK):
-            chunk = rows[: min(_CHUNK, len(batch) - start)]
-            self._enter(batch.urls, start, chunk)
-            apply_outcomes(self.tables, chunk, start, columns, rules, counts)
+            span = (start, min(start + _CHUNK, len(batch)))
+            self._make_room(batch.urls, *span)
+            apply_outcomes(self.tables, self._index.arrays(), columns, span, rules, counts)
+        self._index.settle()
         return counts
 
     def discover(self, urls: PackedUrls, now: float) -> int:
         """Add those of `urls` that are unknown, as never visited and known since `now`; return how many. O(1) a URL."""
         before = len(self)
-        rows = np.empty(min(_CHUNK, len(urls)), np.int64)
         for start in range(0, len(urls), _CHUNK):
-            chunk = rows[: min(_CHUNK, len(urls) - start)]
-            self._enter(urls, start, chunk)
+            stop = min(start + _CHUNK, len(urls))
+            self._make_room(urls, start, stop)
+            self._index.enter(self.tables, PackedUrls(urls.blob, urls.offsets[start : stop + 1]))
             begin_pages(self.tables, now)
         return len(self) - before
 
@@ -144,16 +146,16 @@ class PageTable:
         urls = PackedUrls.pack(url_texts(tables, np.arange(len(self))))
         return find_faults(tables, self.find(urls))
 
-    def _enter(self, urls: PackedUrls, start: int, rows: Ints) -> None:
+    def _make_room(self, urls: PackedUrls, start: int, stop: int) -> None:
+        """Make room for as many new pages as `urls` has from `start` up to `stop`, should all of them be new."""
         corpus = self._corpus[0]
-        pages = int(corpus["pages"]) + rows.size
-        text = int(urls.offsets[start + rows.size] - urls.offsets[start])
-        groups = int(corpus["groups"]) + _GROUPS_PER_PAGE * rows.size
+        pages = int(corpus["pages"]) + stop - start
+        text = int(urls.offsets[stop] - urls.offsets[start])
+        groups = int(corpus["groups"]) + _GROUPS_PER_PAGE * (stop - start)
         self.reserve(pages, int(corpus["text_end"]) + text, groups, int(corpus["names_end"]) + _GROUPS_PER_PAGE * text)
         if 2 * groups > self._group_slots.size:
             self._place_groups(groups)
         self._index.ensure(pages)
-        self._index.enter(self.tables, urls, start, rows)
 
     def _place_groups(self, groups: int) -> None:
         """Make the groups' index anew with room for `groups` at half its slots or fewer. O(groups)."""

@@ -15,11 +15,12 @@ from streamsched.jit import bare_kernel, prefetch
 from streamsched.packed import PackedUrls, decode_spans, hash_bytes, same_bytes
 from streamsched.tables import Tables
 
-__all__ = ["MAX_PAGES", "NOT_FOUND", "UrlIndex", "url_text", "url_texts"]
+__all__ = ["MAX_PAGES", "NOT_FOUND", "ROWS_AT_ONCE", "IndexArrays", "UrlIndex", "resolve", "url_text", "url_texts"]
 
 NOT_FOUND: Final = -1
 MAX_PAGES: Final = (1 << 32) - 2  # a slot keeps row + 1 in 32 bits
 _FEWEST_SLOTS: Final = 1 << 10
+ROWS_AT_ONCE: Final = 2048  # their records, two cache lines each, fill an eighth of a core's second-level cache
 _AT_ONCE: Final = 32  # look-ups whose memory is asked for together, so that they wait together
 _MOVED_PER_INSERT: Final = 8  # old slots moved for each new URL: the old table is empty long before the new one is full
 
@@ -31,7 +32,7 @@ class UrlIndex:
     old slots moved so far.
     """
 
-    __slots__ = ("_keys", "_likely", "moved", "old", "slots")
+    __slots__ = ("_keys", "_likely", "_rows", "moved", "old", "slots")
 
     def __init__(self) -> None:
         self.slots: Hashes = np.zeros(_FEWEST_SLOTS, np.uint64)
@@ -39,6 +40,7 @@ class UrlIndex:
         self.moved: Ints = np.zeros(1, np.int64)
         self._keys: Hashes = np.empty(_AT_ONCE, np.uint64)
         self._likely: Ints = np.empty(_AT_ONCE, np.int64)
+        self._rows: Ints = np.empty(ROWS_AT_ONCE, np.int64)
 
     def ensure(self, pages: int) -> None:
         """Make room for `pages` pages in all; O(1), or O(pages) where one call at least doubles them."""
@@ -50,18 +52,27 @@ class UrlIndex:
     def find(self, tables: Tables, urls: PackedUrls) -> Ints:
         """Return the rows of `urls`: int64[n], NOT_FOUND for those unknown. O(1) a URL."""
         rows = np.empty(len(urls), np.int64)
-        _resolve(tables, self._arrays(), frozen(urls.blob), frozen(urls.offsets), rows, False)
+        resolve(tables, self.arrays(), frozen(urls.blob), frozen(urls.offsets), rows, False)
         return rows
 
-    def enter(self, tables: Tables, urls: PackedUrls, start: int, rows: Ints) -> None:
-        """Fill `rows`: int64[m] with the rows of the m URLs from `start`, giving new ones to those unknown. O(1) a URL.
+    def enter(self, tables: Tables, urls: PackedUrls) -> Ints:
+        """Return the rows of `urls`: int64[n], giving the next ones to those unknown. O(1) a URL.
 
-        Room must have been made for m more pages and their text.
+        Room must have been made for n more pages and their text.
         """
-        offsets = frozen(urls.offsets[start : start + rows.size + 1])
-        _resolve(tables, self._arrays(), frozen(urls.blob), offsets, rows, True)
+        rows = np.empty(len(urls), np.int64)
+        resolve(tables, self.arrays(), frozen(urls.blob), frozen(urls.offsets), rows, True)
+        self.settle()
+        return rows
+
+    def settle(self) -> None:
+        """Let go of the table moved out of, once it is empty."""
         if self.old.size and self.moved[0] >= self.old.size:
             self.old = np.zeros(0, np.uint64)
+
+    def arrays(self) -> IndexArrays:
+        """Return the index as kernels take it, valid until it grows."""
+        return IndexArrays(self.slots, self.old, self.moved, self._keys, self._likely, self._rows)
 
     def rebuild(self, tables: Tables) -> None:
         """Enter every page of `tables` anew. O(pages)."""
@@ -71,15 +82,12 @@ class UrlIndex:
             self.slots = np.zeros(2 * self.slots.size, np.uint64)
         _enter_all(tables, self.slots, pages)
 
-    def _arrays(self) -> _Arrays:
-        return _Arrays(self.slots, self.old, self.moved, self._keys, self._likely)
-
     def nbytes(self) -> int:
         """Return the memory held, in bytes."""
         return self.slots.nbytes + self.old.nbytes
 
 
-class _Arrays(NamedTuple):
+class IndexArrays(NamedTuple):
     """An index as kernels take it."""
 
     slots: Hashes
@@ -87,6 +95,7 @@ class _Arrays(NamedTuple):
     moved: Ints
     keys: Hashes  # of the URLs being looked up together
     likely: Ints  # the rows they probably have
+    rows: Ints  # int64[ROWS_AT_ONCE], for whoever looks rows up to use at once
 
 
 def url_text(tables: Tables, row: int) -> str:
@@ -100,7 +109,7 @@ def url_texts(tables: Tables, rows: Ints) -> list[str]:
 
 
 @bare_kernel
-def _resolve(tables: Tables, index: _Arrays, blob: Bytes, offsets: Ints, rows: Ints, insert: bool) -> None:
+def resolve(tables: Tables, index: IndexArrays, blob: Bytes, offsets: Ints, rows: Ints, insert: bool) -> None:
     """Fill `rows` in order, `_AT_ONCE` at a time: first all their memory is asked for, then each is looked up."""
     for first in range(0, rows.size, _AT_ONCE):
         count = min(_AT_ONCE, rows.size - first)
@@ -120,7 +129,7 @@ def _resolve(tables: Tables, index: _Arrays, blob: Bytes, offsets: Ints, rows: I
 
 
 @bare_kernel
-def _ask_ahead(tables: Tables, index: _Arrays, blob: Bytes, offsets: Ints, first: int, count: int) -> None:
+def _ask_ahead(tables: Tables, index: IndexArrays, blob: Bytes, offsets: Ints, first: int, count: int) -> None:
     """Hash the next URLs, and bring slots, records and text of the rows that they likely have into the cache."""
     mask = np.uint64(index.slots.size - 1)
     for i in range(count):

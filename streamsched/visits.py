@@ -23,6 +23,7 @@ from streamsched.tables import (
     WITH_FINGERPRINT,
     Tables,
 )
+from streamsched.urls import ROWS_AT_ONCE, IndexArrays, resolve
 
 __all__ = ["COUNTS", "Columns", "Rules", "apply_outcomes", "begin_pages"]
 
@@ -32,7 +33,7 @@ APPLIED, CHANGES, FIRST_VISITS, FAILURES, DUPLICATES, LATE, UNCHANGED = range(7)
 COUNTS: Final = 7
 
 _MOST_VISITS: Final = (1 << 32) - 1  # what the count of a page's visits holds
-_AHEAD: Final = 12  # outcomes between asking the memory for a page and using it
+_AHEAD: Final = 12  # outcomes between asking the memory for a group and using it
 
 
 class Rules(NamedTuple):
@@ -45,6 +46,8 @@ class Rules(NamedTuple):
 class Columns(NamedTuple):
     """The columns of a batch as the kernel takes them; an absent one has length 0."""
 
+    blob: Bytes
+    offsets: Ints
     fetched_at: Floats
     given: Bytes
     status: npt.NDArray[np.int32]
@@ -71,19 +74,25 @@ def _begin_page(tables: Tables, row: int, known_since_s: float) -> None:
 
 @bare_kernel
 def apply_outcomes(
-    tables: Tables,
-    rows: Ints,
-    start: int,
-    columns: Columns,
-    rules: Rules,
-    counts: Ints,
+    tables: Tables, index: IndexArrays, columns: Columns, span: tuple[int, int], rules: Rules, counts: Ints
 ) -> None:
-    """Apply outcomes ``start + i`` to ``rows[i]``, in order, and add to ``counts``: int64[COUNTS]. O(1) an outcome."""
+    """Apply the outcomes from ``span[0]`` up to ``span[1]``, in order, and add to ``counts``: int64[COUNTS]. O(1) each.
+
+    A page that is new gets the next row: room must have been made. Rows are looked up `ROWS_AT_ONCE` outcomes at a
+    time, so few that their records are still in the core's own cache when the outcomes are applied.
+    """
+    for start in range(span[0], span[1], ROWS_AT_ONCE):
+        rows = index.rows[: min(ROWS_AT_ONCE, span[1] - start)]
+        resolve(tables, index, columns.blob, columns.offsets[start : start + rows.size + 1], rows, True)
+        _apply(tables, rows, start, columns, rules, counts)
+
+
+@bare_kernel
+def _apply(tables: Tables, rows: Ints, start: int, columns: Columns, rules: Rules, counts: Ints) -> None:
+    """Apply outcome ``start + i`` to ``rows[i]``, in order."""
     for i in range(rows.size):
         if i + _AHEAD < rows.size:
-            prefetch(tables.pages, rows[i + _AHEAD])
-            prefetch(tables.traces, rows[i + _AHEAD])
-            soon: Record = tables.pages[rows[i + _AHEAD // 2]]
+            soon: Record = tables.pages[rows[i + _AHEAD]]
             prefetch(tables.groups, np.int64(soon.group))
         at = start + i
         fetched_at = columns.fetched_at[at]

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from streamsched import pages
-from streamsched.memory import Region
 from streamsched.outcomes import Outcome, OutcomeBatch
 from streamsched.packed import MAX_URL_BYTES, PackedUrls
 from streamsched.pages import PageTable
@@ -162,7 +161,9 @@ def test_changes_within_no_time_do_not_raise_rates_without_end() -> None:
 
 
 def test_chunks_do_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
-    outcomes = [Outcome(f"https://a.example/{i % 7}/{i % 31}", float(i // 3 * DAY), changed=i % 2 == 0) for i in range(300)]
+    outcomes = [
+        Outcome(f"https://a.example/{i % 7}/{i % 31}", float(i // 3 * DAY), changed=i % 2 == 0) for i in range(300)
+    ]
     whole = make(*outcomes)
     monkeypatch.setattr(pages, "_CHUNK", 7)
     parts = make(*outcomes)
@@ -176,7 +177,10 @@ def test_table_grows_beyond_its_reserve(monkeypatch: pytest.MonkeyPatch) -> None
     table = PageTable(DAY, 6)
     for i in range(200):
         observe(table, Outcome(f"https://h{i}.example/{'x' * i}/", float(i)))
-    assert [url_text(table.tables, row) for row in (0, 199)] == ["https://h0.example//", f"https://h199.example/{'x' * 199}/"]
+    assert [url_text(table.tables, row) for row in (0, 199)] == [
+        "https://h0.example//",
+        f"https://h199.example/{'x' * 199}/",
+    ]
     assert table.faults() == []
 
 
@@ -215,10 +219,11 @@ def test_columns_that_may_not_be_written_to() -> None:
 
 
 def test_pages_entered_before_an_interrupt_are_sorted_with_the_next() -> None:
-    """An interrupt between entering a chunk's URLs and applying it leaves pages that no group has."""
+    """An interrupt of `discover` between entering URLs and sorting them leaves pages that no group has."""
     table = make(*visits([0.0]))
     urls = PackedUrls.pack(["https://b.example/1", "https://b.example/2", "https://b.example/3"])
-    table._enter(urls, 0, np.empty(2, np.int64))
+    table._make_room(urls, 0, 2)
+    table._index.enter(table.tables, PackedUrls(urls.blob, urls.offsets[:3]))
     observe(table, Outcome("https://b.example/3", 5 * DAY))
     assert table.faults() == []
     assert table.tables.pages["last_visit_s"][:4].tolist() == [0.0, 5 * DAY, 5 * DAY, 5 * DAY]
