@@ -1,17 +1,34 @@
-"""SIGINT and SIGTERM as a wish to stop between two deliveries, so that what was read can be saved."""
+"""SIGTERM as an orderly exit, and how a command that reads a stream stops at a signal without losing what it read."""
 
 from __future__ import annotations
 
 import signal
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from types import FrameType, TracebackType
 from typing import Any, Final, Self, TypeVar
 
-__all__ = ["Interruption"]
+from streamsched.cli.exits import after_signal
+
+__all__ = ["Interruption", "orderly_exit"]
 
 Item = TypeVar("Item")
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+
+
+@contextmanager
+def orderly_exit() -> Iterator[None]:
+    """In this block SIGTERM unwinds the stack: worker processes end, drafts are removed, as with Ctrl-C."""
+
+    def leave(number: int, _frame: FrameType | None) -> None:
+        raise SystemExit(after_signal(number))
+
+    before = signal.signal(signal.SIGTERM, leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 class Interruption:

@@ -8,11 +8,13 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from typing import Final
 
 from streamsched.cli.exits import DEFECT, DONE, EXIT_HELP, INTERRUPTED, UNREADABLE, exit_code
+from streamsched.cli.interruption import orderly_exit
 from streamsched.cli.output import complain
 from streamsched.errors import StreamschedError
 from streamsched.jit import on_compile
@@ -39,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # whoever read our output has seen enough
         _drop_output()
     except OSError as error:
-        complain(f"streamsched: standard output cannot be written: {error.strerror or error}")
+        complain(f"streamsched: the system refused a read or a write: {error}")
         _drop_output()
         code = UNREADABLE
     except KeyboardInterrupt:
@@ -75,10 +77,10 @@ def build_parser(words: Sequence[str]) -> argparse.ArgumentParser:
 def _obey(words: Sequence[str]) -> int:
     """Run the command of `words` and return its exit code; errors of the system's are left to the caller."""
     try:
-        with on_compile(_Notice()):
+        with orderly_exit(), on_compile(_Notice()):
             arguments = build_parser(words).parse_args(words)
             code: int = arguments.run(arguments)
-    except SystemExit as leaving:  # argparse has printed help or a usage error
+    except SystemExit as leaving:  # argparse has printed help or a usage error; or SIGTERM
         return int(leaving.code or DONE)
     except StreamschedError as error:
         complain(f"streamsched: {error}")
@@ -109,7 +111,8 @@ def _open_standard_streams() -> None:
 
 def _drop_output() -> None:
     """Let what is still to be printed vanish, or the interpreter would complain at its end."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    with suppress(io.UnsupportedOperation):  # captured by a caller, in the place of a file
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 class _Notice:

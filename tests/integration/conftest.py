@@ -1,0 +1,48 @@
+"""A command line that tests call in their own process, and a state for it to ask."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import nullcontext
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from streamsched.cli import main
+from tests.fences import small_reserve
+from tests.shell import Answer, Command, crawl, write
+
+
+@pytest.fixture(autouse=True, scope="module")
+def small_tables() -> Iterator[None]:
+    with small_reserve():
+        yield
+
+
+@pytest.fixture
+def streamsched(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Command:
+    """The command line: its answer to the words given, the same whether kernels were compiled for it or found."""
+    monkeypatch.setattr(import_module("streamsched.cli.main"), "on_compile", nullcontext)
+
+    def call(*words: str | Path) -> Answer:
+        capsys.readouterr()
+        code = main([str(word) for word in words])
+        return Answer(code, *capsys.readouterr())
+
+    return call
+
+
+@pytest.fixture(scope="module")
+def crawled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A state of 12 pages on 3 hosts, made once; tests that change it take a copy (`state`)."""
+    folder = tmp_path_factory.mktemp("crawled")
+    source = write(folder / "outcomes.jsonl", crawl())
+    assert main(["run", "--source", str(source), "--state", str(folder / "state")]) == 0
+    return folder / "state"
+
+
+@pytest.fixture
+def state(crawled: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(crawled, tmp_path / "state"))

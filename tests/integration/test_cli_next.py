@@ -1,0 +1,240 @@
+"""`next`, `explain` and `state` on a saved state: leases, errors, and what changes nothing."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from streamsched import Scheduler
+from streamsched.cli.lock import StateInUse, lock_state
+from streamsched.snapshot import newest_snapshot
+from tests.shell import DAY, NOW, Command, files, outcome, write
+
+INFINITE = " * ".join(["t"] * 30)
+URLS = {f"https://h{page % 3}.example/p{page}" for page in range(12)}
+
+
+def digest(streamsched: Command, state: Path) -> str:
+    answer = streamsched("state", "digest", "--state", state)
+    assert answer.code == 0
+    assert len(answer.out) == 65
+    return answer.out.strip()
+
+
+def test_leases_survive_in_the_saved_state(streamsched: Command, state: Path) -> None:
+    """What was handed out is not handed out again, until the lease expires or the page's outcome comes."""
+    asked = ("next", "--state", state, "-k", 5, "--lease", "1h")
+    first = streamsched(*map(str, asked), "--now", str(NOW))
+    second = streamsched(*map(str, asked), "--now", str(NOW + 1800))
+    rest = streamsched(*map(str, asked), "--now", str(NOW + 1801))
+    assert [len(answer.lines) for answer in (first, second, rest)] == [5, 5, 2]
+    assert {*first.lines, *second.lines, *rest.lines} == URLS
+
+    none = streamsched(*map(str, asked), "--now", str(NOW + 1802))
+    assert (none.code, none.out, none.err) == (1, "", "")
+    assert {*streamsched(*map(str, asked), "--now", str(NOW + 3600)).lines} == {*first.lines}
+
+    page = int(second.lines[0].rpartition("/p")[2])
+    source = write(state.parent / "more.jsonl", [outcome(page, 10.01)])
+    assert streamsched("run", "--source", source, "--state", state).code == 0
+    assert streamsched(*map(str, asked), "--now", str(NOW + 3601)).lines == [second.lines[0]]
+
+
+def test_pages_come_best_first_and_as_the_library_ranks_them(streamsched: Command, state: Path) -> None:
+    ranked = Scheduler.load(state).rank(7, now=NOW)
+    answer = streamsched("next", "--state", state, "--now", "2025-08-22", "-k", "7", "--peek", "--scores")
+    assert [line.split("\t") for line in answer.lines] == [
+        [f"{score:.6g}", url] for score, url in zip(ranked.scores, ranked.urls, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("words", [[], ["--formula", "t"], ["--per-host", "1"], ["--scores"], ["--json"]])
+def test_peeking_changes_nothing(streamsched: Command, state: Path, words: list[str]) -> None:
+    before = {path.name: path.read_bytes() for path in state.iterdir()}
+    shown = [streamsched("next", "--state", state, "--peek", "--now", str(NOW), *words) for _ in range(2)]
+    assert shown[0] == shown[1]
+    assert shown[0].code == 0
+    assert {path.name: path.read_bytes() for path in state.iterdir()} == before
+
+
+def test_formula_and_per_host_are_for_this_once(streamsched: Command, state: Path) -> None:
+    asked = ("next", "--state", str(state), "--now", str(NOW), "--lease", "1s")
+    usual = streamsched(*asked, "--peek", "--scores").lines
+    fresh = streamsched(*asked, "--formula", "0 - t", "--scores").lines
+    assert {line.split("\t")[0] for line in fresh} == {"-5"}
+    spread = streamsched(*asked, "--now", str(NOW + 1), "--per-host", "1").lines
+    assert sorted(url.split("/")[2] for url in spread) == ["h0.example", "h1.example", "h2.example"]
+    scheduler = Scheduler.load(state)
+    assert (scheduler.formula.text, scheduler.per_host) == ("posterior", None)
+    asked = (*asked[:3], "--now", str(NOW + 2))
+    assert len(streamsched(*asked, "--peek").lines) == len(usual) == 10
+
+
+def test_json_holds_the_batch(streamsched: Command, state: Path) -> None:
+    batch = streamsched("next", "--state", state, "-k", "3", "--now", str(NOW), "--lease", "90s", "--json").json
+    assert set(batch) == {"urls", "scores", "hosts", "now", "lease_until"}
+    assert [len(batch[name]) for name in ("urls", "scores", "hosts")] == [3, 3, 3]
+    assert batch["hosts"] == [url.split("/")[2] for url in batch["urls"]]
+    assert batch["scores"] == sorted(batch["scores"], reverse=True)
+    assert (batch["now"], batch["lease_until"]) == (NOW, NOW + 90)
+    assert streamsched("next", "--state", state, "--peek", "--now", str(NOW), "--json").json["lease_until"] is None
+    assert streamsched("next", "--state", state, "-k", "99", "--now", str(NOW + 1), "--json").code == 0
+    empty = streamsched("next", "--state", state, "--now", str(NOW + 2), "--json")
+    assert (empty.code, empty.json["urls"]) == (1, [])
+
+
+def test_scores_that_are_not_finite_are_null_in_json(streamsched: Command, state: Path) -> None:
+    answer = streamsched(
+        "next", "--state", state, "--peek", "--now", "1e300", "--formula", INFINITE, "-k", "2", "--json"
+    )
+    assert answer.json["scores"] == [None, None]
+    told = streamsched("explain", "https://h0.example/p0", "--state", state, "--now", "1e300", "--json")
+    assert told.json["url"] == "https://h0.example/p0"
+
+
+def test_without_a_time_the_present_is_meant(streamsched: Command, state: Path) -> None:
+    assert streamsched("next", "--state", state, "--peek", "--json").json["now"] > NOW
+
+
+def test_hostile_urls_stay_on_their_line(streamsched: Command, tmp_path: Path) -> None:
+    hostile = "https://a.example/\x1b[2J\r\nhttps://b.example/"
+    source = write(tmp_path / "outcomes.jsonl", [json.dumps({"url": hostile, "fetched_at": NOW - DAY})])
+    assert streamsched("run", "--source", source, "--state", tmp_path / "state").code == 0
+    asked = ("--state", str(tmp_path / "state"), "--now", str(NOW))
+    assert streamsched("next", *asked, "--peek").lines == ["https://a.example/%1B[2J%0D%0Ahttps://b.example/"]
+    assert streamsched("next", *asked, "--peek", "--json").json["urls"] == [hostile]
+    told = streamsched("explain", hostile, *asked)
+    assert told.code == 0
+    assert "\x1b" not in told.out
+    assert streamsched("explain", hostile, *asked, "--json").json["url"] == hostile
+
+
+@pytest.mark.parametrize(
+    ("formula", "column", "reason"),
+    [
+        ("t * (", 6, "found the end"),
+        ("t + speed", 5, "found unknown name 'speed'"),
+        ("t $ 2", 3, "found '$'"),
+        ("", 1, "found the end"),
+    ],
+)
+def test_formula_errors_point_at_the_column(
+    streamsched: Command, state: Path, formula: str, column: int, reason: str
+) -> None:
+    before = digest(streamsched, state)
+    answer = streamsched("next", "--state", state, "--formula", formula)
+    assert (answer.code, answer.out) == (2, "")
+    message, text, caret = answer.err.splitlines()
+    assert message.startswith(f"streamsched: column {column}: {reason}")
+    assert text == f"  {formula}"
+    assert caret.index("^") == column + 1
+    assert digest(streamsched, state) == before
+
+
+def test_terminals_that_nothing_provides_yet_are_refused(streamsched: Command, state: Path) -> None:
+    answer = streamsched("next", "--state", state, "--formula", "t * surge")
+    assert answer.code == 2
+    assert "column 5: terminal 'surge'" in answer.err
+
+
+def test_explain_tells_a_page_apart(streamsched: Command, state: Path) -> None:
+    told = streamsched("explain", "https://h2.example/p11", "--state", state, "--now", "2025-08-22")
+    assert told.code == 0
+    assert told.lines[0] == "https://h2.example/p11"
+    assert any(line.strip().startswith("place") and "of 12 eligible pages" in line for line in told.lines)
+    as_json = streamsched("explain", "https://h2.example/p11", "--state", state, "--now", str(NOW), "--json").json
+    library = Scheduler.load(state).explain("https://h2.example/p11", now=NOW).as_dict()
+    assert as_json == json.loads(json.dumps(library))
+
+
+def test_unknown_pages_have_a_code_of_their_own(streamsched: Command, state: Path) -> None:
+    answer = streamsched("explain", "https://h0.example/none", "--state", state)
+    assert (answer.code, answer.out) == (5, "")
+    assert answer.err == (
+        "streamsched: unknown page 'https://h0.example/none': observe an outcome of it or discover it first\n"
+    )
+
+
+def test_state_shows_what_it_holds(streamsched: Command, state: Path) -> None:
+    shown = streamsched("state", "show", "--state", state, "--json").json
+    assert (shown["pages"], shown["outcomes"], shown["formula"], shown["cycle"]) == (12, 72, "posterior", "1 d")
+    assert shown["file"] == str(newest_snapshot(state))
+    ((path, position),) = shown["positions"].items()
+    assert position["path"] == path
+    assert position["offset"] == Path(path).stat().st_size
+    text = streamsched("state", "show", "--state", state)
+    assert text.code == 0
+    assert f"position       {path}: jsonl, read to byte {position['offset']}" in text.lines
+    assert "pages          12" in text.lines
+
+
+def test_state_verifies_and_digests(streamsched: Command, state: Path) -> None:
+    assert streamsched("state", "verify", "--state", state).lines[-1] == "sound          True"
+    assert streamsched("state", "verify", "--state", state, "--json").json["sound"] is True
+    as_json = streamsched("state", "digest", "--state", state, "--json").json
+    assert as_json["digest"] == digest(streamsched, state) == Scheduler.load(state).digest()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["next", "--peek"],
+        ["next"],
+        ["explain", "https://h0.example/p0"],
+        ["state", "show"],
+        ["state", "verify"],
+        ["state", "digest"],
+    ],
+)
+@pytest.mark.parametrize("fault", ["missing", "empty", "file", "damaged", "truncated", "version"])
+def test_states_that_cannot_be_loaded_have_code_4(
+    streamsched: Command, state: Path, words: list[str], fault: str
+) -> None:
+    path = newest_snapshot(state)
+    whole = path.read_bytes()
+    if fault in ("missing", "empty", "file"):
+        shutil.rmtree(state)
+    if fault == "empty":
+        state.mkdir()
+    elif fault == "file":
+        state.write_text("not a directory")
+    elif fault == "damaged":
+        path.write_bytes(whole[:400] + bytes([whole[400] ^ 1]) + whole[401:])
+    elif fault == "truncated":
+        path.write_bytes(whole[:-1])
+    elif fault == "version":
+        path.write_bytes(b"something else entirely")
+    answer = streamsched(*words, "--state", state)
+    assert (answer.code, answer.out) == (4, "")
+    assert answer.err.startswith(f"streamsched: {state}")
+    assert len(answer.err.splitlines()) == 1
+    assert state.exists() == (fault != "missing")
+
+
+def test_a_state_that_another_process_changes_is_left_alone(streamsched: Command, state: Path) -> None:
+    before = digest(streamsched, state)
+    source = write(state.parent / "more.jsonl", [outcome(1, 9)])
+    with lock_state(state):
+        for words in (["next"], ["run", "--source", str(source)]):
+            answer = streamsched(*words, "--state", state)
+            assert (answer.code, answer.out) == (4, "")
+            assert answer.err == (
+                f"streamsched: {state}: another streamsched process is changing this state: try again when it is done\n"
+            )
+        with pytest.raises(StateInUse) as caught, lock_state(state):
+            pass
+        assert caught.value.retriable
+        assert digest(streamsched, state) == before
+        assert streamsched("next", "--peek", "--state", state).code == 0
+        assert streamsched("explain", "https://h0.example/p0", "--state", state).code == 0
+    assert streamsched("next", "--state", state).code == 0
+
+
+def test_nothing_handed_out_saves_nothing(streamsched: Command, state: Path) -> None:
+    assert streamsched("next", "--state", state, "-k", "12", "--now", str(NOW)).code == 0
+    before = files(state)
+    assert streamsched("next", "--state", state, "-k", "12", "--now", str(NOW)).code == 1
+    assert files(state) == before

@@ -1,0 +1,90 @@
+"""The command line for its tests: called in this process or as one of its own, and crawls for it to read."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+ROOT = Path(__file__).resolve().parents[1]
+DAY = 86_400.0
+NOW = 1_755_820_800.0  # 2025-08-22
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a command came back with."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def lines(self) -> list[str]:
+        return self.out.splitlines()
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out, parse_constant=_refuse)
+
+
+class Command(Protocol):
+    """Calls `main` in this process; returns what it printed."""
+
+    def __call__(self, *words: str | Path) -> Answer: ...
+
+
+def start(*words: str | Path, **options: Any) -> subprocess.Popen[str]:
+    """Start ``python -m streamsched`` in a process of its own, its streams pipes unless `options` say otherwise."""
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    command = [sys.executable, "-m", "streamsched", *map(str, words)]
+    options["env"] = {**os.environ, **options.get("env", {})}
+    return subprocess.Popen(command, cwd=ROOT, text=True, **{**pipes, **options})
+
+
+def finish(process: subprocess.Popen[str], *, says: str = "") -> Answer:
+    """Say `says` to `process`, close its standard input, wait for its end."""
+    out, err = process.communicate(says)
+    return Answer(process.returncode, out, err)
+
+
+def outcome(page: int, day: float, **fields: object) -> str:
+    """An outcome as a JSON line: a page on one of three hosts, visited on a day before NOW."""
+    event = {"url": f"https://h{page % 3}.example/p{page}", "fetched_at": NOW - DAY * (10 - day), **fields}
+    return json.dumps(event)
+
+
+def crawl(pages: int = 12, days: int = 6) -> list[str]:
+    """Every page's outcome on every day; the higher a page's number, the more often it changed."""
+    return [outcome(page, day, changed=page * (day + 1) % 12 > 5) for day in range(days) for page in range(pages)]
+
+
+def write(path: Path, lines: Iterable[str], *, append: bool = False) -> Path:
+    """Write `lines` to `path`, gzip where it ends in .gz; return it."""
+    data = "".join(f"{line}\n" for line in lines).encode()
+    with path.open("ab" if append else "wb") as file:
+        file.write(gzip.compress(data) if path.suffix == ".gz" else data)
+    return path
+
+
+def change_log(path: Path, pages: int = 20, days: int = 40) -> Path:
+    """Write a change log that ends at NOW: page p changes every p + 1 days."""
+    start_s = NOW - days * DAY
+    lines = [(start_s, "A", page) for page in range(pages)]
+    lines += [(start_s + day * DAY + 60.0, "M", page) for page in range(pages) for day in range(1, days, page + 1)]
+    return write(path, [f"{at:.0f}\t{operation}\thttps://h.example/p{page}" for at, operation, page in sorted(lines)])
+
+
+def files(folder: Path) -> Sequence[str]:
+    """The names of what stands in `folder`, hidden ones left out, sorted."""
+    return sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is not JSON")
