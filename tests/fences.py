@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +25,7 @@ class FencedRegion(Region):
     fences: list[npt.NDArray[np.uint8]] = []  # noqa: RUF012 (of all regions, cleared by `fenced`)
 
     def __init__(self, dtype: npt.DTypeLike, reserve: int) -> None:  # noqa: ARG002
-        self.array = fence(np.dtype(dtype), 0)
+        self.array: Records = fence(np.dtype(dtype), 0)
 
     def ensure(self, rows: int) -> None:
         if rows > self.array.size:
@@ -33,7 +34,7 @@ class FencedRegion(Region):
             self.array = grown
 
 
-def fence(dtype: np.dtype[np.void], rows: int) -> Records:
+def fence(dtype: np.dtype[Any], rows: int) -> Records:
     """`rows` zeroed rows, the last bytes of a larger array that are followed by posts."""
     size = rows * dtype.itemsize
     whole = np.full(size + FENCE_BYTES, POSTS, np.uint8)

@@ -34,9 +34,7 @@ def small_blocks() -> Iterator[None]:
 
 @settings(max_examples=200)
 @given(columns, st.integers(0, 130), st.integers(0, 2**64 - 1), st.integers(1, 3))
-def test_ranking_is_the_full_sort(
-    pages: list[tuple[float, float | None]], k: int, salt: int, threads: int
-) -> None:
+def test_ranking_is_the_full_sort(pages: list[tuple[float, float | None]], k: int, salt: int, threads: int) -> None:
     values = np.array([score for score, _ in pages])
     table = make_pages(len(pages))
     for row, (_, until) in enumerate(pages):

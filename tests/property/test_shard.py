@@ -22,8 +22,8 @@ from tests import naive, naive_shard
 from tests.fences import fenced, small_reserve
 from tests.streams import DAY, PREFIXES, cut, daily_crawl, streams
 
-near = {"rel": 1e-9, "abs": 1e-300}
 sizes = st.lists(st.sampled_from([1, 2, 7, 30, 1000]), min_size=1, max_size=4)
+
 
 @pytest.fixture(autouse=True, scope="module")
 def small_tables() -> Iterator[None]:
@@ -32,6 +32,10 @@ def small_tables() -> Iterator[None]:
 
 
 formulas = st.sampled_from(["posterior", "t * X", "importance / cost - n", "1", "log(CG - NAD) + exp(AAD * GAD - SAD)"])
+
+
+def near(expected: object) -> object:
+    return pytest.approx(expected, rel=1e-9, abs=1e-300)
 
 
 def as_told(counts: Counter[str]) -> Observed:
@@ -61,7 +65,7 @@ def assert_same(scheduler: Scheduler, shard: naive_shard.Shard) -> None:
     corpus = tables.corpus[0]
     sweep = (corpus["sweep"], corpus["sweep_row"], corpus["sweep_end"])
     assert sweep == (shard.sweeps, shard.sweep_row, shard.sweep_end)
-    assert (corpus["mean"], corpus["shape"]) == pytest.approx((shard.mean, shard.shape), **near)
+    assert (corpus["mean"], corpus["shape"]) == near((shard.mean, shard.shape))
     members = Counter(page.group for page in shard.pages.values())
     assert corpus["groups"] == len(shard.groups)
     for index, (name, group) in enumerate(shard.groups.items()):
@@ -70,7 +74,7 @@ def assert_same(scheduler: Scheduler, shard: naive_shard.Shard) -> None:
         assert group_name(tables, int(record["host"])) == name[0]
         assert group_name(tables, int(record["parent"])).rstrip("/") == "/".join(name[:-1] or name).rstrip("/")
         assert (record["visits"], record["changes"], record["pages"]) == (group.visits, group.changes, members[name])
-        assert record["mean"] == pytest.approx(group.mean, **near)
+        assert record["mean"] == near(group.mean)
 
 
 def assert_same_page(scheduler: Scheduler, row: int, page: naive_shard.Page) -> None:
@@ -83,8 +87,8 @@ def assert_same_page(scheduler: Scheduler, row: int, page: naive_shard.Page) -> 
     assert (record["visits"], record["changes"]) == (len(page.flags), sum(page.flags))
     assert (record["importance"], record["cost"]) == (page.importance, page.cost)
     assert record["failures"] == page.failures
-    assert prior[0] + record["own_shape"] == pytest.approx(prior[0] + page.own_shape, **near)
-    assert prior[1] + record["own_exposure"] == pytest.approx(prior[1] + page.own_exposure, **near)
+    assert prior[0] + record["own_shape"] == near(prior[0] + page.own_shape)
+    assert prior[1] + record["own_exposure"] == near(prior[1] + page.own_exposure)
     assert f"{trace['history']:064b}"[::-1] == "".join("01"[flag] for flag in page.flags[::-1])[:64].ljust(64, "0")
     assert trace["weighted_changes"] == sum(i for i, flag in enumerate(page.flags, 1) if flag)
     assert bool(record["flags"] & VISITED) == (page.left is not None)

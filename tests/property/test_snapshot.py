@@ -21,7 +21,6 @@ from tests.streams import cut, daily_crawl, streams
 
 ROOT = Path(__file__).resolve().parents[2]
 STEPS = 40  # batches that the process below observes, and states that it saves
-CRAWL = {"pages": 400, "visits": 40 * STEPS, "seed": 3}
 SAVING = """
 import sys
 from streamsched import Scheduler
@@ -79,7 +78,7 @@ def test_loaded_scheduler_goes_on_as_the_saved_one(
 def uninterrupted() -> dict[int, str]:
     """The digest after each step; and every kernel that the other process needs is compiled by then."""
     scheduler, digests = Scheduler(seed=5), {}
-    for step, batch in enumerate(cut(list(daily_crawl(**CRAWL)), [40]), 1):
+    for step, batch in enumerate(cut(list(daily_crawl(pages=400, visits=40 * STEPS, seed=3)), [40]), 1):
         scheduler.observe(batch)
         digests[step] = scheduler.digest()
     with TemporaryDirectory() as folder:
@@ -101,7 +100,7 @@ def once_a_file_is_new(folder: Path, before: set[str]) -> bool:
 
 
 def run_until_killed(folder: Path, last: int, is_time: Callable[[Path, set[str]], bool]) -> tuple[int, dict[int, str]]:
-    """Have another process save states to `folder`, killed while it saves step `last`; what it said it saved and saw."""
+    """Have another process save to `folder`, killed while it saves step `last`; the last it saved, all it observed."""
     saved, digests = 0, {}
     command = [sys.executable, "-c", SAVING, str(folder), str(STEPS)]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
@@ -122,8 +121,8 @@ def run_until_killed(folder: Path, last: int, is_time: Callable[[Path, set[str]]
     return saved, digests
 
 
-def test_killed_while_saving_leaves_a_state_that_was_saved_whole(tmp_path: Path, uninterrupted: dict[int, str]) -> None:
-    """Killed again and again by moments of the save, the last run goes on to the state of one never killed."""
+def test_killed_while_saving_leaves_a_whole_state(tmp_path: Path, uninterrupted: dict[int, str]) -> None:
+    """Killed again and again at moments of the save; the last run goes on to the state of one never killed."""
     moments = [at_once, once_a_draft_stands, once_a_file_is_new, once_a_draft_stands, at_once]
     for last, is_time in zip((1, 5, 12, 13, 30), moments, strict=True):
         saved, digests = run_until_killed(tmp_path, last, is_time)

@@ -102,9 +102,9 @@ def test_host_of_the_longest_url() -> None:
 def test_prefix_becomes_a_group_at_its_sixteenth_page(form: str, pattern: str) -> None:
     table = PageTable(86_400.0, 6)
     discover(table, *(form.format(i) for i in range(GROUP_PAGES - 1)))
-    assert set(patterns(table)) == {pattern.split("/")[0]}
+    assert set(patterns(table)) == {pattern.split("/", maxsplit=1)[0]}
     discover(table, form.format(0), form.format(0))  # known pages do not count again
-    assert set(patterns(table)) == {pattern.split("/")[0]}
+    assert set(patterns(table)) == {pattern.split("/", maxsplit=1)[0]}
     discover(table, form.format("last"))
     assert patterns(table)[-1] == pattern
     assert table.faults() == []
@@ -193,7 +193,12 @@ def test_room_for_names_of_the_longest_urls() -> None:
 
 
 def test_space_of_the_sketch_follows_the_pages() -> None:
-    assert [candidate_space(pages) for pages in (0, 1 << 17, (1 << 17) + 2, 1 << 20)] == [1 << 16, 1 << 16, 1 << 17, 1 << 19]
+    assert [candidate_space(pages) for pages in (0, 1 << 17, (1 << 17) + 2, 1 << 20)] == [
+        1 << 16,
+        1 << 16,
+        1 << 17,
+        1 << 19,
+    ]
 
 
 def test_growth_of_the_sketch_forgets_its_counts() -> None:

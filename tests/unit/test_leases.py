@@ -1,4 +1,4 @@
-"""Leases: a page handed out is out until an outcome that is applied, its expiry or a release, and not a moment longer."""
+"""Leases: a page handed out is out until an outcome is applied, its lease expires or it is released, and no longer."""
 
 from __future__ import annotations
 

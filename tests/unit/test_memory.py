@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import mmap
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ RECORD = np.dtype([("number", "<f8"), ("flag", "u1")])
 class Stingy(mmap.mmap):
     """A system that maps no more than 2^19 bytes at once."""
 
-    def __new__(cls, handle: int, length: int, **options: Any) -> Stingy:
+    def __new__(cls, handle: int, length: int, **options: Any) -> Self:
         if length > 1 << 19:
             raise OSError(12, "Cannot allocate memory")
         return super().__new__(cls, handle, length, **options)

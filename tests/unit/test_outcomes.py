@@ -16,6 +16,11 @@ BARE = Outcome("https://b.example/", -2.0)
 FIELDS = {"status": 200, "fingerprint": 7, "changed": True, "importance": 1.0, "cost": 1.0}
 
 
+def outcome_with(field: str, value: Any) -> Outcome:
+    fields: dict[str, Any] = {"url": "https://a.example/", "fetched_at": 1.0}
+    return Outcome(**fields | {field: value})
+
+
 @pytest.mark.parametrize(
     ("field", "value"),
     [
@@ -57,7 +62,7 @@ FIELDS = {"status": 200, "fingerprint": 7, "changed": True, "importance": 1.0, "
 )
 def test_value_that_breaks_the_format_names_its_field(field: str, value: Any) -> None:
     with pytest.raises(InvalidOutcome) as caught:
-        Outcome(**{"url": "https://a.example/", "fetched_at": 1.0} | {field: value})
+        outcome_with(field, value)
     assert (caught.value.record, caught.value.field) == (0, field)
     assert repr(caught.value.found) in (repr(value), f"{value}.0")  # a column holds whole numbers as float64
     assert str(caught.value).startswith(f"record 0: {field}: expected ")
@@ -86,7 +91,7 @@ def test_value_that_breaks_the_format_names_its_field(field: str, value: Any) ->
     ],
 )
 def test_value_at_the_ends_of_the_format(field: str, value: Any) -> None:
-    outcome = Outcome(**{"url": "https://a.example/", "fetched_at": 1.0} | {field: value})
+    outcome = outcome_with(field, value)
     assert getattr(next(iter(OutcomeBatch.from_outcomes([outcome]))), field) == value
 
 
@@ -172,7 +177,7 @@ def test_list_item_that_does_not_fit_names_its_record() -> None:
 
 def test_time_must_be_given() -> None:
     with pytest.raises(InvalidOutcome, match="record 1: fetched_at: expected UTC epoch seconds, found None"):
-        OutcomeBatch(["a", "b"], [1.0, None])
+        OutcomeBatch(["a", "b"], np.array([1.0, None]))
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,9 @@ def test_index_counts_from_either_end() -> None:
             packed[index]
 
 
-@pytest.mark.parametrize("blob", [b"xabcd", bytearray(b"xabcd"), memoryview(b"xabcd"), np.frombuffer(b"xabcd", np.uint8)])
+@pytest.mark.parametrize(
+    "blob", [b"xabcd", bytearray(b"xabcd"), memoryview(b"xabcd"), np.frombuffer(b"xabcd", np.uint8)]
+)
 @pytest.mark.parametrize("dtype", [np.int64, np.uint32, np.uint64, np.int16])
 def test_columns_of_a_producer(blob: Any, dtype: Any) -> None:
     packed = PackedUrls(blob, np.array([1, 2, 2, 4], dtype))
@@ -85,7 +87,7 @@ def test_item_that_is_no_text_is_named(item: Any) -> None:
 
 
 def test_one_str_is_no_sequence_of_urls() -> None:
-    with pytest.raises(TypeError, match="found one str, 'https://a.example/'"):
+    with pytest.raises(TypeError, match=r"found one str, 'https://a\.example/'"):
         PackedUrls.pack("https://a.example/")
 
 

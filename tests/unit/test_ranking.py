@@ -115,7 +115,7 @@ def test_sample_that_misleads_is_scanned_again(many: PageTable, monkeypatch: pyt
     assert bars == [1.0, 1.0, None]
 
 
-def test_sample_sees_eligible_pages_only(many: PageTable) -> None:
+def test_sample_sees_eligible_pages_only() -> None:
     values = np.arange(MANY, dtype=np.float64)
     table = make_pages(MANY)
     grant(table.tables, np.arange(MANY - 5_000, MANY), 101.0)

@@ -1,4 +1,4 @@
-"""Saved state: the files, their order, what becomes of a save that fails, and what a file says when it cannot be read."""
+"""Saved state: the files, their order, saves that fail half-way, and what is said of a file that cannot be read."""
 
 from __future__ import annotations
 
@@ -103,7 +103,8 @@ def test_state_file_that_cannot_be_opened(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("owner", "step"), [(os, "fsync"), (Path, "replace"), (snapshot, "_sync_directory"), (snapshot, "_write"), (Path, "open")]
+    ("owner", "step"),
+    [(os, "fsync"), (Path, "replace"), (snapshot, "_sync_directory"), (snapshot, "_write"), (Path, "open")],
 )
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), Crash()])
 def test_failure_at_any_step_leaves_the_state_before_or_this_one(

@@ -80,7 +80,7 @@ def test_no_terminal_is_ever_infinite() -> None:
     told = columns(table, 1e308)
     assert told["t"] == [LONGEST_INTERVAL]
     assert told["posterior"] == [pytest.approx(1 - (5 / LONGEST_INTERVAL) ** 0.5, rel=1e-12)]
-    assert all(np.isfinite(value) for value, in told.values())
+    assert all(np.isfinite(value) for (value,) in told.values())
 
 
 def test_only_what_is_wanted_is_filled() -> None:

@@ -22,11 +22,12 @@ def enter(table: PageTable, *texts: str) -> list[int]:
 
 
 def find(table: PageTable, *texts: str) -> list[int]:
-    return table.find(PackedUrls.pack(texts)).tolist()
+    rows: list[int] = table.find(PackedUrls.pack(texts)).tolist()
+    return rows
 
 
 def colliding(count: int) -> list[str]:
-    """URLs of one 64-bit hash: their second block is multiplied by what the first makes zero, whatever else it holds."""
+    """URLs of one 64-bit hash: each second block is multiplied by what the first makes 0, whatever else it holds."""
     tail = "/one/of/many/x/y"
     for number in itertools.count():
         head = f"https://a{number:07}"[:16]
@@ -53,10 +54,9 @@ def test_index_grows_while_it_is_moved() -> None:
     """A few slots for each new URL; at every step all are found, those moved and those not yet."""
     table = PageTable(86_400.0, 6)
     texts = [f"https://a.example/{i}" for i in range(4_000)]
-    moving = set()
+    index, moving = table._index, set()
     for start in range(0, 4_000, 37):
         enter(table, *texts[start : start + 37])
-        index = table._index
         if index.old.size:
             moving.add((index.old.size, int(index.moved[0])))
         assert 4 * len(table) <= 3 * index.slots.size
