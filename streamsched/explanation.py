@@ -132,7 +132,9 @@ def _reasons(tables: Tables, query: Query, row: int, terminals: dict[str, float]
         f"{group['mean']:.3g} on average"
     )
     if page["failures"]:
-        reasons.append(f"the last {page['failures']} visits failed" if page["failures"] > 1 else "the last visit failed")
+        reasons.append(
+            f"the last {page['failures']} visits failed" if page["failures"] > 1 else "the last visit failed"
+        )
     return reasons
 
 

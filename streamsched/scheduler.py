@@ -68,7 +68,9 @@ class Scheduler:
         if not _SHORTEST_CYCLE_S <= self.cycle_s <= _LONGEST_CYCLE_S:
             raise SettingsError("cycle", cycle, f"{_SHORTEST_CYCLE_S:g} to {_LONGEST_CYCLE_S:g} seconds")
         self.seed = _whole("seed", seed, None, "a whole number")
-        self.per_host = None if per_host is None else _whole("per_host", per_host, 1, "1 or more pages, or None for any")
+        self.per_host = (
+            None if per_host is None else _whole("per_host", per_host, 1, "1 or more pages, or None for any")
+        )
         self.positions: dict[str, Any] = {}  # where each stream stands; saved with the state they belong to
         self._threads = None if threads is None else _whole("threads", threads, 1, "1 or more, or None")
         self._lock = threading.RLock()
