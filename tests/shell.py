@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import IO, Any, Protocol
 
 ROOT = Path(__file__).resolve().parents[1]
 DAY = 86_400.0
@@ -40,12 +40,17 @@ class Command(Protocol):
     def __call__(self, *words: str | Path) -> Answer: ...
 
 
-def start(*words: str | Path, **options: Any) -> subprocess.Popen[str]:
-    """Start ``python -m streamsched`` in a process of its own, its streams pipes unless `options` say otherwise."""
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+def start(
+    *words: str | Path,
+    stdin: int | IO[str] = subprocess.PIPE,
+    stdout: int | IO[str] = subprocess.PIPE,
+    stderr: int | IO[str] = subprocess.PIPE,
+    **environment: str,
+) -> subprocess.Popen[str]:
+    """Start ``python -m streamsched`` in a process of its own, with more in its `environment` than this one's."""
     command = [sys.executable, "-m", "streamsched", *map(str, words)]
-    options["env"] = {**os.environ, **options.get("env", {})}
-    return subprocess.Popen(command, cwd=ROOT, text=True, **{**pipes, **options})
+    env = {**os.environ, **environment}
+    return subprocess.Popen(command, cwd=ROOT, text=True, stdin=stdin, stdout=stdout, stderr=stderr, env=env)
 
 
 def finish(process: subprocess.Popen[str], *, says: str = "") -> Answer:

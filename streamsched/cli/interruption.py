@@ -32,7 +32,7 @@ def orderly_exit() -> Iterator[None]:
 
 
 class Interruption:
-    """In its block the first signal ends what `until` yields; a second one raises KeyboardInterrupt at once.
+    """In its block the first signal ends what `until` yields; a second one exits at once.
 
     `waits`: the items may be long in coming (a pipe's), so that the signal must break off the wait for the next one; of
     a file the item at hand is finished instead. ``number`` is the signal's once there was one.
@@ -69,10 +69,16 @@ class Interruption:
                 return next(items, None) if self.number is None else None
             finally:
                 self._waiting = False
-        except KeyboardInterrupt:
+        except _Stop:
             return None
 
     def _take(self, number: int, _frame: FrameType | None) -> None:
         again, self.number = self.number is not None, number
-        if again or self._waiting:
-            raise KeyboardInterrupt
+        if again:
+            raise SystemExit(after_signal(number))
+        if self._waiting:
+            raise _Stop
+
+
+class _Stop(BaseException):
+    """Breaks off a wait; no Exception, so that nobody below takes it for an error of the input."""

@@ -29,7 +29,8 @@ def streamsched(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPa
     def call(*words: str | Path) -> Answer:
         capsys.readouterr()
         code = main([str(word) for word in words])
-        return Answer(code, *capsys.readouterr())
+        captured = capsys.readouterr()
+        return Answer(code, captured.out, captured.err)
 
     return call
 

@@ -222,12 +222,11 @@ def test_sources_that_cannot_be_read_have_code_3_and_leave_no_state(
     streamsched: Command, tmp_path: Path, source: str, reason: str
 ) -> None:
     (tmp_path / "odd.bin").write_bytes(b"\xff\xfe\x00 nothing known")
-    for words in (
-        ["run", "--source", tmp_path / source, "--state", tmp_path / "state"],
-        ["convert", tmp_path / source, tmp_path / "out.jsonl"],
-        ["replay", tmp_path / source],
+    for answer in (
+        streamsched("run", "--source", tmp_path / source, "--state", tmp_path / "state"),
+        streamsched("convert", tmp_path / source, tmp_path / "out.jsonl"),
+        streamsched("replay", tmp_path / source),
     ):
-        answer = streamsched(*words)
         assert (answer.code, answer.out) == (3, "")
         assert answer.err.startswith(f"streamsched: {tmp_path / source}")
         assert reason in answer.err

@@ -1,0 +1,178 @@
+"""`replay`: its table, its JSON, its report, the state it saves, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+
+from streamsched import Scheduler
+from streamsched.replay import POLICIES
+from streamsched.snapshot import newest_snapshot
+from tests.shell import DAY, NOW, Command, change_log, crawl, files, write
+
+FIGURES = {"change_rate", "ndcg", "freshness", "delay_mean", "delay_p95", "visits"}
+FORMULA = "(1 - exp(-rate * t)) * importance + 0.001 * log(n + 1) * t + 0 * (CG + NAD + SAD + AAD + GAD)"
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return change_log(tmp_path_factory.mktemp("log") / "log.tsv.gz")
+
+
+def test_json_has_the_agreed_schema(streamsched: Command, log: Path) -> None:
+    answer = streamsched("replay", log, "--json", "-", "--workers", "1", "--budget", "0.1")
+    assert (answer.code, answer.err) == (0, "")
+    content = answer.json
+    assert {"log", "pages", "cycles", "budget", "policies"} <= set(content)
+    assert (content["log"], content["pages"], content["budget"]) == (str(log), 20, 0.1)
+    assert content["cycles"] == 39
+    assert list(content["policies"]) == list(POLICIES)
+    for figures in content["policies"].values():
+        assert set(figures) >= FIGURES
+        assert 0 <= figures["change_rate"] <= 1
+        assert figures["visits"] == 2 * 37
+
+
+def test_json_goes_to_a_file_beside_the_table(streamsched: Command, log: Path, tmp_path: Path) -> None:
+    out = tmp_path / "new" / "folder" / "figures.json"
+    answer = streamsched("replay", log, "--policy", "age", "--json", out)
+    assert answer.code == 0
+    assert "age" in answer.out
+    on_stdout = streamsched("replay", log, "--policy", "age", "--json", "-")
+    assert out.read_text() == on_stdout.out
+
+
+@pytest.mark.parametrize("columns", ["20", "80", "300"])
+def test_a_table_in_a_file_is_whole_whatever_the_terminal(
+    streamsched: Command, log: Path, monkeypatch: pytest.MonkeyPatch, columns: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    answer = streamsched("replay", log, "--policy", FORMULA, "--policy", "age", "--policy", "oracle")
+    assert answer.code == 0
+    (row,) = (line for line in answer.lines if line.startswith(FORMULA))
+    assert row.count("±") >= 3
+    assert "…" not in answer.out
+    assert "\x1b" not in answer.out
+    assert all(line == line.rstrip() for line in answer.lines)
+
+
+def test_every_option_reaches_the_replay(streamsched: Command, log: Path) -> None:
+    words = "--policy 't * X' --policy rand --budget 0.25 --cycle 12h --changed that-day --warmup 3 --json -"
+    window = "--from 2025-07-20 --to 2025-08-10T02:00:00+02:00 --seed 5 --seeds 2 --later-pages --workers 1"
+    content = streamsched("replay", log, *shlex.split(words), *shlex.split(window)).json
+    assert list(content["policies"]) == ["t * X", "rand"]
+    assert (content["budget"], content["cycle"], content["warmup"]) == (0.25, 43_200.0, 3)
+    assert (content["from"], content["to"], content["cycles"]) == ("2025-07-20", "2025-08-10", 42)
+    assert (content["changed"], content["seeds"], content["later_pages"]) == ("that_day", [5, 6], True)
+
+
+def test_seeds_repeat_to_the_byte(streamsched: Command, log: Path) -> None:
+    once, again, other = (
+        streamsched("replay", log, "--policy", "rand", "--seed", seed, "--json", "-").out for seed in ("1", "1", "2")
+    )
+    assert once == again != other
+
+
+def test_report_is_one_page(streamsched: Command, log: Path, tmp_path: Path) -> None:
+    report = tmp_path / "out" / "report.html"
+    answer = streamsched("replay", log, "--policy", "age", "--policy", "posterior", "--report", report, "--json", "-")
+    assert (answer.code, answer.err) == (0, f"report: {report}\n")
+    assert set(answer.json["policies"]) == {"age", "posterior"}
+    html = report.read_text()
+    assert html.startswith("<!DOCTYPE html>")
+    assert "posterior" in html
+
+
+@pytest.mark.parametrize("policy", ["default", "freshness", "t * X"])
+def test_a_saved_state_can_be_asked(streamsched: Command, log: Path, tmp_path: Path, policy: str) -> None:
+    state = tmp_path / "state"
+    answer = streamsched("replay", log, "--policy", "age", "--save-state", state, "--state-policy", policy)
+    assert answer.lines[-1] == f"state of policy {policy}: {newest_snapshot(state)}"
+    assert streamsched("state", "verify", "--state", state).code == 0
+    assert len(Scheduler.load(state)) == 20
+    batch = streamsched("next", "--state", state, "--now", "2025-08-22", "-k", "3")
+    assert len(batch.lines) == 3
+    told = streamsched("explain", batch.lines[0], "--state", state, "--now", "2025-08-22")
+    assert "not eligible: handed out until 2025-08-22 00:10:00 UTC" in told.out
+
+
+def test_a_log_of_outcomes_is_replayed_with_a_note(streamsched: Command, tmp_path: Path) -> None:
+    log = write(tmp_path / "outcomes.jsonl", [*crawl(days=9), "{"])
+    answer = streamsched("replay", log, "--policy", "age", "--json", "-")
+    assert answer.code == 0
+    assert "each change is placed at the visit that saw it" in answer.json["note"]
+    assert answer.json["rejected"] == 1
+    assert answer.err.startswith(f"rejected: {log}, line {12 * 9 + 1}: record: ")
+    assert "crawl outcomes, not changes" in " ".join(streamsched("replay", log, "--policy", "age").lines)
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["--policy", "nadd"], "unknown policy 'nadd': expected a formula in quotes or one of rand, age, cg,"),
+        (["--policy", "t * (X"], "column 7: found the end"),
+        (["--policy", "age", "--policy", "age"], "policies: expected each once"),
+        (["--budget", "0"], "budget: expected a share of the pages above 0"),
+        (["--budget", "nan"], "budget: expected"),
+        (["--from", "2025-08-21T06:00"], "start: expected a UTC midnight"),
+        (["--from", "2030-01-01"], "expected more than the 2 of the warm-up"),
+        (["--to", "2030-01-01"], "of which nothing is known"),
+        (["--warmup", "100"], "expected more than the 100 of the warm-up"),
+        (["--seed", "9223372036854775807", "--seeds", "1", "--state-policy", "rand", "--save-state", "x"], "no state"),
+        (["--state-policy", "nadd", "--save-state", "x"], "unknown policy 'nadd'"),
+        (["--state-policy", "oracle", "--save-state", "x"], "policy 'oracle' keeps no state"),
+    ],
+)
+def test_what_cannot_work_has_code_2(
+    streamsched: Command, log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], reason: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    answer = streamsched("replay", log, *words)
+    assert (answer.code, answer.out) == (2, "")
+    assert answer.err.startswith("streamsched: ")
+    assert reason in answer.err
+
+
+def test_places_that_cannot_be_written_are_found_before_the_work(
+    streamsched: Command, log: Path, tmp_path: Path
+) -> None:
+    for option, place, code in (
+        ("--report", tmp_path, 3),
+        ("--json", tmp_path, 3),
+        ("--report", log / "report.html", 3),
+        ("--save-state", log, 4),
+        ("--save-state", log / "state", 4),
+    ):
+        answer = streamsched("replay", log, option, place)
+        assert (answer.code, answer.out) == (code, "")
+        assert str(place) in answer.err
+    assert files(tmp_path) == []
+
+
+def test_standard_input_is_read_once_only(streamsched: Command, tmp_path: Path) -> None:
+    answer = streamsched("replay", "-", "--save-state", tmp_path / "state")
+    assert (answer.code, answer.out) == (2, "")
+    assert "LOG: expected a file: --save-state reads it a second time" in answer.err
+
+
+def test_a_log_without_changes_says_so(streamsched: Command, tmp_path: Path) -> None:
+    log = write(tmp_path / "log.tsv", [f"{NOW - 9 * DAY:.0f}\tA\thttps://h.example/"])
+    answer = streamsched("replay", log)
+    assert answer.code == 2
+    assert "expected more than the 2 of the warm-up" in answer.err
+    empty = write(tmp_path / "empty.tsv", [])
+    assert streamsched("replay", empty).code == 2
+
+
+def test_figures_are_null_where_nothing_changed(streamsched: Command, tmp_path: Path) -> None:
+    lines = [f"{NOW - 9 * DAY:.0f}\tA\thttps://h.example/{page}" for page in range(3)]
+    log = write(tmp_path / "log.tsv", [*lines, f"{NOW:.0f}\tA\thttps://h.example/late"])
+    content = streamsched("replay", log, "--policy", "age", "--json", "-").json
+    assert content["policies"]["age"]["change_rate"] is None
+    assert content["policies"]["age"]["freshness"] == 1.0
+    assert "–" in streamsched("replay", log, "--policy", "age").out
+    assert json.dumps(content, allow_nan=False)
