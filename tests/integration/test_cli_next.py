@@ -8,7 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from streamsched import Scheduler
+from streamsched import (
+    FormulaError,
+    InvalidOutcome,
+    ReplayError,
+    Scheduler,
+    SettingsError,
+    SnapshotError,
+    SourceError,
+    StreamschedError,
+    UnknownPage,
+)
 from streamsched.cli.lock import StateInUse, lock_state
 from streamsched.snapshot import newest_snapshot
 from tests.shell import DAY, NOW, Command, files, outcome, write
@@ -212,6 +222,36 @@ def test_states_that_cannot_be_loaded_have_code_4(
     assert answer.err.startswith(f"streamsched: {state}")
     assert len(answer.err.splitlines()) == 1
     assert state.exists() == (fault != "missing")
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (InvalidOutcome(0, "url", "", "a URL"), 3),
+        (FormulaError("t", 1, "odd"), 2),
+        (UnknownPage("https://a.example/"), 5),
+        (SettingsError("k", 0, "1 or more"), 2),
+        (SourceError("a.jsonl", "no such file"), 3),
+        (SnapshotError("state", "damaged"), 4),
+        (ReplayError("empty window"), 2),
+        (StateInUse("state", "in use"), 4),
+        (OSError(28, "No space left on device"), 3),
+        (KeyboardInterrupt(), 130),
+        (StreamschedError("of a kind not known yet"), 70),
+        (ZeroDivisionError("a defect"), 70),
+    ],
+)
+def test_every_kind_of_error_has_its_code(
+    streamsched: Command, state: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException, code: int
+) -> None:
+    def fail(*_: object) -> Scheduler:
+        raise error
+
+    monkeypatch.setattr(Scheduler, "load", fail)
+    answer = streamsched("state", "show", "--state", state)
+    assert (answer.code, answer.out) == (code, "")
+    assert ("Traceback" in answer.err) == isinstance(error, ZeroDivisionError)
+    assert str(error) in answer.err
 
 
 def test_a_state_that_another_process_changes_is_left_alone(streamsched: Command, state: Path) -> None:

@@ -238,7 +238,9 @@ def test_what_another_user_owns_is_told_by_its_code(streamsched: Command, open_f
     """Files that may not be read: 3; directories that may not be written: 4 for states, 3 for other files."""
     source, state = write(open_folder / "outcomes.jsonl", LINES), open_folder / "state"
     assert streamsched("run", "--source", source, "--state", state).code == 0
-    assert streamsched("convert", source, open_folder / "out.jsonl").code == 0  # with all its kernels compiled
+    peek, told = ("next", "--state", state, "--peek"), ("explain", "https://h0.example/p0", "--state", state)
+    assert streamsched(*peek).code == streamsched(*told).code == 0  # all kernels are at hand from now on
+    assert streamsched("convert", source, open_folder / "out.jsonl").code == 0
     (state / ".lock").chmod(0o444)
     before = files(state)
     with without_rights(state, open_folder):
@@ -247,8 +249,7 @@ def test_what_another_user_owns_is_told_by_its_code(streamsched: Command, open_f
             assert (answer.code, answer.out) == (4, "")
             assert answer.err == f"streamsched: {state}: cannot be written: Permission denied\n"
         assert streamsched("run", "--source", source, "--state", open_folder / "new").code == 4
-        assert streamsched("next", "--state", state, "--peek").code == 0
-        assert streamsched("explain", "https://h0.example/p0", "--state", state).code == 0
+        assert streamsched(*peek).code == streamsched(*told).code == 0
         assert streamsched("convert", source, open_folder / "out.jsonl").code == 3
     assert files(state) == before
     source.chmod(0)
