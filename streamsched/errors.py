@@ -9,6 +9,7 @@
     ├── SettingsError      a setting has a value that cannot work    .setting .found .expected
     ├── SourceError        an input cannot be opened or read         .path .offset
     ├── SnapshotError      saved state is missing or damaged         .path
+    │   └── StateInUse     another process is about to change it (retriable)
     └── ReplayError        a replay cannot be run as asked
 
 Each says what was found, what was expected and, where there is something to be done, what to do.
@@ -24,9 +25,13 @@ __all__ = [
     "SettingsError",
     "SnapshotError",
     "SourceError",
+    "StateInUse",
     "StreamschedError",
     "UnknownPage",
 ]
+
+
+_EXCERPT = 100  # characters of a formula that an error shows, around the column it names
 
 
 class StreamschedError(Exception):
@@ -59,7 +64,9 @@ class FormulaError(StreamschedError, ValueError):
         super().__init__(text, column, reason)
 
     def __str__(self) -> str:
-        return f"column {self.column}: {self.reason}\n  {self.text}\n  {' ' * (self.column - 1)}^"
+        start = max(0, self.column - 1 - _EXCERPT // 2)
+        part = "".join(c if c.isprintable() else " " for c in self.text[start : start + _EXCERPT])
+        return f"column {self.column}: {self.reason}\n  {part}\n  {' ' * (self.column - 1 - start)}^"
 
 
 class UnknownPage(StreamschedError, KeyError):
@@ -111,6 +118,12 @@ class SnapshotError(StreamschedError):
 
     def __str__(self) -> str:
         return f"{self.path}: {self.reason}"
+
+
+class StateInUse(SnapshotError):
+    """Another process is about to change the saved state: what it would save, or we, would be lost."""
+
+    retriable = True
 
 
 class ReplayError(StreamschedError, ValueError):

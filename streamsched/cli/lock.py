@@ -8,17 +8,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from streamsched.errors import SnapshotError
+from streamsched.errors import SnapshotError, StateInUse
 
-__all__ = ["StateInUse", "lock_state"]
+__all__ = ["lock_state"]
 
 _NAME: Final = ".lock"  # stays in the directory: were it removed, two processes could lock two files of that name
-
-
-class StateInUse(SnapshotError):
-    """Another process is about to change the saved state: what it would save, or we, would be lost."""
-
-    retriable = True
 
 
 @contextmanager

@@ -1,0 +1,33 @@
+"""What the errors say to a person."""
+
+from __future__ import annotations
+
+import pytest
+
+from streamsched.errors import FormulaError, InvalidOutcome, SettingsError, shorten
+
+
+def test_formula_error_points_at_its_column() -> None:
+    assert str(FormulaError("t * Y", 5, "no such name")) == "column 5: no such name\n  t * Y\n      ^"
+
+
+def test_formula_error_shows_the_neighbourhood_of_its_column_only() -> None:
+    lines = str(FormulaError("1+" * 50_000 + "?", 100_001, "found '?'")).splitlines()
+    assert [len(line) <= 102 for line in lines] == [True, True, True]
+    assert lines[1][lines[2].index("^")] == "?"
+
+
+def test_formula_error_stays_on_its_lines() -> None:
+    assert str(FormulaError("t *\n\x1b[2J?", 9, "found '?'")).splitlines()[1] == "  t *  [2J?"
+
+
+@pytest.mark.parametrize(
+    "error", [InvalidOutcome(3, "url", "x" * 10_000, "str"), SettingsError("k", "y" * 10_000, "1")]
+)
+def test_hostile_values_are_cut(error: Exception) -> None:
+    assert len(str(error)) < 200
+    assert "…" in str(error)
+
+
+def test_short_values_are_whole() -> None:
+    assert shorten("abc") == "'abc'"
