@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamsched import Observed, Outcome, OutcomeBatch, Scheduler, pages
+from streamsched import Observed, Outcome, OutcomeBatch, PackedUrls, Scheduler, pages
 from tests.fences import small_reserve
 from tests.streams import cut, daily_crawl, streams
 
@@ -73,6 +75,20 @@ def test_repeats_over_many_groups_and_sweeps_do_not_show() -> None:
     once = fed(batch)
     assert int(once.pages.tables.corpus["sweep"][0]) > 5
     assert fed(batch[:5_000], batch[:3_000], batch[4_000:], batch).digest() == once.digest()
+
+
+def test_cutting_does_not_show_where_the_sketch_grows() -> None:
+    """Which it does with the 131,074th page, and forgets what it counted."""
+    urls = PackedUrls.pack([f"https://a.example/{i % 9_000}/{i}" for i in range(140_000)])
+    batch = OutcomeBatch(urls, np.zeros(140_000))
+    digests = []
+    for cuts in ([0, 140_000], [0, 50_000, 131_072, 131_073, 140_000], [0, 131_074, 131_075, 140_000]):
+        scheduler = Scheduler()
+        for start, stop in itertools.pairwise(cuts):
+            scheduler.observe(batch.take(np.arange(start, stop)))
+        digests.append(scheduler.digest())
+    assert len(set(digests)) == 1
+    assert scheduler.pages.faults() == []
 
 
 def test_digest_tells_states_apart() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Mapping
 from typing import cast
 
 import numpy as np
@@ -133,11 +135,21 @@ def test_sample_of_nan_sets_no_threshold(many: PageTable) -> None:
     assert check(many, values, 20).rows[0] == 7
 
 
-def test_pages_whose_hashes_collide_stay_in_order_under_threads() -> None:
-    table = make_pages(5 * BLOCK)
+def test_pages_whose_hashes_collide_stay_in_order_under_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two threads that take turns have blocks 0 and 1, then 2 and 3: one after the other they are out of order."""
+    monkeypatch.setattr(ranking, "_THREADED_ROWS", 1)
+    turn = threading.Barrier(2)
+
+    class TakingTurns(TableOfScores):
+        def run(self, columns: Mapping[str, Floats], out: Floats, arena: int) -> None:
+            turn.wait()
+            super().run(columns, out, arena)
+
+    table = make_pages(4 * BLOCK)
     table.tables.pages["url_hash"][: len(table)] = 7
-    ranked = check(table, np.zeros(len(table)), 3 * BLOCK, threads=3)
-    assert ranked.rows.tolist() == list(range(3 * BLOCK))
+    scan = FullScan(cast(Program, TakingTurns(np.zeros(len(table)))), threads=2)
+    ranked = scan.rank(table.tables, Query(2 * BLOCK, 0.0, 86_400.0, 1))
+    assert ranked.rows.tolist() == list(range(2 * BLOCK))
 
 
 def test_scores_by_rows_are_those_of_all(many: PageTable) -> None:
