@@ -22,7 +22,7 @@ help: ## say what there is to make
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-6s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: .venv/ready ## replay a year of real changes under every policy, then show the next pages to visit and why
-	@mkdir -p out
+	@rm -rf out && mkdir out
 	$(BIN)/streamsched replay $(LOG) $(YEAR) --budget 0.05 \
 		--report out/report.html --json out/replay.json --save-state out/state
 	@echo

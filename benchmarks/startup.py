@@ -41,5 +41,7 @@ def measure(repeats: int) -> list[Row]:
 
 
 def _python(*arguments: str, cache: Path | None = None) -> None:
-    environment = os.environ if cache is None else {**os.environ, "NUMBA_CACHE_DIR": str(cache)}
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    if cache is not None:
+        environment["NUMBA_CACHE_DIR"] = str(cache)
     subprocess.run([sys.executable, *arguments], check=True, env=environment, capture_output=True)

@@ -121,15 +121,16 @@ def _reasons(tables: Tables, query: Query, row: int, terminals: dict[str, float]
         reasons.append(f"not eligible: handed out until {_utc(tables.lease_until_s[row])}, {left} from now")
     since = format_duration(terminals["t"] * query.cycle_s)
     if page["flags"] & VISITED:
-        reasons.append(f"last visited {_utc(page['last_visit_s'])}, {since} before now")
+        when = f"{since} before now" if page["last_visit_s"] <= query.now else "later than now"
+        reasons.append(f"last visited {_utc(page['last_visit_s'])}, {when}")
         seen = f"{page['changes']} of {page['visits']} later visits saw a change" if page["visits"] else "visited once"
         reasons.append(f"{seen}; P(changed since) is {terminals['posterior']:.3g}")
     else:
         reasons.append(f"never visited; known for {since}")
     pattern = group_name(tables, int(page["group"]))
     reasons.append(
-        f"rate {terminals['rate']:.3g} a cycle, where pages like it ({pattern}, {group['pages']} of them) have "
-        f"{group['mean']:.3g} on average"
+        f"rate {terminals['rate']:.3g} a cycle; without its own visits it would be taken for {group['mean']:.3g}, "
+        f"the prior of {pattern} ({group['pages']} pages)"
     )
     if page["failures"]:
         reasons.append(

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from streamsched.arrays import Bytes, Floats, Ints, frozen
 from streamsched.casting import as_column
-from streamsched.errors import InvalidOutcome
+from streamsched.errors import InvalidOutcome, shorten
 from streamsched.jit import bare_kernel
 from streamsched.packed import MAX_URL_BYTES, PackedUrls
 
@@ -119,6 +119,9 @@ class OutcomeBatch:
     def from_outcomes(cls, outcomes: Iterable[Outcome]) -> OutcomeBatch:
         """Return the columns of `outcomes`. O(n)."""
         rows = list(outcomes)
+        for row in rows:
+            if not isinstance(row, Outcome):
+                raise TypeError(f"expected outcomes: an OutcomeBatch or Outcome objects, found {shorten(row)}")
         columns = {field: [getattr(row, field) for row in rows] for field in _COLUMNS}
         present = {field: values for field, values in columns.items() if any(value is not None for value in values)}
         return cls([row.url for row in rows], [row.fetched_at for row in rows], **present)

@@ -72,7 +72,7 @@ class Scheduler:
             None if per_host is None else _whole("per_host", per_host, 1, "1 or more pages, or None for any")
         )
         self.positions: dict[str, Any] = {}  # where each stream stands; saved with the state they belong to
-        self._threads = None if threads is None else _whole("threads", threads, 1, "1 or more, or None")
+        self._threads = None if threads is None else _whole("threads", threads, 1, "1 to 256, or None", most=256)
         self._lock = threading.RLock()
         self._pages = PageTable(self.cycle_s, _whole("change_bits", change_bits, 1, "1 to 64 bits", most=64))
         self._formula, self._ranking = self._prepare(formula)

@@ -95,6 +95,17 @@ def load_state(directory: Path) -> tuple[PageTable, dict[str, Any]]:
     """
     path = newest_snapshot(directory)
     try:
+        return _load(path)
+    except SnapshotError as error:
+        older = _snapshots(directory)[1:]
+        if not older:
+            raise
+        hint = f"to go back to {older[0][1].name}, move this file away and read the stream again from its positions"
+        raise SnapshotError(error.path, f"{error.reason}; {hint}") from error
+
+
+def _load(path: Path) -> tuple[PageTable, dict[str, Any]]:
+    try:
         with path.open("rb") as file:
             header = _read_header(path, file)
             settings = header["settings"]

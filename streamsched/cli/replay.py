@@ -17,6 +17,7 @@ from streamsched.cli.output import check_writable, complain, name_rejections, sa
 from streamsched.errors import SettingsError
 from streamsched.replay import POLICIES, ReplayResult, ReplaySettings, rehearse, run_replay, to_json
 from streamsched.replay.terminal import print_figures, show_progress
+from streamsched.snapshot import has_snapshot
 
 __all__ = ["add_arguments"]
 
@@ -64,6 +65,8 @@ def _replay(arguments: argparse.Namespace) -> int:
         if path is not None and path != _STDIO:
             check_writable(Path(path))
     directory: Path | None = arguments.save_state
+    if directory is not None and has_snapshot(directory):
+        raise SettingsError("--save-state", str(directory), "a directory that holds no state yet")
     with nullcontext() if directory is None else lock_state(directory, make=True):
         rehearsed = None if directory is None else rehearse(settings, arguments.state_policy)
         with show_progress(Console(stderr=True)) as progress:

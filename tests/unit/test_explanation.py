@@ -38,11 +38,11 @@ def test_numbers_are_those_of_the_page() -> None:
 
 def test_words_say_the_same() -> None:
     told = crawled().explain(URL, now=4 * DAY)
-    like_it = f"(a.example/docs/, 20 of them) have {told.prior_rate:.3g}"
+    prior = f"taken for {told.prior_rate:.3g}, the prior of a.example/docs/ (20 pages)"
     assert told.reasons == (
         "last visited 1970-01-03 00:00:00 UTC, 2 d before now",
         f"1 of 1 later visits saw a change; P(changed since) is {told.score:.3g}",
-        f"rate {told.terminals['rate']:.3g} a cycle, where pages like it {like_it} on average",
+        f"rate {told.terminals['rate']:.3g} a cycle; without its own visits it would be {prior}",
         "the last visit failed",
     )
     lines = str(told).splitlines()

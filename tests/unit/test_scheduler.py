@@ -363,6 +363,40 @@ def test_threads_share_a_scheduler() -> None:
     assert scheduler.pages.faults() == []
 
 
+def test_every_call_waits_for_the_others(tmp_path: Path) -> None:
+    """Look-ups too: they share buffers with outcomes."""
+    scheduler = known()
+    calls = [
+        lambda: scheduler.observe(Outcome(url(0), 9 * DAY)),
+        lambda: scheduler.discover([url(8)], now=0.0),
+        lambda: scheduler.rank(1, now=0.0),
+        lambda: scheduler.next_batch(1, now=0.0),
+        lambda: scheduler.release([url(0)]),
+        lambda: scheduler.score([url(0)], now=0.0),
+        lambda: scheduler.scores(now=0.0),
+        lambda: scheduler.tie_keys(now=0.0),
+        lambda: scheduler.explain(url(0), now=0.0),
+        lambda: scheduler.use("t"),
+        lambda: scheduler.save(tmp_path),
+        lambda: scheduler.digest(),
+        lambda: url(0) in scheduler,
+    ]
+    taken: list[str] = []
+
+    class Lock:
+        def __enter__(self) -> None:
+            taken.append("taken")
+
+        def __exit__(self, *_: object) -> None:
+            taken.append("given back")
+
+    scheduler._lock = Lock()  # type: ignore[assignment]
+    for call in calls:
+        taken.clear()
+        call()
+        assert taken == ["taken", "given back"]
+
+
 def test_what_is_handed_out_is_plain() -> None:
     batch = known().rank(2, now=9 * DAY)
     assert isinstance(batch, Batch)
