@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -366,7 +367,7 @@ def test_threads_share_a_scheduler() -> None:
 def test_every_call_waits_for_the_others(tmp_path: Path) -> None:
     """Look-ups too: they share buffers with outcomes."""
     scheduler = known()
-    calls = [
+    calls: list[Callable[[], object]] = [
         lambda: scheduler.observe(Outcome(url(0), 9 * DAY)),
         lambda: scheduler.discover([url(8)], now=0.0),
         lambda: scheduler.rank(1, now=0.0),
