@@ -12,7 +12,7 @@ import numpy.typing as npt
 from streamsched.arrays import Bytes, Floats, Ints, frozen
 from streamsched.casting import as_column
 from streamsched.errors import InvalidOutcome, shorten
-from streamsched.jit import bare_kernel
+from streamsched.jit import bare_kernel, load_word
 from streamsched.packed import MAX_URL_BYTES, PackedUrls
 
 __all__ = ["CHANGED", "COST", "FINGERPRINT", "IMPORTANCE", "MAX_STATUS", "STATUS", "Outcome", "OutcomeBatch"]
@@ -34,6 +34,7 @@ _COLUMNS: Final[dict[str, tuple[int, np.dtype[Any]]]] = {
     "cost": (COST, np.dtype(np.float64)),
 }
 _LARGEST: Final = float(np.finfo(np.float32).max)  # importance and cost are kept in single precision
+_HIGH_BITS: Final = np.uint64(0x8080808080808080)  # set in a byte of any character beyond ASCII
 _NUMBER_EXPECTED: Final = "a finite number of 0 or more"
 
 
@@ -229,7 +230,11 @@ def _are_sound(  # noqa: PLR0913, PLR0917  the columns of a batch
             return False
         if given[i] & COST and not 0.0 <= cost[i] <= _LARGEST:
             return False
-    high = np.uint8(0)
-    for i in range(offsets[0], offsets[offsets.size - 1]):
-        high |= blob[i]
-    return bool(high < 0x80)
+    start, stop = offsets[0], offsets[offsets.size - 1]
+    words = np.uint64(0)
+    for i in range(start, stop - 7, 8):
+        words |= load_word(blob, i)
+    rest = np.uint8(0)
+    for i in range(stop - (stop - start) % 8, stop):
+        rest |= blob[i]
+    return bool(words & _HIGH_BITS == 0 and rest < 0x80)

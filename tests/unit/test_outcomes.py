@@ -219,3 +219,16 @@ def test_value_that_is_not_given_breaks_nothing() -> None:
     batch.status[0] = -5
     batch.cost[0] = math.nan
     assert batch.problems() == []
+
+
+@pytest.mark.parametrize("length", range(1, 26))
+@pytest.mark.parametrize("before", [0, 3])
+def test_byte_that_is_not_utf8_is_seen_wherever_it_stands(length: int, before: int) -> None:
+    """And bytes of the blob outside the batch's URLs are nobody's fault."""
+    for place in range(length):
+        text = b"x" * place + b"\xff" + b"x" * (length - place - 1)
+        blob = b"\xff" * before + text + b"\xff"
+        batch = OutcomeBatch(PackedUrls(blob, [before, before + length]), [1.0])
+        assert [problem.field for problem in batch.problems()] == ["url"]
+    sound = OutcomeBatch(PackedUrls(b"\xff" * before + b"x" * length + b"\xff", [before, before + length]), [1.0])
+    assert sound.problems() == []
