@@ -65,9 +65,9 @@ def _replay(arguments: argparse.Namespace) -> int:
         if path is not None and path != _STDIO:
             check_writable(Path(path))
     directory: Path | None = arguments.save_state
-    if directory is not None and has_snapshot(directory):
-        raise SettingsError("--save-state", str(directory), "a directory that holds no state yet")
     with nullcontext() if directory is None else lock_state(directory, make=True):
+        if directory is not None and has_snapshot(directory):
+            raise SettingsError("--save-state", str(directory), "a directory that holds no state yet")
         rehearsed = None if directory is None else rehearse(settings, arguments.state_policy)
         with show_progress(Console(stderr=True)) as progress:
             result = run_replay(settings, progress)
