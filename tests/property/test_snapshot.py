@@ -111,13 +111,13 @@ def run_until_killed(folder: Path, last: int, is_time: Callable[[Path, set[str]]
                 saved = int(step)
                 continue
             digests[int(step)] = digest[0]
-            if int(step) == last:
+            if int(step) >= last:
                 before = {path.name for path in folder.iterdir()}
                 while not is_time(folder, before) and process.poll() is None:
                     pass
                 process.send_signal(signal.SIGKILL)
         process.wait()
-        assert process.returncode == (-signal.SIGKILL if last <= STEPS else 0)
+        assert process.returncode == (0 if saved == STEPS else -signal.SIGKILL)
     return saved, digests
 
 
@@ -130,7 +130,7 @@ def test_killed_while_saving_leaves_a_whole_state(tmp_path: Path, uninterrupted:
         if saved or last > 1:
             loaded = Scheduler.load(tmp_path)
             at = loaded.positions["crawl"]
-            assert max(saved, last - 1) <= at <= last
+            assert max(saved, last - 1) <= at <= max(digests, default=STEPS)  # a draft may come and go unseen
             assert loaded.digest() == uninterrupted[at]
     saved, _ = run_until_killed(tmp_path, STEPS + 1, at_once)
     assert saved == STEPS
