@@ -140,7 +140,9 @@ def test_numbers_fill_the_output() -> None:
 
 def test_no_rows_are_no_trouble() -> None:
     program = compiled("X / n + pow(X, n)")
-    program.run({"X": np.empty(0), "n": np.empty(0)}, np.empty(0), program.arena(1))
+    out = np.empty(0)
+    program.run({"X": np.empty(0), "n": np.empty(0)}, out, program.arena(1))
+    assert out.size == 0
 
 
 def test_numbers_that_overflow_keep_their_value() -> None:
