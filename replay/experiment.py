@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from streamsched.arrays import Ints
-from streamsched.ranking import tie_keys
+from streamsched.order import tie_keys
 from streamsched.replay.metrics import deciles
 from streamsched.replay.policies import formula_of, make_policy
 from streamsched.replay.reader import read_truth

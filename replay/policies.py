@@ -20,9 +20,9 @@ import numpy as np
 
 from streamsched.arrays import Floats, Rows
 from streamsched.errors import FormulaError, ReplayError
+from streamsched.order import select_top
 from streamsched.outcomes import OutcomeBatch
 from streamsched.packed import PackedUrls
-from streamsched.ranking import select_top
 from streamsched.replay.simulator import Policy, Question
 from streamsched.scheduler import DEFAULT_FORMULA, Scheduler
 

@@ -12,7 +12,8 @@ from streamsched.durations import format_duration
 from streamsched.formula import BLOCK, Formula
 from streamsched.groups import group_name
 from streamsched.leases import are_leased
-from streamsched.ranking import FullScan, Query, sort_keys, tie_keys
+from streamsched.order import sort_keys, tie_keys
+from streamsched.ranking import FullScan, Query
 from streamsched.tables import VISITED, Tables
 from streamsched.terminals import PROVIDED, TerminalColumns, read_priors
 from streamsched.urls import url_text

@@ -21,10 +21,11 @@ from streamsched.explanation import Explanation, explain_page
 from streamsched.formula import TERMINALS, Formula
 from streamsched.groups import group_names
 from streamsched.leases import grant, release
+from streamsched.order import tie_keys
 from streamsched.outcomes import Outcome, OutcomeBatch
 from streamsched.packed import PackedUrls
 from streamsched.pages import PageTable
-from streamsched.ranking import FullScan, Query, Ranked, tie_keys
+from streamsched.ranking import FullScan, Query, Ranked
 from streamsched.replies import KEPT_REJECTIONS, Batch, Observed
 from streamsched.snapshot import digest_state, load_state, save_state
 from streamsched.terminals import PROVIDED

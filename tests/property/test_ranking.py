@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from streamsched import ranking
 from streamsched.formula import Program
 from streamsched.leases import grant, release
-from streamsched.ranking import FullScan, Query, tie_keys
+from streamsched.order import tie_keys
+from streamsched.ranking import FullScan, Query
 from tests.fences import small_reserve
 from tests.scores import TableOfScores, make_pages
 

@@ -13,9 +13,10 @@ from streamsched import ranking
 from streamsched.arrays import Floats, Ints
 from streamsched.formula import BLOCK, Formula, Program
 from streamsched.leases import grant
+from streamsched.order import select_top, sort_keys, tie_keys
 from streamsched.packed import PackedUrls
 from streamsched.pages import PageTable
-from streamsched.ranking import FullScan, Query, Ranked, select_top, sort_keys, tie_keys
+from streamsched.ranking import FullScan, Query, Ranked
 from tests.scores import TableOfScores, make_pages
 
 MANY = 200_000  # more than the sample wants, and a dozen blocks

@@ -7,7 +7,7 @@ import pytest
 
 from streamsched import OutcomeBatch, PackedUrls, Scheduler
 from streamsched.arrays import Bools, Rows
-from streamsched.ranking import select_top
+from streamsched.order import select_top
 from streamsched.replay import POLICIES
 from streamsched.replay.policies import FORMULAS, formula_of, make_policy
 from streamsched.replay.simulator import Policy, Question

@@ -1,0 +1,81 @@
+"""What evolution learns from: in which cycles each page changed, and what else was known of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from streamsched.arrays import Bools, Floats, Hashes, Rows
+
+__all__ = ["ChangeHistory"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ChangeHistory:
+    """In which of c cycles each of n pages changed: what a crawl of them would have seen under any schedule.
+
+    ``changed``: bool[n, c]; ``hashes``: uint64[n], the pages' own, which order ties and split pages into folds.
+    ``prior_shape`` and ``prior_mean``: float64[n] are the Gamma prior of each page's rate per cycle, ``importance`` and
+    ``cost``: float64[n] what the crawler said of it.
+    """
+
+    changed: Bools
+    hashes: Hashes
+    prior_shape: float
+    prior_mean: Floats
+    importance: Floats
+    cost: Floats
+
+    def __post_init__(self) -> None:
+        pages = self.changed.shape[0]
+        if self.changed.ndim != 2 or self.changed.dtype != np.bool_:
+            raise ValueError(f"changed: expected bool[pages, cycles], found {self.changed.dtype}{self.changed.shape}")
+        for name in ("hashes", "prior_mean", "importance", "cost"):
+            if getattr(self, name).shape != (pages,):
+                raise ValueError(f"{name}: expected one for each of {pages} pages, found {getattr(self, name).shape}")
+        if not self.prior_shape > 0.0 or not np.all(self.prior_mean > 0.0):
+            raise ValueError("priors: expected a shape and means above 0")
+
+    @classmethod
+    def of(
+        cls,
+        changed: npt.ArrayLike,
+        *,
+        hashes: Hashes | None = None,
+        prior_shape: float = 1.0,
+        prior_mean: npt.ArrayLike = 0.1,
+        importance: npt.ArrayLike = 1.0,
+        cost: npt.ArrayLike = 1.0,
+    ) -> ChangeHistory:
+        """Return a history with the rest filled in: numbers are spread over all pages, hashes count up. O(n c)."""
+        flags = np.asarray(changed, np.bool_)
+        pages = flags.shape[0]
+        return cls(
+            flags,
+            np.arange(pages, dtype=np.uint64) if hashes is None else hashes,
+            prior_shape,
+            *(np.broadcast_to(np.asarray(column, np.float64), pages) for column in (prior_mean, importance, cost)),
+        )
+
+    @property
+    def pages(self) -> int:
+        """How many pages there are."""
+        return int(self.changed.shape[0])
+
+    @property
+    def cycles(self) -> int:
+        """How many cycles there are."""
+        return int(self.changed.shape[1])
+
+    def take(self, rows: Rows) -> ChangeHistory:
+        """Return the history of the pages ``rows``: intp[m]. O(m c)."""
+        columns = {name: getattr(self, name)[rows] for name in ("hashes", "prior_mean", "importance", "cost")}
+        return replace(self, changed=self.changed[rows], **columns)
+
+    def span(self, first: int, cycles: int) -> ChangeHistory:
+        """Return the history of `cycles` cycles from number `first`: a view. O(1)."""
+        if not 0 <= first <= first + cycles <= self.cycles:
+            raise ValueError(f"span: expected cycles within {self.cycles}, found {first} to {first + cycles}")
+        return replace(self, changed=self.changed[:, first : first + cycles])
