@@ -1,0 +1,194 @@
+"""The slow, obvious twin of evolution's evaluator: one object a page, page after page, straight from SPEC 5."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Protocol
+
+import numpy as np
+
+from streamsched.arrays import Floats, Records
+from streamsched.evolution.history import ChangeHistory
+from streamsched.formula import TERMINALS, Formula
+from streamsched.jit import mix
+from streamsched.posterior import after_change
+from streamsched.tables import PAGE, TRACE
+from streamsched.terminals import PROVIDED, Priors, TerminalColumns
+
+KNOWN = tuple(name for name in TERMINALS if name in PROVIDED)
+
+
+class Experiment(Protocol):
+    """What is asked of a trial: its history, which cycles of it, and the rules."""
+
+    @property
+    def history(self) -> ChangeHistory: ...
+    @property
+    def first(self) -> int: ...
+    @property
+    def cycles(self) -> int | None: ...
+    @property
+    def warmup(self) -> int: ...
+    @property
+    def budget(self) -> float: ...
+    @property
+    def reading(self) -> str: ...
+    @property
+    def salt(self) -> int: ...
+
+
+@dataclass
+class Page:
+    """What a scheduler keeps of one page, updated visit by visit as it does."""
+
+    index: int
+    prior_shape: float
+    prior_mean: float
+    importance: float
+    cost: float
+    visited_in: int = -1  # cycle of the last visit
+    flags: list[bool] = field(default_factory=list)  # what the visits that could show a change showed
+    own_shape: float = 0.0
+    own_exposure: float = 0.0
+    ranked_before: bool = False  # visited since the warm-up
+
+    def visit(self, cycle: int, changed: bool) -> None:
+        if self.visited_in >= 0:
+            self.flags.append(changed)
+            self.learn(float(cycle - self.visited_in), changed)
+        self.visited_in = cycle
+
+    def learn(self, interval: float, changed: bool) -> None:
+        """As `streamsched.visits` does with a prior that stays."""
+        if not changed:
+            self.own_exposure += interval
+            return
+        before = self.prior_shape + self.own_shape, self.prior_shape / self.prior_mean + self.own_exposure
+        after = after_change(*before, interval)
+        self.own_shape += after[0] - before[0]
+        self.own_exposure += after[1] - before[1]
+
+    def write(self, pages: Records, traces: Records) -> None:
+        """Enter what a formula may read of this page into its records."""
+        page, trace = pages[self.index], traces[self.index]
+        page["last_visit_s"] = self.visited_in + 1.0  # cycles of one second, visits at their end
+        page["own_shape"], page["own_exposure"] = self.own_shape, self.own_exposure
+        page["visits"], page["changes"] = len(self.flags), sum(self.flags)
+        page["group"] = self.index  # a group a page: each has its prior
+        page["importance"], page["cost"] = self.importance, self.cost
+        trace["history"] = int("0" + "".join("01"[flag] for flag in self.flags[-64:]), 2)
+        trace["weighted_changes"] = sum(i for i, flag in enumerate(self.flags, 1) if flag)
+
+
+@dataclass
+class Figures:
+    """Per ranked cycle what it showed, and per cycle and cut the same of the first so many of the ranked list."""
+
+    counted: list[bool] = field(default_factory=list)
+    change_rate: list[float] = field(default_factory=list)
+    ndcg: list[float] = field(default_factory=list)
+    visits: list[int] = field(default_factory=list)
+    new_pages: list[int] = field(default_factory=list)
+    ranked: list[list[int]] = field(default_factory=list)
+    cut_change_rate: list[list[float]] = field(default_factory=list)
+    cut_ndcg: list[list[float]] = field(default_factory=list)
+
+    def mean(self, metric: str) -> float:
+        """The fitness: over the cycles in which some page had changed; 0 where there was none."""
+        values = [value for value, counts in zip(getattr(self, metric), self.counted, strict=True) if counts]
+        return sum(values) / len(values) if values else 0.0
+
+
+def crawl(trial: Experiment, formula: Formula, cuts: Sequence[float] = ()) -> Figures:
+    """Rank and visit cycle by cycle; visits are at the cycle's end and see what changed in it."""
+    history = trial.history
+    cycles = history.cycles - trial.first if trial.cycles is None else trial.cycles
+    columns = zip(history.prior_mean.tolist(), history.importance.tolist(), history.cost.tolist(), strict=True)
+    pages = [Page(i, history.prior_shape, *known) for i, known in enumerate(columns)]
+    places = places_of(history, trial.salt)
+    figures = Figures()
+    for cycle in range(cycles):
+        changed = [reports_change(trial, page, cycle) for page in pages]
+        if cycle < trial.warmup:
+            chosen = list(range(len(pages)))
+        else:
+            scores = score(formula, history, pages, cycle)
+            offset = tie_offset(trial.salt, cycle, len(pages))
+            ties = [(place - offset) % len(pages) for place in places]
+            ranked = sorted(range(len(pages)), key=lambda page: (*descending(scores[page]), ties[page]))
+            chosen = ranked[: share(trial.budget, len(pages))]
+            measure(figures, pages, changed, chosen, cuts)
+        for page in chosen:
+            pages[page].visit(cycle, changed[page])
+    return figures
+
+
+def reports_change(trial: Experiment, page: Page, cycle: int) -> bool:
+    """What a visit at the end of `cycle` would report."""
+    since = page.visited_in + 1 if trial.reading == "since_visit" else cycle
+    flags = trial.history.changed[page.index]
+    return page.visited_in >= 0 and any(flags[trial.first + at] for at in range(since, cycle + 1))
+
+
+def score(formula: Formula, history: ChangeHistory, pages: Sequence[Page], cycle: int) -> list[float]:
+    """The scheduler's own terminals over all pages, at the end of `cycle`."""
+    records, traces = np.zeros(len(pages), PAGE), np.zeros(len(pages), TRACE)
+    for page in pages:
+        page.write(records, traces)
+    priors = Priors(history.prior_shape, history.prior_shape / history.prior_mean)
+    columns: dict[str, Floats] = TerminalColumns(KNOWN, len(pages)).fill(records, traces, priors, cycle + 1.0, 1.0)
+    return formula.evaluate(columns).tolist()
+
+
+def descending(score: float) -> tuple[bool, float]:
+    return (True, 0.0) if math.isnan(score) else (False, -score)
+
+
+def share(budget: float, pages: int) -> int:
+    """max(1, the decimal that the budget prints as, of all pages, rounded down)."""
+    return min(pages, max(1, math.floor(Fraction(repr(budget)) * pages)))
+
+
+def places_of(history: ChangeHistory, salt: int) -> list[int]:
+    """Each page's rank by its salted hash."""
+    salted = [int(mix(page_hash ^ mix(np.uint64(salt)))) for page_hash in history.hashes]
+    places = [0] * len(salted)
+    for place, page in enumerate(sorted(range(len(salted)), key=lambda page: (salted[page], page))):
+        places[page] = place
+    return places
+
+
+def tie_offset(salt: int, cycle: int, pages: int) -> int:
+    """By how much the one order of ties is turned in a cycle."""
+    return int(mix(mix(np.uint64(salt)) ^ np.uint64(cycle + 1)) % np.uint64(pages))
+
+
+def measure(
+    figures: Figures, pages: Sequence[Page], changed: Sequence[bool], chosen: Sequence[int], cuts: Sequence[float]
+) -> None:
+    found = [changed[page] for page in chosen]
+    relevant = sum(changed)
+    figures.counted.append(relevant > 0)
+    figures.change_rate.append(sum(found) / len(found))
+    figures.ndcg.append(ndcg(found, relevant))
+    figures.visits.append(len(chosen))
+    figures.ranked.append(list(chosen))
+    figures.new_pages.append(sum(not pages[page].ranked_before for page in chosen))
+    for page in chosen:
+        pages[page].ranked_before = True
+    heads = [found[: share(cut, len(pages))] for cut in cuts]
+    figures.cut_change_rate.append([sum(head) / len(head) for head in heads])
+    figures.cut_ndcg.append([ndcg(head, relevant) for head in heads])
+
+
+def ndcg(found: Sequence[bool], relevant: int) -> float:
+    """Against the list that begins with all the `relevant` pages, cut where this one ends; 0 where there is none."""
+    ideal = gain([True] * min(relevant, len(found)))
+    return gain(found) / ideal if ideal else 0.0
+
+
+def gain(found: Sequence[bool]) -> float:
+    return math.fsum(1 / max(1.0, math.log(rank)) for rank, hit in enumerate(found, 1) if hit)
