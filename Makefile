@@ -63,5 +63,5 @@ clean: ## remove what make and the tools made, .venv too
 
 .venv/ready-dev: .venv/ready
 	@echo 'Installing the tools for tests and checks into .venv ...'
-	@$(INSTALL) --no-build-isolation --editable '.[dev]'
+	@$(INSTALL) --no-build-isolation --editable '.[dev,bench]'
 	@touch $@

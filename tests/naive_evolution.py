@@ -140,7 +140,8 @@ def score(formula: Formula, history: ChangeHistory, pages: Sequence[Page], cycle
         page.write(records, traces)
     priors = Priors(history.prior_shape, history.prior_shape / history.prior_mean)
     columns: dict[str, Floats] = TerminalColumns(KNOWN, len(pages)).fill(records, traces, priors, cycle + 1.0, 1.0)
-    return formula.evaluate(columns).tolist()
+    scores: list[float] = formula.evaluate(columns).tolist()
+    return scores
 
 
 def descending(score: float) -> tuple[bool, float]:

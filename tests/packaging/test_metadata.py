@@ -63,12 +63,13 @@ def test_no_generic_name_lands_beside_the_package(installed: Path) -> None:
 
 def test_constraints_pin_every_requirement() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
     lines = (ROOT / "constraints.txt").read_text().splitlines()
     pins = [line for line in lines if line and not line.startswith("#")]
     pattern = re.compile(r"([a-z0-9-]+)==[\w.]+( ; python_version (<|>=) \"3\.\d+\")?")
     assert [pin for pin in pins if not pattern.fullmatch(pin)] == []
     required = {
         re.split(r"[\[<>=]", requirement)[0]
-        for requirement in [*project["dependencies"], *project["optional-dependencies"]["dev"]]
+        for requirement in [*project["dependencies"], *extras["dev"], *extras["bench"]]
     }
     assert required <= {pin.split("==")[0] for pin in pins}
