@@ -1,14 +1,7 @@
-"""The report's figures as SVG that stands in an HTML page: colours are the page's variables, text is the page's text.
-
-matplotlib draws with placeholder colours; what it wrote is then stripped to the drawing, so that the same replay gives
-the same bytes and the page decides what dark mode looks like. A policy's lines carry the class ``p0``, ``p1``, … of its
-place in the replay.
-"""
+"""The report's figures; a policy's lines carry the class ``p0``, ``p1``, … of its place in the replay."""
 
 from __future__ import annotations
 
-import io
-import re
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
@@ -21,51 +14,16 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from streamsched.arrays import Floats
+from streamsched.replay.drawing import HEAT, INK, STYLE, dress, dress_axes, finish_svg
 from streamsched.replay.intervals import BATCH_CYCLES
 from streamsched.replay.metrics import DECILES, WAITS_DAYS, moving_mean
-from streamsched.replay.palette import HUES, Stroke, choose_strokes
+from streamsched.replay.palette import choose_strokes
 from streamsched.replay.results import PolicyResult, ReplayResult
 from streamsched.replay.simulator import DAY_S, Trace
 
 __all__ = ["draw_deciles", "draw_series", "draw_waits", "share_by_decile"]
 
 Line: TypeAlias = tuple[npt.NDArray[Any], Floats]  # across and up, of one length
-
-_STYLE: Final[Any] = {
-    "svg.fonttype": "none",
-    "font.family": "sans-serif",
-    "font.size": 9.5,
-    "axes.titlesize": 10,
-    "axes.titlelocation": "left",
-    "figure.facecolor": "none",
-    "axes.facecolor": "none",
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "grid.linewidth": 0.5,
-    "timezone": "UTC",
-}
-# Placeholders: no drawing uses these colours, and the page's variables take their places.
-_INK, _FAINT, _HEAT = "#010203", "#040506", "#070809"
-_VARIABLES: Final = {_INK: "--ink", _FAINT: "--faint", _HEAT: "--heat"}
-_HUE_CODES: Final = {hue: f"#0a0b{place:02x}" for place, hue in enumerate(HUES)}
-_HUE_VARIABLES: Final = {code: f"--{hue}" for hue, code in _HUE_CODES.items()}
-
-# What matplotlib writes beside the drawing, and what is left of it.
-_STRIPPED: Final = tuple(
-    (re.compile(pattern, re.DOTALL), kept)
-    for pattern, kept in (
-        (r"<metadata>.*?</metadata>\s*|<style.*?</style>\s*|<!--.*?-->\s*", ""),
-        (r'^<svg [^>]*?viewBox="([^"]*)"[^>]*>', r'<svg viewBox="\1" role="img">'),
-        (r'id="policy-(\d+)"', r'class="p\1"'),
-        (r' id="[a-zA-Z]+[\w.]*_\d+"', ""),  # names of its own, the same in every figure
-        (r" font-family: [^;]*;", ""),
-        (r' transform="rotate\(-0 [^"]*"', ""),
-        (r"xlink:href", "href"),
-        (r"\s*\n\s*", " "),
-    )
-)
 
 _WAIT_TICKS: Final = {1 / 24: "1 h", 0.25: "6 h", 1.0: "1 d", 7.0: "1 wk", 30.0: "1 mo", 365.0: "1 yr"}
 
@@ -129,27 +87,27 @@ def share_by_decile(policy: PolicyResult) -> Floats:
 def draw_deciles(result: ReplayResult) -> str:
     """Return a heat map: a row for each policy, a column for each decile of pages, the visits' share in per cent."""
     rows = len(result.policies)
-    with mpl.rc_context(_STYLE):
+    with mpl.rc_context(STYLE):
         figure = Figure(figsize=(4.6, 0.95 + 0.235 * rows), layout="constrained")
         axes = figure.add_subplot()
         top = max(float(share_by_decile(policy).max()) for policy in result.policies)
         for row, policy in enumerate(result.policies):
             for tenth, share in enumerate(share_by_decile(policy)):
                 strength = 0.05 + 0.7 * share / top if top else 0.0
-                axes.add_patch(Rectangle((tenth, row), 1, 1, facecolor=_HEAT, alpha=strength, linewidth=0))
-                axes.text(tenth + 0.5, row + 0.5, f"{100 * share:.0f}", ha="center", va="center", color=_INK)
+                axes.add_patch(Rectangle((tenth, row), 1, 1, facecolor=HEAT, alpha=strength, linewidth=0))
+                axes.text(tenth + 0.5, row + 0.5, f"{100 * share:.0f}", ha="center", va="center", color=INK)
         axes.set_xlim(0, DECILES)
         axes.set_ylim(rows, 0)
         axes.set_yticks(np.arange(rows) + 0.5, [_shorten(policy.name) for policy in result.policies])
         rates = [result.changes[result.tenths == tenth] for tenth in range(DECILES)]
         labels = [_spell_short(float(changes.mean())) if changes.size else "–" for changes in rates]
         axes.set_xticks(np.arange(DECILES) + 0.5, labels)
-        axes.set_xlabel("changes of a page, in each tenth of the pages", color=_INK)
-        axes.set_title("Share of visits, %", color=_INK)
+        axes.set_xlabel("changes of a page, in each tenth of the pages", color=INK)
+        axes.set_title("Share of visits, %", color=INK)
         axes.grid(visible=False)
         axes.spines[:].set_visible(False)
-        axes.tick_params(length=0, labelcolor=_INK)
-        return _finish_svg(figure, "deciles")
+        axes.tick_params(length=0, labelcolor=INK)
+        return finish_svg(figure, "deciles")
 
 
 def _draw_lines(
@@ -159,27 +117,17 @@ def _draw_lines(
     finish: Callable[[Axes], None],
 ) -> str:
     """Return a panel with the line that `trace_line` gives each policy, in the policy's stroke."""
-    with mpl.rc_context(_STYLE):
+    with mpl.rc_context(STYLE):
         figure = Figure(figsize=(4.6, 3.1), layout="constrained")
         axes = figure.add_subplot()
         for place, stroke in enumerate(choose_strokes([policy.name for policy in result.policies])):
             line = trace_line(result.policies[place])
             if line is not None:
-                axes.plot(*line, **_dress(stroke), gid=f"policy-{place}")
-        axes.set_title(title, color=_INK)
-        axes.tick_params(color=_FAINT, labelcolor=_INK)
-        axes.grid(color=_FAINT)
-        for spine in axes.spines.values():
-            spine.set_color(_FAINT)
+                axes.plot(*line, **dress(stroke), gid=f"policy-{place}")
+        dress_axes(axes, title)
         finish(axes)
-        axes.xaxis.get_offset_text().set_color(_INK)
-        return _finish_svg(figure, title)
-
-
-def _dress(stroke: Stroke) -> dict[str, Any]:
-    """Return the stroke as matplotlib's line properties."""
-    style = (0, stroke.dashes) if stroke.dashes else "-"
-    return {"color": _HUE_CODES[stroke.hue], "linewidth": stroke.width, "linestyle": style}
+        axes.xaxis.get_offset_text().set_color(INK)
+        return finish_svg(figure, title)
 
 
 def _shorten(name: str, limit: int = 18) -> str:
@@ -193,18 +141,3 @@ def _spell_short(number: float) -> str:
     ['0', '0.02', '2.2', '44']
     """
     return f"{number:.0f}" if number >= 10 or number == 0 else f"{number:.1f}" if number >= 1 else f"{number:.2f}"
-
-
-def _finish_svg(figure: Figure, salt: str) -> str:
-    """Return the figure as an SVG element for an HTML page, without metadata, declarations or names of its own."""
-    out = io.StringIO()
-    with mpl.rc_context({"svg.hashsalt": salt}):
-        figure.savefig(out, format="svg", metadata={"Date": None})
-    text = out.getvalue()
-    svg = text[text.index("<svg") :]
-    for pattern, kept in _STRIPPED:
-        svg = pattern.sub(kept, svg)
-    svg = re.sub(r"\d+\.\d{3,}", lambda number: f"{float(number[0]):.2f}", svg)
-    for code, variable in {**_VARIABLES, **_HUE_VARIABLES}.items():
-        svg = svg.replace(code, f"var({variable})")
-    return svg.strip()
