@@ -1,0 +1,148 @@
+"""What a synthetic corpus is to be like: its size, its sites, and how its pages change."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+from streamsched.errors import SettingsError
+
+__all__ = ["KINDS", "SyntheticSettings"]
+
+KINDS: Final = ("poisson", "weekday", "clock", "bursty", "dead")
+"""The kinds of pages, by the number that `SyntheticCorpus.kinds` gives them."""
+
+_MAX_SPAN_S: Final = 2**31  # seconds: a page and a second of the log are sorted as one int64
+_MAX_PAGES: Final = 2**31
+_DAY_S: Final = 86_400
+
+
+@dataclass(frozen=True, slots=True)
+class SyntheticSettings:
+    """A corpus of pages on hosts, and the processes by which they change; the defaults give one like BRDC'12.
+
+    Size: ``pages``; ``days`` from ``start_s``, epoch seconds at a whole second. ``zone_hours``: the local time of the
+    hosts, hours east of UTC, by which working days and fixed hours go.
+
+    Sites: ``pages_per_host`` on average, sizes drawn from a Pareto distribution of index ``host_tail`` (smaller is
+    more unequal); ``pages_per_prefix`` on average, geometrically distributed. Pages of one URL prefix are of one kind
+    and share fixed hours and days. ``host_accord``: chance that a prefix is of its host's kind, not drawn afresh.
+    ``domain``: what host names end in.
+
+    Kinds: ``poisson``, ``weekday``, ``clock``, ``bursty`` and ``dead`` are the shares of the pages that are of each
+    kind; their sum is 1.
+
+    *poisson*: changes at a constant rate, of ``rate_per_day`` on average: a host's mean is log-normal with
+    ``host_spread`` as deviation of its logarithm, a prefix varies it by a gamma factor of shape ``prefix_shape``, a
+    page that by one of shape ``page_shape`` (larger shapes are more alike).
+
+    *weekday*: at most a change on each local day of the prefix's own, never on a Saturday or Sunday. A prefix works
+    from Monday to Friday with chance ``office_share``, otherwise on 1 to 3 of these days. A working day brings a change
+    with chance ``weekday_chance``, between ``office_hours``; with chance ``fixed_hour_share`` at the prefix's hour.
+
+    *clock*: an update at the prefix's fixed minute of each day, of each hour with chance ``hourly_share`` of the
+    prefixes; an update changes the page with chance ``clock_chance``.
+
+    *bursty*: bursts and quiet stretches of whole days, ``burst_days`` and ``quiet_days`` long on average
+    (geometrically distributed), with ``burst_rate`` changes a day in a burst.
+
+    *dead*: no change.
+
+    ``jitter_s``: how late an update at a fixed hour or minute may come, uniformly. ``bulk_edits_per_day``: how often,
+    on average, someone edits most pages of a URL prefix that is not dead: each with chance ``bulk_reach``, all within
+    ``bulk_s`` seconds at any hour of any day, whatever its kind.
+
+    Raises SettingsError where a value cannot work.
+    """
+
+    pages: int = 417_000
+    days: int = 57
+    start_s: float = 1_347_840_000.0  # Monday, 2012-09-17
+    zone_hours: float = -3.0
+    pages_per_host: float = 41.7
+    host_tail: float = 1.25
+    pages_per_prefix: float = 24.0
+    host_accord: float = 0.3
+    domain: str = "example"
+    poisson: float = 0.50
+    weekday: float = 0.20
+    clock: float = 0.02
+    bursty: float = 0.08
+    dead: float = 0.20
+    rate_per_day: float = 1.2
+    host_spread: float = 0.5
+    prefix_shape: float = 8.0
+    page_shape: float = 4.0
+    office_share: float = 0.6
+    weekday_chance: float = 0.85
+    office_hours: tuple[float, float] = (8.0, 19.0)
+    fixed_hour_share: float = 0.3
+    hourly_share: float = 0.2
+    clock_chance: float = 0.97
+    burst_days: float = 4.0
+    quiet_days: float = 12.0
+    burst_rate: float = 2.0
+    burst_regularity: float = 1.0
+    jitter_s: int = 300
+    bulk_edits_per_day: float = 0.0
+    bulk_reach: float = 0.8
+    bulk_s: int = 1_800
+
+    def __post_init__(self) -> None:
+        for setting in ("pages", "days"):
+            value = getattr(self, setting)
+            _require(isinstance(value, int) and value >= 1, setting, value, "a whole number of 1 or more")
+        _require(self.pages < _MAX_PAGES, "pages", self.pages, f"fewer than {_MAX_PAGES}")
+        _require(self.days * _DAY_S < _MAX_SPAN_S, "days", self.days, f"fewer than {_MAX_SPAN_S // _DAY_S}")
+        _require(float(self.start_s).is_integer(), "start_s", self.start_s, "epoch seconds at a whole second")
+        _require(-14 <= self.zone_hours <= 14, "zone_hours", self.zone_hours, "hours from -14 to 14")
+        for setting in _CHANCES:
+            _require(0 <= getattr(self, setting) <= 1, setting, getattr(self, setting), "a chance from 0 to 1")
+        for setting in _AMOUNTS:
+            _require(0 <= getattr(self, setting) < math.inf, setting, getattr(self, setting), "a number of 0 or more")
+        for setting in _SCALES:
+            _require(0 < getattr(self, setting) < math.inf, setting, getattr(self, setting), "a number above 0")
+        for setting in _MEANS:
+            _require(1 <= getattr(self, setting) < math.inf, setting, getattr(self, setting), "a number of 1 or more")
+        begin, end = self.office_hours
+        _require(0 <= begin < end <= 24, "office_hours", self.office_hours, "two hours of the day, ascending")
+        _require(self.jitter_s < 3_600, "jitter_s", self.jitter_s, "less than an hour")
+        _require(self.domain.isascii() and bool(self.domain), "domain", self.domain, "a name in ASCII")
+        total = math.fsum(self.shares)
+        _require(math.isclose(total, 1, abs_tol=1e-6), "kinds", self.shares, f"shares of {_NAMES} that sum to 1")
+
+    @property
+    def shares(self) -> tuple[float, ...]:
+        """Which part of the pages is of each of `KINDS`."""
+        return tuple(getattr(self, kind) for kind in KINDS)
+
+    @property
+    def span_s(self) -> int:
+        """How many seconds the log spans."""
+        return self.days * _DAY_S
+
+    @property
+    def hosts(self) -> int:
+        """How many hosts the pages are on.
+
+        >>> SyntheticSettings().hosts
+        10000
+        """
+        return max(1, round(self.pages / self.pages_per_host))
+
+
+_NAMES: Final = ", ".join(KINDS)
+_CHANCES: Final = (
+    *KINDS,
+    *("host_accord", "office_share", "weekday_chance", "fixed_hour_share"),
+    *("hourly_share", "clock_chance", "bulk_reach"),
+)
+_AMOUNTS: Final = ("rate_per_day", "host_spread", "burst_rate", "jitter_s", "bulk_edits_per_day", "bulk_s")
+_SCALES: Final = ("host_tail", "prefix_shape", "page_shape")
+_MEANS: Final = ("pages_per_host", "pages_per_prefix", "burst_days", "quiet_days")
+
+
+def _require(fits: bool, setting: str, found: object, expected: str) -> None:
+    if not fits:
+        raise SettingsError(setting, found, expected)
