@@ -1,0 +1,64 @@
+"""Which symbols a genome may hold, and the byte that stands for each (SPEC 5)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final, Literal, TypeAlias
+
+from streamsched.formula import Constant, Terminal
+
+__all__ = ["BINARY", "CONSTANTS", "TERMINAL_SETS", "UNARY", "Alphabet", "TerminalSet"]
+
+TerminalSet: TypeAlias = Literal["basic", "paper", "full"]
+
+CONSTANTS: Final = (0.001, 0.01, 0.1, 0.5, 1.0, 10.0, 100.0, 1000.0)  # SPEC 5; section 4.2.1 of the paper
+BINARY: Final = ("+", "-", "*", "/", "pow")
+UNARY: Final = ("log", "exp")
+
+_BASIC: Final = ("n", "X", "t")
+_PAPER: Final = (*_BASIC, "CG", "NAD", "SAD", "AAD", "GAD")
+TERMINAL_SETS: Final[dict[TerminalSet, tuple[str, ...]]] = {
+    "basic": _BASIC,
+    "paper": _PAPER,
+    "full": (*_PAPER, "rate", "posterior", "importance", "cost"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Alphabet:
+    """The symbols of genomes, numbered from 0: the terminals, the constants, then ``+ - * / pow`` and ``log exp``.
+
+    ``symbols``: each symbol by its number; ``arity``: how many operands each takes, indexed likewise; ``leaves``: how
+    many symbols take none. Raises ValueError where there is no terminal, a name or a number comes twice or cannot stand
+    in a formula, or there are more symbols than bytes.
+
+    >>> alphabet = Alphabet(("X", "n"), (0.5,))
+    >>> alphabet.symbols
+    ('X', 'n', 0.5, '+', '-', '*', '/', 'pow', 'log', 'exp')
+    >>> list(alphabet.arity), alphabet.leaves
+    ([0, 0, 0, 2, 2, 2, 2, 2, 1, 1], 3)
+    """
+
+    terminals: tuple[str, ...]
+    constants: tuple[float, ...] = CONSTANTS
+    symbols: tuple[str | float, ...] = field(init=False, repr=False, compare=False)
+    arity: bytes = field(init=False, repr=False, compare=False)
+    leaves: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        names = tuple(Terminal(name).name for name in self.terminals)
+        numbers = tuple(Constant(number).value for number in self.constants)
+        leaves = (*names, *numbers)
+        if not names:
+            raise ValueError("terminals: expected one or more, found none")
+        if len(set(leaves)) != len(leaves):
+            raise ValueError(f"expected each terminal and constant once, found {leaves}")
+        if len(leaves) + len(BINARY) + len(UNARY) > 256:
+            raise ValueError(f"expected at most 256 symbols, found {len(leaves) + len(BINARY) + len(UNARY)}")
+        for name, value in {
+            "constants": numbers,
+            "symbols": (*leaves, *BINARY, *UNARY),
+            "arity": bytes(len(leaves)) + b"\x02" * len(BINARY) + b"\x01" * len(UNARY),
+            "leaves": len(leaves),
+        }.items():
+            object.__setattr__(self, name, value)
