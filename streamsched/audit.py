@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from streamsched.arrays import Ints
+from streamsched.journal import SAMPLE_PAGES, read_visits
 from streamsched.tables import VISITED, Tables
 
 __all__ = ["find_faults"]
@@ -22,6 +23,7 @@ def find_faults(tables: Tables, found: Ints) -> list[str]:
     visited = (pages["flags"] & VISITED) != 0
     members = np.bincount(pages["group"], minlength=groups) if count else np.zeros(groups, np.int64)
     hosts = tables.groups["host"][:groups]
+    halvings = int(corpus["halvings"])
     holds = {
         "URLs fill the text, one after another": bool(np.all(np.cumsum(lengths) == starts + lengths))
         and int(lengths.sum()) == int(corpus["text_end"]),
@@ -40,5 +42,19 @@ def find_faults(tables: Tables, found: Ints) -> list[str]:
         "priors are finite and above 0": bool(
             np.all(np.isfinite(tables.groups["mean"][:groups]) & (tables.groups["mean"][:groups] > 0))
         ),
+        "the sample is halved as pages double": count <= SAMPLE_PAGES << halvings
+        and (halvings == 0 or count > SAMPLE_PAGES << halvings - 1),
+        "the journal's newest visit to a page is its last": _are_last(tables, count),
     }
     return [name for name, fits in holds.items() if not fits]
+
+
+def _are_last(tables: Tables, count: int) -> bool:
+    """Return whether the journal's visits are those of known pages, in their order and up to each one's last."""
+    written = tables.journal[: int(tables.corpus["journaled"][0])]
+    if np.any(written["row"] >= count):
+        return False
+    rows, at_s, *_ = read_visits(tables)
+    ends = np.append(rows[1:] != rows[:-1], True)[: rows.size]
+    rising = ends[:-1] | (at_s[1:] > at_s[:-1])
+    return bool(np.all(rising) and np.array_equal(at_s[ends], tables.pages["last_visit_s"][rows[ends]]))

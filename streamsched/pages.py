@@ -9,11 +9,12 @@ import numpy as np
 from streamsched.arrays import Floats, Ints, frozen
 from streamsched.audit import find_faults
 from streamsched.groups import candidate_space, place_groups
+from streamsched.journal import JOURNAL_VISITS
 from streamsched.memory import Region
 from streamsched.outcomes import OutcomeBatch
 from streamsched.packed import MAX_URL_BYTES, PackedUrls
 from streamsched.priors import begin_corpus
-from streamsched.tables import CORPUS, GROUP, PAGE, TRACE, Tables
+from streamsched.tables import CORPUS, GROUP, PAGE, TRACE, VISIT, Tables
 from streamsched.urls import MAX_PAGES, UrlIndex, url_texts
 from streamsched.visits import COUNTS, Columns, Rules, apply_outcomes, begin_pages
 
@@ -43,6 +44,8 @@ class PageTable:
         self._groups = Region(GROUP, _RESERVED_PAGES // 8)
         self._names = Region(np.uint8, _RESERVED_TEXT // 8)
         self._candidates = Region(np.uint8, max(_RESERVED_PAGES, candidate_space(0)))
+        self._journal = Region(VISIT, JOURNAL_VISITS)
+        self._journal.ensure(JOURNAL_VISITS)
         self._group_slots = np.zeros(_FEWEST_GROUP_SLOTS, np.uint64)
         self._scratch = np.zeros(MAX_URL_BYTES, np.uint8)
         self._corpus = np.zeros(1, CORPUS)
@@ -65,6 +68,7 @@ class PageTable:
             self._group_slots,
             self._candidates.array,
             self._scratch,
+            self._journal.array,
             self._corpus,
         )
 
@@ -126,6 +130,7 @@ class PageTable:
             "url_index": self._index.nbytes(),
             "groups": groups * GROUP.itemsize + int(corpus["names_end"]) + self._group_slots.nbytes,
             "sketch": max(1 << 16, pages // 2),
+            "journal": min(int(corpus["journaled"]), self._journal.array.size) * VISIT.itemsize,
             "url_text": int(corpus["text_end"]),
         }
 

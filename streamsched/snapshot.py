@@ -21,12 +21,12 @@ from crc32c import crc32c
 from streamsched.errors import SnapshotError
 from streamsched.groups import candidate_space
 from streamsched.pages import PageTable
-from streamsched.tables import CORPUS, GROUP, LEASED, PAGE, TRACE
+from streamsched.tables import CORPUS, GROUP, LEASED, PAGE, TRACE, VISIT
 
 __all__ = ["FORMAT_VERSION", "digest_state", "has_snapshot", "load_state", "newest_snapshot", "save_state"]
 
 MAGIC: Final = b"streamsched state\n"
-FORMAT_VERSION: Final = 1
+FORMAT_VERSION: Final = 2
 _KEPT: Final = 2  # files: the newest and the one before it
 _NAME: Final = re.compile(r"snapshot-(\d{8,})\.state")
 _LENGTHS: Final = struct.Struct("<QQ")
@@ -40,6 +40,7 @@ _DTYPES: Final = {
     "text": np.dtype("u1"),
     "groups": GROUP,
     "names": np.dtype("u1"),
+    "journal": VISIT,
     "candidates": np.dtype("u1"),
 }
 
@@ -141,6 +142,7 @@ def _arrays(pages: PageTable) -> dict[str, npt.NDArray[Any]]:
         "text": tables.text[: int(corpus["text_end"])],
         "groups": tables.groups[:groups],
         "names": tables.names[: int(corpus["names_end"])],
+        "journal": tables.journal[: int(corpus["journaled"])],
         "candidates": tables.candidates[: candidate_space(count)],
     }
 

@@ -21,6 +21,7 @@ __all__ = [
     "SHORTEST_INTERVAL",
     "SUCCEEDED",
     "TRACE",
+    "VISIT",
     "VISITED",
     "WITH_FINGERPRINT",
     "Tables",
@@ -79,12 +80,22 @@ GROUP: Final = np.dtype(
         ("spare", "u1", 7),
     ]
 )
+VISIT: Final = np.dtype(
+    [
+        ("at_s", "<f8"),  # its end
+        ("row", "<u4"),
+        ("flags", "u1"),  # as `journal` names them
+        ("spare", "u1", 3),
+    ]
+)
 CORPUS: Final = np.dtype(
     [
         ("pages", "<i8"),  # rows given out
         ("groups", "<i8"),
         ("text_end", "<i8"),  # bytes of URL text
         ("names_end", "<i8"),  # bytes of group names
+        ("journaled", "<i8"),  # visits ever written to the journal
+        ("halvings", "<i8"),  # of the share of pages whose visits are
         ("sorted", "<i8"),  # rows already sorted into groups: all that the stream has reached
         ("applied", "<i8"),  # outcomes applied
         ("failures", "<i8"),  # of these, failed visits
@@ -115,4 +126,5 @@ class Tables(NamedTuple):
     group_slots: Hashes  # hash index of the groups
     candidates: Bytes  # how often a path prefix that is no group yet was met
     scratch: Bytes  # one URL's name under construction
+    journal: Records  # VISIT[a power of two], a ring
     corpus: Records  # CORPUS[1]

@@ -11,6 +11,7 @@ from streamsched.arrays import Bools, Bytes, Floats, Hashes, Ints, Record
 from streamsched.change import CHANGE, FAILURE, FIRST, is_success, judge, shows_content
 from streamsched.groups import renew_candidates, sort_page
 from streamsched.jit import bare_kernel, inlined, prefetch
+from streamsched.journal import SAW_CHANGE, WAS_FIRST, keep_visit, narrow_sample
 from streamsched.outcomes import CHANGED, COST, FINGERPRINT, IMPORTANCE, STATUS
 from streamsched.posterior import after_change
 from streamsched.priors import advance_sweep
@@ -69,6 +70,7 @@ def _begin_page(tables: Tables, row: int, known_since_s: float) -> None:
     tables.pages[row].last_visit_s = known_since_s
     renew_candidates(tables, row + 1)
     tables.corpus[0].sorted = row + 1
+    narrow_sample(tables, row + 1)
     sort_page(tables, row)
 
 
@@ -141,6 +143,7 @@ def _apply_one(tables: Tables, row: int, at: int, columns: Columns, rules: Rules
         _learn(tables, row, (columns.fetched_at[at] - page.last_visit_s) / rules.cycle_s, verdict == CHANGE)
     _remember(tables, row, status, verdict == CHANGE, shows_content(given, status), fingerprint)
     page.last_visit_s = columns.fetched_at[at]
+    keep_visit(tables, row, columns.fetched_at[at], SAW_CHANGE * (verdict == CHANGE) + WAS_FIRST * (verdict == FIRST))
     if verdict == FIRST:
         return FIRST_VISITS
     advance_sweep(tables)

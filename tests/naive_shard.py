@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections import Counter
+from collections import Counter, deque
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +15,7 @@ from scipy.special import digamma
 from streamsched import priors
 from streamsched.groups import GROUP_PAGES, MAX_DEPTH
 from streamsched.jit import mix
+from streamsched.journal import JOURNAL_VISITS, SAMPLE_PAGES
 from streamsched.outcomes import Outcome
 from streamsched.posterior import HIGHEST_SHAPE, LOWEST_SHAPE
 from streamsched.tables import LONGEST_INTERVAL, SHORTEST_INTERVAL
@@ -41,6 +42,16 @@ class Page:
     lease_until_s: float | None = None
 
 
+@dataclass(frozen=True)
+class Visit:
+    """A visit that told something."""
+
+    url: str
+    at_s: float
+    changed: bool
+    first: bool
+
+
 @dataclass
 class Group:
     """A host, or a host and leading directories: ``("a.example", "docs")``."""
@@ -57,7 +68,7 @@ class Shard:
     the shard skips those that cannot have one.
     """
 
-    def __init__(self, cycle_s: float, change_bits: int = 6) -> None:
+    def __init__(self, cycle_s: float, change_bits: int = 6, journal_visits: int = JOURNAL_VISITS) -> None:
         self.cycle_s = cycle_s
         self.change_bits = change_bits
         self.pages: dict[str, Page] = {}
@@ -70,6 +81,7 @@ class Shard:
         self.sweep_row = self.sweep_end = 0
         self.rates: list[tuple[tuple[str, ...], float]] = []  # of this sweep, each with its page's group
         self.gaps: list[float] = []
+        self.journal: deque[Visit] = deque(maxlen=journal_visits)
 
     def observe(self, outcome: Outcome) -> str:
         """Apply one outcome; what became of it: duplicate, late, failure, first, same or change."""
@@ -91,9 +103,18 @@ class Shard:
         page.left = left_behind(visit, page.left, verdict == "change")
         page.failures = 0
         page.last_visit_s = outcome.fetched_at
+        if self.is_sampled(page.url):
+            self.journal.append(Visit(page.url, page.last_visit_s, verdict == "change", verdict == "first"))
         if verdict != "first":
             self.count_interval()
         return verdict
+
+    def is_sampled(self, url: str) -> bool:
+        """Whether the page is in the sample: all of 50,000 pages, half of 100,000, a quarter of 200,000."""
+        share = 1
+        while len(self.pages) > SAMPLE_PAGES * share:
+            share *= 2
+        return sample_hash(url) < 2**64 // share
 
     def page(self, url: str, known_since_s: float) -> Page:
         """The page of `url`, made and sorted into its group if it is new."""
@@ -248,6 +269,11 @@ def full_sort(scores: dict[str, float], seed: int, cycle: int) -> list[str]:
         return math.isnan(scores[url]), 0.0 if math.isnan(scores[url]) else -scores[url], tie
 
     return sorted(scores, key=place)
+
+
+def sample_hash(url: str) -> int:
+    """The hash by which pages are sampled."""
+    return int(mix(np.uint64(hash_of(url.encode()) ^ 0x2545F4914F6CDD1D)))
 
 
 def at_most_per_host(urls: list[str], per_host: int) -> list[str]:

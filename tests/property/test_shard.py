@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamsched import Observed, OutcomeBatch, Scheduler
+from streamsched import Observed, OutcomeBatch, Scheduler, pages
 from streamsched.formula import Formula
 from streamsched.groups import group_name
 from streamsched.jit import mix
+from streamsched.journal import SAW_CHANGE, WAS_FIRST, read_visits, sample_rows
 from streamsched.outcomes import Outcome
 from streamsched.tables import SUCCEEDED, VISITED, WITH_FINGERPRINT
 from streamsched.terminals import PROVIDED
@@ -75,6 +76,23 @@ def assert_same(scheduler: Scheduler, shard: naive_shard.Shard) -> None:
         assert group_name(tables, int(record["parent"])).rstrip("/") == "/".join(name[:-1] or name).rstrip("/")
         assert (record["visits"], record["changes"], record["pages"]) == (group.visits, group.changes, members[name])
         assert record["mean"] == near(group.mean)
+    assert journal_of(scheduler) == list(shard.journal)
+
+
+def journal_of(scheduler: Scheduler) -> list[naive_shard.Visit]:
+    """All that the journal holds, the oldest first."""
+    tables = scheduler.pages.tables
+    written, size = int(tables.corpus["journaled"][0]), tables.journal.size
+    ring = [tables.journal[at % size] for at in range(max(0, written - size), written)]
+    return [
+        naive_shard.Visit(
+            url_text(tables, int(visit["row"])),
+            float(visit["at_s"]),
+            bool(visit["flags"] & SAW_CHANGE),
+            bool(visit["flags"] & WAS_FIRST),
+        )
+        for visit in ring
+    ]
 
 
 def assert_same_page(scheduler: Scheduler, row: int, page: naive_shard.Page) -> None:
@@ -123,7 +141,35 @@ def test_long_stream_over_many_groups_leaves_the_state_of_the_twin() -> None:
     observe_both(scheduler, shard, list(batch), [4_000, 1, 999])
     assert_same(scheduler, shard)
     assert shard.sweeps > 10
+    assert len(shard.journal) > 8_000
     assert max(map(len, shard.groups)) == 2
+
+
+@settings(max_examples=20)
+@given(streams(), sizes)
+def test_journal_keeps_the_newest_visits(outcomes: list[Outcome], sizes: list[int]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pages, "JOURNAL_VISITS", 16)
+        scheduler, shard = Scheduler(), naive_shard.Shard(DAY, journal_visits=16)
+    observe_both(scheduler, shard, outcomes, sizes)
+    assert_same(scheduler, shard)
+
+
+def test_sample_is_halved_as_pages_double() -> None:
+    """Twice: with the 50,001st and the 100,001st page; some pages are visited again after each."""
+    urls = [f"https://{i % 7}.example/{i}" for i in range(110_000)]
+    order = np.r_[0:60_000, 0:2_000, 60_000:110_000, 0:2_000]
+    batch = OutcomeBatch([urls[i] for i in order], np.arange(order.size) + 0.0)
+    scheduler = Scheduler()
+    scheduler.observe(batch)
+    hashes = [naive_shard.sample_hash(url) for url in urls]
+    shares = np.select([np.arange(order.size) < 50_000, np.arange(order.size) < 102_000], [1, 2], 4)
+    kept = [i for i in range(order.size) if hashes[order[i]] < 2**64 // int(shares[i])]
+    assert [visit.at_s for visit in journal_of(scheduler)] == kept
+    assert scheduler.pages.faults() == []
+    left = np.flatnonzero(np.array(hashes) < 2**62)
+    assert sample_rows(scheduler.pages.tables).tolist() == left.tolist()
+    assert set(read_visits(scheduler.pages.tables).rows) == set(left)
 
 
 @settings(max_examples=30)

@@ -117,5 +117,6 @@ def test_bytes_of_state_name_every_part() -> None:
         "url_index": 8 * 1024,
         "groups": 80 + len("a.example") + 8 * 1024,
         "sketch": 1 << 16,
+        "journal": 16,
         "url_text": len(URL),
     }

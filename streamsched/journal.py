@@ -1,0 +1,108 @@
+"""The journal: the visits of a uniform sample of pages, newest last, as evolution learns from them.
+
+Which pages are sampled hangs on the pages alone: those whose salted hash is small. The share is halved each time the
+shard's pages double beyond `SAMPLE_PAGES`, so that half of that many to that many are sampled, whatever the shard
+grows to; a page that leaves the sample so never returns. The visits stand in a ring, where the oldest give way.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from streamsched.arrays import Bools, Floats, Hashes, Ints, Record, Records
+from streamsched.jit import bare_kernel, inlined, mix
+from streamsched.tables import Tables
+
+__all__ = [
+    "JOURNAL_VISITS",
+    "SAMPLE_PAGES",
+    "SAW_CHANGE",
+    "WAS_FIRST",
+    "Visits",
+    "keep_visit",
+    "narrow_sample",
+    "read_visits",
+    "sample_bar",
+    "sample_hashes",
+    "sample_rows",
+]
+
+JOURNAL_VISITS: Final = 1 << 20  # a power of two; 16 MB, and three weeks of daily visits to the whole sample
+SAMPLE_PAGES: Final = 50_000  # enough to tell score functions apart by 1 %; more would only make evolution slow
+
+# Bits of VISIT.flags.
+SAW_CHANGE: Final = 1
+WAS_FIRST: Final = 2  # of the page: there was nothing to compare with
+
+_SAMPLE_SALT: Final = np.uint64(0x2545F4914F6CDD1D)  # any will do: it must differ from what salts ties and slots
+_WHOLE: Final = np.uint64((1 << 64) - 1)
+
+
+@inlined
+def narrow_sample(tables: Tables, pages: int) -> None:
+    """Halve the sample where `pages` pages would make it too large. O(1)."""
+    corpus = tables.corpus[0]
+    if pages > np.int64(SAMPLE_PAGES) << corpus.halvings:
+        corpus.halvings += 1
+
+
+@inlined
+def keep_visit(tables: Tables, row: int, at_s: float, flags: int) -> None:
+    """Append a visit of `row` that told something, where the page is sampled; the oldest gives way. O(1)."""
+    corpus = tables.corpus[0]
+    if mix(tables.pages[row].url_hash ^ _SAMPLE_SALT) <= _WHOLE >> np.uint64(corpus.halvings):
+        visit: Record = tables.journal[corpus.journaled & (tables.journal.size - 1)]
+        visit.at_s = at_s
+        visit.row = row
+        visit.flags = flags
+        corpus.journaled += 1
+
+
+def sample_bar(tables: Tables) -> int:
+    """Return the greatest sample hash that is in the sample. O(1)."""
+    return int(_WHOLE) >> int(tables.corpus["halvings"][0])
+
+
+def sample_hashes(tables: Tables, start: int, stop: int) -> Hashes:
+    """Return the hashes by which the pages of rows `start` up to `stop` are sampled: uint64[stop - start]. O(rows)."""
+    hashes = np.empty(stop - start, np.uint64)
+    _hash_pages(tables.pages[start:stop], hashes)
+    return hashes
+
+
+def sample_rows(tables: Tables) -> Ints:
+    """Return the rows of the pages in the sample, ascending. O(pages)."""
+    hashes = sample_hashes(tables, 0, int(tables.corpus["pages"][0]))
+    return np.flatnonzero(hashes <= np.uint64(sample_bar(tables)))
+
+
+class Visits(NamedTuple):
+    """Visits to sampled pages, those to a page together and in their order, as columns of one length v."""
+
+    rows: Ints  # int64[v], ascending
+    at_s: Floats  # UTC epoch seconds
+    changed: Bools
+    first: Bools
+
+
+def read_visits(tables: Tables) -> Visits:
+    """Return the journal's visits to pages that are still in the sample. O(pages + v log v)."""
+    journaled = int(tables.corpus["journaled"][0])
+    ring = tables.journal[:journaled]
+    if journaled > ring.size:
+        ring = np.roll(ring, -(journaled % ring.size))  # the oldest first
+    sampled = np.zeros(int(tables.corpus["pages"][0]), np.bool_)
+    sampled[sample_rows(tables)] = True
+    ring = ring[sampled[ring["row"]]]
+    ring = ring[np.argsort(ring["row"], kind="stable")]
+    flags = ring["flags"]
+    seen, first = (flags & SAW_CHANGE) != 0, (flags & WAS_FIRST) != 0
+    return Visits(ring["row"].astype(np.int64), ring["at_s"].copy(), seen, first)
+
+
+@bare_kernel
+def _hash_pages(pages: Records, out: Hashes) -> None:
+    for i in range(pages.size):
+        out[i] = mix(pages[i].url_hash ^ _SAMPLE_SALT)
