@@ -15,7 +15,18 @@ from llvmlite import ir
 from numba.core import event, types
 from numba.extending import intrinsic
 
-__all__ = ["bare_kernel", "fold_multiply", "inlined", "kernel", "load_word", "mix", "on_compile", "prefetch"]
+__all__ = [
+    "bare_kernel",
+    "count_ones",
+    "fold_multiply",
+    "inlined",
+    "kernel",
+    "load_word",
+    "mix",
+    "on_compile",
+    "prefetch",
+    "trailing_zeros",
+]
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
@@ -116,6 +127,26 @@ def prefetch(typingctx: Any, array: Any, index: Any) -> Any:
         return context.get_dummy_value()
 
     return types.none(array, types.int64), codegen
+
+
+@_machine(int)
+def trailing_zeros(typingctx: Any, word: Any) -> Any:
+    """Return the place of the lowest set bit of a uint64, 64 where there is none. O(1)."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.cttz(args[0], ir.Constant(ir.IntType(1), 0))
+
+    return types.int64(types.uint64), codegen
+
+
+@_machine(int)
+def count_ones(typingctx: Any, word: Any) -> Any:
+    """Return how many bits of a uint64 are set. O(1)."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.ctpop(args[0])
+
+    return types.int64(types.uint64), codegen
 
 
 @kernel

@@ -1,0 +1,328 @@
+"""What a cycle's visits make of classes: each falls into what was not visited, what had changed and what had not.
+
+The last two get a new state. All parts of one new state, whatever classes they come from, become one class; its pages
+are gathered when the cycle is over.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from streamsched.arrays import Record
+from streamsched.evolution.arena import (
+    READS_CHANGES,
+    READS_COST,
+    READS_HISTORY,
+    READS_IMPORTANCE,
+    READS_LAST,
+    READS_RATE,
+    READS_VISITS,
+    READS_WEIGHTED,
+    Arena,
+    Crawl,
+    Ground,
+)
+from streamsched.evolution.places import mark, write_marked
+from streamsched.evolution.segments import count_within, find_number
+from streamsched.jit import inlined, mix, trailing_zeros
+from streamsched.learning import count_visit, learn
+
+__all__ = ["Stretch", "begin_cycle", "settle_cycle", "visit_class"]
+
+_FRESH = 2  # in a trace: a page not visited since the warm-up
+
+
+class Stretch(NamedTuple):
+    """Which pages of classes of equal score are visited, and where in the batch they come."""
+
+    cycle: int
+    offset: int  # the page number that goes first
+    reach: int  # how far from it on pages are visited
+    place: int  # in the batch, of the first page
+    shared: bool  # among several classes, so that places are found by bitmap
+
+
+class _Visit(NamedTuple):
+    """What visits to one class have in common."""
+
+    at: int  # number of the ranked cycle
+    cycle: int
+    first_cycle: int  # of those whose changes the visit reports
+    fresh: int  # 2 where the class was not visited since the warm-up
+    shared: bool
+
+
+@inlined
+def begin_cycle(arena: Arena) -> None:
+    """Make ready for a cycle's visits."""
+    counts = arena.counts[0]
+    counts.before = counts.classes
+    counts.hits = counts.misses = counts.parts = counts.vacant = 0
+
+
+@inlined
+def visit_class(crawl: Crawl, one: int, stretch: Stretch) -> None:
+    """Visit the pages of class `one` that lie within reach. O(log size + pages moved)."""
+    arena = crawl.arena
+    pages = crawl.ground.changed.shape[0]
+    start, size = arena.starts[one], arena.sizes[one]
+    begin = find_number(arena, one, stretch.offset)
+    taken = size if stretch.reach == pages else count_within(arena, one, stretch.offset, stretch.reach, pages)
+    if taken == 0:
+        return
+    page: Record = arena.pages[one]
+    visit = _Visit(
+        at=stretch.cycle - crawl.rules.warmup,
+        cycle=stretch.cycle,
+        first_cycle=int(page.last_visit_s) + 1 if crawl.rules.since_visit else stretch.cycle,
+        fresh=0 if page.spare else _FRESH,
+        shared=stretch.shared,
+    )
+    place = stretch.place
+    counts = arena.counts[0]
+    hits, misses = counts.hits, counts.misses
+    end = begin + taken
+    if end <= size:
+        _visit_run(crawl, visit, (start + begin, start + end), place)
+        for i in range(start + end, start + size):
+            arena.members[i - taken] = arena.members[i]
+    else:  # from the offset to the end, then from the beginning; taken here by ascending number
+        wrapped = end - size
+        _visit_run(crawl, visit, (start, start + wrapped), place + size - begin)
+        _visit_run(crawl, visit, (start + begin, start + size), place)
+        for i in range(start + wrapped, start + begin):
+            arena.members[i - wrapped] = arena.members[i]
+    arena.sizes[one] = size - taken
+    if size == taken:
+        arena.vacant[counts.vacant] = one
+        counts.vacant += 1
+    if counts.hits > hits:
+        _enter_part(crawl, one, stretch.cycle, True, (hits, counts.hits - hits))
+    if counts.misses > misses:
+        _enter_part(crawl, one, stretch.cycle, False, (~misses, counts.misses - misses))
+    crawl.trace.hits[visit.at] = counts.hits
+
+
+@inlined
+def _visit_run(crawl: Crawl, visit: _Visit, run: tuple[int, int], place: int) -> None:
+    """Visit consecutive members of a class, the first at `place`; append them to what changed and what did not.
+
+    Written without branches on what a visit finds: nobody can predict it, the processor no more than a crawler.
+    """
+    ground, arena, trace = crawl.ground, crawl.arena, crawl.trace
+    counts = arena.counts[0]
+    changed, unchanged = counts.hits, counts.misses
+    word = visit.cycle >> 6
+    single = visit.first_cycle >> 6 == word
+    mask = ~np.uint64(0) >> np.uint64(63 - (visit.cycle & 63))
+    mask = mask >> np.uint64(visit.first_cycle & 63) << np.uint64(visit.first_cycle & 63)
+    traced = trace.places.shape[0] > 0
+    gain = 0.0
+    for i in range(run[0], run[1]):
+        page = arena.members[i]
+        if single:
+            hit = np.uint64((ground.changed[page, word] & mask) != np.uint64(0))
+        else:
+            hit = np.uint64(_changed(ground, page, visit.first_cycle, visit.cycle))
+        arena.hits[changed] = page
+        arena.misses[unchanged] = page
+        changed += np.int64(hit)
+        unchanged += 1 - np.int64(hit)
+        if visit.shared:
+            mark(arena, page)
+            arena.hit_bits[page >> 6] |= hit << np.uint64(page & 63)
+            if visit.fresh:
+                arena.fresh_bits[page >> 6] |= np.uint64(1) << np.uint64(page & 63)
+        else:
+            gain += ground.discounts[place] * np.float64(hit)
+            if traced:
+                trace.places[visit.at, place] = np.uint8(visit.fresh) | np.uint8(hit)
+            place += 1
+    trace.gains[visit.at] += gain
+    counts.hits = changed
+    counts.misses = unchanged
+
+
+@inlined
+def _changed(ground: Ground, page: int, first: int, last: int) -> bool:
+    """Return whether a page changed in any of the cycles `first` to `last`."""
+    word = last >> 6
+    mask = ~np.uint64(0) >> np.uint64(63 - (last & 63))
+    while word > first >> 6:
+        if ground.changed[page, word] & mask:
+            return True
+        mask = ~np.uint64(0)
+        word -= 1
+    return bool((ground.changed[page, word] & mask) >> np.uint64(first & 63) != np.uint64(0))
+
+
+@inlined
+def _enter_part(crawl: Crawl, one: int, cycle: int, changed: bool, run: tuple[int, int]) -> None:
+    """Enter a part of class `one`, visited in `cycle`, into the class of its new state, made if need be."""
+    opening, routine, arena = crawl.opening, crawl.routine, crawl.arena
+    counts = arena.counts[0]
+    made = counts.classes
+    arena.pages[made] = arena.pages[one]
+    arena.traces[made] = arena.traces[one]
+    page: Record = arena.pages[made]
+    trace: Record = arena.traces[made]
+    if routine.reads & READS_RATE:
+        exposure = opening.priors.exposure[page.group]
+        learn(page, trace, opening.priors.shape, exposure, cycle - page.last_visit_s, changed)
+    else:
+        count_visit(page, trace, changed)
+    page.last_visit_s = cycle
+    page.spare = 1
+    target = _find_state(arena, routine.reads, made)
+    at = target - counts.before
+    if target == made:
+        counts.classes += 1
+        arena.sizes[made] = 0
+        arena.first_part[at] = -1
+    arena.sizes[target] += run[1]
+    part = counts.parts
+    counts.parts += 1
+    arena.part_starts[part] = run[0]
+    arena.part_sizes[part] = run[1]
+    arena.next_part[part] = arena.first_part[at]
+    arena.first_part[at] = part
+
+
+@inlined
+def _find_state(arena: Arena, reads: int, made: int) -> int:
+    """Return the class made in this cycle that is like `made` in all that is read, or `made` itself."""
+    page: Record = arena.pages[made]
+    trace: Record = arena.traces[made]
+    before = arena.counts[0].before
+    key = np.uint64(0)
+    if reads & READS_VISITS:
+        key = mix(key ^ np.uint64(page.visits))
+    if reads & READS_CHANGES:
+        key = mix(key ^ np.uint64(page.changes))
+    if reads & READS_HISTORY:
+        key = mix(key ^ np.uint64(trace.history))
+    elif reads & READS_LAST:
+        key = mix(key ^ np.uint64(trace.history & np.uint64(1)))
+    if reads & READS_WEIGHTED:
+        key = mix(key ^ np.uint64(trace.weighted_changes))
+    if reads & READS_RATE:
+        key = mix(key ^ np.uint64(page.group) ^ np.uint64(min(page.own_exposure, 1e12) * 1e6))
+    mask = np.int64(arena.table.size - 1)
+    slot = np.int64(key) & mask
+    while arena.table[slot]:
+        other = arena.table[slot] - 1
+        if _alike(arena, reads, made, other):
+            return int(other)
+        slot = (slot + 1) & mask
+    arena.table[slot] = made + 1
+    arena.places[made - before] = slot
+    return made
+
+
+@inlined
+def _alike(arena: Arena, reads: int, one: int, other: int) -> bool:
+    """Return whether two classes made in this cycle agree in all that is read."""
+    page: Record = arena.pages[one]
+    trace: Record = arena.traces[one]
+    other_page: Record = arena.pages[other]
+    other_trace: Record = arena.traces[other]
+    if reads & READS_VISITS and page.visits != other_page.visits:
+        return False
+    if reads & READS_CHANGES and page.changes != other_page.changes:
+        return False
+    if reads & READS_HISTORY and trace.history != other_trace.history:
+        return False
+    if reads & READS_LAST and (trace.history ^ other_trace.history) & np.uint64(1):
+        return False
+    if reads & READS_WEIGHTED and trace.weighted_changes != other_trace.weighted_changes:
+        return False
+    if reads & READS_RATE and (
+        page.group != other_page.group
+        or page.own_shape != other_page.own_shape
+        or page.own_exposure != other_page.own_exposure
+    ):
+        return False
+    if reads & READS_IMPORTANCE and page.importance != other_page.importance:
+        return False
+    return not (reads & READS_COST and page.cost != other_page.cost)
+
+
+@inlined
+def settle_cycle(crawl: Crawl, cycle: int) -> None:
+    """Gather the pages of the classes that the cycle made, and drop those that it emptied."""
+    rules, arena = crawl.rules, crawl.arena
+    counts = arena.counts[0]
+    if rules.since_visit:
+        _set_due(crawl.ground, arena, cycle)
+    if counts.tail + rules.visits > arena.members.size:
+        _compact(arena)
+    for made in range(counts.before, counts.classes):
+        at = made - counts.before
+        arena.table[arena.places[at]] = 0
+        arena.starts[made] = counts.tail
+        _gather(arena, arena.first_part[at], counts.tail)
+        counts.tail += arena.sizes[made]
+    for i in range(counts.vacant):
+        while counts.classes > 0 and arena.sizes[counts.classes - 1] == 0:
+            counts.classes -= 1
+        free = arena.vacant[i]
+        if free < counts.classes:
+            counts.classes -= 1
+            moved = counts.classes
+            arena.starts[free] = arena.starts[moved]
+            arena.sizes[free] = arena.sizes[moved]
+            arena.pages[free] = arena.pages[moved]
+            arena.traces[free] = arena.traces[moved]
+
+
+@inlined
+def _gather(arena: Arena, part: int, start: int) -> None:
+    """Write the pages of a class's parts, ascending, to `members` from `start` on."""
+    single = arena.next_part[part] < 0
+    while part >= 0:
+        begin = arena.part_starts[part]
+        for i in range(arena.part_sizes[part]):
+            page = arena.hits[begin + i] if begin >= 0 else arena.misses[~begin + i]
+            if single:
+                arena.members[start + i] = page
+            else:
+                mark(arena, page)
+        part = arena.next_part[part]
+    if not single:
+        write_marked(arena, start)
+
+
+@inlined
+def _compact(arena: Arena) -> None:
+    """Close the gaps between the runs of the classes that the cycle did not make."""
+    counts = arena.counts[0]
+    tail = 0
+    for one in range(counts.before):
+        start = arena.starts[one]
+        arena.starts[one] = tail
+        for i in range(arena.sizes[one]):
+            arena.spare[tail] = arena.members[start + i]
+            tail += 1
+    for i in range(tail):
+        arena.members[i] = arena.spare[i]
+    counts.tail = tail
+
+
+@inlined
+def _set_due(ground: Ground, arena: Arena, cycle: int) -> None:
+    """Enter the cycles in which the pages that this one found changed change next."""
+    first = (cycle + 1) >> 6
+    words = ground.changed.shape[1]
+    if first >= words:
+        return
+    low = ~np.uint64(0) << np.uint64((cycle + 1) & 63)
+    for i in range(arena.counts[0].hits):
+        page = arena.hits[i]
+        word = first
+        bits = ground.changed[page, word] & low
+        while not bits and word + 1 < words:
+            word += 1
+            bits = ground.changed[page, word]
+        arena.due[(word << 6) + trailing_zeros(bits)] += 1  # the place after the last is for never

@@ -1,0 +1,172 @@
+"""Trials: the conditions under which score functions are compared, and what of them can be worked out beforehand."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from streamsched.arrays import Hashes, Ints, Records, Rows
+from streamsched.evolution.arena import (
+    READS_COST,
+    READS_IMPORTANCE,
+    READS_RATE,
+    Ground,
+    Opening,
+    Rules,
+    tie_offset,
+)
+from streamsched.evolution.history import ChangeHistory
+from streamsched.jit import kernel, mix
+from streamsched.learning import learn
+from streamsched.tables import PAGE, TRACE
+from streamsched.terminals import Priors
+
+__all__ = ["Course", "Reading", "Trial", "visits_per_cycle"]
+
+Reading: TypeAlias = Literal["since_visit", "that_day"]
+_ROUNDING: Final = 1e-9  # of a page: 0.29 * 100 is 28.999999999999996 and means 29
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Trial:
+    """One simulated crawl of `history` from its cycle number `first` on: `cycles` of them, None for all that follow.
+
+    In the first `warmup` cycles every page is visited, in each later one the best share `budget` of them. `reading`
+    says what a visit reports: a change since the last visit, or one within the cycle. `salt` orders equal scores.
+    Raises ValueError where the history cannot hold it.
+    """
+
+    history: ChangeHistory
+    first: int = 0
+    cycles: int | None = None
+    warmup: int = 2
+    budget: float = 0.05
+    reading: Reading = "since_visit"
+    salt: int = 0
+
+    def __post_init__(self) -> None:
+        last = self.history.cycles if self.cycles is None else self.first + self.cycles
+        if not 0 <= self.first < last <= self.history.cycles:
+            raise ValueError(f"trial: expected cycles within {self.history.cycles}, found {self.first} to {last}")
+        if not 1 <= self.warmup < self.length:
+            raise ValueError(f"warmup: expected 1 to {self.length - 1} of {self.length} cycles, found {self.warmup}")
+        if not 0.0 < self.budget <= 1.0 or self.history.pages < 1:
+            raise ValueError(f"trial: expected pages and a budget above 0, at most 1; found {self.budget}")
+
+    @property
+    def length(self) -> int:
+        """How many cycles, the warm-up's among them."""
+        return self.history.cycles - self.first if self.cycles is None else self.cycles
+
+    @property
+    def ranked(self) -> int:
+        """How many cycles are ranked: those after the warm-up."""
+        return self.length - self.warmup
+
+    @property
+    def visits(self) -> int:
+        """How many pages a ranked cycle visits."""
+        return visits_per_cycle(self.budget, self.history.pages)
+
+
+def visits_per_cycle(budget: float, pages: int) -> int:
+    """Return how many of `pages` pages a cycle visits: max(1, ⌊budget · pages⌋), at most all.
+
+    >>> visits_per_cycle(0.29, 100)
+    29
+    """
+    return min(pages, max(1, math.floor(budget * pages + _ROUNDING)))
+
+
+class Course:
+    """A trial worked out as far as no score function matters. O(pages · cycles) to make, O(pages log pages) a kind."""
+
+    def __init__(self, trial: Trial, *, placed: bool) -> None:
+        self.trial = trial
+        history = trial.history
+        span = slice(trial.first, trial.first + trial.length)
+        mixed = _mix_all(history.hashes, np.uint64(mix(np.uint64(trial.salt))))
+        self._rows = np.argsort(mixed, kind="stable")
+        self._changed = np.ascontiguousarray(history.changed[self._rows, span])
+        self.ground = self._survey()
+        self._openings: dict[int, Opening] = {}
+        self.rules = Rules(trial.warmup, trial.length, trial.visits, trial.reading == "since_visit", placed)
+
+    def opening(self, reads: int) -> Opening:
+        """Return the classes that programs begin with which read what the bits `reads` say."""
+        apart = reads & (READS_RATE | READS_IMPORTANCE | READS_COST)
+        if apart not in self._openings:
+            self._openings[apart] = self._open(apart)
+        return self._openings[apart]
+
+    def _survey(self) -> Ground:
+        trial = self.trial
+        pages, cycles = self._changed.shape
+        words = -(-cycles // 64)
+        padded = np.zeros((pages, 64 * words), np.bool_)
+        padded[:, :cycles] = self._changed
+        bits = np.packbits(padded, axis=1, bitorder="little").view(np.uint64)
+        offsets = np.array([tie_offset(trial.salt, cycle, pages) for cycle in range(cycles)], np.int64)
+        if trial.reading == "that_day":
+            due = self._changed.sum(axis=0, dtype=np.int64)
+        else:
+            after = self._changed[:, trial.warmup :]
+            due = np.zeros(cycles, np.int64)
+            first = np.argmax(after, axis=1)[after.any(axis=1)]
+            due[trial.warmup :] = np.bincount(first, minlength=cycles - trial.warmup)
+        discounts = 1.0 / np.maximum(1.0, np.log(np.arange(1, trial.visits + 1)))
+        return Ground(bits, offsets, due, discounts, np.concatenate([[0.0], np.cumsum(discounts)]))
+
+    def _open(self, apart: int) -> Opening:
+        trial, history = self.trial, self.trial.history
+        keys = [np.packbits(self._changed[:, 1 : trial.warmup], axis=1, bitorder="little")]
+        columns = {
+            READS_RATE: history.prior_mean[self._rows],
+            READS_IMPORTANCE: history.importance[self._rows].astype(PAGE["importance"]),
+            READS_COST: history.cost[self._rows].astype(PAGE["cost"]),
+        }
+        for bit, column in columns.items():
+            if apart & bit:
+                keys.append(np.ascontiguousarray(column).view(np.uint8).reshape(history.pages, -1))
+        first, members, starts = _group(np.ascontiguousarray(np.concatenate(keys, axis=1)))
+        means, group = np.unique(columns[READS_RATE][first], return_inverse=True)
+        priors = Priors(history.prior_shape, history.prior_shape / means)
+        pages, traces = np.zeros(first.size, PAGE), np.zeros(first.size, TRACE)
+        pages["group"] = group
+        pages["importance"] = columns[READS_IMPORTANCE][first]
+        pages["cost"] = columns[READS_COST][first]
+        _warm_up(self._changed[first, : trial.warmup], priors, pages, traces)
+        return Opening(members, starts, pages, traces, priors)
+
+
+def _group(keys: npt.NDArray[np.uint8]) -> tuple[Rows, npt.NDArray[np.int32], Ints]:
+    """Return of groups of equal rows of ``keys``: uint8[n, w]: the first row of each, all rows in order, starts."""
+    if keys.shape[1] == 0:
+        return np.zeros(1, np.intp), np.arange(keys.shape[0], dtype=np.int32), np.array([0, keys.shape[0]])
+    rows = keys.view(np.dtype((np.void, keys.shape[1]))).ravel()
+    _, first, inverse, counts = np.unique(rows, return_index=True, return_inverse=True, return_counts=True)
+    members = np.argsort(inverse, kind="stable").astype(np.int32)
+    return first, members, np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+
+
+@kernel
+def _mix_all(hashes: Hashes, salt: int) -> Hashes:
+    mixed = np.empty(hashes.size, np.uint64)
+    for i in range(hashes.size):
+        mixed[i] = mix(hashes[i] ^ salt)
+    return mixed
+
+
+@kernel
+def _warm_up(changed: npt.NDArray[np.bool_], priors: Priors, pages: Records, traces: Records) -> None:
+    """Visit each page in each cycle of ``changed``: bool[g, warmup]; the first visit shows nothing."""
+    for i in range(pages.size):
+        page = pages[i]
+        trace = traces[i]
+        for cycle in range(1, changed.shape[1]):
+            learn(page, trace, priors.shape, priors.exposure[page.group], 1.0, changed[i, cycle])
+        page.last_visit_s = changed.shape[1] - 1
