@@ -118,7 +118,7 @@ def to_formula(tree: Any) -> Formula:
 
 
 class ColumnCrawl:
-    """A trial crawl with a column of all pages for each terminal: a cycle scores every page and sorts the best k.
+    """A trial crawl with a column of all pages for each terminal: a cycle scores every page and picks the best k.
 
     ``changed``: bool[cycles, pages], pages in the order of ties; ``offsets``: int64[cycles], at which page that order
     begins in each cycle. What a visit changes is renewed for visited pages only, and the warm-up is crawled once.
@@ -127,41 +127,46 @@ class ColumnCrawl:
     def __init__(self, changed: Bools, offsets: Ints, warmup: int, k: int, reading: str) -> None:
         self._changed, self._offsets = changed, offsets
         self._warmup, self._k, self._reading = warmup, k, reading
+        self._discounts = 1.0 / np.maximum(1.0, np.log(np.arange(1, k + 1)))
         pages = changed.shape[1]
         self._columns = {name: np.zeros(pages) for name in (*PAPER, "weighted", "halved")}
-        self._unseen = np.zeros(pages, np.bool_)
         everything = np.arange(pages)
-        for cycle in range(warmup):
-            self._columns["t"] += 1.0
-            if cycle:
-                _learn(self._columns, everything, changed[cycle])
-            self._columns["t"][:] = 0.0
+        for cycle in range(1, warmup):
+            _learn(self._columns, everything, changed[cycle])
 
-    def change_rate(self, function: Callable[..., Any]) -> float:
-        """Return the mean ChangeRate of ranking by `function` of the columns of PAPER. O(cycles · pages · size)."""
+    def fitness(self, function: Callable[..., Any], metric: str) -> float:
+        """Return the mean ChangeRate or NDCG of ranking by `function` of the columns of PAPER. O(cycles pages size)."""
         columns = {name: column.copy() for name, column in self._columns.items()}
-        unseen = self._unseen.copy()
         terminals = [columns[name] for name in PAPER]
-        rates = []
+        unseen = np.zeros(self._changed.shape[1], np.bool_)
+        values = []
         with np.errstate(all="ignore"):
             for cycle in range(self._warmup, self._changed.shape[0]):
                 columns["t"] += 1.0
                 unseen |= self._changed[cycle]
                 reports = unseen if self._reading == "since_visit" else self._changed[cycle]
-                rows = self._best(function(*terminals), cycle)
+                rows = self._best(function(*terminals), cycle, metric == "ndcg")
                 if reports.any():
-                    rates.append(np.count_nonzero(reports[rows]) / rows.size)
+                    values.append(self._measure(reports, rows, metric))
                 _learn(columns, rows, reports[rows])
                 columns["t"][rows] = 0.0
                 unseen[rows] = False
-        return float(np.mean(rates))
+        return sum(values) / len(values)
 
-    def _best(self, scores: Any, cycle: int) -> Rows:
-        """Return the k best, best first: score descending, NaN last, equal scores in the cycle's order of ties."""
+    def _measure(self, reports: Bools, rows: Rows, metric: str) -> float:
+        if metric == "change_rate":
+            return int(np.count_nonzero(reports[rows])) / rows.size
+        ideal = self._discounts[: min(rows.size, int(np.count_nonzero(reports)))]
+        return float(self._discounts[reports[rows]].sum() / ideal.sum())
+
+    def _best(self, scores: Any, cycle: int, in_order: bool) -> Rows:
+        """Return the k best: score descending, NaN last, equal scores in the cycle's order of ties."""
         scores = np.broadcast_to(np.where(np.isnan(scores), np.inf, np.negative(scores)), self._changed.shape[1])
         bar = np.partition(scores, self._k - 1)[self._k - 1]
         above, level = np.flatnonzero(scores < bar), np.flatnonzero(scores == bar)
         rows = np.concatenate([above, self._turn(level, cycle)[: self._k - above.size]])
+        if not in_order:
+            return rows
         rows = self._turn(np.sort(rows), cycle)
         return rows[np.argsort(scores[rows], kind="stable")]
 

@@ -6,12 +6,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Protocol
 
 import numpy as np
 
 from streamsched.arrays import Floats, Records
 from streamsched.evolution.history import ChangeHistory
+from streamsched.evolution.trials import Trial
 from streamsched.formula import TERMINALS, Formula
 from streamsched.jit import mix
 from streamsched.posterior import after_change
@@ -19,25 +19,6 @@ from streamsched.tables import PAGE, TRACE
 from streamsched.terminals import PROVIDED, Priors, TerminalColumns
 
 KNOWN = tuple(name for name in TERMINALS if name in PROVIDED)
-
-
-class Experiment(Protocol):
-    """What is asked of a trial: its history, which cycles of it, and the rules."""
-
-    @property
-    def history(self) -> ChangeHistory: ...
-    @property
-    def first(self) -> int: ...
-    @property
-    def cycles(self) -> int | None: ...
-    @property
-    def warmup(self) -> int: ...
-    @property
-    def budget(self) -> float: ...
-    @property
-    def reading(self) -> str: ...
-    @property
-    def salt(self) -> int: ...
 
 
 @dataclass
@@ -85,7 +66,7 @@ class Page:
 
 @dataclass
 class Figures:
-    """Per ranked cycle what it showed, and per cycle and cut the same of the first so many of the ranked list."""
+    """Per ranked cycle what it showed, and per cycle and cut the same of the first share of the ranked list."""
 
     counted: list[bool] = field(default_factory=list)
     change_rate: list[float] = field(default_factory=list)
@@ -95,6 +76,8 @@ class Figures:
     ranked: list[list[int]] = field(default_factory=list)
     cut_change_rate: list[list[float]] = field(default_factory=list)
     cut_ndcg: list[list[float]] = field(default_factory=list)
+    cut_new_pages: list[list[int]] = field(default_factory=list)
+    cut_visits: list[int] = field(default_factory=list)
 
     def mean(self, metric: str) -> float:
         """The fitness: over the cycles in which some page had changed; 0 where there was none."""
@@ -102,10 +85,10 @@ class Figures:
         return sum(values) / len(values) if values else 0.0
 
 
-def crawl(trial: Experiment, formula: Formula, cuts: Sequence[float] = ()) -> Figures:
+def crawl(trial: Trial, formula: Formula, cuts: Sequence[float] = ()) -> Figures:
     """Rank and visit cycle by cycle; visits are at the cycle's end and see what changed in it."""
     history = trial.history
-    cycles = history.cycles - trial.first if trial.cycles is None else trial.cycles
+    cycles = trial.cycles or history.cycles - trial.first
     columns = zip(history.prior_mean.tolist(), history.importance.tolist(), history.cost.tolist(), strict=True)
     pages = [Page(i, history.prior_shape, *known) for i, known in enumerate(columns)]
     places = places_of(history, trial.salt)
@@ -126,7 +109,7 @@ def crawl(trial: Experiment, formula: Formula, cuts: Sequence[float] = ()) -> Fi
     return figures
 
 
-def reports_change(trial: Experiment, page: Page, cycle: int) -> bool:
+def reports_change(trial: Trial, page: Page, cycle: int) -> bool:
     """What a visit at the end of `cycle` would report."""
     since = page.visited_in + 1 if trial.reading == "since_visit" else cycle
     flags = trial.history.changed[page.index]
@@ -149,8 +132,8 @@ def descending(score: float) -> tuple[bool, float]:
 
 
 def share(budget: float, pages: int) -> int:
-    """max(1, the decimal that the budget prints as, of all pages, rounded down)."""
-    return min(pages, max(1, math.floor(Fraction(repr(budget)) * pages)))
+    """max(1, that share of the pages rounded down), where a page short of 1e-9 counts as whole."""
+    return min(pages, max(1, math.floor(Fraction(budget) * pages + Fraction(1, 10**9))))
 
 
 def places_of(history: ChangeHistory, salt: int) -> list[int]:
@@ -171,18 +154,20 @@ def measure(
     figures: Figures, pages: Sequence[Page], changed: Sequence[bool], chosen: Sequence[int], cuts: Sequence[float]
 ) -> None:
     found = [changed[page] for page in chosen]
+    new = [not pages[page].ranked_before for page in chosen]
     relevant = sum(changed)
     figures.counted.append(relevant > 0)
     figures.change_rate.append(sum(found) / len(found))
     figures.ndcg.append(ndcg(found, relevant))
     figures.visits.append(len(chosen))
+    figures.new_pages.append(sum(new))
     figures.ranked.append(list(chosen))
-    figures.new_pages.append(sum(not pages[page].ranked_before for page in chosen))
+    figures.cut_visits = [share(cut, len(found)) for cut in cuts]
+    figures.cut_change_rate.append([sum(found[:cut]) / cut for cut in figures.cut_visits])
+    figures.cut_ndcg.append([ndcg(found[:cut], relevant) for cut in figures.cut_visits])
+    figures.cut_new_pages.append([sum(new[:cut]) for cut in figures.cut_visits])
     for page in chosen:
         pages[page].ranked_before = True
-    heads = [found[: share(cut, len(pages))] for cut in cuts]
-    figures.cut_change_rate.append([sum(head) / len(head) for head in heads])
-    figures.cut_ndcg.append([ndcg(head, relevant) for head in heads])
 
 
 def ndcg(found: Sequence[bool], relevant: int) -> float:

@@ -1,0 +1,225 @@
+"""The evaluator by classes of pages does what a crawl page by page does, whatever the history, program and rules."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streamsched.evolution import evaluator as module
+from streamsched.evolution.alphabet import TERMINAL_SETS, Alphabet
+from streamsched.evolution.evaluator import Evaluator, Metric, Program
+from streamsched.evolution.genomes import to_formula
+from streamsched.evolution.history import ChangeHistory
+from streamsched.evolution.trials import Trial
+from streamsched.formula import Binary, Constant, Formula, Node, Terminal, Unary
+from tests import naive_evolution as naive
+
+BASIC = ("n", "X", "t")
+PAPER = (*BASIC, "CG", "NAD", "SAD", "AAD", "GAD")
+FULL = (*PAPER, "rate", "posterior", "importance", "cost")
+HUGE = Binary("*", Binary("pow", Constant(1000), Constant(80)), Binary("pow", Constant(1000), Constant(30)))  # < inf
+METRICS: tuple[Metric, ...] = ("change_rate", "ndcg")
+
+numbers = st.sampled_from([0.001, 0.01, 0.1, 0.5, 1.0, 10.0, 100.0, 1000.0, 0.0, -1.0, 2.0, 81.0, 1e300, 5e-324])
+
+
+def soar(node: Node) -> Node:
+    """0 where `node` is 0, else infinite."""
+    return Binary("*", Binary("*", node, HUGE), HUGE)
+
+
+def programs(names: Sequence[str]) -> st.SearchStrategy[Formula]:
+    """Formulas over `names`, many of them with ties, infinities and NaN for some pages and not for others."""
+    leaves: st.SearchStrategy[Node] = st.builds(Terminal, st.sampled_from(names)) | st.builds(Constant, numbers)
+
+    def grow(below: st.SearchStrategy[Node]) -> st.SearchStrategy[Node]:
+        signed = st.builds(Unary, st.sampled_from(["neg", "log", "exp"]), below)
+        joined = st.builds(Binary, st.sampled_from(["+", "-", "*", "/", "pow"]), below, below)
+        twins = st.builds(lambda op, node: Binary(op, node, node), st.sampled_from(["+", "-", "*", "/", "pow"]), below)
+        infinite = below.map(soar)
+        undefined = below.map(lambda node: Binary("-", soar(node), soar(node)))
+        return joined | signed | twins | infinite | undefined
+
+    return st.recursive(leaves, grow, max_leaves=8).map(Formula)
+
+
+def shapes(cycles: int) -> st.SearchStrategy[int]:
+    """In which cycles a page changes, as bits: never, always, once, for a while, every so often, or anyhow."""
+    whole = (1 << cycles) - 1
+    moments = st.integers(0, cycles - 1)
+    run = st.builds(lambda first, length: ((1 << length) - 1 << first) & whole, moments, st.integers(1, cycles))
+    rhythm = st.builds(
+        lambda first, period: sum(1 << at for at in range(first, cycles, period)), moments, st.integers(1, 9)
+    )
+    return st.sampled_from([0, 0, whole]) | moments.map(lambda at: 1 << at) | run | rhythm | st.integers(0, whole)
+
+
+@st.composite
+def histories(draw: st.DrawFn, cycles: int, most: int = 40) -> ChangeHistory:
+    kinds = draw(st.lists(shapes(cycles), min_size=1, max_size=5))
+    bits = draw(st.lists(st.sampled_from(kinds) | shapes(cycles), min_size=1, max_size=most))
+    changed = np.array([[word >> at & 1 for at in range(cycles)] for word in bits], np.bool_)
+    few = st.sampled_from([1.0, 1.0, 0.5, 0.25, 3.0, 0.0])  # equal ones, so that pages share classes
+    means = st.sampled_from([0.1, 0.1, 0.02, 1.5, 1e-6])
+    columns = [draw(st.lists(values, min_size=len(bits), max_size=len(bits))) for values in (means, few, few)]
+    hashes = draw(st.lists(st.integers(0, 2**64 - 1) | st.integers(0, 3), min_size=len(bits), max_size=len(bits)))
+    return ChangeHistory.of(
+        changed,
+        hashes=np.array(hashes, np.uint64),
+        prior_shape=draw(st.sampled_from([1.0, 0.3, 20.0])),
+        prior_mean=columns[0],
+        importance=columns[1],
+        cost=columns[2],
+    )
+
+
+@st.composite
+def trials(draw: st.DrawFn, cycles: st.SearchStrategy[int], most: int = 40) -> Trial:
+    warmup = draw(st.integers(1, 5))
+    first, ranked, rest = draw(st.integers(0, 3)), draw(cycles), draw(st.integers(0, 2))
+    history = draw(histories(first + warmup + ranked + rest, most))
+    budget = draw(st.floats(0.001, 1.0) | st.integers(1, history.pages).map(lambda k: k / history.pages))
+    reading: Literal["since_visit", "that_day"] = draw(st.sampled_from(["since_visit", "that_day"]))
+    length = warmup + ranked if rest or draw(st.booleans()) else None
+    return Trial(history, first, length, warmup, budget, reading, draw(st.integers(0, 2**64 - 1)))
+
+
+def compare(trial: Trial, formula: Formula) -> None:
+    """The evaluator in both of its metrics, and cycle by cycle, against the page-by-page crawl."""
+    expected = naive.crawl(trial, formula, cuts := (1.0, 0.5, 0.07))
+    counted = np.array(expected.counted)
+    series = Evaluator([trial], "ndcg", workers=1).series(formula, cuts=cuts)[0]
+    for at, found in enumerate(series):
+        rates = np.array(expected.cut_change_rate)[:, at]
+        assert found.counted.tolist() == counted.tolist()
+        assert found.visits == expected.cut_visits[at]
+        assert found.change_rate.tolist() == np.where(counted, rates, 0.0).tolist()
+        np.testing.assert_allclose(found.ndcg, np.array(expected.cut_ndcg)[:, at], rtol=0, atol=1e-12)
+        assert found.new_pages.tolist() == [row[at] for row in expected.cut_new_pages]
+    for metric in METRICS:
+        fitness = Evaluator([trial], metric, workers=1).fitness([formula])
+        assert fitness.tolist() == [series[0].mean(metric)]
+        np.testing.assert_allclose(fitness, [expected.mean(metric)], rtol=0, atol=1e-12)
+
+
+@settings(max_examples=150, deadline=None)
+@given(trials(st.integers(1, 12)), programs(BASIC))
+def test_basic_terminals(trial: Trial, formula: Formula) -> None:
+    compare(trial, formula)
+
+
+@settings(max_examples=200, deadline=None)
+@given(trials(st.integers(1, 12)), programs(PAPER))
+def test_the_terminals_of_the_paper(trial: Trial, formula: Formula) -> None:
+    compare(trial, formula)
+
+
+@settings(max_examples=200, deadline=None)
+@given(trials(st.integers(1, 12)), programs(FULL))
+def test_terminals_that_tell_equal_histories_apart(trial: Trial, formula: Formula) -> None:
+    compare(trial, formula)
+
+
+@settings(max_examples=15, deadline=None)
+@given(trials(st.integers(60, 140), most=12), programs(FULL))
+def test_more_cycles_than_a_word_has_bits(trial: Trial, formula: Formula) -> None:
+    compare(trial, formula)
+
+
+@st.composite
+def genomes(draw: st.DrawFn, alphabet: Alphabet, most: int = 30) -> bytes:
+    """Any program in prefix order: symbols until every operand is there."""
+    word, open_operands = [], 1
+    while open_operands:
+        room = len(word) + open_operands < most
+        fitting = [code for code, arity in enumerate(alphabet.arity) if room or not arity]
+        word.append(draw(st.sampled_from(fitting)))
+        open_operands += alphabet.arity[word[-1]] - 1
+    return bytes(word)
+
+
+@settings(max_examples=150, deadline=None)
+@given(trials(st.integers(1, 8)), st.sampled_from(sorted(TERMINAL_SETS)), st.data())
+def test_genomes_are_their_formulas(trial: Trial, terminals: str, data: st.DataObject) -> None:
+    alphabet = Alphabet(TERMINAL_SETS[terminals])
+    words = data.draw(st.lists(genomes(alphabet), min_size=1, max_size=3))
+    formulas = [to_formula(word, alphabet) for word in words]
+    evaluator = Evaluator([trial], "ndcg", alphabet=alphabet, workers=1)
+    found = evaluator.fitness(words).tolist()
+    assert found == evaluator.fitness(formulas).tolist()
+    np.testing.assert_allclose(found, [naive.crawl(trial, each).mean("ndcg") for each in formulas], rtol=0, atol=1e-12)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(trials(st.integers(1, 8)), min_size=2, max_size=3), programs(FULL), st.sampled_from(METRICS))
+def test_fitness_is_the_mean_over_trials(several: list[Trial], formula: Formula, metric: Metric) -> None:
+    evaluator = Evaluator(several, metric, workers=1)
+    alone = [Evaluator([trial], metric, workers=1).fitness([formula])[0] for trial in several]
+    assert evaluator.matrix([formula]).tolist() == [alone]
+    assert evaluator.fitness([formula])[0] == np.mean(alone)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.lists(trials(st.integers(4, 8)), min_size=1, max_size=2), st.lists(programs(FULL), min_size=1, max_size=40))
+def test_how_many_workers_there_are_changes_no_byte(several: list[Trial], formulas: list[Formula]) -> None:
+    alone, *others = (Evaluator(several, "ndcg", workers=workers).matrix(formulas) for workers in (1, 2, 3))
+    assert all(other.tobytes() == alone.tobytes() for other in others)
+
+
+@settings(max_examples=20, deadline=None)
+@given(trials(st.integers(1, 8)), st.lists(programs(FULL), min_size=1, max_size=12))
+def test_a_used_evaluator_is_as_good_as_new(trial: Trial, formulas: list[Formula]) -> None:
+    """Whatever a crawl leaves in the working memory does not show in the next."""
+    evaluator = Evaluator([trial], "ndcg", workers=1)
+    for formula in formulas:
+        assert evaluator.fitness([formula]).tolist() == Evaluator([trial], workers=1).fitness([formula]).tolist()
+        traces = [each.series(formula)[0][0] for each in (evaluator, Evaluator([trial], workers=1))]
+        assert traces[0].ndcg.tolist() == traces[1].ndcg.tolist()
+        assert traces[0].new_pages.tolist() == traces[1].new_pages.tolist()
+
+
+STEADY = Trial(ChangeHistory.of(np.eye(6, 9, dtype=np.bool_)), budget=0.34)
+SOME = [Formula.parse(text) for text in ("t", "t * X / n", "posterior", "1 - exp(-NAD * t)", "CG")]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_past_the_deadline_only_what_is_known_has_a_fitness(workers: int) -> None:
+    evaluator = Evaluator([STEADY, STEADY], workers=workers)
+    known = evaluator.fitness(SOME[:2])
+    with evaluator.deadline(0.0):
+        while not evaluator.over():
+            pass
+        assert evaluator.fitness(SOME)[:2].tolist() == known.tolist()
+        assert np.isnan(evaluator.matrix(SOME)[2:]).all()
+        assert evaluator.evaluated == 2
+    assert not evaluator.over()
+    assert evaluator.fitness(SOME).tobytes() == Evaluator([STEADY, STEADY], workers=1).fitness(SOME).tobytes()
+
+
+def test_without_a_deadline_all_is_evaluated() -> None:
+    evaluator = Evaluator([STEADY], workers=2)
+    with evaluator.deadline(None):
+        assert not np.isnan(evaluator.fitness(SOME)).any()
+        assert not evaluator.over()
+
+
+def test_a_deadline_breaks_off_the_crawl_it_meets(monkeypatch: pytest.MonkeyPatch) -> None:
+    evaluator = Evaluator([STEADY], workers=1)
+    prepare = module.prepare
+
+    def expire(program: Program, alphabet: Alphabet | None) -> module.Prepared:
+        if program == SOME[2]:
+            evaluator._expire()
+        return prepare(program, alphabet)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "prepare", expire)
+        assert np.isnan(evaluator.fitness(SOME)).tolist() == [False, False, True, True, True]
+    with evaluator.deadline(None):
+        pass
+    assert evaluator.fitness(SOME).tobytes() == Evaluator([STEADY], workers=1).fitness(SOME).tobytes()
