@@ -20,7 +20,7 @@ from streamsched.connectors.frames import encode_frame
 from streamsched.errors import SourceError, StreamschedError
 from streamsched.outcomes import OutcomeBatch
 
-__all__ = ["write_jsonl", "write_msgpack"]
+__all__ = ["replacing", "write_jsonl", "write_msgpack"]
 
 _FRAME_ROWS: Final = 4096  # decoding costs 40 µs a frame and 5 ns a row: more rows gain little
 _GZIP_LEVEL: Final = 6
@@ -46,7 +46,7 @@ def write_msgpack(batches: Iterable[OutcomeBatch], path: str | Path, *, frames: 
 
 def _write(batches: Iterable[OutcomeBatch], path: str | Path, encode: Callable[[OutcomeBatch], Iterable[bytes]]) -> int:
     count = 0
-    with _replacing(Path(path)) as file:
+    with replacing(Path(path), pack=str(path).endswith(".gz")) as file:
         for batch in batches:
             for problem in batch.problems():
                 raise problem
@@ -62,12 +62,15 @@ def _frame(batch: OutcomeBatch) -> Iterator[bytes]:
 
 
 @contextmanager
-def _replacing(path: Path) -> Iterator[BinaryIO]:
-    """Open a file that takes the name `path` when the block ends, and vanishes where it raises."""
+def replacing(path: Path, *, pack: bool) -> Iterator[BinaryIO]:
+    """Open a file that takes the name `path` when the block ends, and vanishes where it raises; gzip with `pack`.
+
+    Raises SourceError where it cannot be written.
+    """
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
         with partial.open("wb") as file:
-            if path.suffix == ".gz":
+            if pack:
                 with gzip.GzipFile("", "wb", _GZIP_LEVEL, file, mtime=0) as packed:
                     yield cast(BinaryIO, packed)
             else:

@@ -4,6 +4,7 @@ The report and the terminal's table and progress bar, which need matplotlib and 
 `streamsched.replay.report` and `streamsched.replay.terminal`.
 """
 
+from streamsched.replay.changefile import write_changes
 from streamsched.replay.experiment import Progress, replay_log, run_replay
 from streamsched.replay.intervals import Estimate
 from streamsched.replay.policies import POLICIES
@@ -12,9 +13,12 @@ from streamsched.replay.rehearsal import rehearse
 from streamsched.replay.results import METRICS, PolicyResult, ReplayResult, to_json
 from streamsched.replay.settings import ReplaySettings
 from streamsched.replay.simulator import Trace
+from streamsched.replay.synthetic import SyntheticCorpus, synthesize, synthesize_corpus
+from streamsched.replay.synthetic_settings import KINDS, SyntheticSettings
 from streamsched.replay.truth import ChangeLog, Window
 
 __all__ = [
+    "KINDS",
     "METRICS",
     "POLICIES",
     "ChangeLog",
@@ -23,11 +27,16 @@ __all__ = [
     "Progress",
     "ReplayResult",
     "ReplaySettings",
+    "SyntheticCorpus",
+    "SyntheticSettings",
     "Trace",
     "Window",
     "read_truth",
     "rehearse",
     "replay_log",
     "run_replay",
+    "synthesize",
+    "synthesize_corpus",
     "to_json",
+    "write_changes",
 ]

@@ -47,7 +47,7 @@ def _draw_weekday(settings: SyntheticSettings, sites: Sites, pages: Ints, rng: n
     fixed = rng.random(prefixes) < settings.fixed_hour_share
     minute = _draw_minutes(settings, prefixes, rng)
     days = _local_days(settings)
-    open_days = working[:, _weekdays(settings, days)]
+    open_days = working[:, _weekdays(days)]
     row, column = np.nonzero(open_days[sites.prefix[pages]])
     kept = rng.random(row.size, np.float32) < settings.weekday_chance
     row, column = row[kept], column[kept]
@@ -138,12 +138,13 @@ def _be_late(settings: SyntheticSettings, count: int, rng: np.random.Generator) 
 
 
 def _local_days(settings: SyntheticSettings) -> Ints:
-    """Return the numbers of all local days that the log touches, since epoch 0: int64[days + 1]."""
+    """Return the numbers of all local days that the log touches, since epoch 0: int64[days + 2]."""
     first = int(settings.start_s + settings.zone_hours * _HOUR_S) // _DAY_S
     return np.arange(first, first + settings.days + 2)
 
 
-def _weekdays(settings: SyntheticSettings, days: Ints) -> Ints:
+def _weekdays(days: Ints) -> Ints:
+    """Return the weekday of each of `days` since epoch 0, counted from Monday."""
     return (days + _THURSDAY) % 7
 
 

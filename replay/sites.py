@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from streamsched.arrays import Bytes, Floats, Ints
+from streamsched.arrays import Bytes, Ints
 from streamsched.packed import PackedUrls
 from streamsched.replay.synthetic_settings import KINDS, SyntheticSettings
 

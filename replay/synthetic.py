@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
-from streamsched.arrays import Ints
 from streamsched.replay.rhythms import RHYTHMS, Changes, draw_bulk_edits
 from streamsched.replay.sites import Sites, lay_out, spell_urls
 from streamsched.replay.synthetic_settings import KINDS, SyntheticSettings
 from streamsched.replay.truth import ChangeLog
 
 __all__ = ["SyntheticCorpus", "synthesize", "synthesize_corpus"]
+
+_SECOND_BITS: Final = 31  # of a sort key: page and second of a change in one int64
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,6 +72,3 @@ def _sort_changes(settings: SyntheticSettings, drawn: list[Changes]) -> Changes:
     if seconds[last] > 0:
         seconds[last] = settings.span_s
     return pages, seconds
-
-
-_SECOND_BITS = 31

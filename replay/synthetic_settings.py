@@ -44,8 +44,9 @@ class SyntheticSettings:
     *clock*: an update at the prefix's fixed minute of each day, of each hour with chance ``hourly_share`` of the
     prefixes; an update changes the page with chance ``clock_chance``.
 
-    *bursty*: bursts and quiet stretches of whole days, ``burst_days`` and ``quiet_days`` long on average
-    (geometrically distributed), with ``burst_rate`` changes a day in a burst.
+    *bursty*: bursts and quiet stretches of whole days take turns, 1 day or more and ``burst_days`` and ``quiet_days``
+    long on average, with ``burst_rate`` changes a day in a burst. What a stretch has beyond 1 day is gamma distributed
+    with shape ``burst_regularity``: at 1 as good as geometric, at 40 nearly always the same.
 
     *dead*: no change.
 
@@ -65,25 +66,25 @@ class SyntheticSettings:
     pages_per_prefix: float = 24.0
     host_accord: float = 0.3
     domain: str = "example"
-    poisson: float = 0.50
-    weekday: float = 0.20
-    clock: float = 0.02
-    bursty: float = 0.08
-    dead: float = 0.20
-    rate_per_day: float = 1.2
-    host_spread: float = 0.5
-    prefix_shape: float = 8.0
-    page_shape: float = 4.0
-    office_share: float = 0.6
-    weekday_chance: float = 0.85
+    poisson: float = 0.29
+    weekday: float = 0.09
+    clock: float = 0.01
+    bursty: float = 0.42
+    dead: float = 0.19
+    rate_per_day: float = 0.04
+    host_spread: float = 0.8
+    prefix_shape: float = 4.0
+    page_shape: float = 2.0
+    office_share: float = 0.85
+    weekday_chance: float = 0.9
     office_hours: tuple[float, float] = (8.0, 19.0)
     fixed_hour_share: float = 0.3
-    hourly_share: float = 0.2
+    hourly_share: float = 0.1
     clock_chance: float = 0.97
-    burst_days: float = 4.0
-    quiet_days: float = 12.0
-    burst_rate: float = 2.0
-    burst_regularity: float = 1.0
+    burst_days: float = 4.8
+    quiet_days: float = 1.2
+    burst_rate: float = 2.1
+    burst_regularity: float = 40.0
     jitter_s: int = 300
     bulk_edits_per_day: float = 0.0
     bulk_reach: float = 0.8
@@ -139,7 +140,7 @@ _CHANCES: Final = (
     *("hourly_share", "clock_chance", "bulk_reach"),
 )
 _AMOUNTS: Final = ("rate_per_day", "host_spread", "burst_rate", "jitter_s", "bulk_edits_per_day", "bulk_s")
-_SCALES: Final = ("host_tail", "prefix_shape", "page_shape")
+_SCALES: Final = ("host_tail", "prefix_shape", "page_shape", "burst_regularity")
 _MEANS: Final = ("pages_per_host", "pages_per_prefix", "burst_days", "quiet_days")
 
 

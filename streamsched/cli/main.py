@@ -27,6 +27,7 @@ _COMMANDS: Final = {  # each a module of this package, with an `add_arguments`
     "next": "print the pages to visit next, best first, and lease them",
     "explain": "say why a page is ranked where it is",
     "state": "show, verify or digest a saved state",
+    "generate": "write a synthetic change log of any size, for replays and tests",
     "convert": "rewrite crawl outcomes as JSON Lines or msgpack frames",
 }
 
