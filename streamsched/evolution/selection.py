@@ -6,8 +6,8 @@ With t the fitness in training, v that in validation and σ the standard deviati
     avg     (t + v) / 2 - σ
     sum     (t + v) - σ
 
-Neither paper says which deviation is meant. It is the population's here, abs(t - v) / 2: the two numbers are all that is
-described, not a sample of more. So Avg_σ is the smaller of the two, and Sum_σ three halves of it and half the larger.
+Neither paper says which deviation is meant. It is the population's here, abs(t - v) / 2: the two numbers are all
+there is, not a sample of more. So Avg_σ is the smaller of the two, and Sum_σ three halves of it and half the larger.
 """
 
 from __future__ import annotations
