@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,10 +16,13 @@ from streamsched.connectors import Delivery, open_source
 from streamsched.jit import kernel
 from streamsched.outcomes import IMPORTANCE, STATUS, OutcomeBatch
 from streamsched.packed import PackedUrls
+from streamsched.pages import PageTable
 from streamsched.replay.truth import ChangeLog
+from streamsched.urls import url_texts
 
 __all__ = ["read_outcomes", "read_truth"]
 
+_ANY_CYCLE_S: Final = 86_400.0  # of a page table that only knows pages apart
 _CHANGE_LOG: Final = "changes"  # what connectors call the format, and their positions' kind
 
 _STATE: Final = np.dtype(  # of a page, as its last visit that told something left it
@@ -63,25 +65,25 @@ def read_outcomes(deliveries: Iterable[Delivery], change_bits: int = CHANGE_BITS
 
 
 class _Roll:
-    """URLs and their numbers, in the order of their first record."""
+    """URLs and their numbers, in the order of their first record: the rows of a page table."""
 
     def __init__(self) -> None:
-        self._numbers: dict[bytes, int] = {}
+        self._table = PageTable(_ANY_CYCLE_S, CHANGE_BITS)
 
     def __len__(self) -> int:
-        return len(self._numbers)
+        return len(self._table)
 
     def number(self, urls: PackedUrls) -> Ints:
-        """Return the number of each URL: int64[n]; new ones get the next. O(bytes)."""
-        blob, numbers = urls.blob.tobytes(), self._numbers
-        spans = pairwise(urls.offsets.tolist())
-        return np.array([numbers.setdefault(blob[start:end], len(numbers)) for start, end in spans], np.int64)
+        """Return the number of each URL: int64[n]; new ones get the next. O(1) a URL."""
+        numbers = self._table.find(urls)
+        if np.any(numbers < 0):
+            self._table.discover(urls, 0.0)
+            numbers = self._table.find(urls)
+        return numbers
 
     def urls(self) -> PackedUrls:
         """Return all URLs by number. O(bytes)."""
-        offsets = np.zeros(len(self) + 1, np.int64)
-        np.cumsum([len(url) for url in self._numbers], out=offsets[1:])
-        return PackedUrls(b"".join(self._numbers), offsets)
+        return PackedUrls.pack(url_texts(self._table.tables, np.arange(len(self))))
 
 
 class _Sieve:
