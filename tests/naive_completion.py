@@ -1,0 +1,92 @@
+"""The slow, obvious twin of completion: one page, one cycle at a time, in Python's own numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+
+MASK = 2**64 - 1
+
+
+def fold(left: int, right: int) -> int:
+    return (left * right >> 64) ^ (left * right & MASK)
+
+
+def mix(value: int) -> int:
+    return fold(value ^ 0x9E3779B97F4A7C15, 0xD6E8FEB86659FD93)
+
+
+class Draws:
+    """The numbers drawn for one page under one seed."""
+
+    def __init__(self, seed: int, page_hash: int) -> None:
+        self.state = mix(page_hash ^ mix(seed % 2**64 ^ 0xE7037ED1A0B428DB))
+
+    def uniform(self) -> float:
+        self.state = (self.state + 0xA0761D6478BD642F) & MASK
+        return ((fold(self.state, self.state ^ 0xE7037ED1A0B428DB) >> 12) + 0.5) / 2**52
+
+    def gamma(self, shape: float) -> float:
+        lift = 1.0 if shape >= 1.0 else self.uniform() ** (1.0 / shape)
+        mode = (shape if shape >= 1.0 else shape + 1.0) - 1.0 / 3.0
+        while True:
+            normal = math.sqrt(-2.0 * math.log(self.uniform())) * math.cos(2.0 * math.pi * self.uniform())
+            cube = (1.0 + normal / math.sqrt(9.0 * mode)) ** 3
+            if cube > 0.0:
+                bound = 0.5 * normal * normal + mode * (1.0 - cube + math.log(cube))
+                if math.log(self.uniform()) < bound:
+                    return lift * mode * cube
+
+
+class History:
+    """One page's cycles: in which it changed, and of which we are certain or in doubt."""
+
+    def __init__(self, rate: float, cycles: int, draws: Draws) -> None:
+        self.rate = rate
+        self.cycles = range(cycles)
+        self.draws = draws
+        self.changed: set[int] = set()
+        self.certain: set[int] = set()
+        self.doubtful: set[int] = set()
+
+    def draw(self, start: float, end: float, least: int | None = None) -> None:
+        """Draw each cycle between `start` and `end`, from number `least` on."""
+        for cycle in self.cycles:
+            if cycle + 1 > start and cycle < end and (least is None or cycle >= least):
+                self.doubtful.add(cycle)
+                overlap = min(end, cycle + 1) - max(start, cycle)
+                if self.draws.uniform() < -math.expm1(-self.rate * overlap):
+                    self.changed.add(cycle)
+
+    def place(self, start: float, end: float) -> None:
+        """Place a change that was seen."""
+        touched = range(min(math.floor(start), math.ceil(end) - 1), math.ceil(end))
+        if len(touched) == 1:
+            self.certain.add(touched[0])
+            return
+        self.doubtful.update(cycle for cycle in self.cycles if cycle in touched)
+        share = self.draws.uniform()
+        mean = self.rate * (end - start)
+        if mean > 1e-12:
+            first = start - math.log1p(share * math.expm1(-mean)) / self.rate
+        else:
+            first = start + share * (end - start)
+        hit = min(max(math.floor(first), touched[0]), touched[-1])
+        self.changed.add(hit)
+        self.draw(start, end, hit + 1)
+
+
+def complete(
+    visits: Sequence[tuple[float, bool]], posterior: tuple[float, float], draws: Draws, cycles: int
+) -> tuple[list[bool], list[bool]]:
+    """In which cycles the page changed, and which of these are certain."""
+    history = History(draws.gamma(posterior[0]) / posterior[1], cycles, draws)
+    history.draw(0.0, visits[0][0] if visits else cycles)
+    for (start, _), (end, saw) in pairwise(visits):
+        if saw:
+            history.place(start, end)
+    if visits:
+        history.draw(max(visits[-1][0], 0.0), cycles)
+    changed = [cycle in history.changed | history.certain for cycle in history.cycles]
+    return changed, [cycle in history.certain or cycle not in history.doubtful for cycle in history.cycles]

@@ -1,0 +1,39 @@
+"""The completing kernel is its slow twin, whatever the visits."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamsched.evolution.completion import Sightings, complete_history
+from tests.naive_completion import Draws, complete
+
+times = st.sampled_from([-1e15, -3.0, -0.5, 0.0, 0.5, 1.0, 1.5, 2.0, 4.25, 5.0, 6.0, 7.75, 8.0, 9.0, 1e15]) | st.floats(
+    -5, 12
+)
+visits = st.lists(st.tuples(times, st.booleans()), max_size=8).map(sorted)
+posteriors = st.tuples(
+    st.sampled_from([1e-6, 0.05, 0.5, 1.0, 30.0, 1e9]) | st.floats(0.05, 60.0),
+    st.sampled_from([1e-12, 1.0, 1e12]) | st.floats(0.1, 50.0),
+)
+pages = st.lists(st.tuples(visits, posteriors, st.integers(0, 2**64 - 1)), max_size=5)
+
+
+@given(pages, st.integers(0, 9), st.integers(-(2**65), 2**65))
+def test_kernel_is_its_twin(
+    pages: list[tuple[list[tuple[float, bool]], tuple[float, float], int]], cycles: int, seed: int
+) -> None:
+    flat = [visit for found, *_ in pages for visit in found]
+    sightings = Sightings(
+        np.cumsum([0, *(len(found) for found, *_ in pages)]),
+        np.array([at for at, _ in flat], np.float64),
+        np.array([saw for _, saw in flat], np.bool_),
+        np.array([shape for _, (shape, _), _ in pages]),
+        np.array([exposure for _, (_, exposure), _ in pages]),
+        np.array([page_hash for *_, page_hash in pages], np.uint64),
+    )
+    changed, sure = complete_history(sightings, cycles, seed)
+    assert changed.shape == sure.shape == (len(pages), cycles)
+    for i, (found, posterior, page_hash) in enumerate(pages):
+        assert (changed[i].tolist(), sure[i].tolist()) == complete(found, posterior, Draws(seed, page_hash), cycles)
