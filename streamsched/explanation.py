@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from streamsched.champion import Champion
 from streamsched.durations import format_duration
-from streamsched.formula import BLOCK, Formula
+from streamsched.formula import BLOCK
 from streamsched.groups import group_name
 from streamsched.leases import are_leased
 from streamsched.order import sort_keys, tie_keys
@@ -27,13 +28,14 @@ class Explanation:
 
     ``position``: its place among the eligible pages, 1 the best, None while it is not eligible; ``pattern``: the URL
     pattern that its prior comes from; ``terminals``: every terminal's value, whether the formula reads it or not;
-    ``reasons``: why it stands where it stands.
+    ``champion``: how the formula came to be the one in use; ``reasons``: why the page stands where it stands.
     """
 
     url: str
     host: str
     pattern: str
     formula: str
+    champion: str
     score: float
     eligible: bool
     position: int | None
@@ -57,13 +59,14 @@ class Explanation:
 
     def __str__(self) -> str:
         place = f"{self.position} of {self.of_eligible} eligible pages" if self.position else "not in the ranking"
-        lines = [self.url, f"  score      {self.score:.6g} = {self.formula}", f"  place      {place}"]
+        lines = [self.url, f"  score      {self.score:.6g} = {self.formula}", f"  formula    {self.champion}"]
+        lines.append(f"  place      {place}")
         lines += [f"  because    {reason}" for reason in self.reasons]
         lines += [f"  {name:<10} {value:.6g}" for name, value in self.terminals.items()]
         return "\n".join(lines)
 
 
-def explain_page(tables: Tables, formula: Formula, ranking: FullScan, query: Query, row: int) -> Explanation:
+def explain_page(tables: Tables, champion: Champion, ranking: FullScan, query: Query, row: int) -> Explanation:
     """Return the explanation of `row` at `query.now`. O(pages), for its place."""
     rows = np.array([row])
     page = tables.pages[row]
@@ -79,7 +82,8 @@ def explain_page(tables: Tables, formula: Formula, ranking: FullScan, query: Que
         url=url_text(tables, row),
         host=group_name(tables, int(group["host"])),
         pattern=group_name(tables, int(page["group"])),
-        formula=formula.text,
+        formula=champion.formula.text,
+        champion=str(champion),
         score=float(ranking.score(tables, now, query.cycle_s, rows)[0]),
         eligible=not leased,
         position=None if leased else position,

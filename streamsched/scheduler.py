@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streamsched.arrays import Floats, Hashes, Ints
+from streamsched.champion import BY_HAND, Champion
 from streamsched.change import CHANGE_BITS
 from streamsched.durations import parse_duration
 from streamsched.errors import FormulaError, SettingsError, UnknownPage
@@ -34,6 +35,7 @@ from streamsched.urls import url_texts
 __all__ = ["DEFAULT_FORMULA", "Batch", "Observed", "Scheduler"]
 
 DEFAULT_FORMULA: Final = "posterior"
+_NOT_DIGESTED: Final = ("positions", "champion")  # they say how the state came about
 _SHORTEST_CYCLE_S: Final = 1.0
 _LONGEST_CYCLE_S: Final = 1e12  # longer, and rates per cycle leave the range in which float64 sums them
 
@@ -76,7 +78,8 @@ class Scheduler:
         self._threads = None if threads is None else _whole("threads", threads, 1, "1 to 256, or None", most=256)
         self._lock = threading.RLock()
         self._pages = PageTable(self.cycle_s, _whole("change_bits", change_bits, 1, "1 to 64 bits", most=64))
-        self._formula, self._ranking = self._prepare(formula)
+        parsed, self._ranking = self._prepare(formula)
+        self._champion = Champion(parsed)
 
     def __len__(self) -> int:
         """Return how many pages are known."""
@@ -87,12 +90,17 @@ class Scheduler:
             return int(self._find([url])[0]) >= 0
 
     def __repr__(self) -> str:
-        return f"Scheduler({len(self)} pages, formula {self._formula.text!r})"
+        return f"Scheduler({len(self)} pages, formula {self.formula.text!r})"
 
     @property
     def formula(self) -> Formula:
         """The score function in use."""
-        return self._formula
+        return self._champion.formula
+
+    @property
+    def champion(self) -> Champion:
+        """The score function in use, and how it came to be that."""
+        return self._champion
 
     @property
     def pages(self) -> PageTable:
@@ -186,13 +194,17 @@ class Scheduler:
             row = int(self._known([url])[0])
             now = _finite(now)
             query = Query(1, now, self.cycle_s, self._salt(now))
-            return explain_page(self._pages.tables, self._formula, self._ranking, query, row)
+            return explain_page(self._pages.tables, self._champion, self._ranking, query, row)
 
-    def use(self, formula: str | Formula) -> None:
-        """Rank by `formula` from now on. Raises FormulaError at the column that does not fit."""
-        prepared = self._prepare(formula)
+    def use(self, formula: str | Formula | Champion) -> None:
+        """Rank by `formula` from now on; a formula without a history of its own counts as set by hand.
+
+        Raises FormulaError at the column that does not fit.
+        """
+        parsed, ranking = self._prepare(formula.formula if isinstance(formula, Champion) else formula)
+        champion = formula if isinstance(formula, Champion) else Champion(parsed, BY_HAND)
         with self._lock:
-            self._formula, self._ranking = prepared
+            self._champion, self._ranking = champion, ranking
 
     def save(self, path: str | Path) -> Path:
         """Save the state to the directory `path`, made if need be, atomically; return the file written. O(pages)."""
@@ -214,6 +226,8 @@ class Scheduler:
             change_bits=settings["change_bits"],
             threads=threads,
         )
+        if settings["champion"]["formula"] == settings["formula"]:
+            scheduler._champion = Champion.from_json(settings["champion"])
         scheduler.positions = settings["positions"]
         scheduler._pages = pages
         return scheduler
@@ -221,7 +235,7 @@ class Scheduler:
     def digest(self) -> str:
         """Return one hash of the logical state, equal for equal states whatever way they came about. O(pages)."""
         with self._lock:
-            return digest_state(self._pages, {k: v for k, v in self._settings().items() if k != "positions"})
+            return digest_state(self._pages, {k: v for k, v in self._settings().items() if k not in _NOT_DIGESTED})
 
     def _salt(self, now: float) -> int:
         """Return what salts the ties in the cycle of `now`: drawn anew each cycle, so that no page always loses."""
@@ -231,7 +245,8 @@ class Scheduler:
     def _settings(self) -> dict[str, Any]:
         return {
             "cycle_s": self.cycle_s,
-            "formula": self._formula.text,
+            "formula": self.formula.text,
+            "champion": self._champion.to_json(),
             "seed": self.seed,
             "per_host": self.per_host,
             "change_bits": self._pages.change_bits,

@@ -53,7 +53,7 @@ def _next(arguments: argparse.Namespace) -> int:
 
 def _choose(arguments: argparse.Namespace) -> Batch:
     scheduler = Scheduler.load(arguments.state)
-    usual = scheduler.formula, scheduler.per_host
+    usual = scheduler.champion, scheduler.per_host
     if arguments.formula is not None:
         scheduler.use(arguments.formula)
     if arguments.per_host is not None:

@@ -46,9 +46,10 @@ def test_words_say_the_same() -> None:
         "the last visit failed",
     )
     lines = str(told).splitlines()
-    assert lines[:3] == [URL, f"  score      {told.score:.6g} = posterior", "  place      1 of 20 eligible pages"]
-    assert lines[3:7] == [f"  because    {reason}" for reason in told.reasons]
-    assert lines[7:] == [f"  {name:<10} {value:.6g}" for name, value in told.terminals.items()]
+    assert lines[:2] == [URL, f"  score      {told.score:.6g} = posterior"]
+    assert lines[2:4] == ["  formula    the first champion", "  place      1 of 20 eligible pages"]
+    assert lines[4:8] == [f"  because    {reason}" for reason in told.reasons]
+    assert lines[8:] == [f"  {name:<10} {value:.6g}" for name, value in told.terminals.items()]
 
 
 def test_page_visited_once() -> None:

@@ -1,0 +1,173 @@
+"""Records of evolutions: what each was given, found and decided, one JSON object a line, never changed afterwards."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any, Final
+
+from streamsched.champion import Champion
+from streamsched.errors import FormulaError, SnapshotError
+from streamsched.evolution.findings import Candidate, DataSpan, checked_fields, plain_values
+from streamsched.evolution.promotion import Verdict
+
+__all__ = ["DECISIONS", "RECORDS_NAME", "TRIGGERS", "EvolutionRecord", "RecordBook", "RecordFault"]
+
+RECORDS_NAME: Final = "evolutions.jsonl"
+TRIGGERS: Final = ("schedule", "drift", "asked")
+DECISIONS: Final = ("promoted", "kept", "failed", "set")
+
+
+@dataclass(frozen=True, slots=True)
+class EvolutionRecord:
+    """One evolution, or one formula set by hand: all that led to the champion after it.
+
+    `when_s`: UTC epoch seconds; `trigger`: "schedule", "drift" or "asked"; `decision`: "promoted", "kept", "failed" (it
+    came to no end) or "set" (by hand); `why`: one sentence. `seconds`: how long it took, the one field in which two
+    runs from the same data and seed may differ.
+    """
+
+    number: int
+    when_s: float
+    trigger: str
+    decision: str
+    why: str
+    champion_before: Champion
+    champion_after: Champion
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    seed: int | None = None
+    data: DataSpan | None = None
+    candidates: tuple[Candidate, ...] = ()
+    challenger: str | None = None
+    metric: str | None = None
+    verdict: Verdict | None = None
+    seconds: float | None = field(default=None, compare=False)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fields as plain values for JSON; numbers that are not finite are None."""
+        given: dict[str, Any] = {one.name: getattr(self, one.name) for one in fields(self)}
+        for name in ("champion_before", "champion_after"):
+            given[name] = given[name].to_json()
+        for name in ("data", "verdict"):
+            given[name] = None if given[name] is None else asdict(given[name])
+        return plain_values(given | {"candidates": [asdict(one) for one in self.candidates]})
+
+    @classmethod
+    def from_json(cls, content: object) -> EvolutionRecord:
+        """Return the record of these fields. Raises ValueError where they are not those of one."""
+        given = checked_fields(cls, content)
+        champions = {name: Champion.from_json(given[name]) for name in ("champion_before", "champion_after")}
+        parts = {
+            "candidates": tuple(Candidate(**checked_fields(Candidate, one)) for one in given.get("candidates", ())),
+            "data": None if given.get("data") is None else DataSpan(**checked_fields(DataSpan, given["data"])),
+            "verdict": None if given.get("verdict") is None else Verdict.from_json(given["verdict"]),
+        }
+        record = cls(**given | champions | parts)
+        if not isinstance(record.number, int) or not isinstance(record.when_s, int | float):
+            raise ValueError(f"record: expected a number and a time, found {record.number!r} and {record.when_s!r}")
+        if record.trigger not in TRIGGERS or record.decision not in DECISIONS:
+            raise ValueError(f"record: unknown trigger {record.trigger!r} or decision {record.decision!r}")
+        return record
+
+
+@dataclass(frozen=True, slots=True)
+class RecordFault:
+    """A line that is no record: `line` counts from 1; `torn`: it is the last one and was cut off in being written."""
+
+    line: int
+    reason: str
+    torn: bool = False
+
+    def __str__(self) -> str:
+        return f"line {self.line}: {self.reason}"
+
+
+class RecordBook:
+    """The records in a directory, in the file ``evolutions.jsonl``, to which lines are only ever added.
+
+    A line appears whole or is known to be torn, and is on disk when `append` returns. What is torn or damaged costs no
+    other line, and its number is not given out again.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.path = directory / RECORDS_NAME
+
+    def read(self) -> tuple[list[EvolutionRecord], list[RecordFault]]:
+        """Return all records in the order of the file, and the lines that are none. O(bytes).
+
+        No file is no records. Raises SnapshotError where it cannot be read.
+        """
+        lines = self._bytes().split(b"\n")
+        records: list[EvolutionRecord] = []
+        faults: list[RecordFault] = []
+        for place, line in enumerate(lines, 1):
+            torn = place == len(lines)  # what follows the last line break: nothing, if it was written whole
+            if not line:
+                continue
+            try:
+                records.append(EvolutionRecord.from_json(json.loads(line)))
+            except (FormulaError, ValueError, RecursionError) as error:
+                first = str(error).split("\n")[0]
+                reason = "cut off in being written" if torn else f"is no record: {first}"
+                faults.append(RecordFault(place, reason, torn))
+        return records, faults
+
+    def find(self, number: int) -> EvolutionRecord | None:
+        """Return the record of that number, None where there is none. O(bytes)."""
+        return next((record for record in self.read()[0] if record.number == number), None)
+
+    def next_number(self) -> int:
+        """Return the number of the next record: beyond all numbers, and all lines, that were ever written. O(bytes)."""
+        lines = self._bytes().splitlines()
+        return max([len(lines), *(record.number for record in self.read()[0])]) + 1
+
+    def append(self, record: EvolutionRecord) -> None:
+        """Add a line for `record`; it is on disk before this returns. O(bytes of the record).
+
+        Raises SnapshotError where it cannot be written; the file is then as it was before.
+        """
+        line = json.dumps(record.to_json(), sort_keys=True, allow_nan=False).encode() + b"\n"
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            new = not self.path.exists()
+            with self.path.open("a+b", buffering=0) as file:
+                size = file.seek(0, os.SEEK_END)
+                if size:
+                    file.seek(size - 1)
+                    line = line if file.read(1) == b"\n" else b"\n" + line  # a torn line stays a line of its own
+                _write_whole(file.fileno(), line, size)
+            if new:
+                _sync_directory(self.path.parent)
+        except OSError as error:
+            raise SnapshotError(str(self.path), f"cannot be written: {error.strerror or error}") from error
+
+    def _bytes(self) -> bytes:
+        try:
+            return self.path.read_bytes()
+        except FileNotFoundError:
+            return b""
+        except OSError as error:
+            raise SnapshotError(str(self.path), f"cannot be read: {error.strerror or error}") from error
+
+
+def _write_whole(handle: int, line: bytes, size: int) -> None:
+    """Append `line` to a file of `size` bytes, or leave it as it is."""
+    try:
+        written = 0
+        while written < len(line):
+            written += os.write(handle, line[written:])
+        os.fsync(handle)
+    except OSError:
+        os.ftruncate(handle, size)
+        raise
+
+
+def _sync_directory(directory: Path) -> None:
+    handle = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
