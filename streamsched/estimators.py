@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streamsched.arrays import Floats, Hashes
-from streamsched.jit import kernel
+from streamsched.jit import inlined, kernel
 
 __all__ = [
     "HISTORY_BITS",
@@ -32,6 +32,7 @@ __all__ = [
     "nad",
     "naive_interval",
     "sad",
+    "weigh_geometrically",
 ]
 
 HISTORY_BITS: Final = 64  # of the history word: GAD's weight of a visit further back is below 2**-64
@@ -188,23 +189,31 @@ def _room(out: Floats | None, left: npt.ArrayLike, right: npt.ArrayLike) -> Floa
 
 @kernel
 def _gad(visits: npt.NDArray[np.uint8], history: Hashes, out: Floats) -> None:
-    """Read each history backwards as a binary fraction: bit j is worth 2^-j."""
     for i in range(out.size):
-        word = history[i]
-        word = ((word >> np.uint64(1)) & np.uint64(0x5555555555555555)) | (
-            (word & np.uint64(0x5555555555555555)) << np.uint64(1)
-        )
-        word = ((word >> np.uint64(2)) & np.uint64(0x3333333333333333)) | (
-            (word & np.uint64(0x3333333333333333)) << np.uint64(2)
-        )
-        word = ((word >> np.uint64(4)) & np.uint64(0x0F0F0F0F0F0F0F0F)) | (
-            (word & np.uint64(0x0F0F0F0F0F0F0F0F)) << np.uint64(4)
-        )
-        word = ((word >> np.uint64(8)) & np.uint64(0x00FF00FF00FF00FF)) | (
-            (word & np.uint64(0x00FF00FF00FF00FF)) << np.uint64(8)
-        )
-        word = ((word >> np.uint64(16)) & np.uint64(0x0000FFFF0000FFFF)) | (
-            (word & np.uint64(0x0000FFFF0000FFFF)) << np.uint64(16)
-        )
-        word = (word >> np.uint64(32)) | (word << np.uint64(32))
-        out[i] = np.float64(word) * 2.0**-63 / _TOTALS[visits[i]]
+        out[i] = weigh_geometrically(visits[i], history[i])
+
+
+@inlined
+def weigh_geometrically(visits: int, history: int) -> float:
+    """Return `gad` of one page, for kernels. O(1).
+
+    The history is read backwards as a binary fraction: bit j is worth 2^-j.
+    """
+    word = np.uint64(history)
+    word = ((word >> np.uint64(1)) & np.uint64(0x5555555555555555)) | (
+        (word & np.uint64(0x5555555555555555)) << np.uint64(1)
+    )
+    word = ((word >> np.uint64(2)) & np.uint64(0x3333333333333333)) | (
+        (word & np.uint64(0x3333333333333333)) << np.uint64(2)
+    )
+    word = ((word >> np.uint64(4)) & np.uint64(0x0F0F0F0F0F0F0F0F)) | (
+        (word & np.uint64(0x0F0F0F0F0F0F0F0F)) << np.uint64(4)
+    )
+    word = ((word >> np.uint64(8)) & np.uint64(0x00FF00FF00FF00FF)) | (
+        (word & np.uint64(0x00FF00FF00FF00FF)) << np.uint64(8)
+    )
+    word = ((word >> np.uint64(16)) & np.uint64(0x0000FFFF0000FFFF)) | (
+        (word & np.uint64(0x0000FFFF0000FFFF)) << np.uint64(16)
+    )
+    word = (word >> np.uint64(32)) | (word << np.uint64(32))
+    return float(np.float64(word) * 2.0**-63 / _TOTALS[min(visits, HISTORY_BITS)])

@@ -2,18 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 import numpy as np
 
-from streamsched.arrays import Floats, Records
-from streamsched.estimators import aad, cg, gad, nad, sad
-from streamsched.jit import bare_kernel
-from streamsched.posterior import probabilities_changed
+from streamsched.arrays import Floats, Ints, Record, Records
+from streamsched.elementary import expm1, log1p
+from streamsched.estimators import weigh_geometrically
+from streamsched.formula.machine import ROWS
+from streamsched.formula.vocabulary import TERMINALS
+from streamsched.jit import bare_kernel, inlined
 from streamsched.tables import LONGEST_INTERVAL, Tables
 
-__all__ = ["PROVIDED", "Priors", "TerminalColumns", "read_priors"]
+__all__ = ["PROVIDED", "TERMINAL_CODES", "Priors", "TerminalColumns", "fill_terminal", "read_priors"]
+
+_VISITS: Final = 0
+_CHANGES: Final = 1
+_ELAPSED: Final = 2
+_CG: Final = 3
+_NAD: Final = 4
+_SAD: Final = 5
+_AAD: Final = 6
+_GAD: Final = 7
+_RATE: Final = 8
+_POSTERIOR: Final = 9
+_IMPORTANCE: Final = 10
+_COST: Final = 11
+
+# What kernels call a terminal: its place in TERMINALS. Those of SPEC 4 (rhythm and surge) are not told yet.
+TERMINAL_CODES: Final[Mapping[str, int]] = MappingProxyType(
+    {name: code for code, name in enumerate(TERMINALS) if code <= _COST}
+)
+PROVIDED: Final = tuple(TERMINAL_CODES)  # the terminals that a page's record tells
 
 
 class Priors(NamedTuple):
@@ -29,14 +51,6 @@ def read_priors(tables: Tables) -> Priors:
     return Priors(shape, shape / tables.groups["mean"][: int(tables.corpus["groups"][0])])
 
 
-class _Rates(NamedTuple):
-    """The Gamma posterior of each page and the cycles since its last visit, float64[m] each."""
-
-    shape: Floats
-    exposure: Floats
-    elapsed: Floats
-
-
 class TerminalColumns:
     """Columns of the wanted terminals for blocks of up to `block` pages, in buffers that are reused; for one thread.
 
@@ -45,99 +59,102 @@ class TerminalColumns:
 
     def __init__(self, wanted: Collection[str], block: int) -> None:
         self.wanted = tuple(wanted)
-        self._buffers = {name: np.empty(block) for name in self.wanted}
-        self._rated = any(name in _RATED for name in self.wanted)
-        self._rates = [np.empty(block if self._rated else 0) for _ in range(3)]
+        self._codes = np.array([TERMINAL_CODES[name] for name in self.wanted], np.int64)
+        self._columns = np.empty((len(self.wanted), block))
 
     def fill(self, pages: Records, traces: Records, priors: Priors, now: float, cycle_s: float) -> dict[str, Floats]:
         """Return float64[m] for each wanted terminal of m pages, valid until the next call. O(m).
 
-        `pages`: PAGE[m]; `traces`: TRACE[m]; `now`: UTC epoch seconds.
+        `pages`: PAGE[m]; `traces`: TRACE[m]; `now`: UTC epoch seconds. Runs without the interpreter lock.
         """
-        size = pages.size
-        rates = _Rates(*(buffer[:size] for buffer in self._rates))
-        if self._rated:
-            _rate_pages(pages, priors, now, cycle_s, rates)
-        columns = {}
-        for name in self.wanted:
-            out = self._buffers[name][:size]
-            if name in _RATED:
-                _RATED[name](rates, out)
-            else:
-                PROVIDED[name](pages, traces, now, cycle_s, out)
-            columns[name] = out
-        return columns
-
-
-Fill = Callable[[Records, Records, float, float, Floats], object]
-
-
-def _fill(copy: Callable[[Records, Floats], None]) -> Fill:
-    return lambda pages, traces, now, cycle_s, out: copy(pages, out)
+        _fill_columns(self._codes, pages, traces, priors, now, cycle_s, self._columns)
+        return {name: column[: pages.size] for name, column in zip(self.wanted, self._columns, strict=True)}
 
 
 @bare_kernel
-def _copy_visits(pages: Records, out: Floats) -> None:
-    for i in range(pages.size):
-        out[i] = pages[i].visits
+def _fill_columns(
+    codes: Ints, pages: Records, traces: Records, priors: Priors, now: float, cycle_s: float, out: Floats
+) -> None:
+    """Fill row i of `out` with the terminal of ``codes[i]``, a few hundred pages at a time for the caches."""
+    for start in range(0, pages.size, ROWS):
+        stop = min(start + ROWS, pages.size)
+        for i in range(codes.size):
+            fill_terminal(codes[i], pages[start:stop], traces[start:stop], priors, now, cycle_s, out[i, start:stop])
 
 
 @bare_kernel
-def _copy_changes(pages: Records, out: Floats) -> None:
-    for i in range(pages.size):
-        out[i] = pages[i].changes
+def fill_terminal(
+    code: int, pages: Records, traces: Records, priors: Priors, now: float, cycle_s: float, out: Floats
+) -> None:
+    """Fill `out`: float64[m] with the terminal of `code` for m pages. O(m).
+
+    `pages`: PAGE[m]; `traces`: TRACE[m]; `now` in seconds, as the pages' times; nothing is checked.
+    """
+    if code == _VISITS:
+        for i in range(out.size):
+            out[i] = pages[i].visits
+    elif code == _CHANGES:
+        for i in range(out.size):
+            out[i] = pages[i].changes
+    elif code == _ELAPSED:
+        for i in range(out.size):
+            out[i] = _elapsed(pages[i], now, cycle_s)
+    elif code == _RATE:
+        for i in range(out.size):
+            page = pages[i]
+            out[i] = (priors.shape + page.own_shape) / (priors.exposure[page.group] + page.own_exposure)
+    elif code == _POSTERIOR:
+        _fill_posterior(pages, priors, now, cycle_s, out)
+    elif code == _IMPORTANCE:
+        for i in range(out.size):
+            out[i] = pages[i].importance
+    elif code == _COST:
+        for i in range(out.size):
+            out[i] = pages[i].cost
+    else:
+        _fill_estimate(code, pages, traces, out)
 
 
 @bare_kernel
-def _copy_importance(pages: Records, out: Floats) -> None:
-    for i in range(pages.size):
-        out[i] = pages[i].importance
-
-
-@bare_kernel
-def _copy_cost(pages: Records, out: Floats) -> None:
-    for i in range(pages.size):
-        out[i] = pages[i].cost
-
-
-@bare_kernel
-def _elapsed(pages: Records, now: float, cycle_s: float, out: Floats) -> None:
-    for i in range(pages.size):
-        out[i] = min(max((now - pages[i].last_visit_s) / cycle_s, 0.0), LONGEST_INTERVAL)
-
-
-def _rate(rates: _Rates, out: Floats) -> None:
-    np.divide(rates.shape, rates.exposure, out=out)
-
-
-def _posterior(rates: _Rates, out: Floats) -> None:
-    probabilities_changed(rates.shape, rates.exposure, rates.elapsed, out)
-
-
-_RATED: Final[dict[str, Callable[[_Rates, Floats], None]]] = {"rate": _rate, "posterior": _posterior}
-
-# The terminals that a page's record tells; those of SPEC 4 (rhythm and surge) are not among them yet.
-PROVIDED: Final[dict[str, Fill]] = {
-    "n": _fill(_copy_visits),
-    "X": _fill(_copy_changes),
-    "t": lambda pages, traces, now, cycle_s, out: _elapsed(pages, now, cycle_s, out),
-    "CG": lambda pages, traces, now, cycle_s, out: cg(pages["visits"], pages["changes"], out=out),
-    "NAD": lambda pages, traces, now, cycle_s, out: nad(pages["visits"], pages["changes"], out=out),
-    "SAD": lambda pages, traces, now, cycle_s, out: sad(pages["visits"], traces["history"], out=out),
-    "AAD": lambda pages, traces, now, cycle_s, out: aad(pages["visits"], traces["weighted_changes"], out=out),
-    "GAD": lambda pages, traces, now, cycle_s, out: gad(pages["visits"], traces["history"], out=out),
-    "importance": _fill(_copy_importance),
-    "cost": _fill(_copy_cost),
-    "rate": lambda *_: None,
-    "posterior": lambda *_: None,
-}
-
-
-@bare_kernel
-def _rate_pages(pages: Records, priors: Priors, now: float, cycle_s: float, out: _Rates) -> None:
-    """Fill each page's Gamma posterior and the cycles since its last visit, in one pass. O(m)."""
-    for i in range(pages.size):
+def _fill_posterior(pages: Records, priors: Priors, now: float, cycle_s: float, out: Floats) -> None:
+    """Fill `posterior.probability_changed` of each page, pass by pass: the middle one runs on vectors."""
+    for i in range(out.size):
         page = pages[i]
-        out.shape[i] = priors.shape + page.own_shape
-        out.exposure[i] = priors.exposure[page.group] + page.own_exposure
-        out.elapsed[i] = min(max((now - page.last_visit_s) / cycle_s, 0.0), LONGEST_INTERVAL)
+        out[i] = _elapsed(page, now, cycle_s) / (priors.exposure[page.group] + page.own_exposure)
+    for i in range(out.size):
+        out[i] = log1p(out[i])
+    for i in range(out.size):
+        out[i] = out[i] * (priors.shape + pages[i].own_shape)
+    for i in range(out.size):
+        out[i] = 0.0 - expm1(-out[i])
+
+
+@bare_kernel
+def _fill_estimate(code: int, pages: Records, traces: Records, out: Floats) -> None:
+    """Fill an estimator's rate for each page, as `streamsched.estimators` has them; 0 for pages without visits."""
+    if code == _CG:
+        for i in range(out.size):
+            visits, changes = float(pages[i].visits), float(pages[i].changes)
+            out[i] = changes / (visits - changes + 0.5)
+        for i in range(out.size):
+            out[i] = log1p(out[i])
+    elif code == _NAD:
+        for i in range(out.size):
+            out[i] = pages[i].changes / max(float(pages[i].visits), 1.0)
+    elif code == _SAD:
+        for i in range(out.size):
+            out[i] = float(traces[i].history & np.uint64(1)) if pages[i].visits else 0.0
+    elif code == _AAD:
+        for i in range(out.size):
+            visits = max(float(pages[i].visits), 1.0)
+            out[i] = traces[i].weighted_changes / (visits * (visits + 1.0)) * 2.0
+    else:
+        for i in range(out.size):
+            out[i] = weigh_geometrically(pages[i].visits, traces[i].history)
+
+
+@inlined
+def _elapsed(page: Record, now: float, cycle_s: float) -> float:
+    """Return the cycles since the page's last visit, or since it became known."""
+    cycles = (now - page.last_visit_s) / cycle_s
+    return min(max(cycles, 0.0), LONGEST_INTERVAL)
