@@ -23,7 +23,7 @@ WARMUP: Final = 3
 BUDGET: Final = 0.07
 
 # What tells any two pages apart, too little to count otherwise: the two order pages of equal score differently.
-IMPORTANCE: Final[Floats] = np.random.default_rng(5).permutation(PAGES) * 2.0**-30
+IMPORTANCE: Final[Floats] = np.random.default_rng(5).permutation(PAGES).astype(np.float64) * 2.0**-30
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +40,8 @@ def make_window(changed: Bools) -> Window:
     offsets = np.searchsorted(pages, np.arange(PAGES + 1)).astype(np.int64)
     urls = PackedUrls.pack([f"https://a.example/{page}" for page in range(PAGES)])
     appears_s = np.full(PAGES, -np.inf)
-    return Window(urls, (cycles + 0.5) * DAY_S, offsets, appears_s, IMPORTANCE, 0.0, DAY_S, CYCLES)
+    times_s = (cycles.astype(np.float64) + 0.5) * DAY_S
+    return Window(urls, times_s, offsets, appears_s, IMPORTANCE, 0.0, DAY_S, CYCLES)
 
 
 @pytest.mark.parametrize("reading", ["since_visit", "that_day"])

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamsched.evolution import evaluator as module
-from streamsched.evolution.alphabet import TERMINAL_SETS, Alphabet
+from streamsched.evolution.alphabet import TERMINAL_SETS, Alphabet, TerminalSet
 from streamsched.evolution.evaluator import Evaluator, Metric, Program
 from streamsched.evolution.genomes import to_formula
 from streamsched.evolution.history import ChangeHistory
@@ -134,7 +134,8 @@ def test_more_cycles_than_a_word_has_bits(trial: Trial, formula: Formula) -> Non
 @st.composite
 def genomes(draw: st.DrawFn, alphabet: Alphabet, most: int = 30) -> bytes:
     """Any program in prefix order: symbols until every operand is there."""
-    word, open_operands = [], 1
+    word: list[int] = []
+    open_operands = 1
     while open_operands:
         room = len(word) + open_operands < most
         fitting = [code for code, arity in enumerate(alphabet.arity) if room or not arity]
@@ -145,7 +146,7 @@ def genomes(draw: st.DrawFn, alphabet: Alphabet, most: int = 30) -> bytes:
 
 @settings(max_examples=150, deadline=None)
 @given(trials(st.integers(1, 8)), st.sampled_from(sorted(TERMINAL_SETS)), st.data())
-def test_genomes_are_their_formulas(trial: Trial, terminals: str, data: st.DataObject) -> None:
+def test_genomes_are_their_formulas(trial: Trial, terminals: TerminalSet, data: st.DataObject) -> None:
     alphabet = Alphabet(TERMINAL_SETS[terminals])
     words = data.draw(st.lists(genomes(alphabet), min_size=1, max_size=3))
     formulas = [to_formula(word, alphabet) for word in words]
