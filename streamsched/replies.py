@@ -18,6 +18,8 @@ class Observed:
     """What became of the outcomes of one `Scheduler.observe` call: applied + duplicates + late + rejected = given.
 
     `changed`, `first_visits` and `failures` are among `applied`; `rejections` names the first 100 of `rejected`.
+    `served`: applied outcomes of pages that `Scheduler.next_batch` had handed out, where they showed whether the page
+    had changed; `hits`: those of them where it had.
     """
 
     applied: int = 0
@@ -28,6 +30,8 @@ class Observed:
     rejected: int = 0
     failures: int = 0
     rejections: tuple[InvalidOutcome, ...] = ()
+    served: int = 0
+    hits: int = 0
 
     def __add__(self, other: Observed) -> Observed:
         """Return the counts of both."""
@@ -40,6 +44,8 @@ class Observed:
             self.rejected + other.rejected,
             self.failures + other.failures,
             (self.rejections + other.rejections)[:KEPT_REJECTIONS],
+            self.served + other.served,
+            self.hits + other.hits,
         )
 
 

@@ -123,9 +123,9 @@ class Scheduler:
             batch = batch.take(np.flatnonzero(valid))
         with self._lock:
             counts = self._pages.observe(batch).tolist()
-        applied, changed, first_visits, failures, duplicates, late = counts[:6]
+        applied, changed, first_visits, failures, duplicates, late, _, served, hits = counts
         kept = tuple(problems[:KEPT_REJECTIONS])
-        return Observed(applied, changed, first_visits, duplicates, late, len(problems), failures, kept)
+        return Observed(applied, changed, first_visits, duplicates, late, len(problems), failures, kept, served, hits)
 
     def discover(self, urls: Sequence[str] | PackedUrls, *, now: float, importance: npt.ArrayLike | None = None) -> int:
         """Add pages that are known but never visited; return how many were new. O(1) a URL.

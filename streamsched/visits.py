@@ -29,9 +29,10 @@ from streamsched.urls import ROWS_AT_ONCE, IndexArrays, resolve
 __all__ = ["COUNTS", "Columns", "Rules", "apply_outcomes", "begin_pages"]
 
 # Positions in the counts that `apply_outcomes` adds to; every outcome is APPLIED, DUPLICATES or LATE, and an applied
-# one also one of the rest.
-APPLIED, CHANGES, FIRST_VISITS, FAILURES, DUPLICATES, LATE, UNCHANGED = range(7)
-COUNTS: Final = 7
+# one also one of the rest. Of those that were leased and showed whether their page had changed, SERVED counts all, HITS
+# those that had.
+APPLIED, CHANGES, FIRST_VISITS, FAILURES, DUPLICATES, LATE, UNCHANGED, SERVED, HITS = range(9)
+COUNTS: Final = 9
 
 _MOST_VISITS: Final = (1 << 32) - 1  # what the count of a page's visits holds
 _AHEAD: Final = 12  # outcomes between asking the memory for a group and using it
@@ -105,7 +106,12 @@ def _apply(tables: Tables, rows: Ints, start: int, columns: Columns, rules: Rule
             counts[DUPLICATES if fetched_at == page.last_outcome_s else LATE] += 1
             continue
         counts[APPLIED] += 1
-        counts[_apply_one(tables, rows[i], at, columns, rules)] += 1
+        served = (page.flags & LEASED) != 0
+        became = _apply_one(tables, rows[i], at, columns, rules)
+        counts[became] += 1
+        if served and became in (CHANGES, UNCHANGED):
+            counts[SERVED] += 1
+            counts[HITS] += became == CHANGES
 
 
 @inlined

@@ -403,3 +403,18 @@ def test_what_is_handed_out_is_plain() -> None:
     assert isinstance(batch, Batch)
     assert [type(item) for item in (batch.urls[0], batch.hosts[0], batch.now)] == [str, str, float]
     assert batch.scores.dtype == np.float64
+
+
+def test_served_pages_and_hits_are_counted() -> None:
+    """Outcomes of leased pages that tell something: not of others, not first visits, failures or repeats."""
+    scheduler = Scheduler()
+    urls = [f"https://a.example/{i}" for i in range(4)]
+    scheduler.observe([Outcome(url, 0.0) for url in urls])
+    scheduler.discover(["https://a.example/new"], now=0.0)
+    leased = scheduler.next_batch(5, now=86_400.0, lease="1d").urls
+    assert len(leased) == 5
+    first = [Outcome(urls[0], 9e4, changed=True), Outcome(urls[1], 9e4, changed=False), Outcome(urls[2], 9e4, 503)]
+    told = scheduler.observe([*first, Outcome(urls[0], 9e4, changed=True), Outcome("https://a.example/new", 9e4)])
+    assert (told.served, told.hits, told.changed) == (2, 1, 1)
+    told += scheduler.observe([Outcome(urls[0], 1e5, changed=True), Outcome(urls[3], 1e5, changed=True)])
+    assert (told.served, told.hits, told.changed) == (3, 2, 3)
