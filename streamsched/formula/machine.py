@@ -7,7 +7,6 @@ that lane's operands alone, not on how many rows there are nor on where among th
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, TypeAlias
@@ -16,13 +15,15 @@ import numpy as np
 import numpy.typing as npt
 
 from streamsched.arrays import Floats
-from streamsched.jit import bare_kernel
+from streamsched.elementary import exp, log, power
+from streamsched.jit import bare_kernel, inlined
 
 __all__ = [
     "ADD",
     "COPY",
     "DIVIDE",
     "EXP",
+    "EXPONENT_LIMIT",
     "LOG",
     "MULTIPLY",
     "NEGATE",
@@ -52,65 +53,127 @@ OPERATION_CODES: Final[Mapping[str, int]] = MappingProxyType(
     {"+": ADD, "-": SUBTRACT, "*": MULTIPLY, "/": DIVIDE, "pow": POWER, "neg": NEGATE, "log": LOG, "exp": EXP}
 )
 
-_LIMIT: Final = 80.0  # protected.EXPONENT_LIMIT
+EXPONENT_LIMIT: Final = 80.0  # exp(80) is 5.5e34: products of a few stay far from overflow (SPEC 5)
 
 
 @bare_kernel
 def run_steps(steps: Steps, slots: Floats, rows: int) -> None:
     """Run the steps one after another over the first `rows` lanes of the slots. O(steps * rows).
 
-    `steps`: int32[m, 4]; `slots`: float64[s, w], w >= `rows`, contiguous. Nothing is checked.
+    `steps`: int32[m, 4]; `slots`: float64[s, w], w >= `rows`, contiguous. Nothing is checked. Fastest where results go
+    to the slot of the left operand, or to one that is no operand.
     """
     for step in range(steps.shape[0]):
         operation, left, right, result = steps[step, 0], steps[step, 1], steps[step, 2], steps[step, 3]
+        if operation <= DIVIDE:
+            _run_arithmetic(operation, left, right, result, slots, rows)
+        elif operation == POWER:
+            if result == right:
+                _raise_to(slots, left, right, rows)
+            else:
+                _copy(slots, left, result, rows)
+                _raise_by(slots, result, right, rows)
+        else:
+            _copy(slots, left, result, rows)
+            _run_function(operation, slots, result, rows)
+
+
+# Loops over three slots of which two are the same would not run on vectors: the compiler must ask whether the result
+# overlaps an operand, and it does. Hence a loop of its own for each case.
+@bare_kernel
+def _run_arithmetic(operation: int, left: int, right: int, result: int, slots: Floats, rows: int) -> None:
+    if result == right and (operation == ADD or operation == MULTIPLY):
+        left, right = right, left
+    if result == left:
         if operation == ADD:
             for i in range(rows):
-                slots[result, i] = slots[left, i] + slots[right, i]
+                slots[result, i] = slots[result, i] + slots[right, i]
         elif operation == SUBTRACT:
             for i in range(rows):
-                slots[result, i] = slots[left, i] - slots[right, i]
+                slots[result, i] = slots[result, i] - slots[right, i]
         elif operation == MULTIPLY:
             for i in range(rows):
-                slots[result, i] = slots[left, i] * slots[right, i]
-        elif operation == DIVIDE:
-            for i in range(rows):
-                slots[result, i] = _divide(slots[left, i], slots[right, i])
-        elif operation == POWER:
-            for i in range(rows):
-                slots[result, i] = _raise(slots[left, i], slots[right, i])
-        elif operation == NEGATE:
-            for i in range(rows):
-                slots[result, i] = -slots[left, i]
-        elif operation == LOG:
-            for i in range(rows):
-                value = slots[left, i]
-                slots[result, i] = 0.0 if value <= 0.0 else math.log(value)
-        elif operation == EXP:
-            for i in range(rows):
-                slots[result, i] = math.exp(_clamp(slots[left, i]))
+                slots[result, i] = slots[result, i] * slots[right, i]
         else:
             for i in range(rows):
-                slots[result, i] = slots[left, i]
+                slots[result, i] = _divide(slots[result, i], slots[right, i])
+    elif result == right:
+        if operation == SUBTRACT:
+            for i in range(rows):
+                slots[result, i] = slots[left, i] - slots[result, i]
+        else:
+            for i in range(rows):
+                slots[result, i] = _divide(slots[left, i], slots[result, i])
+    elif operation == ADD:
+        for i in range(rows):
+            slots[result, i] = slots[left, i] + slots[right, i]
+    elif operation == SUBTRACT:
+        for i in range(rows):
+            slots[result, i] = slots[left, i] - slots[right, i]
+    elif operation == MULTIPLY:
+        for i in range(rows):
+            slots[result, i] = slots[left, i] * slots[right, i]
+    else:
+        for i in range(rows):
+            slots[result, i] = _divide(slots[left, i], slots[right, i])
 
 
 @bare_kernel
+def _run_function(operation: int, slots: Floats, slot: int, rows: int) -> None:
+    """Replace a slot by its negation, logarithm or exponential, or leave it."""
+    if operation == NEGATE:
+        for i in range(rows):
+            slots[slot, i] = -slots[slot, i]
+    elif operation == LOG:
+        for i in range(rows):
+            value = slots[slot, i]
+            logarithm = log(value)
+            slots[slot, i] = 0.0 if value <= 0.0 else logarithm
+    elif operation == EXP:
+        for i in range(rows):
+            slots[slot, i] = exp(_clamp(slots[slot, i]))
+
+
+@bare_kernel
+def _raise_by(slots: Floats, base: int, exponent: int, rows: int) -> None:
+    for i in range(rows):
+        slots[base, i] = _raise(slots[base, i], slots[exponent, i])
+
+
+@bare_kernel
+def _raise_to(slots: Floats, base: int, exponent: int, rows: int) -> None:
+    for i in range(rows):
+        slots[exponent, i] = _raise(slots[base, i], slots[exponent, i])
+
+
+@bare_kernel
+def _copy(slots: Floats, source: int, target: int, rows: int) -> None:
+    if source != target:
+        for i in range(rows):
+            slots[target, i] = slots[source, i]
+
+
+@inlined
 def _divide(left: float, right: float) -> float:
     quotient = left / right
-    return 0.0 if right == 0.0 and left == left else quotient
+    nothing = 0.0 if left == left else left
+    return nothing if right == 0.0 else quotient
 
 
-@bare_kernel
+@inlined
 def _raise(base: float, exponent: float) -> float:
-    clamped = _clamp(exponent)
-    if base != base or clamped != clamped:
-        return math.nan
-    if base < 0.0 or (base == 0.0 and clamped < 0.0):
-        return 0.0
-    return math.pow(base, clamped)
+    """Return the protected power; every case is computed and one is chosen, so that there is no branch."""
+    exponent = _clamp(exponent)
+    result = power(base, exponent)
+    unbounded = 0.0 if exponent < 0.0 else (1.0 if exponent == 0.0 else base)
+    result = unbounded if base == np.inf else result
+    result = (1.0 if exponent == 0.0 else 0.0) if base == 0.0 else result
+    result = 0.0 if base < 0.0 else result
+    result = exponent if exponent != exponent else result
+    return base if base != base else result
 
 
-@bare_kernel
+@inlined
 def _clamp(value: float) -> float:
-    if value > _LIMIT:
-        return _LIMIT
-    return -_LIMIT if value < -_LIMIT else value
+    upper = EXPONENT_LIMIT if value > EXPONENT_LIMIT else value
+    return -EXPONENT_LIMIT if upper < -EXPONENT_LIMIT else upper
