@@ -56,7 +56,7 @@ def _first_pages(settings: SyntheticSettings, rng: np.random.Generator) -> Ints:
     hosts = min(settings.hosts, settings.pages)
     weights = (1 - rng.random(hosts)) ** (-1 / settings.host_tail)
     ends = np.cumsum(weights) / weights.sum()
-    return np.arange(hosts) + np.floor(np.append(0.0, ends[:-1]) * (settings.pages - hosts)).astype(np.int64)
+    return np.asarray(np.arange(hosts) + np.floor(np.append(0.0, ends[:-1]) * (settings.pages - hosts)), np.int64)
 
 
 def _deal_kinds(settings: SyntheticSettings, offsets: Ints, host: Ints, rng: np.random.Generator) -> Ints:

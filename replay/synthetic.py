@@ -50,7 +50,7 @@ def synthesize_corpus(settings: SyntheticSettings, seed: int = 0) -> SyntheticCo
         if kind in RHYTHMS and pages.size:
             drawn.append(RHYTHMS[kind](settings, sites, pages, stream))
     pages, seconds = _sort_changes(settings, drawn)
-    times_s = settings.start_s + seconds
+    times_s = np.asarray(settings.start_s + seconds, np.float64)
     offsets = np.zeros(settings.pages + 1, np.int64)
     np.cumsum(np.bincount(pages, minlength=settings.pages), out=offsets[1:])
     end_s = float(times_s.max())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,7 +16,9 @@ KINDS: Final = ("poisson", "weekday", "clock", "bursty", "dead")
 
 _MAX_SPAN_S: Final = 2**31  # seconds: a page and a second of the log are sorted as one int64
 _MAX_PAGES: Final = 2**31
+_LATEST_S: Final = 62_135_596_800  # as far from 1970 as year 1
 _DAY_S: Final = 86_400
+_DOMAIN: Final = re.compile(r"[a-z0-9-]+(\.[a-z0-9-]+)*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +99,8 @@ class SyntheticSettings:
             _require(isinstance(value, int) and value >= 1, setting, value, "a whole number of 1 or more")
         _require(self.pages < _MAX_PAGES, "pages", self.pages, f"fewer than {_MAX_PAGES}")
         _require(self.days * _DAY_S < _MAX_SPAN_S, "days", self.days, f"fewer than {_MAX_SPAN_S // _DAY_S}")
-        _require(float(self.start_s).is_integer(), "start_s", self.start_s, "epoch seconds at a whole second")
+        dated = abs(self.start_s) <= _LATEST_S and float(self.start_s).is_integer()
+        _require(dated, "start_s", self.start_s, "epoch seconds at a whole second, of the years 1 to 3938")
         _require(-14 <= self.zone_hours <= 14, "zone_hours", self.zone_hours, "hours from -14 to 14")
         for setting in _CHANCES:
             _require(0 <= getattr(self, setting) <= 1, setting, getattr(self, setting), "a chance from 0 to 1")
@@ -109,7 +113,7 @@ class SyntheticSettings:
         begin, end = self.office_hours
         _require(0 <= begin < end <= 24, "office_hours", self.office_hours, "two hours of the day, ascending")
         _require(self.jitter_s < 3_600, "jitter_s", self.jitter_s, "less than an hour")
-        _require(self.domain.isascii() and bool(self.domain), "domain", self.domain, "a name in ASCII")
+        _require(bool(_DOMAIN.fullmatch(self.domain)), "domain", self.domain, "a name such as example.org")
         total = math.fsum(self.shares)
         _require(math.isclose(total, 1, abs_tol=1e-6), "kinds", self.shares, f"shares of {_NAMES} that sum to 1")
 
