@@ -26,15 +26,21 @@ class Candidate:
 class DataSpan:
     """What an evolution learned from: `cycles` cycles of `pages` pages from `start_s`, UTC epoch seconds.
 
-    `observed`: the share of page cycles that some visit told of; `source`: "panel" where pages were visited every
-    cycle, "completed" where gaps were filled in from the posterior.
+    `observed`: the share of page cycles that visits saw; the rest was completed, drawn from the pages' posteriors.
+    `panel`: how many of the pages were visited every cycle whatever their score; `newcomers`: how many were left out,
+    because their first visit came later than `start_s`.
     """
 
     start_s: float
     cycles: int
     pages: int
-    observed: float
-    source: str
+    observed: float = 1.0
+    panel: int = 0
+    newcomers: int = 0
+
+    def __str__(self) -> str:
+        rest = "" if self.observed >= 1.0 else ", the rest completed"
+        return f"{self.pages:,} pages × {self.cycles} cycles, {self.observed:.1%} seen{rest}".replace("%", " %")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,89 @@
+"""Parcels: what an evolution in a process of its own is given and gives back, as files that are checked when read.
+
+A parcel is a directory: each array as ``NAME.npy``, and ``parcel.json`` with the CRC-32C of every file and whatever
+else is to be known. The JSON is put in place last: a directory without it is no parcel.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+from crc32c import crc32c
+
+from streamsched.errors import SnapshotError
+from streamsched.evolution.findings import DataSpan
+from streamsched.evolution.history import ChangeHistory
+
+__all__ = ["read_json", "read_parcel", "write_json", "write_parcel"]
+
+_CONTENTS: Final = "parcel.json"
+_ARRAYS: Final = ("changed", "hashes", "prior_mean", "importance", "cost")
+
+
+def write_parcel(directory: Path, history: ChangeHistory, data: DataSpan, meta: Mapping[str, Any]) -> None:
+    """Write what evolution learns from, and the JSON-able `meta`, to `directory`, which must exist. O(bytes).
+
+    Raises OSError.
+    """
+    sums = {}
+    for name in _ARRAYS:
+        content = io.BytesIO()
+        np.save(content, np.ascontiguousarray(getattr(history, name)), allow_pickle=False)
+        (directory / f"{name}.npy").write_bytes(content.getbuffer())
+        sums[name] = crc32c(content.getbuffer())
+    fields = {"sums": sums, "prior_shape": history.prior_shape, "data": asdict(data), "meta": dict(meta)}
+    write_json(directory / _CONTENTS, fields)
+
+
+def read_parcel(directory: Path) -> tuple[ChangeHistory, DataSpan, dict[str, Any]]:
+    """Return the history in `directory`, what it is made of, and the meta. O(bytes).
+
+    Every byte is checked: raises SnapshotError where a file is missing, damaged or not what was written.
+    """
+    content = read_json(directory / _CONTENTS)
+    try:
+        arrays = {name: _read_array(directory / f"{name}.npy", content["sums"][name]) for name in _ARRAYS}
+        history = ChangeHistory(**arrays, prior_shape=content["prior_shape"])
+        return history, DataSpan(**content["data"]), content["meta"]
+    except OSError as error:
+        raise SnapshotError(str(directory), f"cannot be read: {error.strerror or error}") from error
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise SnapshotError(str(directory), f"is no parcel: {error}") from error
+
+
+def _read_array(path: Path, expected: int) -> npt.NDArray[Any]:
+    raw = path.read_bytes()
+    if crc32c(raw) != expected:
+        raise SnapshotError(str(path), "damaged: does not match its checksum")
+    array: npt.NDArray[Any] = np.load(io.BytesIO(raw), allow_pickle=False)
+    return array
+
+
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    """Write `content` with its checksum to `path`, which appears whole or not at all. Raises OSError."""
+    text = json.dumps(content, sort_keys=True, allow_nan=False)
+    draft = path.with_name(f".{path.name}.draft")
+    draft.write_text(json.dumps({"crc": crc32c(text.encode()), "content": text}), encoding="utf-8")
+    draft.replace(path)
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Return what `write_json` wrote to `path`. Raises SnapshotError where there is nothing or it is damaged."""
+    try:
+        outer = json.loads(path.read_text(encoding="utf-8"))
+        text = outer["content"]
+        if crc32c(text.encode()) != outer["crc"]:
+            raise SnapshotError(str(path), "damaged: does not match its checksum")
+        content: dict[str, Any] = json.loads(text)
+    except OSError as error:
+        raise SnapshotError(str(path), f"cannot be read: {error.strerror or error}") from error
+    except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
+        raise SnapshotError(str(path), "damaged: is not what was written") from error
+    return content
