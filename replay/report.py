@@ -23,7 +23,7 @@ from streamsched.replay.wording import (
     spell_twins,
 )
 
-__all__ = ["render_report", "write_report"]
+__all__ = ["render_report", "spell_swatch", "write_report"]
 
 _BROKEN: Final = {"change_rate": "Change<wbr>Rate", "freshness": "Fresh&shy;ness"}  # heads that a phone may break
 _SHADED: Final = "Shaded: the best of all but the oracle, which is told what changed."
@@ -108,7 +108,7 @@ def _spell_table(result: ReplayResult, strokes: list[Stroke]) -> str:
 def _spell_name(policy: PolicyResult, stroke: Stroke) -> str:
     formula = policy.formula if policy.formula != policy.name else None
     below = f"<small>{escape(formula)}</small>" if formula else ""
-    return f"{_spell_swatch(stroke)}{escape(policy.name)}{below}"
+    return f"{spell_swatch(stroke)}{escape(policy.name)}{below}"
 
 
 def _spell_cells(policy: PolicyResult, best: dict[str, set[str]]) -> str:
@@ -125,13 +125,14 @@ def _spell_cells(policy: PolicyResult, best: dict[str, set[str]]) -> str:
 def _spell_keys(result: ReplayResult, strokes: list[Stroke]) -> str:
     """Return the legend: a box for each policy that shows or hides its lines."""
     keys = "".join(
-        f'<label><input type="checkbox" id="show-{place}" checked>{_spell_swatch(stroke)}{escape(policy.name)}</label>'
+        f'<label><input type="checkbox" id="show-{place}" checked>{spell_swatch(stroke)}{escape(policy.name)}</label>'
         for place, (policy, stroke) in enumerate(zip(result.policies, strokes, strict=True))
     )
     return f'<fieldset class="keys"><legend>Lines to show</legend>{keys}</fieldset>'
 
 
-def _spell_swatch(stroke: Stroke) -> str:
+def spell_swatch(stroke: Stroke) -> str:
+    """Return a short line in that stroke, for a table or a legend. O(1)."""
     dashes = f' stroke-dasharray="{" ".join(f"{2 * stroke.width * length:g}" for length in stroke.dashes)}"'
     return (
         f'<svg viewBox="0 0 36 14" aria-hidden="true"><line x1="1" y1="7" x2="35" y2="7" stroke="var(--{stroke.hue})" '

@@ -25,14 +25,14 @@ from streamsched.replay.wording import (
     spell_figure,
 )
 
-__all__ = ["figure_table", "print_figures", "show_progress"]
+__all__ = ["figure_table", "print_figures", "print_table", "show_progress"]
 
 _NO_EDGE: Final = 10_000  # columns, wider than any table
 
 
 @contextmanager
-def show_progress(console: Console) -> Iterator[experiment.Progress | None]:
-    """Show a progress bar in this block where `console` is a terminal; its value goes to `run_replay`."""
+def show_progress(console: Console, doing: str = "Replaying") -> Iterator[experiment.Progress | None]:
+    """Show a progress bar in this block where `console` is a terminal; its value goes to `run_replay` and the like."""
     if not console.is_terminal:
         yield None
         return
@@ -41,7 +41,7 @@ def show_progress(console: Console) -> Iterator[experiment.Progress | None]:
         task = bar.add_task("Reading the log", total=None)
 
         def advance(done: int, total: int, policy: str) -> None:
-            bar.update(task, completed=done, total=total, description=f"Replaying {escape(policy)}")
+            bar.update(task, completed=done, total=total, description=f"{doing} {escape(policy)}")
 
         yield advance
 
@@ -66,7 +66,12 @@ def figure_table(result: ReplayResult) -> Table:
 
 def print_figures(result: ReplayResult) -> None:
     """Print the figures to standard output: to fit a terminal where that cuts nothing, elsewhere at full width."""
-    console, table = Console(), figure_table(result)
+    print_table(figure_table(result))
+
+
+def print_table(table: Table) -> None:
+    """Print `table` to standard output: to fit a terminal where that cuts nothing, elsewhere at full width."""
+    console = Console()
     widths = Console(width=_NO_EDGE).measure(table)
     console.width = max(console.width, widths.minimum) if console.is_terminal else widths.maximum
     with console.capture() as captured:

@@ -23,6 +23,7 @@ __all__ = ["build_parser", "main"]
 
 _COMMANDS: Final = {  # each a module of this package, with an `add_arguments`
     "replay": "compare policies on a log of what really changed",
+    "evolve": "evolve score functions on a log and test them as their paper did",
     "run": "read crawl outcomes to their end and save the state they lead to",
     "next": "print the pages to visit next, best first, and lease them",
     "explain": "say why a page is ranked where it is",

@@ -1,0 +1,222 @@
+"""What the tables and the report of the experiment say in the same words, first of all how the paper's claim fares."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+
+from streamsched.evolution.alphabet import TerminalSet
+from streamsched.evolution.selection import Selection
+from streamsched.evolution.settings import EvolutionSettings, Metric
+from streamsched.replay.intervals import Estimate
+from streamsched.replay.protocol.comparison import compare_folds, is_apart
+from streamsched.replay.protocol.results import NAMES, ProtocolResult
+from streamsched.replay.protocol.settings import FOLDS, SPANS
+from streamsched.replay.settings import spell_time
+from streamsched.replay.simulator import DAY_S
+
+Standing: TypeAlias = Literal["confirmed", "refuted", "open"]
+
+__all__ = [
+    "HEADS",
+    "SELECTION_HEADS",
+    "Claim",
+    "Standing",
+    "caution",
+    "describe_protocol",
+    "judge_claims",
+    "spell_claim",
+    "spell_difference",
+    "spell_estimate",
+    "spell_name",
+    "spell_verdict",
+]
+
+HEADS: Final[dict[Metric, str]] = {"change_rate": "ChangeRate", "ndcg": "NDCG"}
+SELECTION_HEADS: Final[dict[Selection, str]] = {"best": "Best", "avg": "Avg_σ", "sum": "Sum_σ"}
+_READINGS: Final = {
+    "since_visit": "since the page's last visit, as a live crawler sees it (the paper's letter: that-day)",
+    "that_day": "within the cycle of the visit, the paper's letter",
+}
+_PUBLISHED: Final[dict[tuple[TerminalSet, Metric], float | None]] = {  # over NAD, section 5.3; None: a tie
+    ("paper", "change_rate"): 0.013,
+    ("paper", "ndcg"): 0.018,
+    ("basic", "change_rate"): None,
+    ("basic", "ndcg"): None,
+}
+_RIVAL: Final = "nad"  # the best of the paper's baselines
+_NOTABLE: Final = 0.018  # the larger of the gains that the paper calls a win
+_OURS: Final = "posterior"  # what the paper did not have
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A comparison over all cycles: by which share `name` is above `baseline` here, and what the paper found.
+
+    ``published``: the paper's share, 0 for a tie, None where it made no such comparison.
+    """
+
+    name: str
+    metric: Metric
+    baseline: str
+    found: Estimate
+    published: float | None
+
+    @property
+    def standing(self) -> Standing | None:
+        """What is left of the paper's finding here; None where it has none, or nothing was found.
+
+        A gain is open while the interval holds both none and the paper's, refuted once it lies below the paper's. A tie
+        is open while the interval, holding 0, has room for a gain such as the paper calls a win.
+        """
+        low, high = self.found.low, self.found.high
+        if self.published is None or low is None or high is None:
+            return None
+        side = is_apart(self.found)
+        if self.published > 0:
+            return "confirmed" if side > 0 else "refuted" if side < 0 or high < self.published else "open"
+        return "refuted" if side else "confirmed" if max(-low, high) < _NOTABLE else "open"
+
+
+def judge_claims(result: ProtocolResult) -> list[Claim]:
+    """Return the paper's claims on GP4C against NAD as found here, then GP4C against the posterior. O(figures)."""
+    claims = []
+    for baseline in (_RIVAL, _OURS):
+        for one in sorted(result.evolved, key=lambda one: one.terminals != "paper"):
+            theirs = result.series(baseline, one.fitness)
+            if theirs is None:
+                continue
+            found = compare_folds(one.outcomes["best"].of(one.fitness), theirs)
+            pair = (one.terminals, one.fitness)
+            published = (_PUBLISHED[pair] or 0.0) if baseline == _RIVAL and pair in _PUBLISHED else None
+            claims.append(Claim(one.name, one.fitness, baseline, found, published))
+    return claims
+
+
+def spell_claim(claim: Claim) -> str:
+    """Return a claim in one sentence: what was found, and whether that is what the paper found.
+
+    >>> spell_claim(Claim("GP4C_All", "ndcg", "nad", Estimate(0.02, -0.01, 0.05), 0.018))
+    'GP4C_All against nad in NDCG: +2.0 % (-1.0 to +5.0), a tie; the paper has +1.8 %: open.'
+    """
+    said = "a tie" if is_apart(claim.found) == 0 else "better" if is_apart(claim.found) > 0 else "worse"
+    text = f"{claim.name} against {claim.baseline} in {HEADS[claim.metric]}: {spell_difference(claim.found)}"
+    if claim.found.low is not None:
+        text += f", {said}"
+    if claim.published is None or claim.found.low is None:
+        return f"{text}."
+    paper = f"{100 * claim.published:+.1f} %" if claim.published else "a tie"
+    return f"{text}; the paper has {paper}: {claim.standing}."
+
+
+def spell_verdict(result: ProtocolResult) -> str:
+    """Return in a few sentences what is left of the paper's claim on this log, whichever way it falls. O(figures)."""
+    claims = [claim for claim in judge_claims(result) if claim.found.low is not None]
+    told = [claim for claim in claims if claim.standing is not None]
+    if not told:
+        return (
+            "The paper's claim was not put to the test: it takes GP4C evolved from basic or paper terminals, and NAD."
+        )
+    said = []
+    for terminals in ("paper", "basic"):
+        ours = [claim for claim in told if claim.name == NAMES[terminals]]
+        if ours:
+            said.append(_spell_finding(ours, "beats NAD" if terminals == "paper" else "ties with NAD"))
+    rivals = [claim for claim in claims if claim.baseline == _OURS]
+    if rivals:
+        said.append(_spell_rivalry(rivals))
+    return " ".join([*said, caution(result)]).rstrip()
+
+
+def caution(result: ProtocolResult) -> str:
+    """Return what keeps the verdict from being the paper's own experiment, nothing where little does."""
+    settings, paper = result.settings.evolution, EvolutionSettings()
+    scale = [(settings.population, paper.population), (settings.generations, paper.generations)]
+    scale.append((settings.seeds, paper.seeds))
+    if all(found >= expected for found, expected in scale):
+        return ""
+    found, expected = (" × ".join(str(pair[side]) for pair in scale) for side in (0, 1))
+    return f"Evolved at {found} (population × generations × seeds) where the paper has {expected}: no proof against it."
+
+
+def describe_protocol(result: ProtocolResult) -> str:
+    """Return one line on what was run: pages, window, folds, spans, budget and reading."""
+    window, settings = result.window, result.settings
+    cycle = "day" if window.cycle_s == DAY_S else f"cycle of {window.cycle_s:g} s"
+    span = f"{spell_time(window.start_s)} to {spell_time(window.edge(window.cycles))}"
+    return (
+        f"{window.pages:,} pages, {result.flags:,} changes (one a page and {cycle} at most), {span}: {FOLDS} folds, "
+        f"{SPANS} spans of {result.span_cycles}; {result.visits:,} visits a {cycle} of a test fold "
+        f"({settings.budget:.3g} of its pages) after {settings.warmup} that visit all; "
+        f"changed: {_READINGS[settings.evolution.reading]}"
+    )
+
+
+def spell_name(name: str) -> str:
+    """Return a method's name as the paper prints it.
+
+    >>> spell_name("nad"), spell_name("age"), spell_name("GP4C_All")
+    ('NAD', 'Age', 'GP4C_All')
+    """
+    return name.upper() if name in ("cg", "nad", "sad", "aad", "gad") else name[0].upper() + name[1:]
+
+
+def spell_estimate(estimate: Estimate) -> str:
+    """Return a figure with half its interval's width, three decimals.
+
+    >>> spell_estimate(Estimate(0.27, 0.25, 0.29)), spell_estimate(Estimate(None))
+    ('0.270 ±0.020', '–')
+    """
+    if estimate.value is None:
+        return "–"
+    return f"{estimate.value:.3f}" + ("" if estimate.half_width is None else f" ±{estimate.half_width:.3f}")
+
+
+def spell_difference(difference: Estimate) -> str:
+    """Return a relative difference in per cent with its interval.
+
+    >>> spell_difference(Estimate(0.013, 0.002, 0.024))
+    '+1.3 % (+0.2 to +2.4)'
+    """
+    if difference.value is None:
+        return "nothing to compare with"
+    text = f"{100 * difference.value:+.1f} %"
+    if difference.low is None or difference.high is None:
+        return text
+    return f"{text} ({100 * difference.low:+.1f} to {100 * difference.high:+.1f})"
+
+
+def _spell_finding(claims: list[Claim], claimed: str) -> str:
+    """Return a sentence on one of the paper's claims, in all metrics it was tested in."""
+    parts = [
+        f"{spell_difference(claim.found)} in {HEADS[claim.metric]}, {_EXPLAINED[claim.standing, claim.published == 0]}"
+        for claim in claims
+        if claim.standing
+    ]
+    standings = {claim.standing for claim in claims}
+    word = _STANDINGS[standings.pop()] if len(standings) == 1 else "fares differently in the two metrics here"
+    return f"The claim that {claims[0].name} {claimed} {word}: {'; '.join(parts)}."
+
+
+def _spell_rivalry(claims: list[Claim]) -> str:
+    sides = {1: "better", 0: "a tie", -1: "worse"}
+    parts = [
+        f"{claim.name} {spell_difference(claim.found)} in {HEADS[claim.metric]}, {sides[is_apart(claim.found)]}"
+        for claim in claims
+    ]
+    return f"Against the posterior, which the paper did not have: {'; '.join(parts)}."
+
+
+_STANDINGS: Final[dict[Standing | None, str]] = {
+    "confirmed": "holds here",
+    "refuted": "does not hold here",
+    "open": "cannot be decided on this log",
+}
+_EXPLAINED: Final[dict[tuple[Standing, bool], str]] = {  # by whether the claim is of a tie
+    ("confirmed", False): "as the paper has it",
+    ("refuted", False): "less than the paper's gain",
+    ("open", False): "an interval with room for no gain and for the paper's",
+    ("confirmed", True): "as the paper has it",
+    ("refuted", True): "no tie",
+    ("open", True): "no difference told apart, but an interval with room for one",
+}
