@@ -118,21 +118,24 @@ def ramped_trees(count: int, depths: tuple[int, int], alphabet: Alphabet, rng: R
     The depth limits run through `depths`, its ends included, again and again; every other such round is grown, with
     functions at the roots, and every other is full. A tree that came before is drawn anew, up to 20 times.
     """
-    low, high = depths
     trees: dict[bytes, None] = {}
     repeats: list[bytes] = []
+    low, high = depths
     for number in range(count):
         turn, step = divmod(number, high - low + 1)
-        for _ in range(1 + _REDRAWS):
-            tree = (
-                full_tree(alphabet, low + step, rng) if turn % 2 else grow_tree(alphabet, low + step, rng, leaf=False)
-            )
+        tree = _draw_first(alphabet, low + step, rng, full=turn % 2 == 1)
+        for _ in range(_REDRAWS):
             if tree not in trees:
-                trees[tree] = None
                 break
-        else:
+            tree = _draw_first(alphabet, low + step, rng, full=turn % 2 == 1)
+        if tree in trees:
             repeats.append(tree)
+        trees[tree] = None
     return [*trees, *repeats]
+
+
+def _draw_first(alphabet: Alphabet, depth: int, rng: Random, *, full: bool) -> bytes:
+    return full_tree(alphabet, depth, rng) if full else grow_tree(alphabet, depth, rng, leaf=False)
 
 
 def _draw_tree(alphabet: Alphabet, depth: int, rng: Random, root: int, inner: int) -> bytes:
@@ -164,9 +167,9 @@ def to_formula(genome: bytes, alphabet: Alphabet) -> Formula:
     operands: list[Node] = []
     for symbol in reversed(genome):
         name = alphabet.symbols[symbol]
-        if isinstance(name, float):
+        if not isinstance(name, str):
             operands.append(Constant(name))
-        elif symbol < alphabet.leaves:
+        elif name in alphabet.terminals:
             operands.append(Terminal(name))
         elif name in UNARY:
             operands.append(Unary(cast(UnaryOp, name), operands.pop()))

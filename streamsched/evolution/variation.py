@@ -27,7 +27,7 @@ _TRIES: Final = 10  # of drawing places, parents or operators that fit, before g
 def cross(first: bytes, second: bytes, alphabet: Alphabet, max_depth: int, rng: Random) -> bytes | None:
     """Return `first` with a random subtree of `second` in place of one of its own; None where 10 draws are too deep.
 
-    O(size).
+    Both parents have at most `max_depth` levels. O(size).
     """
     random = rng.random
     levels, donor_levels = levels_of(first, alphabet), levels_of(second, alphabet)
@@ -53,7 +53,8 @@ def replace_subtree(genome: bytes, alphabet: Alphabet, settings: EvolutionSettin
 def swap_subtrees(genome: bytes, alphabet: Alphabet, max_depth: int, rng: Random) -> bytes | None:
     """Return `genome` with two of its subtrees in each other's place, neither within the other. O(size).
 
-    None where 10 draws find no two that fit, as in a leaf or a chain of functions of one operand there are none.
+    It has at most `max_depth` levels. None where 10 draws find no two that fit: in a leaf, or a chain of functions of
+    one operand, there are none.
     """
     random = rng.random
     levels = levels_of(genome, alphabet)
