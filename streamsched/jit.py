@@ -21,6 +21,7 @@ __all__ = [
     "fold_multiply",
     "inlined",
     "kernel",
+    "load_float",
     "load_word",
     "mix",
     "on_compile",
@@ -96,6 +97,20 @@ def load_word(typingctx: Any, data: Any, start: Any) -> Any:
         return word
 
     return types.uint64(data, types.int64), codegen
+
+
+@_machine(float)
+def load_float(typingctx: Any, address: Any, index: Any) -> Any:
+    """Return the float64 `index` places after the one at `address` in memory, an aligned one, unchecked. O(1).
+
+    For kernels that take any number of columns, which must be kept alive until they return.
+    """
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        column = builder.inttoptr(args[0], ir.DoubleType().as_pointer())
+        return builder.load(builder.gep(column, [args[1]]))
+
+    return types.float64(types.int64, types.int64), codegen
 
 
 @_machine(np.uint64)

@@ -14,9 +14,9 @@ from typing import Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from streamsched.arrays import Floats
+from streamsched.arrays import Floats, Ints
 from streamsched.elementary import exp, log, power
-from streamsched.jit import bare_kernel, inlined
+from streamsched.jit import bare_kernel, inlined, load_float
 
 __all__ = [
     "ADD",
@@ -32,6 +32,7 @@ __all__ = [
     "ROWS",
     "SUBTRACT",
     "Steps",
+    "run_over",
     "run_steps",
 ]
 
@@ -76,6 +77,24 @@ def run_steps(steps: Steps, slots: Floats, rows: int) -> None:
         else:
             _copy(slots, left, result, rows)
             _run_function(operation, slots, result, rows)
+
+
+@bare_kernel
+def run_over(steps: Steps, slots: Floats, addresses: Ints, result: int, out: Floats) -> None:
+    """Run the steps over columns of any length, a few hundred rows at a time. O(steps * out.size).
+
+    `addresses`: int64[c], where the columns for the first c slots begin in memory; `out`: float64[m], contiguous, gets
+    what the slot `result` holds.
+    """
+    for start in range(0, out.size, ROWS):
+        rows = min(ROWS, out.size - start)
+        for column in range(addresses.size):
+            address = addresses[column]
+            for i in range(rows):
+                slots[column, i] = load_float(address, start + i)
+        run_steps(steps, slots, rows)
+        for i in range(rows):
+            out[start + i] = slots[result, i]
 
 
 # Loops over three slots of which two are the same would not run on vectors: the compiler must ask whether the result

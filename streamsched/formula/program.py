@@ -1,97 +1,94 @@
-"""A formula compiled for evaluation over blocks of rows: each distinct subexpression once, in reused buffers."""
+"""A formula compiled for evaluation over columns: each distinct subexpression once, in reused slots."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 
 from streamsched.arrays import Floats
+from streamsched.formula.machine import OPERATION_CODES, ROWS, Steps, run_over
 from streamsched.formula.nodes import Constant, Node, Terminal, fold
-from streamsched.formula.protected import OPERATIONS, Operand, Operation, Scratch, apply
+from streamsched.formula.protected import apply
 
 __all__ = ["BLOCK", "Arena", "Program", "compile_tree"]
 
-BLOCK: Final = 16_384  # rows: 128 KiB a column, so that a formula's few columns stay in a core's second-level cache
-_STAGGER: Final = 16  # float64s between buffers: keeps equal rows of them off the same cache sets
+BLOCK: Final = 16_384  # rows: 128 KiB a column, so that the few columns of a ranking stay in a second-level cache
 
 
 class Arena:
-    """Buffers for one thread's evaluation over blocks of up to `block` rows: float64[registers, block] and scratch.
+    """The slots of one thread's evaluation: float64[slots, ROWS].
 
-    Any program that needs no more `registers` may run in it, one after the other.
+    Any program that needs no more `slots` may run in it, one after the other.
     """
 
-    __slots__ = ("_buffers", "_scratch", "block", "registers")
+    __slots__ = ("_holds", "slots")
 
-    def __init__(self, block: int, registers: int) -> None:
-        if block < 1:
-            raise ValueError(f"block: expected 1 row or more, found {block}")
-        self.block = block
-        self.registers = registers
-        store = np.empty((registers, block + _STAGGER))
-        self._buffers: list[Floats] = [row[:block] for row in store]
-        self._scratch = Scratch(block)
+    def __init__(self, slots: int) -> None:
+        self.slots: Floats = np.zeros((slots, ROWS))
+        self._holds: Program | None = None
 
-    def head(self, length: int, registers: int) -> tuple[list[Floats], Scratch]:
-        """Return `registers` buffers and the scratch, cut to `length` rows. O(registers)."""
-        if length > self.block or registers > self.registers:
-            found = f"{self.block} rows and {self.registers} registers"
-            raise ValueError(f"arena: expected at least {length} rows and {registers} registers, found {found}")
-        if length == self.block:
-            return self._buffers[:registers], self._scratch
-        return [buffer[:length] for buffer in self._buffers[:registers]], self._scratch.head(length)
+    def prepare(self, program: Program) -> None:
+        """Make the constants' slots those of `program`. O(constants), nothing where they are.
 
-
-class Step(NamedTuple):
-    """One operation: where its operands and its result lie among registers, columns, constants and output."""
-
-    operation: Operation
-    operands: tuple[int, ...]
-    result: int
+        Raises ValueError where the program needs more slots than there are.
+        """
+        if self._holds is program:
+            return
+        if len(self.slots) < program.slots:
+            raise ValueError(f"arena: expected at least {program.slots} slots, found {len(self.slots)}")
+        first = len(program.terminals)
+        self.slots[first : first + len(program.constants)] = np.array(program.constants)[:, None]
+        self._holds = program
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Program:
-    """A formula in postfix order. Immutable, so threads may share it; each needs an arena of its own."""
+    """A formula as steps for `streamsched.formula.machine`. Immutable, so threads may share it, each with its own arena.
+
+    The first slots are the terminals', in order, the next the constants', which keep their values; then come registers.
+    """
 
     terminals: tuple[str, ...]  # the columns it reads, sorted
-    registers: int  # buffers it needs
     constants: tuple[float, ...] = field(repr=False)
-    steps: tuple[Step, ...] = field(repr=False)
+    registers: int  # slots for results
+    steps: Steps = field(repr=False)  # int32[m, 4]
+    result: int = field(repr=False)  # the slot where the value ends up
 
-    def arena(self, block: int = BLOCK) -> Arena:
-        """Return buffers to run this program over blocks of up to `block` rows: 8 bytes * (registers + 1) a row."""
-        return Arena(block, self.registers)
+    @property
+    def slots(self) -> int:
+        """How many slots it needs."""
+        return len(self.terminals) + len(self.constants) + self.registers
+
+    def arena(self) -> Arena:
+        """Return slots to run this program in, 4 KiB each."""
+        return Arena(self.slots)
 
     def run(self, columns: Mapping[str, Floats], out: Floats, arena: Arena) -> None:
-        """Write the formula's value for each row to `out`: float64[m], m <= the arena's block. O(m * steps).
+        """Write the formula's value for each row to `out`: float64[m]. O(m * steps).
 
         ``columns[name]``: float64[m] for each of `terminals`, only read; `out` must not overlap any of them. The
-        values do not depend on how rows are split into blocks. Allocates nothing of the block's size; most of it runs
-        without the interpreter lock. Raises KeyError where a column is missing, ValueError where a column or the
-        arena does not fit `out`.
+        values do not depend on how rows are split over calls. Allocates nothing where all columns are contiguous, and
+        runs without the interpreter lock. Raises KeyError where a column is missing, ValueError where a column or the
+        arena does not fit.
         """
-        buffers, scratch = arena.head(out.size, self.registers)
-        slots: list[Operand] = [*buffers, *(_check(name, columns[name], out) for name in self.terminals)]
-        slots += self.constants
-        slots.append(_check("out", out, out))
-        with np.errstate(all="ignore"):
-            for operation, operands, result in self.steps:
-                operation(*[slots[operand] for operand in operands], slots[result], scratch)
+        arena.prepare(self)
+        held = [_check(name, columns[name], out) for name in self.terminals]
+        target = _check("out", out, out)
+        addresses = np.array([column.ctypes.data for column in held], np.int64)
+        run_over(self.steps, arena.slots, addresses, self.result, target)
+        if target is not out:
+            out[:] = target
 
 
 def _check(name: str, column: Floats, out: Floats) -> Floats:
+    """Return `column` itself, or a contiguous copy of it; refuse what is no float64 of as many rows as `out`."""
     if column.dtype != np.float64 or column.shape != (out.size,):
         raise ValueError(f"{name}: expected float64[{out.size}], found {column.dtype}{list(column.shape)}")
-    return column
-
-
-def _copy(operand: Operand, out: Floats, _scratch: Scratch) -> None:
-    np.copyto(out, operand)
+    return np.require(column, requirements=("C", "A"))
 
 
 def compile_tree(root: Node) -> Program:
@@ -108,18 +105,18 @@ def compile_tree(root: Node) -> Program:
     last = fold(root, values.add)
     keys = list(values.index)
     terminals = tuple(sorted(str(key[1]) for key in keys if key[0] == "column"))
-    operations = {value: key for value, key in enumerate(keys) if key[0] in OPERATIONS}
-    registers, count = _assign_registers({value: key[1:] for value, key in operations.items()}, last)
+    operations = {value: key for value, key in enumerate(keys) if key[0] in OPERATION_CODES}
+    registers, count = _assign_registers({value: key[1:] for value, key in operations.items()})
 
-    slots = dict(registers)
-    slots |= {values.index["column", name]: count + place for place, name in enumerate(terminals)}
-    slots |= {value: count + len(terminals) + place for place, value in enumerate(values.numbers)}
-    output = count + len(terminals) + len(values.numbers)
-    steps = tuple(
-        Step(OPERATIONS[op], tuple(slots[operand] for operand in operands), slots.get(value, output))
+    slots = {values.index["column", name]: place for place, name in enumerate(terminals)}
+    slots |= {value: len(slots) + place for place, value in enumerate(values.numbers)}
+    slots |= {value: len(terminals) + len(values.numbers) + register for value, register in registers.items()}
+    steps = [
+        (OPERATION_CODES[op], slots[operands[0]], slots[operands[-1]], slots[value])
         for value, (op, *operands) in operations.items()
-    )
-    return Program(terminals, count, tuple(values.numbers.values()), steps or (Step(_copy, (slots[last],), output),))
+    ]
+    table = np.array(steps, np.int32).reshape(-1, 4)
+    return Program(terminals, tuple(values.numbers.values()), count, table, slots[last])
 
 
 class _Values:
@@ -148,23 +145,23 @@ class _Values:
         return self.index.setdefault(key, len(self.index))
 
 
-def _assign_registers(operations: dict[int, tuple[int, ...]], last: int) -> tuple[dict[int, int], int]:
-    """Return a register for the result of each operation but the last, and how many there are.
+def _assign_registers(operations: dict[int, tuple[int, ...]]) -> tuple[dict[int, int], int]:
+    """Return a register for the result of each operation, and how many there are.
 
-    A register is free again, for that very result too, once the last operation that reads it has read it.
+    A register is free again, for that very result too, once the last operation that reads it has read it; the left
+    operand's is taken first, which is what the machine does best.
     """
     reads = Counter(operand for operands in operations.values() for operand in operands)
     registers: dict[int, int] = {}
     free: list[int] = []
     count = 0
     for value, operands in operations.items():
-        for operand in operands:
+        for operand in reversed(operands):
             reads[operand] -= 1
             if operand in registers and not reads[operand]:
                 free.append(registers[operand])
-        if value != last:
-            if not free:
-                free.append(count)
-                count += 1
-            registers[value] = free.pop()
+        if not free:
+            free.append(count)
+            count += 1
+        registers[value] = free.pop()
     return registers, count

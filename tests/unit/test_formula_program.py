@@ -10,6 +10,7 @@ import pytest
 
 from streamsched.arrays import Floats
 from streamsched.formula import BLOCK, Arena, Formula, Program
+from streamsched.formula.machine import OPERATION_CODES, ROWS
 
 NAMES = ("X", "n", "t")
 
@@ -33,44 +34,55 @@ def test_a_program_tells_the_columns_it_reads() -> None:
 @pytest.mark.parametrize(
     ("text", "steps", "registers"),
     [
-        ("X", 1, 0),
-        ("1 + 2 * 3", 1, 0),
-        ("X + n", 1, 0),
+        ("X", 0, 0),
+        ("1 + 2 * 3", 0, 0),
+        ("X + n", 1, 1),
         ("log(X) * log(X) + log(X)", 3, 2),
         ("(X + n) * (X + n)", 2, 1),
-        ("X + log(2)", 1, 0),
+        ("X + log(2)", 1, 1),
         ("1 - exp(-X / n * t)", 5, 1),
         ("(X + n) * (n + t) - (X - n) * (n - t)", 7, 3),
     ],
 )
-def test_equal_subtrees_run_once_and_buffers_are_reused(text: str, steps: int, registers: int) -> None:
+def test_equal_subtrees_run_once_and_registers_are_reused(text: str, steps: int, registers: int) -> None:
     program = compiled(text)
     assert len(program.steps) == steps
     assert program.registers == registers
+    assert program.slots == len(program.terminals) + len(program.constants) + registers
+
+
+def test_steps_are_what_other_kernels_may_run() -> None:
+    """Slots in order: terminals, constants, registers."""
+    program = compiled("X / n - 2")
+    assert (program.terminals, program.constants) == (("X", "n"), (2.0,))
+    assert program.steps.dtype == np.int32
+    assert program.steps.tolist() == [[OPERATION_CODES["/"], 0, 1, 3], [OPERATION_CODES["-"], 3, 2, 3]]
+    assert program.result == 3
 
 
 @pytest.mark.parametrize("text", ["7", "X", "-X", "1 - exp(-X/n*t)", "pow(n, X) / log(t)", "pow(X - t, 2) + pow(2, t)"])
-@pytest.mark.parametrize("block", [1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 33, 64, 100, 1000])
+@pytest.mark.parametrize("block", [1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 33, 64, 100, ROWS - 1, ROWS + 1, 2 * ROWS])
 def test_blocks_of_any_length_give_the_bits_of_the_whole(text: str, block: int) -> None:
-    columns = columns_of(1000)
+    rows_in_all = 2 * ROWS + 100
+    columns = columns_of(rows_in_all)
     formula = Formula.parse(text)
     program = formula.compile()
-    whole, out, arena = np.empty(1000), np.empty(1000), program.arena(block)
-    program.run(columns, whole, program.arena(1000))
-    for start in range(0, 1000, block):
+    whole, out, arena = np.empty(rows_in_all), np.empty(rows_in_all), program.arena()
+    program.run(columns, whole, program.arena())
+    for start in range(0, rows_in_all, block):
         rows = slice(start, start + block)
         program.run({name: column[rows] for name, column in columns.items()}, out[rows], arena)
     assert out.tobytes() == whole.tobytes() == formula.evaluate(columns).tobytes()
 
 
 def test_one_row_has_the_bits_it_has_among_many() -> None:
-    """NumPy may take another routine for one row; powers and exponentials would show it."""
+    """Rows that fill no vector run on other instructions than the rest."""
     columns = columns_of(2000)
     columns["t"][:500] = 2.0
     program = compiled("pow(X, t) + pow(X + 0, t) + exp(-X) + log(X) + log(X + 0)")
     whole, one = np.empty(2000), np.empty(1)
-    program.run(columns, whole, program.arena(2000))
-    arena = program.arena(1)
+    program.run(columns, whole, program.arena())
+    arena = program.arena()
     for row in range(2000):
         program.run({name: column[row : row + 1] for name, column in columns.items()}, one, arena)
         assert one[0] == whole[row]
@@ -87,6 +99,14 @@ def test_strided_and_read_only_columns_serve() -> None:
     np.testing.assert_array_equal(formula.evaluate(strided), formula.evaluate(columns))
 
 
+def test_output_may_be_strided() -> None:
+    columns = columns_of(700)
+    table = np.full((700, 2), 7.0)
+    program = compiled("X * n")
+    program.run(columns, table[:, 1], program.arena())
+    np.testing.assert_array_equal(table, np.stack([np.full(700, 7.0), columns["X"] * columns["n"]], axis=1))
+
+
 def test_columns_are_not_written_to() -> None:
     columns = columns_of(50)
     before = {name: column.copy() for name, column in columns.items()}
@@ -99,16 +119,16 @@ def test_columns_are_not_written_to() -> None:
 def test_an_arena_serves_every_program_that_fits_and_no_other() -> None:
     small, large = compiled("-X + -n"), compiled("(X + n) * (n + t) - (X - n) * (n - t)")
     columns, out = columns_of(10), np.empty(10)
-    arena = Arena(block=10, registers=3)
-    for program in (large, small, large):
+    other = compiled("X * 3 - 4")
+    arena = Arena(6)
+    for program in (large, small, other, large):
         program.run(columns, out, arena)
     np.testing.assert_array_equal(out, large_value(columns))
-    with pytest.raises(ValueError, match="expected at least 10 rows and 3 registers, found 10 rows and 2 registers"):
-        large.run(columns, out, small.arena(10))
-    with pytest.raises(ValueError, match="expected at least 10 rows and 2 registers, found 9 rows"):
-        small.run(columns, out, small.arena(9))
-    with pytest.raises(ValueError, match="block: expected 1 row or more, found 0"):
-        small.arena(0)
+    for program in (other, small, other):  # constants go where others had their registers
+        program.run(columns, out, arena)
+    np.testing.assert_array_equal(out, columns["X"] * 3 - 4)
+    with pytest.raises(ValueError, match="expected at least 6 slots, found 4"):
+        large.run(columns, out, small.arena())
 
 
 def large_value(columns: dict[str, Floats]) -> Floats:
@@ -119,7 +139,7 @@ def large_value(columns: dict[str, Floats]) -> Floats:
 
 def test_what_does_not_fit_the_output_is_refused() -> None:
     program = compiled("X * n")
-    arena = program.arena(4)
+    arena = program.arena()
     fitting = np.ones(4)
     with pytest.raises(KeyError, match="n"):
         program.run({"X": fitting}, np.empty(4), arena)
@@ -134,14 +154,14 @@ def test_what_does_not_fit_the_output_is_refused() -> None:
 def test_numbers_fill_the_output() -> None:
     out = np.zeros(5)
     program = compiled("3 - 2 * log(0)")
-    program.run({}, out, program.arena(5))
+    program.run({}, out, program.arena())
     assert out.tolist() == [3.0] * 5
 
 
 def test_no_rows_are_no_trouble() -> None:
     program = compiled("X / n + pow(X, n)")
     out = np.empty(0)
-    program.run({"X": np.empty(0), "n": np.empty(0)}, out, program.arena(1))
+    program.run({"X": np.empty(0), "n": np.empty(0)}, out, program.arena())
     assert out.size == 0
 
 

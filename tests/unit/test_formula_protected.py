@@ -1,4 +1,4 @@
-"""The table of protected operations, corner by corner, in columns, against numbers and in place."""
+"""The table of protected operations, corner by corner, alone and in columns."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from streamsched.formula.protected import OPERATIONS, Scratch, apply
+from streamsched.formula import Binary, Formula, Terminal, Unary
+from streamsched.formula.protected import apply
 from streamsched.formula.vocabulary import BinaryOp, UnaryOp
 
 INF, NAN = math.inf, math.nan
@@ -85,46 +86,8 @@ def test_corners(op: UnaryOp | BinaryOp, operands: tuple[float, ...], value: flo
             assert run(op, columns)[row] == pytest.approx(value, rel=1e-14, abs=0, nan_ok=True)
 
 
-def run(op: UnaryOp | BinaryOp, operands: Sequence[np.ndarray | float], out: np.ndarray | None = None) -> list[float]:
-    result = np.empty(3) if out is None else out
-    with np.errstate(all="ignore"):
-        OPERATIONS[op](*operands, result, Scratch(3))
-    return list(result.tolist())
-
-
-@pytest.mark.parametrize("op", ["+", "-", "*", "/", "pow"])
-@pytest.mark.parametrize("number", [0.0, 2.0, 0.5, -1.0, -90.0, INF, NAN])
-def test_a_number_is_a_column_of_it(op: BinaryOp, number: float) -> None:
-    column = np.array([0.0, 3.7, NAN])
-    filled = np.full(3, number)
-    np.testing.assert_array_equal(run(op, [column, number]), run(op, [column, filled]))
-    np.testing.assert_array_equal(run(op, [number, column]), run(op, [filled, column]))
-
-
-@pytest.mark.parametrize("op", ["+", "-", "*", "/", "pow"])
-@pytest.mark.parametrize(("left", "right"), [([0.0, NAN, -1.0], [0.0, 0.0, 2.0]), ([1.5, 2.0, 3.0], [0.1, 90.0, 7.0])])
-def test_binary_operations_work_in_place_of_either_operand(op: BinaryOp, left: list[float], right: list[float]) -> None:
-    expected = run(op, [np.array(left), np.array(right)])
-    for place in (0, 1):
-        columns = [np.array(left), np.array(right)]
-        np.testing.assert_array_equal(run(op, columns, columns[place]), expected)
-    twice = np.array(left)
-    np.testing.assert_array_equal(run(op, [twice, twice], twice), run(op, [np.array(left), np.array(left)]))
-    target = np.array(right)
-    np.testing.assert_array_equal(run(op, [2.0, target], target), run(op, [2.0, np.array(right)]))
-
-
-@pytest.mark.parametrize("op", ["neg", "log", "exp"])
-def test_unary_operations_work_in_place(op: UnaryOp) -> None:
-    column = np.array([-1.0, NAN, 90.0])
-    np.testing.assert_array_equal(run(op, [column], column), run(op, [np.array([-1.0, NAN, 90.0])]))
-
-
-@pytest.mark.parametrize("exponent", [-1.0, 0.5, 1.0, 2.0, 3.0])
-def test_powers_of_one_exponent_have_the_bits_of_a_column_of_exponents(exponent: float) -> None:
-    """NumPy squares where the exponent is the number 2, which differs in the last bit for some bases."""
-    bases = np.random.default_rng(0).lognormal(0, 20, 5000)
-    number, column = np.empty(5000), np.empty(5000)
-    OPERATIONS["pow"](bases, exponent, number, Scratch(5000))
-    OPERATIONS["pow"](bases, np.full(5000, exponent), column, Scratch(5000))
-    assert number.tobytes() == column.tobytes()
+def run(op: UnaryOp | BinaryOp, operands: Sequence[np.ndarray]) -> list[float]:
+    """The operation over columns, by a formula."""
+    left, right = Terminal("X"), Terminal("t")
+    tree = Binary(op, left, right) if len(operands) == 2 else Unary(op, left)  # type: ignore[arg-type]
+    return list(Formula(tree).evaluate(dict(zip("Xt", operands, strict=False))).tolist())
