@@ -55,7 +55,7 @@ def synthesize_corpus(settings: SyntheticSettings, seed: int = 0) -> SyntheticCo
     np.cumsum(np.bincount(pages, minlength=settings.pages), out=offsets[1:])
     end_s = float(times_s.max())
     gone = np.zeros(times_s.size, np.bool_)
-    return SyntheticCorpus(ChangeLog(urls, times_s, offsets, gone, None, settings.start_s, end_s), sites)
+    return SyntheticCorpus(ChangeLog(urls, times_s, offsets, gone, None, float(settings.start_s), end_s), sites)
 
 
 def _sort_changes(settings: SyntheticSettings, drawn: list[Changes]) -> Changes:
