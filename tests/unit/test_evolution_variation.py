@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -23,9 +24,9 @@ def genome_of(text: str) -> bytes:
     return genome
 
 
-def only(**rates: float) -> EvolutionSettings:
-    none = {"crossover": 0.0, "reproduction": 0.0, "replacement": 0.0, "swap": 0.0}
-    return EvolutionSettings(**(none | rates))  # type: ignore[arg-type]
+def only(**settings: Any) -> EvolutionSettings:
+    none: dict[str, Any] = {"crossover": 0.0, "reproduction": 0.0, "replacement": 0.0, "swap": 0.0}
+    return EvolutionSettings(**(none | settings))
 
 
 def test_operators_are_drawn_at_the_paper_s_rates() -> None:
