@@ -19,11 +19,10 @@ from streamsched.replay.intervals import Estimate
 from streamsched.replay.palette import Stroke, choose_strokes
 from streamsched.replay.protocol.comparison import estimate, estimate_cycles
 from streamsched.replay.protocol.results import NAMES, SELECTIONS, Evolved, ProtocolResult
-from streamsched.replay.protocol.wording import HEADS, SELECTION_HEADS
+from streamsched.replay.protocol.wording import HEADS, LEFT_OUT, SELECTION_HEADS
 
 __all__ = ["draw_curves", "draw_methods", "draw_new_pages", "draw_selections", "draw_sweep", "shown_evolved", "strokes"]
 
-_LEFT_OUT: Final = ("rand", "age")  # of figure 4, as in the paper: far below, they would flatten the rest
 _EVOLVED: Final = {
     "GP4C_Basic": Stroke("sky", width=1.8),
     "GP4C_All": Stroke("vermilion", width=1.8),
@@ -77,7 +76,7 @@ def draw_methods(result: ProtocolResult, metric: Metric) -> str:
         figure, axes = _begin(HEADS[metric], "ranked cycle")
         for place, (name, stroke) in enumerate(zip(result.methods(), strokes(result), strict=True)):
             series = result.series(name, metric)
-            if name not in _LEFT_OUT and series is not None:
+            if name not in LEFT_OUT and series is not None:
                 points = _values(estimate_cycles(series))
                 axes.plot(_cycles(result), points, **dress(stroke), gid=f"policy-{place}")
         return finish_svg(figure, f"methods-{metric}")
@@ -92,7 +91,7 @@ def draw_sweep(result: ProtocolResult, metric: Metric) -> str:
         one = shown_evolved(result, fitness)
         if one is not None:
             points = [estimate(one.sweep[metric][:, cut]) for cut in range(cuts.size)]
-            label = f"{one.name}, evolved for {HEADS[fitness]}"
+            label = f"evolved for {HEADS[fitness]}"
             lines.append(_trace(label, stroke, cuts + (place - 0.5) * shift, points))
     return _draw(HEADS[metric], "% of the pages, from the top of each list", lines, f"sweep-{metric}")
 
@@ -104,7 +103,7 @@ def draw_new_pages(result: ProtocolResult) -> str:
         one = shown_evolved(result, fitness)
         if one is not None:
             share = one.outcomes["best"].new_share
-            label = f"{one.name}, evolved for {HEADS[fitness]}"
+            label = f"evolved for {HEADS[fitness]}"
             lines.append(_trace(label, stroke, _cycles(result), estimate_cycles(share)))
     return _draw(
         "Share of newly visited pages", "ranked cycle", lines, "new-pages", lambda axes: axes.set_ylim(0, 1.04)
@@ -122,7 +121,7 @@ def draw_curves(result: ProtocolResult, fitness: Metric) -> str:
             for fold in best:
                 axes.plot(generations, fold, **dress(replace(stroke, width=0.5)))
             axes.plot(generations, best.mean(0), **dress(stroke), label=one.name)
-        _add_legend(axes)
+        _add_legend(figure, axes)
         return finish_svg(figure, f"curves-{fitness}")
 
 
@@ -151,7 +150,9 @@ def _draw(
             if line.spread is not None:
                 low, high = line.up - line.spread, line.up + line.spread
                 axes.vlines(line.across, low, high, colors=look["color"], linewidth=0.8, alpha=0.7)
-        _add_legend(axes)
+        _add_legend(figure, axes)
+        if axes.get_ylim()[0] < 0:
+            axes.set_ylim(bottom=0)  # intervals may reach below, shares do not
         finish(axes)
         return finish_svg(figure, salt)
 
@@ -165,6 +166,9 @@ def _begin(title: str, below: str) -> tuple[Figure, Axes]:
     return figure, axes
 
 
-def _add_legend(axes: Axes) -> None:
-    if axes.get_legend_handles_labels()[0]:
-        axes.legend(frameon=False, labelcolor=INK, fontsize=8.5)
+def _add_legend(figure: Figure, axes: Axes) -> None:
+    """Name the lines below the drawing, where they cover nothing."""
+    handles, labels = axes.get_legend_handles_labels()
+    if handles:
+        where = "outside lower center"
+        figure.legend(handles, labels, loc=where, ncols=3, frameon=False, labelcolor=INK, fontsize=8.5)

@@ -64,7 +64,7 @@ def deal_folds(hashes: Hashes, folds: int, seed: int) -> Ints:
     anything a URL says decides.
 
     >>> deal_folds(np.arange(6, dtype=np.uint64), 3, seed=0).tolist()
-    [2, 1, 1, 0, 2, 0]
+    [1, 2, 1, 0, 0, 2]
     """
     order = np.lexsort((hashes, tie_keys(hashes, seed)))
     dealt = np.empty(hashes.size, np.int64)

@@ -6,6 +6,7 @@ from html import escape
 from pathlib import Path
 from typing import Final
 
+from streamsched.evolution.settings import Metric
 from streamsched.replay.palette import Stroke
 from streamsched.replay.protocol.comparison import is_apart
 from streamsched.replay.protocol.figures import (
@@ -22,12 +23,15 @@ from streamsched.replay.protocol.settings import FOLDS
 from streamsched.replay.protocol.tables import spell_share
 from streamsched.replay.protocol.wording import (
     HEADS,
+    LEFT_OUT,
+    UNDECIDED,
     describe_protocol,
     judge_claims,
-    spell_claim,
     spell_difference,
     spell_estimate,
     spell_name,
+    spell_published,
+    spell_side,
     spell_verdict,
 )
 from streamsched.replay.report import spell_swatch
@@ -57,16 +61,16 @@ _SELECTIONS: Final = (
     "lines coincide."
 )
 _METHODS: Final = (
-    "Means over the test folds. Rand and Age are left out, as in the paper: they would flatten the rest. Curves rise "
-    "and fall together because the days differ in how many pages change."
+    "Means over the test folds; Rand and Age are left out, as in the paper. Curves rise and fall together where days "
+    "differ in how many pages change."
 )
 _SWEEP: Final = (
-    "A crawler may stop before its list is done. Each point looks only at the top of each list, though the formulas "
-    "were evolved with all of it. The paper found those evolved for NDCG better at the top, in both metrics."
+    "{name}. A crawler may stop before its list is done. Each point looks only at the top of each list, though the "
+    "formulas were evolved with all of it. The paper found those evolved for NDCG better at the top, in both metrics."
 )
 _NEW: Final = (
-    "Pages that this method had not visited in any earlier ranked cycle. All of them are new in the first; the paper "
-    "found about 40 % in every later one. Noughts mean that the same few pages are visited over and over."
+    "{name}. Pages that the method had not visited in any earlier ranked cycle. All of them are new in the first; the "
+    "paper found about 40 % in every later one. At 0 the same pages would be visited over and over."
 )
 _CURVES: Final = (
     "Best fitness found by each generation, in training: thin, the best seed of each fold; thick, their mean. A curve "
@@ -78,9 +82,9 @@ def render_protocol(result: ProtocolResult) -> str:
     """Return the report as one HTML page without a reference to anything outside it. O(methods · cycles)."""
     title = f"GP4C’s experiment on {escape(Path(result.settings.log).name)}"
     looks = strokes(result)
-    claims = "".join(f"<li>{escape(spell_claim(claim))}</li>" for claim in judge_claims(result))
     metrics = [metric for metric in HEADS if shown_evolved(result, metric)]
     shown = next(one for metric in metrics if (one := shown_evolved(result, metric)))
+    contests = "".join(f'<div class="scroll">{_spell_contests(result, metric)}</div>' for metric in metrics)
     selections = [draw_selections(result, metric) for metric in metrics]
     return f"""<!DOCTYPE html>
 <html lang="en">
@@ -94,12 +98,13 @@ def render_protocol(result: ProtocolResult) -> str:
 <h1>{title}</h1>
 <p class="lead">{escape(spell_verdict(result))}</p>
 <p class="quiet">{escape(describe_protocol(result))}.</p>
-<ul class="claims">{claims}</ul>
+<div class="scroll">{_spell_claims(result)}</div>
+<p class="quiet">{UNDECIDED}</p>
 <h2>Methods</h2>
 <div class="scroll">{_spell_methods(result, looks)}</div>
 <p class="quiet">{_INTERVALS.format(folds=FOLDS)} {escape(result.note)}</p>
 <h2>Victories and losses</h2>
-<div class="scroll">{_spell_contests(result)}</div>
+<div class="panels">{contests}</div>
 <p class="quiet">{_CONTESTS.format(ranked=result.ranked)}</p>
 <h2>Cycle by cycle</h2>
 {_spell_keys(result, looks)}
@@ -110,9 +115,9 @@ def render_protocol(result: ProtocolResult) -> str:
 <p>{_SELECTIONS.format(name=shown.name)}</p>
 <h2>The top of the list alone</h2>
 <div class="panels">{_frame(draw_sweep(result, metric) for metric in HEADS)}</div>
-<p>{_SWEEP}</p>
+<p>{_SWEEP.format(name=shown.name)}</p>
 <h2>New pages</h2>
-<div class="side">{_frame([draw_new_pages(result)])}<p>{_NEW}</p></div>
+<div class="side">{_frame([draw_new_pages(result)])}<p>{_NEW.format(name=shown.name)}</p></div>
 <h2>What was evolved</h2>
 <div class="scroll">{_spell_formulas(result)}</div>
 <p class="quiet">{_FORMULAS}</p>
@@ -123,10 +128,10 @@ def render_protocol(result: ProtocolResult) -> str:
 """
 
 
+_WORDS: Final = ("Against", "Metric", "Baseline", "Evolved for", "Formula", "Claim", "Found")  # columns of words
 _STYLE: Final = """
-.claims{max-width:46rem;padding-left:1.2rem;margin:.6rem 0}
-.claims li{margin:.2rem 0}
-td.formula{text-align:left;white-space:normal;min-width:18rem;font:.85rem/1.4 ui-monospace,monospace;
+.word{text-align:left}
+td.formula{white-space:normal;min-width:18rem;font:.85rem/1.4 ui-monospace,monospace;
  overflow-wrap:anywhere}
 td.worse{color:var(--quiet)}
 """
@@ -152,19 +157,42 @@ def _spell_methods(result: ProtocolResult, looks: list[Stroke]) -> str:
     return _spell_table(["Method", *HEADS.values()], rows)
 
 
-def _spell_contests(result: ProtocolResult) -> str:
-    """Return Table 3 and beside each pair the difference over all cycles."""
+def _spell_claims(result: ProtocolResult) -> str:
+    """Return the paper's claim on GP4C and NAD, as found here, and what the posterior adds to it."""
+    rows = []
+    for claim in judge_claims(result):
+        difference, _, interval = spell_difference(claim.found).partition(" % ")
+        cells = (
+            _cell(spell_name(claim.baseline), mark="word"),
+            _cell(HEADS[claim.metric], mark="word"),
+            _cell(f"{difference} %" if interval else difference, interval),
+            _cell(spell_side(claim), mark="word"),
+            _cell(spell_published(claim)),
+            _cell(claim.standing or "", mark="word"),
+        )
+        rows.append(f"<tr><th scope=row>{claim.name}</th>{''.join(cells)}</tr>\n")
+    return _spell_table(["Method", "Against", "Metric", "Here", "Found", "Paper", "Claim"], rows)
+
+
+def _spell_contests(result: ProtocolResult, metric: Metric) -> str:
+    """Return a metric's part of Table 3, and beside each pair the difference over all cycles."""
     rows = []
     for one, baseline, contest, overall in result.contests():
+        if one.fitness != metric or baseline in LEFT_OUT:
+            continue
         difference, _, interval = spell_difference(overall).partition(" % ")
         cells = (
             _cell(str(contest.victories), spell_share(contest.gain).strip()),
             _cell(str(contest.losses), spell_share(contest.drop).strip()),
-            _cell(f"{difference} %", interval, {1: "best", 0: "", -1: "worse"}[is_apart(overall)]),
+            _cell(
+                f"{difference} %" if interval else difference,
+                interval,
+                {1: "best", 0: "", -1: "worse"}[is_apart(overall)],
+            ),
         )
-        names = f"<th scope=row>{one.name}</th><td>{HEADS[one.fitness]}</td><td>{spell_name(baseline)}</td>"
+        names = f"<th scope=row>{one.name}</th>{_cell(spell_name(baseline), mark='word')}"
         rows.append(f"<tr>{names}{''.join(cells)}</tr>\n")
-    return _spell_table(["Method", "Metric", "Baseline", "Victories", "Losses", "Overall"], rows)
+    return _spell_table([HEADS[metric], "Baseline", "Victories", "Losses", "Overall"], rows)
 
 
 def _spell_formulas(result: ProtocolResult) -> str:
@@ -177,13 +205,13 @@ def _spell_choices(one: Evolved) -> list[str]:
     rows = []
     for number, choice in enumerate(one.choices["best"], 1):
         figures = "".join(_cell(f"{figure:.3f}") for figure in (choice.train, choice.validation, choice.test))
-        names = f"<th scope=row>{one.name}</th><td>{HEADS[one.fitness]}</td><td>{number}</td>"
-        rows.append(f'<tr>{names}{figures}<td class="formula">{escape(choice.formula)}</td></tr>\n')
+        names = f"<th scope=row>{one.name}</th>{_cell(HEADS[one.fitness], mark='word')}<td>{number}</td>"
+        rows.append(f'<tr>{names}{figures}<td class="word formula">{escape(choice.formula)}</td></tr>\n')
     return rows
 
 
 def _spell_table(heads: list[str], rows: list[str]) -> str:
-    columns = "".join(f"<th scope=col>{head}</th>" for head in heads)
+    columns = "".join(f"<th scope=col{' class=word' if head in _WORDS else ''}>{head}</th>" for head in heads)
     return f"<table><thead><tr>{columns}</tr></thead>\n<tbody>{''.join(rows)}</tbody></table>"
 
 
@@ -197,6 +225,6 @@ def _spell_keys(result: ProtocolResult, looks: list[Stroke]) -> str:
     keys = "".join(
         f'<label><input type="checkbox" id="show-{place}" checked>{spell_swatch(look)}{spell_name(name)}</label>'
         for place, (name, look) in enumerate(zip(result.methods(), looks, strict=True))
-        if name not in ("rand", "age")
+        if name not in LEFT_OUT
     )
     return f'<fieldset class="keys"><legend>Lines to show</legend>{keys}</fieldset>'

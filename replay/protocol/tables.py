@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
@@ -12,17 +10,28 @@ from streamsched.replay.protocol.comparison import Contest, estimate, is_apart
 from streamsched.replay.protocol.results import ProtocolResult
 from streamsched.replay.protocol.wording import (
     HEADS,
+    LEFT_OUT,
+    UNDECIDED,
     describe_protocol,
+    judge_claims,
     spell_difference,
     spell_estimate,
     spell_name,
+    spell_published,
+    spell_side,
     spell_verdict,
 )
 from streamsched.replay.terminal import print_table
 
-__all__ = ["contest_table", "formula_table", "method_table", "print_protocol", "spell_share", "sweep_table"]
-
-_LEFT_OUT: Final = ("rand", "age")  # of table 3, as in the paper
+__all__ = [
+    "claim_table",
+    "contest_table",
+    "formula_table",
+    "method_table",
+    "print_protocol",
+    "spell_share",
+    "sweep_table",
+]
 
 
 def print_protocol(result: ProtocolResult) -> None:
@@ -33,7 +42,9 @@ def print_protocol(result: ProtocolResult) -> None:
         _say(above)
         print_table(table)
         _say(below)
-    _say(spell_verdict(result))
+    _say(f"{spell_verdict(result)}\n")
+    print_table(claim_table(result))
+    _say(UNDECIDED)
 
 
 def _captions(result: ProtocolResult) -> list[tuple[str, str]]:
@@ -47,7 +58,7 @@ def _captions(result: ProtocolResult) -> list[tuple[str, str]]:
             "Overall: mean relative difference over all cycles and its paired 95 % interval.\n",
         ),
         ("Table 4. Best formulas by test fold.", "Train, Valid., Test: fitness on the three spans.\n"),
-        ("Figure 5. The top of each list alone, for formulas evolved with all of it.", ""),
+        ("Figure 5. The top of each list alone, for formulas evolved with all of it.", "\n"),
     ]
 
 
@@ -84,7 +95,7 @@ def contest_table(result: ProtocolResult) -> Table:
     for head in ("Victories", "Losses", "Overall, %"):
         table.add_column(head, justify="right", no_wrap=True)
     for one, baseline, contest, overall in result.contests():
-        if baseline not in _LEFT_OUT:
+        if baseline not in LEFT_OUT:
             style = {1: "bold", 0: "", -1: "dim"}[is_apart(overall)]
             won, lost = _spell_contest(contest)
             difference = Text(spell_difference(overall).replace(" %", ""), style)
@@ -119,6 +130,22 @@ def sweep_table(result: ProtocolResult) -> Table:
         for metric, folds in one.sweep.items():
             cells = (spell_estimate(estimate(folds[:, cut])) for cut in range(folds.shape[1]))
             table.add_row(one.name, HEADS[one.fitness], HEADS[metric], *cells)
+    return table
+
+
+def claim_table(result: ProtocolResult) -> Table:
+    """Return the paper's claim on GP4C and NAD, as found here, and what the posterior adds to it."""
+    table = _begin()
+    for head in ("Method", "Against", "Metric"):
+        table.add_column(head, no_wrap=True)
+    table.add_column("Here", justify="right", no_wrap=True)
+    table.add_column("", no_wrap=True)
+    table.add_column("Paper", justify="right", no_wrap=True)
+    table.add_column("Claim", no_wrap=True)
+    for claim in judge_claims(result):
+        names = (claim.name, spell_name(claim.baseline), HEADS[claim.metric])
+        found = (spell_difference(claim.found), spell_side(claim), spell_published(claim))
+        table.add_row(*names, *found, Text(claim.standing or "", "bold"))
     return table
 
 

@@ -15,20 +15,23 @@ from streamsched.replay.protocol.settings import FOLDS, SPANS
 from streamsched.replay.settings import spell_time
 from streamsched.replay.simulator import DAY_S
 
-Standing: TypeAlias = Literal["confirmed", "refuted", "open"]
+Standing: TypeAlias = Literal["confirmed", "refuted", "undecided"]
 
 __all__ = [
     "HEADS",
+    "LEFT_OUT",
     "SELECTION_HEADS",
+    "UNDECIDED",
     "Claim",
     "Standing",
     "caution",
     "describe_protocol",
     "judge_claims",
-    "spell_claim",
     "spell_difference",
     "spell_estimate",
     "spell_name",
+    "spell_published",
+    "spell_side",
     "spell_verdict",
 ]
 
@@ -38,12 +41,17 @@ _READINGS: Final = {
     "since_visit": "since the page's last visit, as a live crawler sees it (the paper's letter: that-day)",
     "that_day": "within the cycle of the visit, the paper's letter",
 }
+UNDECIDED: Final = (
+    "Relative differences over all cycles with their paired 95 % intervals. Undecided: the interval has room for no "
+    "gain and for the paper's, or, where the paper has a tie, for such a gain."
+)
 _PUBLISHED: Final[dict[tuple[TerminalSet, Metric], float | None]] = {  # over NAD, section 5.3; None: a tie
     ("paper", "change_rate"): 0.013,
     ("paper", "ndcg"): 0.018,
     ("basic", "change_rate"): None,
     ("basic", "ndcg"): None,
 }
+LEFT_OUT: Final = ("rand", "age")  # of figure 4 and table 3, as in the paper
 _RIVAL: Final = "nad"  # the best of the paper's baselines
 _NOTABLE: Final = 0.018  # the larger of the gains that the paper calls a win
 _OURS: Final = "posterior"  # what the paper did not have
@@ -66,16 +74,16 @@ class Claim:
     def standing(self) -> Standing | None:
         """What is left of the paper's finding here; None where it has none, or nothing was found.
 
-        A gain is open while the interval holds both none and the paper's, refuted once it lies below the paper's. A tie
-        is open while the interval, holding 0, has room for a gain such as the paper calls a win.
+        A gain is undecided while the interval holds both none and the paper's, refuted once it lies below the paper's.
+        A tie is undecided while the interval, holding 0, has room for a gain such as the paper calls a win.
         """
         low, high = self.found.low, self.found.high
         if self.published is None or low is None or high is None:
             return None
         side = is_apart(self.found)
         if self.published > 0:
-            return "confirmed" if side > 0 else "refuted" if side < 0 or high < self.published else "open"
-        return "refuted" if side else "confirmed" if max(-low, high) < _NOTABLE else "open"
+            return "confirmed" if side > 0 else "refuted" if side < 0 or high < self.published else "undecided"
+        return "refuted" if side else "confirmed" if max(-low, high) < _NOTABLE else "undecided"
 
 
 def judge_claims(result: ProtocolResult) -> list[Claim]:
@@ -93,39 +101,42 @@ def judge_claims(result: ProtocolResult) -> list[Claim]:
     return claims
 
 
-def spell_claim(claim: Claim) -> str:
-    """Return a claim in one sentence: what was found, and whether that is what the paper found.
-
-    >>> spell_claim(Claim("GP4C_All", "ndcg", "nad", Estimate(0.02, -0.01, 0.05), 0.018))
-    'GP4C_All against nad in NDCG: +2.0 % (-1.0 to +5.0), a tie; the paper has +1.8 %: open.'
-    """
-    said = "a tie" if is_apart(claim.found) == 0 else "better" if is_apart(claim.found) > 0 else "worse"
-    text = f"{claim.name} against {claim.baseline} in {HEADS[claim.metric]}: {spell_difference(claim.found)}"
-    if claim.found.low is not None:
-        text += f", {said}"
-    if claim.published is None or claim.found.low is None:
-        return f"{text}."
-    paper = f"{100 * claim.published:+.1f} %" if claim.published else "a tie"
-    return f"{text}; the paper has {paper}: {claim.standing}."
-
-
 def spell_verdict(result: ProtocolResult) -> str:
     """Return in a few sentences what is left of the paper's claim on this log, whichever way it falls. O(figures)."""
-    claims = [claim for claim in judge_claims(result) if claim.found.low is not None]
-    told = [claim for claim in claims if claim.standing is not None]
-    if not told:
-        return (
-            "The paper's claim was not put to the test: it takes GP4C evolved from basic or paper terminals, and NAD."
-        )
+    claims = judge_claims(result)
     said = []
     for terminals in ("paper", "basic"):
-        ours = [claim for claim in told if claim.name == NAMES[terminals]]
-        if ours:
-            said.append(_spell_finding(ours, "beats NAD" if terminals == "paper" else "ties with NAD"))
-    rivals = [claim for claim in claims if claim.baseline == _OURS]
+        told = [claim for claim in claims if claim.standing and claim.name == NAMES[terminals]]
+        if told:
+            said.append(_spell_standing(told, "beats NAD" if terminals == "paper" else "ties with NAD"))
+    if not said:
+        said.append(
+            "The paper's claim was not put to the test: that takes GP4C evolved from basic or from paper terminals, "
+            "and pages that NAD finds changed."
+        )
+    rivals = [claim for claim in claims if claim.baseline == _OURS and claim.found.low is not None]
     if rivals:
-        said.append(_spell_rivalry(rivals))
+        told = "; ".join(_spell_rivalry([claim for claim in rivals if claim.name == name]) for name in _names(rivals))
+        said.append(f"Against the posterior, which the paper did not have: {told}.")
     return " ".join([*said, caution(result)]).rstrip()
+
+
+def spell_published(claim: Claim) -> str:
+    """Return what the paper found.
+
+    >>> spell_published(Claim("GP4C_All", "ndcg", "nad", Estimate(0.02), 0.018))
+    '+1.8 %'
+    """
+    return "–" if claim.published is None else f"{100 * claim.published:+.1f} %" if claim.published else "a tie"
+
+
+def spell_side(claim: Claim) -> str:
+    """Return whether better, worse or a tie was found, nothing where there is no interval to tell by.
+
+    >>> spell_side(Claim("GP4C_All", "ndcg", "nad", Estimate(0.02, -0.01, 0.05), 0.018))
+    'a tie'
+    """
+    return "" if claim.found.low is None else {1: "better", 0: "a tie", -1: "worse"}[is_apart(claim.found)]
 
 
 def caution(result: ProtocolResult) -> str:
@@ -136,7 +147,7 @@ def caution(result: ProtocolResult) -> str:
     if all(found >= expected for found, expected in scale):
         return ""
     found, expected = (" × ".join(str(pair[side]) for pair in scale) for side in (0, 1))
-    return f"Evolved at {found} (population × generations × seeds) where the paper has {expected}: no proof against it."
+    return f"Evolved at {found} (population × generations × seeds) where the paper has {expected}: a weaker search."
 
 
 def describe_protocol(result: ProtocolResult) -> str:
@@ -186,37 +197,30 @@ def spell_difference(difference: Estimate) -> str:
     return f"{text} ({100 * difference.low:+.1f} to {100 * difference.high:+.1f})"
 
 
-def _spell_finding(claims: list[Claim], claimed: str) -> str:
+def _spell_standing(claims: list[Claim], claimed: str) -> str:
     """Return a sentence on one of the paper's claims, in all metrics it was tested in."""
-    parts = [
-        f"{spell_difference(claim.found)} in {HEADS[claim.metric]}, {_EXPLAINED[claim.standing, claim.published == 0]}"
-        for claim in claims
-        if claim.standing
-    ]
-    standings = {claim.standing for claim in claims}
-    word = _STANDINGS[standings.pop()] if len(standings) == 1 else "fares differently in the two metrics here"
-    return f"The claim that {claims[0].name} {claimed} {word}: {'; '.join(parts)}."
+    words = [_STANDINGS[claim.standing] for claim in claims if claim.standing]
+    shares = [f"{100 * (claim.found.value or 0.0):+.1f} % in {HEADS[claim.metric]}" for claim in claims]
+    if len(set(words)) == 1:
+        return f"The claim that {claims[0].name} {claimed} {words[0]} on this log: {', '.join(shares)}."
+    parts = [f"{word} with {share}" for word, share in zip(words, shares, strict=True)]
+    return f"The claim that {claims[0].name} {claimed} {', and '.join(parts)}."
 
 
 def _spell_rivalry(claims: list[Claim]) -> str:
-    sides = {1: "better", 0: "a tie", -1: "worse"}
+    """Return how one method fares against one baseline, in all metrics."""
     parts = [
-        f"{claim.name} {spell_difference(claim.found)} in {HEADS[claim.metric]}, {sides[is_apart(claim.found)]}"
-        for claim in claims
+        f"{spell_side(claim)} in {HEADS[claim.metric]} ({100 * (claim.found.value or 0.0):+.1f} %)" for claim in claims
     ]
-    return f"Against the posterior, which the paper did not have: {'; '.join(parts)}."
+    return f"{claims[0].name} {', '.join(parts)}"
 
 
-_STANDINGS: Final[dict[Standing | None, str]] = {
-    "confirmed": "holds here",
-    "refuted": "does not hold here",
-    "open": "cannot be decided on this log",
-}
-_EXPLAINED: Final[dict[tuple[Standing, bool], str]] = {  # by whether the claim is of a tie
-    ("confirmed", False): "as the paper has it",
-    ("refuted", False): "less than the paper's gain",
-    ("open", False): "an interval with room for no gain and for the paper's",
-    ("confirmed", True): "as the paper has it",
-    ("refuted", True): "no tie",
-    ("open", True): "no difference told apart, but an interval with room for one",
+def _names(claims: list[Claim]) -> list[str]:
+    return list(dict.fromkeys(claim.name for claim in claims))
+
+
+_STANDINGS: Final[dict[Standing, str]] = {
+    "confirmed": "holds",
+    "refuted": "does not hold",
+    "undecided": "cannot be decided",
 }
