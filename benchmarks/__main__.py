@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 import argparse
+from typing import Final
 
-from benchmarks import ingest, ranking, startup
+from benchmarks import evolution, ingest, ranking, startup
 from benchmarks.timing import print_rows
+
+_NAMES: Final = ("ingest", "ranking", "startup", "evolution")
 
 
 def main() -> None:
     """Run the benchmarks named, all of them by default."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("names", nargs="*", choices=["ingest", "ranking", "startup", []], metavar="NAME")
-    parser.add_argument("--pages", type=int, help="pages of the ingest (5,000,000) and ranking (10,000,000) benchmarks")
+    parser.add_argument("names", nargs="*", choices=[*_NAMES, []], metavar="NAME")
+    sizes = "pages of the ingest (5,000,000), ranking (10,000,000) and evolution (240,000) benchmarks"
+    parser.add_argument("--pages", type=int, help=sizes)
     parser.add_argument("--repeats", type=int, default=5, help="runs, of which the best counts (5)")
+    parser.add_argument("--generations", type=int, default=50, help="of the evolution benchmark's whole runs (50)")
     arguments = parser.parse_args()
-    names = arguments.names or ["ingest", "ranking", "startup"]
+    names = arguments.names or _NAMES
     if "ingest" in names:
         print_rows("Ingest", ingest.measure(arguments.pages or 5_000_000, arguments.repeats))
     if "ranking" in names:
         print_rows("Ranking", ranking.measure(arguments.pages or 10_000_000, arguments.repeats))
     if "startup" in names:
         print_rows("Start-up", startup.measure(arguments.repeats))
+    if "evolution" in names:
+        rows = evolution.measure(arguments.pages or 240_000, arguments.repeats, arguments.generations)
+        print_rows("Evolution", rows)
 
 
 if __name__ == "__main__":

@@ -41,7 +41,7 @@ def programs(names: Sequence[str]) -> st.SearchStrategy[Formula]:
         signed = st.builds(Unary, st.sampled_from(["neg", "log", "exp"]), below)
         joined = st.builds(Binary, st.sampled_from(["+", "-", "*", "/", "pow"]), below, below)
         twins = st.builds(lambda op, node: Binary(op, node, node), st.sampled_from(["+", "-", "*", "/", "pow"]), below)
-        infinite = below.map(soar)
+        infinite = below.map(soar) | below.map(lambda node: Binary("-", Constant(0), soar(node)))
         undefined = below.map(lambda node: Binary("-", soar(node), soar(node)))
         return joined | signed | twins | infinite | undefined
 
@@ -182,6 +182,20 @@ def test_a_used_evaluator_is_as_good_as_new(trial: Trial, formulas: list[Formula
         traces = [each.series(formula)[0][0] for each in (evaluator, Evaluator([trial], workers=1))]
         assert traces[0].ndcg.tolist() == traces[1].ndcg.tolist()
         assert traces[0].new_pages.tolist() == traces[1].new_pages.tolist()
+
+
+def test_what_is_not_a_number_goes_after_minus_infinity() -> None:
+    changed = np.zeros((5, 12), np.bool_)
+    changed[1:3] = True
+    history = ChangeHistory.of(changed, importance=np.arange(5.0))
+    formula = Formula.parse("(importance - 2) * 1e300 * 1e300 - (importance - 1) * 1e300 * 1e300")
+    with np.errstate(invalid="ignore"):
+        scores = formula.evaluate({"importance": history.importance})
+    assert scores.tolist()[1:3] == [-np.inf, -np.inf]
+    assert np.isnan(scores).tolist() == [True, False, False, True, True]
+    trial = Trial(history, budget=0.4, reading="that_day", salt=1)
+    assert Evaluator([trial], "change_rate", workers=1).fitness([formula]).tolist() == [1.0]
+    compare(trial, formula)
 
 
 STEADY = Trial(ChangeHistory.of(np.eye(6, 9, dtype=np.bool_)), budget=0.34)
