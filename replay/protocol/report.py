@@ -104,7 +104,7 @@ def render_protocol(result: ProtocolResult) -> str:
 <div class="scroll">{_spell_methods(result, looks)}</div>
 <p class="quiet">{_INTERVALS.format(folds=FOLDS)} {escape(result.note)}</p>
 <h2>Victories and losses</h2>
-<div class="panels">{contests}</div>
+<div class="tables">{contests}</div>
 <p class="quiet">{_CONTESTS.format(ranked=result.ranked)}</p>
 <h2>Cycle by cycle</h2>
 {_spell_keys(result, looks)}
@@ -131,6 +131,8 @@ def render_protocol(result: ProtocolResult) -> str:
 _WORDS: Final = ("Against", "Metric", "Baseline", "Evolved for", "Formula", "Claim", "Found")  # columns of words
 _STYLE: Final = """
 .word{text-align:left}
+.tables{display:grid;gap:1rem 1.5rem;grid-template-columns:repeat(auto-fit,minmax(min(100%,36rem),1fr))}
+.tables th,.tables td{padding:.25rem .4rem;font-size:.86rem}
 td.formula{white-space:normal;min-width:18rem;font:.85rem/1.4 ui-monospace,monospace;
  overflow-wrap:anywhere}
 td.worse{color:var(--quiet)}

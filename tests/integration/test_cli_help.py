@@ -17,7 +17,7 @@ from streamsched.cli.main import build_parser
 from streamsched.cli.output import plain
 from tests.shell import ROOT, Command
 
-COMMANDS = ("replay", "run", "next", "explain", "state", "generate", "convert")
+COMMANDS = ("replay", "evolve", "run", "next", "explain", "state", "generate", "convert")
 SLOW_TO_IMPORT = {"matplotlib", "msgpack", "msgspec", "rich", "scipy"}
 
 

@@ -1,0 +1,81 @@
+"""`evolve`: its tables, its JSON, its report, and what it refuses."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from tests.shell import ROOT, Command, write
+
+TINY = ("--population", "10", "--generations", "2", "--seeds", "2", "--budget", "0.2")
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The pages of one folder of a real log."""
+    lines = gzip.decompress((ROOT / "data" / "openwrt.tsv.gz").read_bytes()).decode().splitlines()
+    kept = [line for line in lines if "/net/" in line]
+    assert len(kept) > 1000
+    return write(tmp_path_factory.mktemp("log") / "openwrt-net.tsv.gz", kept)
+
+
+def test_tables_verdict_json_and_report(streamsched: Command, log: Path, tmp_path: Path) -> None:
+    figures, report = tmp_path / "new" / "figures.json", tmp_path / "report.html"
+    answer = streamsched("evolve", log, "--protocol", "paper", *TINY, "--json", figures, "--report", report)
+    assert (answer.code, answer.err) == (0, "")
+    for head in ("Table 2.", "Table 3.", "Table 4.", "Figure 5.", "The claim that GP4C_All beats NAD"):
+        assert head in answer.out
+    assert "changed: since the page's last visit" in answer.out
+    assert "a weaker search" in answer.out
+    assert answer.lines[-1] == f"report: {report}"
+    assert report.read_text().count("<figure>") == 9
+    again = streamsched("evolve", log, *TINY, "--workers", "1", "--json", "-")
+    assert (again.code, again.err) == (0, "")
+    assert figures.read_text() == again.out
+    assert again.json["cycles"] == 57
+
+
+def test_every_option_reaches_the_experiment(streamsched: Command, log: Path) -> None:
+    window = ("--from", "2025-08-22", "--to", "2026-02-27", "--cycle", "7d", "--warmup", "3")
+    search = ("--metric", "change-rate", "--terminals", "full", "--terminals", "basic", "--seed", "4")
+    content = streamsched("evolve", log, *TINY, *window, *search, "--changed", "that-day", "--json", "-").json
+    assert (content["from"], content["to"], content["cycle"]) == ("2025-08-22", "2026-02-27", 604_800.0)
+    assert (content["cycles"], content["span_cycles"], content["warmup"]) == (27, 9, 3)
+    assert (content["changed"], content["seed"], content["budget"]) == ("that_day", 4, 0.2)
+    assert [(one["method"], one["fitness"]) for one in content["evolved"]] == [
+        ("GP4C_Full", "change_rate"),
+        ("GP4C_Basic", "change_rate"),
+    ]
+    evolution = content["evolution"]
+    assert (evolution["population"], evolution["generations"], evolution["seeds"]) == (10, 2, 2)
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["--from", "2026-08-01"], "there are 20 whole cycles: expected 57 or more, 3 spans of 19"),
+        (["--from", "2026-08-01", "--to", "2026-08-06"], "there are 5 whole cycles: expected 9 or more"),
+        (["--budget", "0.001"], "pages: expected 5000 or more, so that a budget of 0.001 visits a page"),
+        (["--budget", "2"], "budget: expected a share of the pages above 0, at most 1, found 2.0"),
+        (["--from", "2026-01-01T06:00"], "start: expected a UTC midnight"),
+        (["--metric", "ndcg", "--metric", "ndcg"], "metrics: expected some of change_rate, ndcg, each once"),
+        (["--population", "0"], "--population: expected a whole number of 1 or more"),
+        (["--protocol", "mine"], "invalid choice: 'mine'"),
+    ],
+)
+def test_what_cannot_work_has_code_2(streamsched: Command, log: Path, words: list[str], reason: str) -> None:
+    answer = streamsched("evolve", log, *words)
+    assert (answer.code, answer.out) == (2, "")
+    assert reason in answer.err
+
+
+def test_files_that_cannot_be_read_or_written_have_code_3(streamsched: Command, log: Path, tmp_path: Path) -> None:
+    answer = streamsched("evolve", tmp_path / "none.tsv")
+    assert (answer.code, answer.out) == (3, "")
+    assert "none.tsv" in answer.err
+    for option in ("--json", "--report"):
+        answer = streamsched("evolve", log, option, tmp_path)
+        assert (answer.code, answer.out) == (3, "")
+        assert str(tmp_path) in answer.err
