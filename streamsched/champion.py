@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any, Final
 
+from streamsched.durations import format_date
 from streamsched.formula import Formula
 
-__all__ = ["BY_EVOLUTION", "BY_HAND", "FIRST", "Champion"]
+__all__ = ["BY_EVOLUTION", "BY_HAND", "FIRST", "METRIC_NAMES", "Champion"]
 
 FIRST: Final = "first"
 BY_HAND: Final = "hand"
 BY_EVOLUTION: Final = "evolution"
 _ORIGINS: Final = (FIRST, BY_HAND, BY_EVOLUTION)
-_METRICS: Final = {"ndcg": "NDCG", "change_rate": "ChangeRate"}
+METRIC_NAMES: Final = {"ndcg": "NDCG", "change_rate": "ChangeRate"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +41,9 @@ class Champion:
             return "set by hand" + (f", record {self.record}" if self.record is not None else "")
         words = [f"champion of evolution {self.record}"]
         if self.since_s is not None:
-            words.append(f"promoted {_date(self.since_s)}")
+            words.append(f"promoted {format_date(self.since_s)}")
         if self.gain is not None:
-            metric = _METRICS.get(self.metric or "", self.metric or "")
+            metric = METRIC_NAMES.get(self.metric or "", self.metric or "")
             words.append(f"{100 * self.gain:+.1f} % {metric} on held-out pages")
         return ", ".join(words)
 
@@ -63,10 +63,3 @@ class Champion:
         if champion.origin not in _ORIGINS or not all(one is None or isinstance(one, int | float) for one in numbers):
             raise ValueError(f"champion: expected an origin of {', '.join(_ORIGINS)} and numbers, found {fields}")
         return champion
-
-
-def _date(seconds: float) -> str:
-    try:
-        return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d")
-    except (OverflowError, OSError, ValueError):  # a year that the calendar does not hold
-        return f"at second {seconds:.6g}"

@@ -1,14 +1,15 @@
-"""Lengths of time as people write them: ``"10m"``, ``"1d"``, or a number of seconds."""
+"""Times as people write them: lengths as ``"10m"``, ``"1d"`` or a number of seconds, moments by the calendar."""
 
 from __future__ import annotations
 
 import math
 import re
+from datetime import UTC, datetime
 from typing import Final
 
 from streamsched.errors import SettingsError
 
-__all__ = ["format_duration", "parse_duration"]
+__all__ = ["format_date", "format_duration", "format_moment", "parse_duration"]
 
 _SECONDS: Final = {"s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0, "w": 604_800.0}
 _WRITTEN: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([smhdw]?)\s*")
@@ -42,3 +43,24 @@ def format_duration(seconds: float) -> str:
         if abs(seconds) >= size:
             return f"{seconds / size:.3g} {name}"
     return f"{seconds:.3g} s"
+
+
+def format_moment(seconds: float, layout: str = "%Y-%m-%d %H:%M:%S UTC") -> str:
+    """Return UTC epoch seconds by the calendar, as seconds where no calendar holds them.
+
+    >>> format_moment(1_790_000_000.0), format_moment(1e300)
+    ('2026-09-21 14:13:20 UTC', 'second 1e+300')
+    """
+    try:
+        return datetime.fromtimestamp(float(seconds), UTC).strftime(layout)
+    except (OverflowError, OSError, ValueError):  # a year that the calendar does not hold
+        return f"second {seconds:.6g}"
+
+
+def format_date(seconds: float) -> str:
+    """Return the day of UTC epoch seconds.
+
+    >>> format_date(1_790_000_000.0)
+    '2026-09-21'
+    """
+    return format_moment(seconds, "%Y-%m-%d")

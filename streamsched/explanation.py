@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
 
 from streamsched.champion import Champion
-from streamsched.durations import format_duration
+from streamsched.durations import format_duration, format_moment
 from streamsched.formula import BLOCK
 from streamsched.groups import group_name
 from streamsched.leases import are_leased
@@ -123,11 +122,11 @@ def _reasons(tables: Tables, query: Query, row: int, terminals: dict[str, float]
     reasons = []
     if leased:
         left = format_duration(float(tables.lease_until_s[row]) - query.now)
-        reasons.append(f"not eligible: handed out until {_utc(tables.lease_until_s[row])}, {left} from now")
+        reasons.append(f"not eligible: handed out until {format_moment(tables.lease_until_s[row])}, {left} from now")
     since = format_duration(terminals["t"] * query.cycle_s)
     if page["flags"] & VISITED:
         when = f"{since} before now" if page["last_visit_s"] <= query.now else "later than now"
-        reasons.append(f"last visited {_utc(page['last_visit_s'])}, {when}")
+        reasons.append(f"last visited {format_moment(page['last_visit_s'])}, {when}")
         seen = f"{page['changes']} of {page['visits']} later visits saw a change" if page["visits"] else "visited once"
         reasons.append(f"{seen}; P(changed since) is {terminals['posterior']:.3g}")
     else:
@@ -142,10 +141,3 @@ def _reasons(tables: Tables, query: Query, row: int, terminals: dict[str, float]
             f"the last {page['failures']} visits failed" if page["failures"] > 1 else "the last visit failed"
         )
     return reasons
-
-
-def _utc(seconds: float) -> str:
-    try:
-        return datetime.fromtimestamp(float(seconds), UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-    except (OverflowError, OSError, ValueError):  # a year that the calendar does not hold
-        return f"second {seconds:.6g}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
@@ -24,34 +24,37 @@ from streamsched.evolution.history import ChangeHistory
 __all__ = ["read_json", "read_parcel", "write_json", "write_parcel"]
 
 _CONTENTS: Final = "parcel.json"
-_ARRAYS: Final = ("changed", "hashes", "prior_mean", "importance", "cost")
+_COLUMNS: Final = ("hashes", "prior_mean", "importance", "cost")
 
 
-def write_parcel(directory: Path, history: ChangeHistory, data: DataSpan, meta: Mapping[str, Any]) -> None:
+def write_parcel(directory: Path, draws: Sequence[ChangeHistory], data: DataSpan, meta: Mapping[str, Any]) -> None:
     """Write what evolution learns from, and the JSON-able `meta`, to `directory`, which must exist. O(bytes).
 
-    Raises OSError.
+    ``draws``: one history, or several of the same pages that differ only in what was drawn. Raises OSError.
     """
     sums = {}
-    for name in _ARRAYS:
+    for name in ("changed", *_COLUMNS):
+        array = np.stack([draw.changed for draw in draws]) if name == "changed" else getattr(draws[0], name)
         content = io.BytesIO()
-        np.save(content, np.ascontiguousarray(getattr(history, name)), allow_pickle=False)
+        np.save(content, np.ascontiguousarray(array), allow_pickle=False)
         (directory / f"{name}.npy").write_bytes(content.getbuffer())
         sums[name] = crc32c(content.getbuffer())
-    fields = {"sums": sums, "prior_shape": history.prior_shape, "data": asdict(data), "meta": dict(meta)}
+    fields = {"sums": sums, "prior_shape": draws[0].prior_shape, "data": asdict(data), "meta": dict(meta)}
     write_json(directory / _CONTENTS, fields)
 
 
-def read_parcel(directory: Path) -> tuple[ChangeHistory, DataSpan, dict[str, Any]]:
-    """Return the history in `directory`, what it is made of, and the meta. O(bytes).
+def read_parcel(directory: Path) -> tuple[list[ChangeHistory], DataSpan, dict[str, Any]]:
+    """Return the draws of a history in `directory`, what it is made of, and the meta. O(bytes).
 
     Every byte is checked: raises SnapshotError where a file is missing, damaged or not what was written.
     """
     content = read_json(directory / _CONTENTS)
     try:
-        arrays = {name: _read_array(directory / f"{name}.npy", content["sums"][name]) for name in _ARRAYS}
-        history = ChangeHistory(**arrays, prior_shape=content["prior_shape"])
-        return history, DataSpan(**content["data"]), content["meta"]
+        sums = content["sums"]
+        columns = {name: _read_array(directory / f"{name}.npy", sums[name]) for name in _COLUMNS}
+        changed = _read_array(directory / "changed.npy", sums["changed"])
+        draws = [ChangeHistory(one, prior_shape=content["prior_shape"], **columns) for one in changed]
+        return draws, DataSpan(**content["data"]), content["meta"]
     except OSError as error:
         raise SnapshotError(str(directory), f"cannot be read: {error.strerror or error}") from error
     except (KeyError, TypeError, AttributeError, ValueError) as error:

@@ -1,0 +1,62 @@
+"""``streamsched use``: set the formula of a saved state by hand, or go back to the champion of any record."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Final
+
+from streamsched.champion import BY_HAND, Champion
+from streamsched.cli.arguments import add_examples, add_state, clock, moment
+from streamsched.cli.exits import DONE
+from streamsched.cli.lock import lock_state
+from streamsched.cli.output import say
+from streamsched.errors import SettingsError
+from streamsched.evolution.records import EvolutionRecord, RecordBook
+from streamsched.scheduler import Scheduler
+
+__all__ = ["add_arguments"]
+
+_EXAMPLES: Final = """\
+  streamsched use 'posterior + 0.01 * t' --state state/
+  streamsched use 7 --state state/      # the champion after evolution 7, as `streamsched evolutions` lists it
+
+A whole number is that of a record; the constant formula 7 is written (7).
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``use``."""
+    add_examples(parser, _EXAMPLES)
+    parser.add_argument("choice", metavar="FORMULA|NUMBER", help="a formula, or the number of an evolution's record")
+    add_state(parser)
+    parser.add_argument("--now", type=moment, metavar="TIME", help="when that is, for the record (the clock's)")
+    parser.set_defaults(run=_use)
+
+
+def _use(arguments: argparse.Namespace) -> int:
+    with lock_state(arguments.state):
+        scheduler = Scheduler.load(arguments.state)
+        book = RecordBook(arguments.state)
+        before, number = scheduler.champion, book.next_number()
+        now = clock(arguments.now)
+        choice: str = arguments.choice.strip()
+        if choice.isdecimal():
+            champion, why = _champion_of(book, choice), f"asked to go back to the champion of record {int(choice)}"
+            scheduler.use(champion)
+        else:
+            scheduler.use(choice)
+            champion, why = Champion(scheduler.formula, BY_HAND, number, now), "asked for this formula"
+            scheduler.use(champion)
+        book.append(EvolutionRecord(number, now, "asked", "set", why, before, champion))
+        scheduler.save(arguments.state)
+    say(f"{champion.formula}: {champion}; record {number}")
+    return DONE
+
+
+def _champion_of(book: RecordBook, choice: str) -> Champion:
+    record = book.find(int(choice)) if len(choice) < 20 else None
+    if record is None:
+        raise SettingsError(
+            "NUMBER", choice, f"the number of a record in {book.path}, as `streamsched evolutions` lists them"
+        )
+    return record.champion_after

@@ -1,0 +1,47 @@
+"""Drift: whether the share of served pages that turn out to have changed is still what it was."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from streamsched.errors import SettingsError
+
+__all__ = ["DETECTORS", "HitRateWatch"]
+
+DETECTORS: Final = ("adwin", "page_hinkley")
+_MOST: Final = 1_000  # outcomes of one call that the detector is told of, a millisecond's work; more are thinned out
+
+
+class HitRateWatch:
+    """Watches the hit rate of served pages, hit by hit, with one of river's detectors at river's own settings.
+
+    `detector`: "adwin" (Bifet & Gavaldà 2007; false alarms have probability 0.002) or "page_hinkley" (Page 1954).
+    Imports river, which takes a second. Raises SettingsError for another name.
+    """
+
+    def __init__(self, detector: str = "adwin") -> None:
+        # river takes longer to import than all of streamsched, and only who asks for drift needs it.
+        from river import drift  # noqa: PLC0415
+
+        if detector not in DETECTORS:
+            raise SettingsError("drift", detector, f"one of {', '.join(DETECTORS)}")
+        self._make: Any = drift.ADWIN if detector == "adwin" else drift.PageHinkley
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin anew: what comes from now on is compared with itself alone."""
+        self._detector: Any = self._make()
+        self.drifted = False
+
+    def note(self, served: int, hits: int) -> None:
+        """Take in that of `served` pages `hits` had changed; `drifted` turns True where that is news. O(served).
+
+        Within a call the hits are spread evenly, for their order is not known.
+        """
+        told = min(served, _MOST)
+        carried = served // 2  # of the next hit, in parts of `served`
+        for _ in range(told):
+            carried += hits
+            self._detector.update(carried >= served)
+            carried -= served if carried >= served else 0
+            self.drifted = self.drifted or bool(self._detector.drift_detected)

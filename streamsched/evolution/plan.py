@@ -1,0 +1,64 @@
+"""When a running scheduler evolves new score functions, and how."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, TypeAlias, get_args
+
+from streamsched.errors import SettingsError
+from streamsched.evolution.settings import EvolutionSettings
+
+__all__ = ["Detector", "EvolutionPlan"]
+
+Detector: TypeAlias = Literal["adwin", "page_hinkley"]
+
+_LEAST: Final = {"every": 0, "rest": 1, "history": 8, "draws": 1, "archive": 0}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvolutionPlan:
+    """When a running scheduler evolves, on what, and what it may take.
+
+    - ``every``: cycles from one evolution to the next, 0 for none on schedule;
+    - ``drift``: the detector that sees the hit rate of served pages change, "adwin" (Bifet & Gavaldà 2007) or
+      "page_hinkley" (Page 1954), as river has them; None for none;
+    - ``rest``: cycles after an evolution in which drift starts no other;
+    - ``history``: cycles to learn from at most; a younger crawl gives fewer;
+    - ``draws``: in how many ways gaps in the history are filled in;
+    - ``archive``: formulas kept from one evolution to begin the next with;
+    - ``time_limit_s``: seconds of wall clock until an evolution's process is killed;
+    - ``seed``: of all that is random; evolution number i uses ``seed + i``;
+    - ``settings``: of the evolution itself. Five generations from an archive find what twenty cold ones do.
+
+    Raises SettingsError where a value cannot work.
+    """
+
+    every: int = 7
+    drift: Detector | None = "adwin"
+    rest: int = 2
+    history: int = 28
+    draws: int = 4
+    archive: int = 50
+    time_limit_s: float = 600.0
+    seed: int = 0
+    settings: EvolutionSettings = field(
+        default_factory=lambda: EvolutionSettings(population=75, generations=5, seeds=1, terminals="full", elites=25)
+    )
+
+    def __post_init__(self) -> None:
+        for name, least in _LEAST.items():
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < least:
+                raise SettingsError(name, value, f"a whole number of {least} or more")
+        if not isinstance(self.seed, int) or isinstance(self.seed, bool):
+            raise SettingsError("seed", self.seed, "a whole number")
+        if self.drift is not None and self.drift not in get_args(Detector):
+            raise SettingsError("drift", self.drift, f"one of {', '.join(get_args(Detector))}, or None")
+        if not isinstance(self.time_limit_s, int | float) or not self.time_limit_s > 0:
+            raise SettingsError("time_limit_s", self.time_limit_s, "seconds above 0")
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the plan as JSON has it, its `settings` by name within."""
+        plain = {one.name: getattr(self, one.name) for one in dataclasses.fields(self)}
+        return plain | {"settings": self.settings.to_json()}
