@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from streamsched.arrays import Bytes, Floats, Hashes, Ints, Records
+from streamsched.arrays import Floats, Hashes, Ints, Records
 from streamsched.formula.machine import ROWS
 from streamsched.jit import mix
 from streamsched.tables import PAGE, TRACE
@@ -104,7 +104,7 @@ class Trace(NamedTuple):
     hits: Ints  # int64[r]: visited pages that had changed
     relevant: Ints  # int64[r]: pages that had changed, visited or not
     gains: Floats  # float64[r]: DCG, where places matter
-    places: Bytes  # uint8[r, k] or of no rows: by place, 1 for a hit, 2 for a page not visited since the warm-up
+    visited: Pages  # int32[r, k] or of no rows, by place: page number * 4, + 2 if new since the warm-up, + 1 for a hit
 
 
 class Arena(NamedTuple):

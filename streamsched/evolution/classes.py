@@ -31,7 +31,7 @@ from streamsched.learning import count_visit, learn
 
 __all__ = ["Stretch", "begin_cycle", "settle_cycle", "visit_class"]
 
-_FRESH = 2  # in a trace: a page not visited since the warm-up
+_FRESH = 2  # in Trace.visited
 
 
 class Stretch(NamedTuple):
@@ -118,7 +118,7 @@ def _visit_run(crawl: Crawl, visit: _Visit, run: tuple[int, int], place: int) ->
     single = visit.first_cycle >> 6 == word
     mask = ~np.uint64(0) >> np.uint64(63 - (visit.cycle & 63))
     mask = mask >> np.uint64(visit.first_cycle & 63) << np.uint64(visit.first_cycle & 63)
-    traced = trace.places.shape[0] > 0
+    traced = trace.visited.shape[0] > 0
     gain = 0.0
     for i in range(run[0], run[1]):
         page = arena.members[i]
@@ -138,7 +138,7 @@ def _visit_run(crawl: Crawl, visit: _Visit, run: tuple[int, int], place: int) ->
         else:
             gain += ground.discounts[place] * np.float64(hit)
             if traced:
-                trace.places[visit.at, place] = np.uint8(visit.fresh) | np.uint8(hit)
+                trace.visited[visit.at, place] = page << 2 | visit.fresh | np.int64(hit)
             place += 1
     trace.gains[visit.at] += gain
     counts.hits = changed

@@ -1,4 +1,8 @@
-"""The contest before a promotion: which simulated crawls champion and challenger meet in, and what is read of them."""
+"""The contest before a promotion: which simulated crawls champion and challenger meet in, and what is read of them.
+
+Both crawl all held-out pages together, as a scheduler would. What they gain is then credited to blocks of these pages:
+a crawl of a small block alone would visit a handful a cycle and reward other formulas than a large one does.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ from typing import Final
 import numpy as np
 
 from streamsched.arrays import Bools, Floats, Rows
-from streamsched.evolution.evaluator import Evaluator
+from streamsched.evolution.evaluator import Evaluator, Series
 from streamsched.evolution.history import ChangeHistory
 from streamsched.evolution.promotion import fold_cycles
 from streamsched.evolution.trials import Reading, Trial
@@ -18,8 +22,9 @@ from streamsched.order import tie_keys
 
 __all__ = ["BLOCKS", "REPLICATES", "contest_fitness", "contest_trials", "count_spans", "shuffle_pages"]
 
-BLOCKS: Final = 8  # of pages: 7 degrees of freedom, and of 10,000 held-out pages each still visits 60 a cycle
-REPLICATES: Final = 3  # of a block: other tie orders, and other first days
+BLOCKS: Final = 8  # of pages: 7 degrees of freedom
+REPLICATES: Final = 12  # other tie orders, other first days and, where gaps were drawn, other draws
+_FIRST_DAYS: Final = 4  # more would leave too few cycles to those that begin last
 _MOST_SPANS: Final = 8
 _SPAN_CYCLES: Final = 2  # the least: a page visited in one cycle is seldom visited in the next
 
@@ -33,30 +38,29 @@ def shuffle_pages(history: ChangeHistory, salt: int) -> Rows:
 
 
 def contest_trials(
-    held_out: ChangeHistory, *, budget: float, reading: Reading = "since_visit", warmup: int = 2, salt: int = 0
+    draws: Sequence[ChangeHistory], *, budget: float, reading: Reading = "since_visit", warmup: int = 2, salt: int = 0
 ) -> list[Trial]:
-    """Return the trials of a contest on pages that evolution has not seen, `REPLICATES` a block, block by block.
+    """Return the `REPLICATES` trials of a contest on pages that evolution has not seen.
 
-    Each block of pages is crawled from the history's begin to its end, so that the later cycles that count find pages
-    as old as a running crawl's; replicates differ in their first cycle and in how ties fall. Where the history is too
-    short to begin later, they begin together. Raises ValueError for fewer pages than blocks. O(pages log pages).
+    ``draws``: the history of these pages, several times where gaps in it were filled in by chance. Each trial goes from
+    its begin to its end, so that the later cycles that count find pages as old as a running crawl's; trials differ in
+    their first cycle, in how ties fall and in the draw. Where the history is too short to begin later, they begin
+    together. Raises ValueError for fewer pages than blocks. O(1).
     """
-    if held_out.pages < BLOCKS:
-        raise ValueError(f"contest: expected {BLOCKS} held-out pages or more, found {held_out.pages}")
-    order = shuffle_pages(held_out, salt)
-    blocks = [held_out.take(np.sort(order[block::BLOCKS])) for block in range(BLOCKS)]
-    spare = max(0, held_out.cycles - warmup - 1)
+    pages, cycles = draws[0].pages, draws[0].cycles
+    if pages < BLOCKS:
+        raise ValueError(f"contest: expected {BLOCKS} held-out pages or more, found {pages}")
+    spare = max(0, cycles - warmup - 1)
     return [
         Trial(
-            block,
-            first=min(replicate, spare),
+            draws[number % len(draws)],
+            first=min(number % _FIRST_DAYS, spare),
             warmup=warmup,
             budget=budget,
             reading=reading,
-            salt=(salt * BLOCKS + number) * REPLICATES + replicate,
+            salt=salt * REPLICATES + number,
         )
-        for number, block in enumerate(blocks)
-        for replicate in range(REPLICATES)
+        for number in range(REPLICATES)
     ]
 
 
@@ -69,18 +73,40 @@ def count_spans(later: int) -> int:
     return max(1, min(_MOST_SPANS, later // _SPAN_CYCLES))
 
 
-def contest_fitness(evaluator: Evaluator, programs: Sequence[bytes | Formula], later: int) -> Floats:
+def contest_fitness(evaluator: Evaluator, programs: Sequence[bytes | Formula], later: int, salt: int = 0) -> Floats:
     """Return the fitness of each program in the last `later` cycles: float64[programs, BLOCKS, spans, REPLICATES].
 
-    ``evaluator.trials``: those of `contest_trials`. Any two of the result are what `decide` takes. Only cycles count in
-    which each program could have found something in every replicate of a block; a span without one in some block is
-    left out. O(programs · trials) crawls.
+    ``evaluator.trials``: those of `contest_trials`. What a visit contributes to its cycle's metric is credited, times
+    `BLOCKS`, to the block of its page, so that the mean over blocks is the metric itself. Credited is how much more
+    than the average visit it found: a program that only moves visits from one block to another must not seem to win
+    here and lose there. Any two of the result are what `decide` takes. Only cycles count in which each program could
+    have found something in every replicate. O(programs · trials) crawls.
     """
+    history = evaluator.trials[0].history
+    block = np.empty(history.pages, np.intp)
+    block[shuffle_pages(history, salt + 1)] = np.arange(history.pages) % BLOCKS
     crawls = [[cuts[0] for cuts in evaluator.series(program)] for program in programs]
     cycles = min(later, *(crawl.counted.size for crawl in crawls[0]))
-    shape = (len(programs), len(crawls[0]) // REPLICATES, REPLICATES, cycles)
-    counted = np.array([[crawl.counted[-cycles:] for crawl in row] for row in crawls]).reshape(shape)
-    whole: Bools = np.all(counted, axis=(0, 2))
-    figures = np.array([[getattr(crawl, evaluator.metric)[-cycles:] for crawl in row] for row in crawls])
-    folded = np.array([fold_cycles(one, whole, count_spans(cycles)) for one in figures.reshape(shape)])
+    whole: Bools = np.all([crawl.counted[-cycles:] for row in crawls for crawl in row], axis=0)
+    counted = np.tile(whole, (BLOCKS, 1))
+    spans = count_spans(cycles)
+    average = _average([crawl for row in crawls for crawl in row], cycles)
+    credited = [np.stack([_credit(crawl, block, cycles, average) for crawl in row], axis=1) for row in crawls]
+    folded = np.stack([fold_cycles(credit, counted, spans) for credit in credited])
     return folded[:, :, ~np.isnan(folded).any(axis=(0, 1, 3))]
+
+
+def _average(crawls: Sequence[Series], cycles: int) -> float:
+    """Return the share of the weight of all visits in the last `cycles` cycles that found a change."""
+    whole = sum(float(crawl.weights[-cycles:].sum()) for crawl in crawls)
+    found = sum(float(crawl.weights[-cycles:][crawl.hits[-cycles:]].sum()) for crawl in crawls)
+    return found / whole if whole else 0.0
+
+
+def _credit(crawl: Series, block: Rows, cycles: int, average: float) -> Floats:
+    """Return the credit of each block in the last `cycles` cycles: float64[BLOCKS, cycles]; its mean is the metric."""
+    weights = crawl.weights[-cycles:]
+    beyond = weights * (crawl.hits[-cycles:] - average)
+    at = block[crawl.rows[-cycles:]] * cycles + np.arange(cycles)[:, None]
+    sums = np.bincount(at.ravel(), beyond.ravel(), BLOCKS * cycles).reshape(BLOCKS, cycles)
+    return np.asarray(BLOCKS * sums + average * weights.sum(axis=1))

@@ -126,7 +126,7 @@ def _visit_best(crawl: Crawl, cycle: int) -> None:
         reach = crawl.ground.changed.shape[0]  # how far from the offset on pages are taken
         if taken < size:
             reach = cut_group(arena, (first, last), offset, taken, reach)
-        shared = last - first > 1 and (rules.placed or crawl.trace.places.shape[0] > 0)
+        shared = last - first > 1 and (rules.placed or crawl.trace.visited.shape[0] > 0)
         stretch = Stretch(cycle, offset, reach, rules.visits - left, shared)
         for j in range(first, last):
             visit_class(crawl, arena.chosen[j], stretch)

@@ -12,7 +12,7 @@ from typing import Final, Literal, TypeAlias
 
 import numpy as np
 
-from streamsched.arrays import Bools, Bytes, Floats, Ints
+from streamsched.arrays import Bools, Floats, Ints
 from streamsched.evolution.alphabet import Alphabet
 from streamsched.evolution.arena import Arena, Crawl, Trace, make_arena
 from streamsched.evolution.crawl import simulate
@@ -27,22 +27,31 @@ Metric: TypeAlias = Literal["change_rate", "ndcg"]
 Program: TypeAlias = bytes | Formula
 
 _LEAST_SLOTS: Final = 64  # of an arena: what genomes of the paper's depth need; formulas may need more
-_NO_PLACES: Final[Bytes] = np.empty((0, 0), np.uint8)
+_NO_PLACES: Final = np.empty((0, 0), np.int32)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Series:
-    """What one program did in one trial of r ranked cycles.
+    """What one program did in one trial of r ranked cycles, each with v visits.
 
     ``change_rate`` and ``ndcg``: float64[r], 0 where not counted; ``counted``: bool[r], where some page had changed;
-    ``visits``: pages a cycle; ``new_pages``: int64[r], visited pages not visited since the warm-up.
+    ``new_pages``: int64[r], visited pages not visited since the warm-up. ``rows``: int64[r, v], the pages visited, best
+    first, as the history numbers them; ``hits``: bool[r, v], where they had changed; ``weights``: float64[r, v], what a
+    hit there is worth: those of one cycle add up to its ChangeRate or NDCG, whichever the evaluator's metric is.
     """
 
     change_rate: Floats
     ndcg: Floats
     counted: Bools
-    visits: int
     new_pages: Ints
+    rows: Ints
+    hits: Bools
+    weights: Floats
+
+    @property
+    def visits(self) -> int:
+        """How many pages a cycle visits."""
+        return int(self.rows.shape[1])
 
     def mean(self, metric: Metric) -> float:
         """Return the mean over the counted cycles, 0 where there is none: the program's fitness. O(r)."""
@@ -178,22 +187,26 @@ class Evaluator:
         series = []
         for cut in cuts:
             visits = max(1, int(cut * trial.visits + 1e-9))
-            hits = (trace.places[:, :visits] & 1).astype(np.float64)
+            visited = trace.visited[:, :visits]
+            hits = (visited & 1).astype(np.float64)
             gains = hits @ course.ground.discounts[:visits]
             if visits == trial.visits:
                 gains = trace.gains
             ideals = course.ground.ideals[np.minimum(trace.relevant, visits)]
             ndcg = np.divide(gains, ideals, out=np.zeros(gains.size), where=counted)
             rates = np.where(counted, hits.sum(axis=1) / visits, 0.0)
-            new = np.count_nonzero(trace.places[:, :visits] & 2, axis=1)
-            series.append(Series(rates, ndcg, counted, visits, new))
+            new = np.count_nonzero(visited & 2, axis=1)
+            weights = np.full(hits.shape, 1.0 / visits)
+            if self.metric == "ndcg":
+                weights = course.ground.discounts[:visits] / np.maximum(ideals, 1.0)[:, None]
+            series.append(Series(rates, ndcg, counted, new, course.rows[visited >> 2], hits > 0.0, weights))
         return series
 
 
 def _room(ranked: int, visits: int = 0) -> Trace:
-    """Return a trace to be filled: with places where `visits` says how many."""
-    places = np.zeros((ranked, visits), np.uint8) if visits else _NO_PLACES
-    return Trace(np.zeros(ranked, np.int64), np.zeros(ranked, np.int64), np.zeros(ranked), places)
+    """Return a trace to be filled: with pages where `visits` says how many a cycle."""
+    visited = np.zeros((ranked, visits), np.int32) if visits else _NO_PLACES
+    return Trace(np.zeros(ranked, np.int64), np.zeros(ranked, np.int64), np.zeros(ranked), visited)
 
 
 @kernel

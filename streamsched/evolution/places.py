@@ -74,18 +74,19 @@ def _place_words(crawl: Crawl, at: int, place: int, run: tuple[int, int], mask: 
 
 @inlined
 def _place_word(crawl: Crawl, at: int, place: int, word: int, members: np.uint64) -> None:
-    """Enter the pages `members` of one word of the bitmap from `place` on: 1 for a hit, 2 for a page that is new."""
+    """Enter the pages `members` of one word of the bitmap from `place` on."""
     ground, arena, trace = crawl.ground, crawl.arena, crawl.trace
     hits = arena.hit_bits[word] & members
     while hits:
         lowest = hits & (~hits + np.uint64(1))
         trace.gains[at] += ground.discounts[place + count_ones(members & (lowest - np.uint64(1)))]
         hits ^= lowest
-    if trace.places.shape[0] > 0:
+    if trace.visited.shape[0] > 0:
         while members:
             lowest = members & (~members + np.uint64(1))
-            hit = np.uint8((arena.hit_bits[word] & lowest) != np.uint64(0))
-            fresh = np.uint8((arena.fresh_bits[word] & lowest) != np.uint64(0))
-            trace.places[at, place] = hit | fresh << np.uint8(1)
+            flags = 1 if arena.hit_bits[word] & lowest else 0
+            if arena.fresh_bits[word] & lowest:
+                flags |= 2
+            trace.visited[at, place] = ((word << 6) + trailing_zeros(lowest)) << 2 | flags
             place += 1
             members ^= lowest

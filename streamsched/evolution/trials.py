@@ -83,15 +83,18 @@ def visits_per_cycle(budget: float, pages: int) -> int:
 
 
 class Course:
-    """A trial worked out as far as no score function matters. O(pages · cycles) to make, O(pages log pages) a kind."""
+    """A trial worked out as far as no score function matters. O(pages · cycles) to make, O(pages log pages) a kind.
+
+    ``rows``: intp[pages], the history's rows by page number.
+    """
 
     def __init__(self, trial: Trial, *, placed: bool) -> None:
         self.trial = trial
         history = trial.history
         span = slice(trial.first, trial.first + trial.length)
         mixed = _mix_all(history.hashes, np.uint64(mix(np.uint64(trial.salt))))
-        self._rows = np.argsort(mixed, kind="stable")
-        self._changed = np.ascontiguousarray(history.changed[self._rows, span])
+        self.rows = np.argsort(mixed, kind="stable")
+        self._changed = np.ascontiguousarray(history.changed[self.rows, span])
         self.ground = self._survey()
         self._openings: dict[int, Opening] = {}
         self.rules = Rules(trial.warmup, trial.length, trial.visits, trial.reading == "since_visit", placed)
@@ -125,9 +128,9 @@ class Course:
         trial, history = self.trial, self.trial.history
         keys = [np.packbits(self._changed[:, 1 : trial.warmup], axis=1, bitorder="little")]
         columns = {
-            READS_RATE: history.prior_mean[self._rows],
-            READS_IMPORTANCE: history.importance[self._rows].astype(PAGE["importance"]),
-            READS_COST: history.cost[self._rows].astype(PAGE["cost"]),
+            READS_RATE: history.prior_mean[self.rows],
+            READS_IMPORTANCE: history.importance[self.rows].astype(PAGE["importance"]),
+            READS_COST: history.cost[self.rows].astype(PAGE["cost"]),
         }
         for bit, column in columns.items():
             if apart & bit:
