@@ -52,8 +52,7 @@ def exp(x: float) -> float:
 @inlined
 def expm1(x: float) -> float:
     """Return e to the power of `x`, less 1, within 2 ulp near 0 too; from -1 to infinity above 709.8. O(1)."""
-    x = _HIGHEST if x > _HIGHEST else x
-    x = -80.0 if x < -80.0 else x
+    x = max(min(x, _HIGHEST), -80.0)
     shifted = x * _LOG2_E + _ROUNDER
     whole = shifted - _ROUNDER
     near = x - whole * _LN2_HIGH
@@ -162,7 +161,9 @@ def _bend(r: float) -> float:
 def _arc(square: float) -> float:
     """Return (ln((1 + s)/(1 - s)) - 2 s)/s**3 for the square of s, up to 0.0295."""
     fourth = square * square
-    even = 0.6666666666666735 + fourth * (0.2857142874278101 + fourth * (0.1818356684574414 + fourth * 0.1479668793976494))
+    even = 0.6666666666666735 + fourth * (
+        0.2857142874278101 + fourth * (0.1818356684574414 + fourth * 0.1479668793976494)
+    )
     return even + square * (0.3999999999941312 + fourth * (0.22222198528573894 + fourth * 0.15313981294157072))
 
 

@@ -27,6 +27,7 @@ __all__ = [
     "on_compile",
     "prefetch",
     "trailing_zeros",
+    "widen_vectors",
 ]
 
 Parameters = ParamSpec("Parameters")
@@ -142,6 +143,22 @@ def prefetch(typingctx: Any, array: Any, index: Any) -> Any:
         return context.get_dummy_value()
 
     return types.none(array, types.int64), codegen
+
+
+@_machine(type(None))
+def widen_vectors(typingctx: Any) -> Any:
+    """Compile the function that calls this for the widest vectors there are, and not into those that call it.
+
+    Compilers hold back from 512 bits, for the sake of the code around; loops of nothing but arithmetic gain by half.
+    """
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        builder.function.attributes.discard("alwaysinline")  # what `inlined` asks for spreads to the functions it calls
+        builder.function.attributes.add("noinline")
+        set.add(builder.function.attributes, '"prefer-vector-width"="512"')  # a name that `add` does not know
+        return context.get_dummy_value()
+
+    return types.none(), codegen
 
 
 @_machine(int)

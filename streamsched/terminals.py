@@ -8,10 +8,9 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from streamsched.arrays import Floats, Ints, Record, Records
+from streamsched.arrays import Floats, Record, Records
 from streamsched.elementary import expm1, log1p
 from streamsched.estimators import weigh_geometrically
-from streamsched.formula.machine import ROWS
 from streamsched.formula.vocabulary import TERMINALS
 from streamsched.jit import bare_kernel, inlined
 from streamsched.tables import LONGEST_INTERVAL, Tables
@@ -59,31 +58,21 @@ class TerminalColumns:
 
     def __init__(self, wanted: Collection[str], block: int) -> None:
         self.wanted = tuple(wanted)
-        self._codes = np.array([TERMINAL_CODES[name] for name in self.wanted], np.int64)
-        self._columns = np.empty((len(self.wanted), block))
+        self._columns = {name: np.empty(block) for name in self.wanted}
 
     def fill(self, pages: Records, traces: Records, priors: Priors, now: float, cycle_s: float) -> dict[str, Floats]:
         """Return float64[m] for each wanted terminal of m pages, valid until the next call. O(m).
 
         `pages`: PAGE[m]; `traces`: TRACE[m]; `now`: UTC epoch seconds. Runs without the interpreter lock.
         """
-        _fill_columns(self._codes, pages, traces, priors, now, cycle_s, self._columns)
-        return {name: column[: pages.size] for name, column in zip(self.wanted, self._columns, strict=True)}
+        columns = {name: column[: pages.size] for name, column in self._columns.items()}
+        for name, column in columns.items():
+            fill_terminal(TERMINAL_CODES[name], pages, traces, priors, now, cycle_s, column)
+        return columns
 
 
 @bare_kernel
-def _fill_columns(
-    codes: Ints, pages: Records, traces: Records, priors: Priors, now: float, cycle_s: float, out: Floats
-) -> None:
-    """Fill row i of `out` with the terminal of ``codes[i]``, a few hundred pages at a time for the caches."""
-    for start in range(0, pages.size, ROWS):
-        stop = min(start + ROWS, pages.size)
-        for i in range(codes.size):
-            fill_terminal(codes[i], pages[start:stop], traces[start:stop], priors, now, cycle_s, out[i, start:stop])
-
-
-@bare_kernel
-def fill_terminal(
+def fill_terminal(  # noqa: C901, PLR0913, PLR0917  a case for each terminal; inside kernels, so of plain values
     code: int, pages: Records, traces: Records, priors: Priors, now: float, cycle_s: float, out: Floats
 ) -> None:
     """Fill `out`: float64[m] with the terminal of `code` for m pages. O(m).
@@ -156,5 +145,5 @@ def _fill_estimate(code: int, pages: Records, traces: Records, out: Floats) -> N
 @inlined
 def _elapsed(page: Record, now: float, cycle_s: float) -> float:
     """Return the cycles since the page's last visit, or since it became known."""
-    cycles = (now - page.last_visit_s) / cycle_s
+    cycles: float = (now - page.last_visit_s) / cycle_s
     return min(max(cycles, 0.0), LONGEST_INTERVAL)

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from streamsched.arrays import Floats, Ints
 from streamsched.elementary import exp, log, power
-from streamsched.jit import bare_kernel, inlined, load_float
+from streamsched.jit import bare_kernel, inlined, load_float, widen_vectors
 
 __all__ = [
     "ADD",
@@ -61,22 +61,9 @@ EXPONENT_LIMIT: Final = 80.0  # exp(80) is 5.5e34: products of a few stay far fr
 def run_steps(steps: Steps, slots: Floats, rows: int) -> None:
     """Run the steps one after another over the first `rows` lanes of the slots. O(steps * rows).
 
-    `steps`: int32[m, 4]; `slots`: float64[s, w], w >= `rows`, contiguous. Nothing is checked. Fastest where results go
-    to the slot of the left operand, or to one that is no operand.
+    `steps`: int32[m, 4]; `slots`: float64[s, w], w >= `rows`, contiguous. Nothing is checked.
     """
-    for step in range(steps.shape[0]):
-        operation, left, right, result = steps[step, 0], steps[step, 1], steps[step, 2], steps[step, 3]
-        if operation <= DIVIDE:
-            _run_arithmetic(operation, left, right, result, slots, rows)
-        elif operation == POWER:
-            if result == right:
-                _raise_to(slots, left, right, rows)
-            else:
-                _copy(slots, left, result, rows)
-                _raise_by(slots, result, right, rows)
-        else:
-            _copy(slots, left, result, rows)
-            _run_function(operation, slots, result, rows)
+    _run(steps, slots, rows)
 
 
 @bare_kernel
@@ -92,38 +79,68 @@ def run_over(steps: Steps, slots: Floats, addresses: Ints, result: int, out: Flo
             address = addresses[column]
             for i in range(rows):
                 slots[column, i] = load_float(address, start + i)
-        run_steps(steps, slots, rows)
+        _run(steps, slots, rows)  # not by run_steps, which would be compiled for this alone
         for i in range(rows):
             out[start + i] = slots[result, i]
 
 
-# Loops over three slots of which two are the same would not run on vectors: the compiler must ask whether the result
-# overlaps an operand, and it does. Hence a loop of its own for each case.
+@inlined
+def _run(steps: Steps, slots: Floats, rows: int) -> None:
+    for step in range(steps.shape[0]):
+        operation, left, right, result = steps[step, 0], steps[step, 1], steps[step, 2], steps[step, 3]
+        if operation > POWER:
+            _copy(slots, left, result, rows)
+            _run_function(operation, slots, result, rows)
+        elif operation == POWER:
+            if result == right:
+                _raise_to(slots, left, right, rows)
+            else:
+                _copy(slots, left, result, rows)
+                _raise_by(slots, result, right, rows)
+        elif result == left:
+            _run_into_left(operation, slots, left, right, rows)
+        elif result == right:
+            _run_into_right(operation, slots, left, right, rows)
+        else:
+            _run_apart(operation, slots, left, right, result, rows)
+
+
+# A loop whose result is an operand runs on vectors only where the code says so: elsewhere the compiler has it asked
+# whether they overlap. Hence one function for each case.
 @bare_kernel
-def _run_arithmetic(operation: int, left: int, right: int, result: int, slots: Floats, rows: int) -> None:
-    if result == right and (operation == ADD or operation == MULTIPLY):
-        left, right = right, left
-    if result == left:
-        if operation == ADD:
-            for i in range(rows):
-                slots[result, i] = slots[result, i] + slots[right, i]
-        elif operation == SUBTRACT:
-            for i in range(rows):
-                slots[result, i] = slots[result, i] - slots[right, i]
-        elif operation == MULTIPLY:
-            for i in range(rows):
-                slots[result, i] = slots[result, i] * slots[right, i]
-        else:
-            for i in range(rows):
-                slots[result, i] = _divide(slots[result, i], slots[right, i])
-    elif result == right:
-        if operation == SUBTRACT:
-            for i in range(rows):
-                slots[result, i] = slots[left, i] - slots[result, i]
-        else:
-            for i in range(rows):
-                slots[result, i] = _divide(slots[left, i], slots[result, i])
-    elif operation == ADD:
+def _run_into_left(operation: int, slots: Floats, left: int, right: int, rows: int) -> None:
+    widen_vectors()
+    if operation == ADD:
+        for i in range(rows):
+            slots[left, i] = slots[left, i] + slots[right, i]
+    elif operation == SUBTRACT:
+        for i in range(rows):
+            slots[left, i] = slots[left, i] - slots[right, i]
+    elif operation == MULTIPLY:
+        for i in range(rows):
+            slots[left, i] = slots[left, i] * slots[right, i]
+    else:
+        for i in range(rows):
+            slots[left, i] = _divide(slots[left, i], slots[right, i])
+
+
+@bare_kernel
+def _run_into_right(operation: int, slots: Floats, left: int, right: int, rows: int) -> None:
+    widen_vectors()
+    if operation == SUBTRACT:
+        for i in range(rows):
+            slots[right, i] = slots[left, i] - slots[right, i]
+    elif operation == DIVIDE:
+        for i in range(rows):
+            slots[right, i] = _divide(slots[left, i], slots[right, i])
+    else:  # of the others the order does not matter
+        _run_into_left(operation, slots, right, left, rows)
+
+
+@bare_kernel
+def _run_apart(operation: int, slots: Floats, left: int, right: int, result: int, rows: int) -> None:
+    widen_vectors()
+    if operation == ADD:
         for i in range(rows):
             slots[result, i] = slots[left, i] + slots[right, i]
     elif operation == SUBTRACT:
@@ -140,6 +157,7 @@ def _run_arithmetic(operation: int, left: int, right: int, result: int, slots: F
 @bare_kernel
 def _run_function(operation: int, slots: Floats, slot: int, rows: int) -> None:
     """Replace a slot by its negation, logarithm or exponential, or leave it."""
+    widen_vectors()
     if operation == NEGATE:
         for i in range(rows):
             slots[slot, i] = -slots[slot, i]
@@ -155,18 +173,21 @@ def _run_function(operation: int, slots: Floats, slot: int, rows: int) -> None:
 
 @bare_kernel
 def _raise_by(slots: Floats, base: int, exponent: int, rows: int) -> None:
+    widen_vectors()
     for i in range(rows):
         slots[base, i] = _raise(slots[base, i], slots[exponent, i])
 
 
 @bare_kernel
 def _raise_to(slots: Floats, base: int, exponent: int, rows: int) -> None:
+    widen_vectors()
     for i in range(rows):
         slots[exponent, i] = _raise(slots[base, i], slots[exponent, i])
 
 
 @bare_kernel
 def _copy(slots: Floats, source: int, target: int, rows: int) -> None:
+    widen_vectors()
     if source != target:
         for i in range(rows):
             slots[target, i] = slots[source, i]
@@ -175,7 +196,7 @@ def _copy(slots: Floats, source: int, target: int, rows: int) -> None:
 @inlined
 def _divide(left: float, right: float) -> float:
     quotient = left / right
-    nothing = 0.0 if left == left else left
+    nothing = left if np.isnan(left) else 0.0
     return nothing if right == 0.0 else quotient
 
 
@@ -188,11 +209,10 @@ def _raise(base: float, exponent: float) -> float:
     result = unbounded if base == np.inf else result
     result = (1.0 if exponent == 0.0 else 0.0) if base == 0.0 else result
     result = 0.0 if base < 0.0 else result
-    result = exponent if exponent != exponent else result
-    return base if base != base else result
+    result = exponent if np.isnan(exponent) else result
+    return base if np.isnan(base) else result
 
 
 @inlined
 def _clamp(value: float) -> float:
-    upper = EXPONENT_LIMIT if value > EXPONENT_LIMIT else value
-    return -EXPONENT_LIMIT if upper < -EXPONENT_LIMIT else upper
+    return max(min(value, EXPONENT_LIMIT), -EXPONENT_LIMIT)

@@ -47,7 +47,7 @@ class Arena:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Program:
-    """A formula as steps for `streamsched.formula.machine`. Immutable, so threads may share it, each with its own arena.
+    """A formula as steps for `streamsched.formula.machine`. Immutable: threads may share it, each with its own arena.
 
     The first slots are the terminals', in order, the next the constants', which keep their values; then come registers.
     """
