@@ -170,5 +170,5 @@ def _add_legend(figure: Figure, axes: Axes) -> None:
     """Name the lines below the drawing, where they cover nothing."""
     handles, labels = axes.get_legend_handles_labels()
     if handles:
-        where = "outside lower center"
-        figure.legend(handles, labels, loc=where, ncols=3, frameon=False, labelcolor=INK, fontsize=8.5)
+        look = {"frameon": False, "labelcolor": INK, "fontsize": 8.5}
+        figure.legend(handles, labels, loc="outside lower center", ncols=3, **look)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from html import escape
 from pathlib import Path
 from typing import Final
@@ -19,7 +20,7 @@ from streamsched.replay.protocol.figures import (
     strokes,
 )
 from streamsched.replay.protocol.results import Evolved, ProtocolResult
-from streamsched.replay.protocol.settings import FOLDS
+from streamsched.replay.protocol.settings import FOLDS, METRICS
 from streamsched.replay.protocol.tables import spell_share
 from streamsched.replay.protocol.wording import (
     HEADS,
@@ -82,7 +83,7 @@ def render_protocol(result: ProtocolResult) -> str:
     """Return the report as one HTML page without a reference to anything outside it. O(methods · cycles)."""
     title = f"GP4C’s experiment on {escape(Path(result.settings.log).name)}"
     looks = strokes(result)
-    metrics = [metric for metric in HEADS if shown_evolved(result, metric)]
+    metrics: list[Metric] = [metric for metric in METRICS if shown_evolved(result, metric)]
     shown = next(one for metric in metrics if (one := shown_evolved(result, metric)))
     contests = "".join(f'<div class="scroll">{_spell_contests(result, metric)}</div>' for metric in metrics)
     selections = [draw_selections(result, metric) for metric in metrics]
@@ -139,8 +140,8 @@ td.worse{color:var(--quiet)}
 """
 
 
-def _frame(panels: object) -> str:
-    return "".join(f"<figure>{panel}</figure>" for panel in panels)  # type: ignore[attr-defined]
+def _frame(panels: Iterable[str]) -> str:
+    return "".join(f"<figure>{panel}</figure>" for panel in panels)
 
 
 def _spell_methods(result: ProtocolResult, looks: list[Stroke]) -> str:

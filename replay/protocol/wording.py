@@ -116,8 +116,8 @@ def spell_verdict(result: ProtocolResult) -> str:
         )
     rivals = [claim for claim in claims if claim.baseline == _OURS and claim.found.low is not None]
     if rivals:
-        told = "; ".join(_spell_rivalry([claim for claim in rivals if claim.name == name]) for name in _names(rivals))
-        said.append(f"Against the posterior, which the paper did not have: {told}.")
+        fares = "; ".join(_spell_rivalry([claim for claim in rivals if claim.name == name]) for name in _names(rivals))
+        said.append(f"Against the posterior, which the paper did not have: {fares}.")
     return " ".join([*said, caution(result)]).rstrip()
 
 
