@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -11,15 +10,12 @@ from deap import gp
 
 from streamsched.arrays import Bools, Floats, Ints, Rows
 from streamsched.estimators import aad, cg, nad
-from streamsched.formula import Binary, Constant, Formula, Node, Terminal, Unary
+from streamsched.evolution.alphabet import CONSTANTS, TERMINAL_SETS, Alphabet
 
-__all__ = ["PAPER", "ColumnCrawl", "breed_programs", "compile_program", "to_formula"]
+__all__ = ["ColumnCrawl", "compile_program", "make_tree"]
 
-PAPER: Final = ("n", "X", "t", "CG", "NAD", "SAD", "AAD", "GAD")
-_CONSTANTS: Final = (0.001, 0.01, 0.1, 0.5, 1.0, 10.0, 100.0, 1000.0)
-_FIRST_DEPTHS: Final = (1, 6)  # levels below the root, ramped
-_DEEPEST: Final = 9  # the paper's limit for what crossover makes
-_ROUNDS: Final = 8  # of crossover: what some generations without selection leave
+_COLUMNS: Final = (*TERMINAL_SETS["paper"], "weighted", "halved")  # the last two are what AAD and GAD are made from
+_NAMES: Final = {"+": "add", "-": "subtract", "*": "multiply", "/": "divide", "pow": "power"}
 
 
 def _divide(left: Any, right: Any) -> Any:
@@ -53,11 +49,11 @@ _OPERATIONS: Final[dict[str, tuple[Callable[..., Any], int]]] = {
 
 def _make_primitives() -> Any:
     """Return SPEC 5's protected functions, the paper's terminals and its constants as a DEAP primitive set."""
-    primitives = gp.PrimitiveSet("score", len(PAPER))
-    primitives.renameArguments(**{f"ARG{i}": name for i, name in enumerate(PAPER)})
+    primitives = gp.PrimitiveSet("score", len(TERMINAL_SETS["paper"]))
+    primitives.renameArguments(**{f"ARG{i}": name for i, name in enumerate(TERMINAL_SETS["paper"])})
     for name, (function, arity) in _OPERATIONS.items():
         primitives.addPrimitive(function, arity, name)
-    for constant in _CONSTANTS:
+    for constant in CONSTANTS:
         primitives.addTerminal(constant)
     return primitives
 
@@ -65,56 +61,16 @@ def _make_primitives() -> Any:
 _PRIMITIVES: Final = _make_primitives()
 
 
-def breed_programs(count: int, seed: int) -> list[Any]:
-    """Return `count` trees that differ: half ramped half-and-half, half bred from more of these by crossover."""
-    random.seed(seed)  # DEAP draws from the module's own generator
-    first = _distinct(
-        count - count // 2, set(), lambda: gp.PrimitiveTree(gp.genHalfAndHalf(_PRIMITIVES, *_FIRST_DEPTHS))
-    )
-    pool = [gp.PrimitiveTree(gp.genHalfAndHalf(_PRIMITIVES, *_FIRST_DEPTHS)) for _ in range(4 * count)]
-    for _ in range(_ROUNDS):
-        random.shuffle(pool)
-        for i in range(0, len(pool) - 1, 2):
-            pair = gp.cxOnePoint(*(gp.PrimitiveTree(tree) for tree in pool[i : i + 2]))
-            pool[i : i + 2] = [
-                child if child.height <= _DEEPEST else old for child, old in zip(pair, pool[i : i + 2], strict=True)
-            ]
-    return first + _distinct(count // 2, {str(tree) for tree in first}, lambda: random.choice(pool))
-
-
-def _distinct(count: int, taken: set[str], draw: Callable[[], Any]) -> list[Any]:
-    """Return `count` draws that print like none before and read at least one column."""
-    found: list[Any] = []
-    while len(found) < count:
-        tree = draw()
-        if str(tree) not in taken and any(name in PAPER for name in map(str, _names(tree))):
-            taken.add(str(tree))
-            found.append(tree)
-    return found
-
-
-def _names(tree: Any) -> list[str]:
-    return [node.value for node in tree if isinstance(node, gp.Terminal) and isinstance(node.value, str)]
+def make_tree(genome: bytes, alphabet: Alphabet) -> Any:
+    """Return a genome over the paper's terminals as DEAP's tree: both are written in prefix order."""
+    names = [_NAMES.get(str(symbol), str(symbol)) for symbol in alphabet.symbols]
+    return gp.PrimitiveTree([_PRIMITIVES.mapping[names[symbol]] for symbol in genome])
 
 
 def compile_program(tree: Any) -> Callable[..., Any]:
-    """Return the tree as DEAP compiles it: a function of the columns of PAPER, in order."""
+    """Return the tree as DEAP compiles it: a function of the columns of the paper's terminals, in order."""
     function: Callable[..., Any] = gp.compile(tree, _PRIMITIVES)
     return function
-
-
-def to_formula(tree: Any) -> Formula:
-    """Return the tree as our formula."""
-    signs: dict[str, Any] = {"add": "+", "subtract": "-", "multiply": "*", "divide": "/", "power": "pow"}
-    below: list[Node] = []
-    for node in reversed(tree):
-        if isinstance(node, gp.Terminal):
-            below.append(Terminal(node.value) if isinstance(node.value, str) else Constant(node.value))
-        elif node.arity == 1:
-            below.append(Unary("log" if node.name == "log" else "exp", below.pop()))
-        else:
-            below.append(Binary(signs[node.name], below.pop(), below.pop()))
-    return Formula(below.pop())
 
 
 class ColumnCrawl:
@@ -129,15 +85,15 @@ class ColumnCrawl:
         self._warmup, self._k, self._reading = warmup, k, reading
         self._discounts = 1.0 / np.maximum(1.0, np.log(np.arange(1, k + 1)))
         pages = changed.shape[1]
-        self._columns = {name: np.zeros(pages) for name in (*PAPER, "weighted", "halved")}
+        self._columns = {name: np.zeros(pages) for name in _COLUMNS}
         everything = np.arange(pages)
         for cycle in range(1, warmup):
             _learn(self._columns, everything, changed[cycle])
 
     def fitness(self, function: Callable[..., Any], metric: str) -> float:
-        """Return the mean ChangeRate or NDCG of ranking by `function` of the columns of PAPER. O(cycles pages size)."""
+        """Return the mean ChangeRate or NDCG of ranking by `function`. O(cycles · pages · size)."""
         columns = {name: column.copy() for name, column in self._columns.items()}
-        terminals = [columns[name] for name in PAPER]
+        terminals = [columns[name] for name in TERMINAL_SETS["paper"]]
         unseen = np.zeros(self._changed.shape[1], np.bool_)
         values = []
         with np.errstate(all="ignore"):

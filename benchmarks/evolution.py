@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
-from benchmarks.deap_trees import ColumnCrawl, breed_programs, compile_program, to_formula
+from benchmarks.deap_trees import ColumnCrawl, compile_program, make_tree
 from benchmarks.timing import Row, best_seconds
 from streamsched.arrays import Floats
 from streamsched.evolution.arena import tie_offset
 from streamsched.evolution.evaluator import Evaluator, Metric
 from streamsched.evolution.generations import evolve_population, evolve_seeds
-from streamsched.evolution.genomes import from_formula
 from streamsched.evolution.history import ChangeHistory
 from streamsched.evolution.settings import EvolutionSettings
 from streamsched.evolution.trials import Reading, Trial
@@ -32,6 +31,7 @@ _READINGS: Final[tuple[Reading, ...]] = ("since_visit", "that_day")
 
 _FULL_PAGES: Final = 240_000  # with the paper's settings, what the goals are for
 _RUN_GOALS_S: Final[dict[Reading, float]] = {"since_visit": 75.0, "that_day": 120.0}
+_SAMPLE_PAGES: Final = 2_000  # of the run that the programs are taken from
 _WARM_PAGES: Final = 50_000
 _WARM_GENERATIONS: Final = 5
 _SETTINGS: Final = EvolutionSettings()
@@ -42,11 +42,11 @@ def measure(pages: int, repeats: int, generations: int) -> list[Row]:
     """Return the rows of the evolution benchmark at `pages` pages; a whole run has `generations` generations."""
     rows: list[Row] = []
     history = make_history(pages, _WARMUP + _RANKED)
-    trees = breed_programs(_PROGRAMS, 0)
+    programs = _sample_programs()
     for reading in _READINGS:
         for metric in _METRICS:
-            rows += _compare(Trial(history, warmup=_WARMUP, reading=reading), metric, trees, repeats)
-    rows += _growth(pages, trees, repeats)
+            rows += _compare(Trial(history, warmup=_WARMUP, reading=reading), metric, programs, repeats)
+    rows += _growth(pages, programs, repeats)
     for reading in _READINGS:
         rows.append(_whole_run(Trial(history, warmup=_WARMUP, reading=reading), generations))
     return [*rows, _warm_run()]
@@ -60,35 +60,59 @@ def make_history(pages: int, cycles: int, seed: int = 0) -> ChangeHistory:
     return ChangeHistory.of(changed, hashes=rng.integers(0, 2**63, pages, np.uint64))
 
 
-def _compare(trial: Trial, metric: Metric, trees: Sequence[Any], repeats: int) -> list[Row]:
+def _sample_programs() -> list[bytes]:
+    """Return some of the programs that a run of the paper's settings evaluates, from all its generations alike."""
+    evaluator = Evaluator([Trial(make_history(_SAMPLE_PAGES, _WARMUP + _RANKED))], _SETTINGS.metric, alphabet=_ALPHABET)
+    met: dict[bytes, None] = {}
+
+    def evaluate(genomes: Sequence[bytes]) -> Floats:
+        met.update(dict.fromkeys(genomes))
+        return evaluator.fitness(genomes)
+
+    evolve_population(evaluate, _SETTINGS, 0)
+    chosen = np.random.default_rng(0).permutation(len(met))[:_PROGRAMS]
+    programs = list(met)
+    return [programs[i] for i in chosen]
+
+
+def _compare(trial: Trial, metric: Metric, programs: Sequence[bytes], repeats: int) -> list[Row]:
     """Return the rows of one trial and metric: time a program on one thread and on two, and whether results agree."""
-    rival = _Rival(trial, metric, trees)
-    rival_s = best_seconds(rival.run, 1) / len(trees)
+    rival = _Rival(trial, metric, programs)
+    rival_s = best_seconds(rival.run, 1) / len(programs)
     name = f"{trial.reading}, {metric}, {trial.history.pages:,} pages"
     goal = "≥ 200×" if trial.history.pages == _FULL_PAGES else ""
     rows: list[Row] = []
     for workers in (1, 2):
-        ours_s, ours = _time_programs(trial, metric, trees, workers, repeats)
+        ours_s, ours = _time_programs(trial, metric, programs, workers, repeats)
         title = f"{name}, a program on {workers} thread{'s' * (workers > 1)}"
         rows.append((title, f"{1e3 * ours_s:.2f} ms", f"{1e3 * rival_s:.0f} ms", f"{rival_s / ours_s:.0f}×", goal))
         goal = ""
+    nodes = sum(map(len, programs)) / len(programs)
     same = np.count_nonzero(np.abs(ours - rival.values) <= 1e-12)
     best = f"{ours.max():.4f}", f"{rival.values.max():.4f}"
-    rows.append((f"the same: best of {len(trees)} programs, and how many agree", *best, f"{same} of {len(trees)}", ""))
+    rows.append(
+        (
+            f"the same: best of {len(programs)} programs of {nodes:.0f} nodes, and how many agree",
+            *best,
+            f"{same} of {len(programs)}",
+            "",
+        )
+    )
     return rows
 
 
 class _Rival:
-    """DEAP's trees compiled and crawled, one after the other; ``values``: float64[trees] of the last run."""
+    """DEAP's trees compiled and crawled, one after the other; ``values``: float64[programs] of the last run."""
 
-    def __init__(self, trial: Trial, metric: Metric, trees: Sequence[Any]) -> None:
+    def __init__(self, trial: Trial, metric: Metric, programs: Sequence[bytes]) -> None:
         history = trial.history
         order = np.argsort([mix(page ^ mix(np.uint64(trial.salt))) for page in history.hashes], kind="stable")
         offsets = [tie_offset(trial.salt, cycle, history.pages) for cycle in range(history.cycles)]
         changed = np.ascontiguousarray(history.changed[order].T)
         self._crawl = ColumnCrawl(changed, np.array(offsets), trial.warmup, trial.visits, trial.reading)
-        self._metric, self._trees = metric, trees
-        self.values: Floats = np.empty(len(trees))
+        self._metric = metric
+        self._trees = [make_tree(program, _ALPHABET) for program in programs]
+        self.values: Floats = np.empty(len(programs))
 
     def run(self) -> None:
         for i, tree in enumerate(self._trees):
@@ -96,12 +120,9 @@ class _Rival:
 
 
 def _time_programs(
-    trial: Trial, metric: Metric, trees: Sequence[Any], workers: int, repeats: int
+    trial: Trial, metric: Metric, programs: Sequence[bytes], workers: int, repeats: int
 ) -> tuple[float, Floats]:
     """Return the seconds that a program takes, what is common to all of a trial done before, and all their fitness."""
-    genomes = [from_formula(to_formula(tree), _ALPHABET) for tree in trees]
-    programs = [genome for genome in genomes if genome is not None]
-    assert len(programs) == len(trees), "every tree is written in the alphabet"
     best_s, values = float("inf"), np.empty(0)
     for _ in range(repeats):
         evaluator = Evaluator([trial], metric, alphabet=_ALPHABET, workers=workers)
@@ -111,16 +132,16 @@ def _time_programs(
     return best_s / len(programs), values
 
 
-def _growth(pages: int, trees: Sequence[Any], repeats: int) -> Iterator[Row]:
+def _growth(pages: int, programs: Sequence[bytes], repeats: int) -> Iterator[Row]:
     """Yield how a program's time grows with the pages and with the cycles in which every page is visited."""
     for share in (4, 2, 1):
         trial = Trial(make_history(pages // share, _WARMUP + _RANKED), warmup=_WARMUP)
-        each_s, _ = _time_programs(trial, "ndcg", trees, 1, repeats)
+        each_s, _ = _time_programs(trial, "ndcg", programs, 1, repeats)
         yield f"since_visit, ndcg, {pages // share:,} pages, 1 thread", f"{1e3 * each_s:.2f} ms", "–", "–", ""
     for warmup in (2, 7, 14):
         for reading in _READINGS:
             trial = Trial(make_history(pages, warmup + _RANKED), warmup=warmup, reading=reading)
-            each_s, _ = _time_programs(trial, "ndcg", trees, 1, repeats)
+            each_s, _ = _time_programs(trial, "ndcg", programs, 1, repeats)
             yield f"{reading}, ndcg, {warmup} cycles that visit all, 1 thread", f"{1e3 * each_s:.2f} ms", "–", "–", ""
 
 
