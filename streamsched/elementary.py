@@ -23,6 +23,7 @@ _HIGHEST: Final = 710.0  # e to the power of it is infinite
 _LOWEST: Final = -746.0  # ... and of it 0
 _SMALLEST_NORMAL: Final = 2.0**-1022
 _TWO_54: Final = 2.0**54
+_HALF_ULP: Final = 2.0**-54  # of numbers just below 1
 
 # Added to a number it leaves a whole number, and that plus 2046, twice the bias of exponents, in the lowest bits.
 _ROUNDER: Final = 1.5 * 2.0**52 + 2046.0
@@ -52,15 +53,16 @@ def exp(x: float) -> float:
 @inlined
 def expm1(x: float) -> float:
     """Return e to the power of `x`, less 1, within 2 ulp near 0 too; from -1 to infinity above 709.8. O(1)."""
-    x = max(min(x, _HIGHEST), -80.0)
-    shifted = x * _LOG2_E + _ROUNDER
+    within = max(min(x, _HIGHEST), -80.0)
+    shifted = within * _LOG2_E + _ROUNDER
     whole = shifted - _ROUNDER
-    near = x - whole * _LN2_HIGH
+    near = within - whole * _LN2_HIGH
     far = whole * _LN2_LOW
     rest = near - far
     lost = (near - rest) - far
     half = np.uint64((_bits(shifted) - _BIAS_AND_ONE) << _FIFTY_TWO).view(np.float64)  # of 2**whole, which may not fit
-    return 2.0 * (((half - 0.5) + half * rest) + half * (_bend(rest) + lost))
+    grown = 2.0 * (((half - 0.5) + half * rest) + half * (_bend(rest) + lost))
+    return x if abs(x) < _HALF_ULP else grown
 
 
 @inlined

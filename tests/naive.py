@@ -169,6 +169,14 @@ def gamma_posterior(shape: float, exposure: float, flags: list[bool], intervals:
     return shape, exposure
 
 
+# --- elementary functions: the twins are those of `math`
+
+
+def ulps_between(found: float, expected: float) -> float:
+    """How far apart two numbers are, in units in the last place of the second; 0 where both are infinite."""
+    return 0.0 if found == expected else abs(found - expected) / math.ulp(expected)
+
+
 # --- simhash
 
 
