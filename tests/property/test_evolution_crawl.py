@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamsched.evolution import evaluator as module
 from streamsched.evolution.alphabet import TERMINAL_SETS, Alphabet, TerminalSet
 from streamsched.evolution.evaluator import Evaluator, Metric, Program
 from streamsched.evolution.genomes import to_formula
 from streamsched.evolution.history import ChangeHistory
+from streamsched.evolution.routines import Prepared, prepare
 from streamsched.evolution.trials import Trial
 from streamsched.formula import Binary, Constant, Formula, Node, Terminal, Unary
 from tests import naive_evolution as naive
@@ -225,15 +225,14 @@ def test_without_a_deadline_all_is_evaluated() -> None:
 
 def test_a_deadline_breaks_off_the_crawl_it_meets(monkeypatch: pytest.MonkeyPatch) -> None:
     evaluator = Evaluator([STEADY], workers=1)
-    prepare = module.prepare
 
-    def expire(program: Program, alphabet: Alphabet | None) -> module.Prepared:
+    def expire(program: Program, alphabet: Alphabet | None) -> Prepared:
         if program == SOME[2]:
             evaluator._expire()
         return prepare(program, alphabet)
 
     with monkeypatch.context() as patch:
-        patch.setattr(module, "prepare", expire)
+        patch.setattr("streamsched.evolution.evaluator.prepare", expire)
         assert np.isnan(evaluator.fitness(SOME)).tolist() == [False, False, True, True, True]
     with evaluator.deadline(None):
         pass
