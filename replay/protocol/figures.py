@@ -18,10 +18,10 @@ from streamsched.replay.drawing import INK, STYLE, dress, dress_axes, finish_svg
 from streamsched.replay.intervals import Estimate
 from streamsched.replay.palette import Stroke, choose_strokes
 from streamsched.replay.protocol.comparison import estimate, estimate_cycles
-from streamsched.replay.protocol.results import NAMES, SELECTIONS, Evolved, ProtocolResult
+from streamsched.replay.protocol.results import NAMES, SELECTIONS, ProtocolResult
 from streamsched.replay.protocol.wording import HEADS, LEFT_OUT, SELECTION_HEADS
 
-__all__ = ["draw_curves", "draw_methods", "draw_new_pages", "draw_selections", "draw_sweep", "shown_evolved", "strokes"]
+__all__ = ["draw_curves", "draw_methods", "draw_new_pages", "draw_selections", "draw_sweep", "strokes"]
 
 _EVOLVED: Final = {
     "GP4C_Basic": Stroke("sky", width=1.8),
@@ -54,15 +54,9 @@ def strokes(result: ProtocolResult) -> list[Stroke]:
     return [_EVOLVED.get(name) or choose_strokes([name])[0] for name in result.methods()]
 
 
-def shown_evolved(result: ProtocolResult, fitness: Metric) -> Evolved | None:
-    """Return whose selections, sweep and new pages are shown for a fitness: GP4C_All, as in the paper, if evolved."""
-    found = [one for one in result.evolved if one.fitness == fitness]
-    return next((one for one in found if one.terminals == "paper"), found[-1] if found else None)
-
-
 def draw_selections(result: ProtocolResult, metric: Metric) -> str:
     """Return a panel of Figure 3: the three selections, cycle by cycle, with 95 % intervals across the folds."""
-    one = shown_evolved(result, metric)
+    one = result.shown(metric)
     lines = []
     for place, selection in enumerate(SELECTIONS if one else ()):
         points = estimate_cycles(one.outcomes[selection].of(metric)) if one else []
@@ -88,7 +82,7 @@ def draw_sweep(result: ProtocolResult, metric: Metric) -> str:
     shift = 0.012 * (cuts[-1] - cuts[0])
     lines = []
     for place, (fitness, stroke) in enumerate(_FITNESS.items()):
-        one = shown_evolved(result, fitness)
+        one = result.shown(fitness)
         if one is not None:
             points = [estimate(one.sweep[metric][:, cut]) for cut in range(cuts.size)]
             label = f"evolved for {HEADS[fitness]}"
@@ -100,7 +94,7 @@ def draw_new_pages(result: ProtocolResult) -> str:
     """Return Figure 6: which share of each cycle's visits went to pages not visited since the warm-up."""
     lines = []
     for fitness, stroke in _FITNESS.items():
-        one = shown_evolved(result, fitness)
+        one = result.shown(fitness)
         if one is not None:
             share = one.outcomes["best"].new_share
             label = f"evolved for {HEADS[fitness]}"

@@ -16,7 +16,6 @@ from streamsched.replay.protocol.figures import (
     draw_new_pages,
     draw_selections,
     draw_sweep,
-    shown_evolved,
     strokes,
 )
 from streamsched.replay.protocol.results import Evolved, ProtocolResult
@@ -31,8 +30,10 @@ from streamsched.replay.protocol.wording import (
     spell_difference,
     spell_estimate,
     spell_name,
+    spell_new_pages,
     spell_published,
     spell_side,
+    spell_sweep,
     spell_verdict,
 )
 from streamsched.replay.report import spell_swatch
@@ -83,8 +84,8 @@ def render_protocol(result: ProtocolResult) -> str:
     """Return the report as one HTML page without a reference to anything outside it. O(methods · cycles)."""
     title = f"GP4C’s experiment on {escape(Path(result.settings.log).name)}"
     looks = strokes(result)
-    metrics: list[Metric] = [metric for metric in METRICS if shown_evolved(result, metric)]
-    shown = next(one for metric in metrics if (one := shown_evolved(result, metric)))
+    metrics: list[Metric] = [metric for metric in METRICS if result.shown(metric)]
+    shown = next(one for metric in metrics if (one := result.shown(metric)))
     contests = "".join(f'<div class="scroll">{_spell_contests(result, metric)}</div>' for metric in metrics)
     selections = [draw_selections(result, metric) for metric in metrics]
     return f"""<!DOCTYPE html>
@@ -116,9 +117,10 @@ def render_protocol(result: ProtocolResult) -> str:
 <p>{_SELECTIONS.format(name=shown.name)}</p>
 <h2>The top of the list alone</h2>
 <div class="panels">{_frame(draw_sweep(result, metric) for metric in HEADS)}</div>
-<p>{_SWEEP.format(name=shown.name)}</p>
+<p>{_SWEEP.format(name=shown.name)} {escape(spell_sweep(result))}</p>
 <h2>New pages</h2>
-<div class="side">{_frame([draw_new_pages(result)])}<p>{_NEW.format(name=shown.name)}</p></div>
+<div class="side">{_frame([draw_new_pages(result)])}
+<p>{_NEW.format(name=shown.name)} {escape(spell_new_pages(result))}</p></div>
 <h2>What was evolved</h2>
 <div class="scroll">{_spell_formulas(result)}</div>
 <p class="quiet">{_FORMULAS}</p>

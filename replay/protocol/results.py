@@ -133,6 +133,11 @@ class ProtocolResult:
         """Return what was evolved for that fitness from those terminals, None where that was not asked for."""
         return next((one for one in self.evolved if (one.fitness, one.terminals) == (fitness, terminals)), None)
 
+    def shown(self, fitness: Metric) -> Evolved | None:
+        """Return whose selections, sweep and new pages are shown for a fitness: GP4C_All's, as in the paper, if any."""
+        found = [one for one in self.evolved if one.fitness == fitness]
+        return next((one for one in found if one.terminals == "paper"), found[-1] if found else None)
+
     def series(self, name: str, metric: Metric) -> Floats | None:
         """Return a method's test series in a metric: float64[folds, cycles].
 

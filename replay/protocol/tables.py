@@ -17,8 +17,10 @@ from streamsched.replay.protocol.wording import (
     spell_difference,
     spell_estimate,
     spell_name,
+    spell_new_pages,
     spell_published,
     spell_side,
+    spell_sweep,
     spell_verdict,
 )
 from streamsched.replay.terminal import print_table
@@ -51,6 +53,7 @@ def _captions(result: ProtocolResult) -> list[tuple[str, str]]:
     """Return what stands above and below each table. Not in the tables: rich would wrap it to a table's width."""
     spread = "± is half the 95 % interval across the test folds (Student's t). GP4C: evolved for the column's metric."
     prior = "Posterior: from one Gamma prior fitted to the training pages."
+    said = " ".join(filter(None, (spell_sweep(result), spell_new_pages(result))))
     return [
         (f"Table 2. {describe_protocol(result)}.", f"{spread} {prior} {result.note}".rstrip() + "\n"),
         (
@@ -58,7 +61,7 @@ def _captions(result: ProtocolResult) -> list[tuple[str, str]]:
             "Overall: mean relative difference over all cycles and its paired 95 % interval.\n",
         ),
         ("Table 4. Best formulas by test fold.", "Train, Valid., Test: fitness on the three spans.\n"),
-        ("Figure 5. The top of each list alone, for formulas evolved with all of it.", "\n"),
+        ("Figure 5. The top of each list alone, for formulas evolved with all of it.", f"{said}\n"),
     ]
 
 

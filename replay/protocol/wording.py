@@ -11,7 +11,7 @@ from streamsched.evolution.settings import EvolutionSettings, Metric
 from streamsched.replay.intervals import Estimate
 from streamsched.replay.protocol.comparison import compare_folds, is_apart
 from streamsched.replay.protocol.results import NAMES, ProtocolResult
-from streamsched.replay.protocol.settings import FOLDS, SPANS
+from streamsched.replay.protocol.settings import FOLDS, METRICS, SPANS
 from streamsched.replay.settings import spell_time
 from streamsched.replay.simulator import DAY_S
 
@@ -30,8 +30,10 @@ __all__ = [
     "spell_difference",
     "spell_estimate",
     "spell_name",
+    "spell_new_pages",
     "spell_published",
     "spell_side",
+    "spell_sweep",
     "spell_verdict",
 ]
 
@@ -139,6 +141,29 @@ def spell_side(claim: Claim) -> str:
     return "" if claim.found.low is None else {1: "better", 0: "a tie", -1: "worse"}[is_apart(claim.found)]
 
 
+def spell_sweep(result: ProtocolResult) -> str:
+    """Return how formulas evolved for NDCG fare against those for ChangeRate at the very top; nothing without both."""
+    ndcg, change_rate = result.shown("ndcg"), result.shown("change_rate")
+    if ndcg is None or change_rate is None:
+        return ""
+    parts = []
+    for metric in METRICS:
+        difference = compare_folds(ndcg.sweep[metric][:, :1], change_rate.sweep[metric][:, :1])
+        parts.append(f"{HEADS[metric]} {spell_difference(difference)}")
+    share = 100 * result.settings.cuts[0]
+    return f"Here, evolved for NDCG against evolved for ChangeRate, at {share:.3g} %: {', '.join(parts)}."
+
+
+def spell_new_pages(result: ProtocolResult) -> str:
+    """Return which share of the visits after the first cycle went to new pages. O(figures)."""
+    shown = [one for metric in METRICS if (one := result.shown(metric)) and result.ranked > 1]
+    parts = [
+        f"{100 * float(one.outcomes['best'].new_share[:, 1:].mean()):.0f} % evolved for {HEADS[one.fitness]}"
+        for one in shown
+    ]
+    return f"New pages here, after the first ranked cycle: {', '.join(parts)}." if parts else ""
+
+
 def caution(result: ProtocolResult) -> str:
     """Return what keeps the verdict from being the paper's own experiment, nothing where little does."""
     settings, paper = result.settings.evolution, EvolutionSettings()
@@ -200,19 +225,21 @@ def spell_difference(difference: Estimate) -> str:
 def _spell_standing(claims: list[Claim], claimed: str) -> str:
     """Return a sentence on one of the paper's claims, in all metrics it was tested in."""
     words = [_STANDINGS[claim.standing] for claim in claims if claim.standing]
-    shares = [f"{100 * (claim.found.value or 0.0):+.1f} % in {HEADS[claim.metric]}" for claim in claims]
+    shares = [f"{HEADS[claim.metric]} ({_spell_short(claim)})" for claim in claims]
     if len(set(words)) == 1:
         return f"The claim that {claims[0].name} {claimed} {words[0]} on this log: {', '.join(shares)}."
-    parts = [f"{word} with {share}" for word, share in zip(words, shares, strict=True)]
+    parts = [f"{word} in {share}" for word, share in zip(words, shares, strict=True)]
     return f"The claim that {claims[0].name} {claimed} {', and '.join(parts)}."
 
 
 def _spell_rivalry(claims: list[Claim]) -> str:
     """Return how one method fares against one baseline, in all metrics."""
-    parts = [
-        f"{spell_side(claim)} in {HEADS[claim.metric]} ({100 * (claim.found.value or 0.0):+.1f} %)" for claim in claims
-    ]
-    return f"{claims[0].name} {', '.join(parts)}"
+    parts = [f"{HEADS[claim.metric]} ({_spell_short(claim)})" for claim in claims]
+    return f"{claims[0].name} in {', '.join(parts)}"
+
+
+def _spell_short(claim: Claim) -> str:
+    return f"{100 * (claim.found.value or 0.0):+.1f} %, {spell_side(claim)}"
 
 
 def _names(claims: list[Claim]) -> list[str]:

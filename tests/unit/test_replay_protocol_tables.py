@@ -88,7 +88,7 @@ def test_all_is_printed_whole_where_there_is_no_terminal(
     assert [out.index(head) for head in ("Table 2.", "Table 3.", "Table 4.", "Figure 5.")] == sorted(
         out.index(head) for head in ("Table 2.", "Table 3.", "Table 4.", "Figure 5.")
     )
-    assert "The claim that GP4C_All beats NAD holds on this log: +3.3 % in ChangeRate" in out
+    assert "The claim that GP4C_All beats NAD holds on this log: ChangeRate (+3.3 %, better)" in out
     assert " ".join(row(out, "GP4C_All", "NAD", "NDCG").split()[3:]) == "+3.3 % (+1.4 to +5.3) better +1.8 % confirmed"
     assert all(line == line.rstrip() for line in out.splitlines())
     assert "…" not in out

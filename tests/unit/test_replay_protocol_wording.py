@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
+
 from streamsched.evolution.settings import EvolutionSettings
 from streamsched.replay.intervals import Estimate
 from streamsched.replay.protocol import ProtocolResult
@@ -12,8 +14,10 @@ from streamsched.replay.protocol.wording import (
     describe_protocol,
     judge_claims,
     spell_difference,
+    spell_new_pages,
     spell_published,
     spell_side,
+    spell_sweep,
     spell_verdict,
 )
 from tests.protocols import flat, made_result
@@ -31,18 +35,18 @@ def test_the_paper_s_own_outcome_confirms_it() -> None:
     result = made_result(nad=NAD, GP4C_All=NAD * 1.015 + SWAY / 4, GP4C_Basic=NAD + SWAY, posterior=NAD * 0.9)
     assert standings(result) == ["confirmed"] * 4
     verdict = spell_verdict(result)
-    assert "The claim that GP4C_All beats NAD holds on this log: +1.5 % in ChangeRate, +1.5 % in NDCG." in verdict
-    assert "The claim that GP4C_Basic ties with NAD holds on this log: +0.0 % in ChangeRate" in verdict
-    assert "Against the posterior, which the paper did not have: GP4C_All better in ChangeRate (+12.8 %)" in verdict
+    assert "The claim that GP4C_All beats NAD holds on this log: ChangeRate (+1.5 %, better), NDCG" in verdict
+    assert "The claim that GP4C_Basic ties with NAD holds on this log: ChangeRate (+0.0 %, a tie), NDCG" in verdict
+    assert "Against the posterior, which the paper did not have: GP4C_All in ChangeRate (+12.8 %, better)" in verdict
 
 
 def test_a_tie_where_the_paper_won_and_a_loss_where_it_tied_refute_it() -> None:
     result = made_result(nad=NAD, GP4C_All=NAD + SWAY, GP4C_Basic=NAD * 0.8, posterior=NAD * 1.2)
     assert standings(result) == ["refuted"] * 4
     verdict = spell_verdict(result)
-    assert "The claim that GP4C_All beats NAD does not hold on this log: +0.0 % in ChangeRate" in verdict
-    assert "The claim that GP4C_Basic ties with NAD does not hold on this log: -20.0 %" in verdict
-    assert verdict.count("worse in") == 4
+    assert "The claim that GP4C_All beats NAD does not hold on this log: ChangeRate (+0.0 %, a tie)" in verdict
+    assert "The claim that GP4C_Basic ties with NAD does not hold on this log: ChangeRate (-20.0 %, worse)" in verdict
+    assert verdict.count("worse") == 6
 
 
 def test_a_sure_gain_is_no_tie_however_small() -> None:
@@ -64,7 +68,10 @@ def test_metrics_that_disagree_are_told_apart() -> None:
         for one in result.evolved
     )
     verdict = spell_verdict(replace(result, evolved=lost))
-    assert "GP4C_All beats NAD holds with +10.0 % in ChangeRate, and does not hold with -20.0 % in NDCG." in verdict
+    assert (
+        "GP4C_All beats NAD holds in ChangeRate (+10.0 %, better), and does not hold in NDCG (-20.0 %, worse)."
+        in verdict
+    )
 
 
 def test_without_the_paper_s_terminals_there_is_no_verdict() -> None:
@@ -88,6 +95,30 @@ def test_a_claim_shows_what_was_published() -> None:
     assert published["GP4C_Basic", "ndcg", "nad"] == "a tie"
     assert published["GP4C_All", "ndcg", "posterior"] == "–"
     assert spell_difference(Estimate(0.1)) == "+10.0 %"
+
+
+def test_the_top_of_the_list_is_compared_fold_by_fold() -> None:
+    result = made_result()
+    assert spell_sweep(result) == (
+        "Here, evolved for NDCG against evolved for ChangeRate, at 1 %: "
+        "ChangeRate +0.0 % (+0.0 to +0.0), NDCG +0.0 % (+0.0 to +0.0)."
+    )
+    better = [
+        replace(one, sweep={metric: folds * 1.5 for metric, folds in one.sweep.items()}) for one in result.evolved
+    ]
+    both = (*result.evolved[:2], *better[2:])
+    assert "ChangeRate +50.0 % (+50.0 to +50.0)" in spell_sweep(replace(result, evolved=both))
+    assert spell_sweep(replace(result, evolved=both[:2])) == ""
+
+
+def test_new_pages_are_counted_from_the_second_cycle_on() -> None:
+    result = made_result()
+    one = result.evolved[0]
+    outcomes = {how: replace(o, new_share=o.new_share + np.array([0.6, 0.1, 0.0])) for how, o in one.outcomes.items()}
+    assert spell_new_pages(replace(result, evolved=(replace(one, outcomes=outcomes),))) == (
+        "New pages here, after the first ranked cycle: 45 % evolved for ChangeRate."
+    )
+    assert spell_new_pages(replace(result, evolved=())) == ""
 
 
 def test_a_scaled_down_run_says_so() -> None:
