@@ -21,12 +21,12 @@ __all__ = [
     "SAW_CHANGE",
     "WAS_FIRST",
     "Visits",
+    "find_sampled",
     "keep_visit",
     "narrow_sample",
     "read_visits",
     "sample_bar",
     "sample_hashes",
-    "sample_rows",
 ]
 
 JOURNAL_VISITS: Final = 1 << 20  # a power of two; 16 MB, and three weeks of daily visits to the whole sample
@@ -37,6 +37,7 @@ SAW_CHANGE: Final = 1
 WAS_FIRST: Final = 2  # of the page: there was nothing to compare with
 
 _SAMPLE_SALT: Final = np.uint64(0x2545F4914F6CDD1D)  # any will do: it must differ from what salts ties and slots
+_ROWS_AT_ONCE: Final = 1 << 16  # hashed together, in cache
 _WHOLE: Final = np.uint64((1 << 64) - 1)
 
 
@@ -65,17 +66,20 @@ def sample_bar(tables: Tables) -> int:
     return int(_WHOLE) >> int(tables.corpus["halvings"][0])
 
 
-def sample_hashes(tables: Tables, start: int, stop: int) -> Hashes:
-    """Return the hashes by which the pages of rows `start` up to `stop` are sampled: uint64[stop - start]. O(rows)."""
-    hashes = np.empty(stop - start, np.uint64)
-    _hash_pages(tables.pages[start:stop], hashes)
+def sample_hashes(tables: Tables, rows: Ints) -> Hashes:
+    """Return the hashes by which the pages of `rows`: int64[m] are sampled: uint64[m]. O(m)."""
+    hashes = np.empty(rows.size, np.uint64)
+    _hash_pages(tables.pages, rows, hashes)
     return hashes
 
 
-def sample_rows(tables: Tables) -> Ints:
-    """Return the rows of the pages in the sample, ascending. O(pages)."""
-    hashes = sample_hashes(tables, 0, int(tables.corpus["pages"][0]))
-    return np.flatnonzero(hashes <= np.uint64(sample_bar(tables)))
+def find_sampled(tables: Tables, start: int, stop: int, bar: int) -> Ints:
+    """Return which of the rows from `start` up to `stop` have a sample hash of at most `bar`, ascending. O(rows)."""
+    found = [np.empty(0, np.int64)]
+    for first in range(start, stop, _ROWS_AT_ONCE):
+        rows = np.arange(first, min(first + _ROWS_AT_ONCE, stop))
+        found.append(rows[sample_hashes(tables, rows) <= np.uint64(bar)])
+    return np.concatenate(found)
 
 
 class Visits(NamedTuple):
@@ -94,7 +98,7 @@ def read_visits(tables: Tables) -> Visits:
     if journaled > ring.size:
         ring = np.roll(ring, -(journaled % ring.size))  # the oldest first
     sampled = np.zeros(int(tables.corpus["pages"][0]), np.bool_)
-    sampled[sample_rows(tables)] = True
+    sampled[find_sampled(tables, 0, sampled.size, sample_bar(tables))] = True
     ring = ring[sampled[ring["row"]]]
     ring = ring[np.argsort(ring["row"], kind="stable")]
     flags = ring["flags"]
@@ -103,6 +107,7 @@ def read_visits(tables: Tables) -> Visits:
 
 
 @bare_kernel
-def _hash_pages(pages: Records, out: Hashes) -> None:
-    for i in range(pages.size):
-        out[i] = mix(pages[i].url_hash ^ _SAMPLE_SALT)
+def _hash_pages(pages: Records, rows: Ints, out: Hashes) -> None:
+    for i in range(rows.size):
+        page: Record = pages[rows[i]]
+        out[i] = mix(page.url_hash ^ _SAMPLE_SALT)

@@ -9,20 +9,22 @@ from __future__ import annotations
 import numpy as np
 
 from streamsched.arrays import Bools, Ints
-from streamsched.tables import LEASED, Tables
+from streamsched.tables import FOR_PANEL, LEASED, Tables
 
 __all__ = ["are_leased", "grant", "release"]
 
 
-def grant(tables: Tables, rows: Ints, until_s: float) -> None:
-    """Lease `rows`: int64[m] until `until_s`, UTC epoch seconds. O(m)."""
+def grant(tables: Tables, rows: Ints, until_s: float, panel: int = 0) -> None:
+    """Lease `rows`: int64[m] until `until_s`, UTC epoch seconds, the first `panel` of them for the panel. O(m)."""
+    release(tables, rows)
     tables.lease_until_s[rows] = until_s
     tables.pages["flags"][rows] |= np.uint8(LEASED)
+    tables.pages["flags"][rows[:panel]] |= np.uint8(FOR_PANEL)
 
 
 def release(tables: Tables, rows: Ints) -> None:
     """Take back the leases of `rows`: int64[m], as an outcome would. O(m)."""
-    tables.pages["flags"][rows] &= np.uint8(0xFF ^ LEASED)
+    tables.pages["flags"][rows] &= np.uint8(0xFF ^ LEASED ^ FOR_PANEL)
 
 
 def are_leased(tables: Tables, rows: Ints, now: float) -> Bools:

@@ -18,8 +18,8 @@ class Observed:
     """What became of the outcomes of one `Scheduler.observe` call: applied + duplicates + late + rejected = given.
 
     `changed`, `first_visits` and `failures` are among `applied`; `rejections` names the first 100 of `rejected`.
-    `served`: applied outcomes of pages that `Scheduler.next_batch` had handed out, where they showed whether the page
-    had changed; `hits`: those of them where it had.
+    `served`: applied outcomes of pages that `Scheduler.next_batch` had handed out for their score, not for the panel,
+    where they showed whether the page had changed; `hits`: those of them where it had.
     """
 
     applied: int = 0
@@ -51,7 +51,7 @@ class Observed:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Pages in ranking order, best first, m <= k of them.
+    """The `panel` pages that are due in the panel, then others in ranking order, best first: m <= k in all.
 
     ``urls``: their text; ``scores``: float64[m]; ``hosts``: host and port of each; ``rows``: int64[m], their rows;
     ``now``: the time of the ranking; ``lease_until_s``: when the leases of these pages expire, None where none was
@@ -64,6 +64,7 @@ class Batch:
     rows: Ints = field(repr=False)
     now: float
     lease_until_s: float | None = None
+    panel: int = 0
 
     def __len__(self) -> int:
         return len(self.urls)

@@ -7,6 +7,7 @@ import math
 import re
 import threading
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,6 +17,7 @@ import numpy.typing as npt
 from streamsched.arrays import Floats, Hashes, Ints
 from streamsched.champion import BY_HAND, Champion
 from streamsched.change import CHANGE_BITS
+from streamsched.checks import check_share, check_time, check_whole
 from streamsched.durations import parse_duration
 from streamsched.errors import FormulaError, SettingsError, UnknownPage
 from streamsched.explanation import Explanation, explain_page
@@ -26,10 +28,13 @@ from streamsched.order import tie_keys
 from streamsched.outcomes import Outcome, OutcomeBatch
 from streamsched.packed import PackedUrls
 from streamsched.pages import PageTable
+from streamsched.panel import Panel
 from streamsched.ranking import FullScan, Query, Ranked
 from streamsched.replies import KEPT_REJECTIONS, Batch, Observed
+from streamsched.selection import select_pages
 from streamsched.snapshot import digest_state, load_state, save_state
 from streamsched.terminals import PROVIDED
+from streamsched.training import Span, Training, complete_training, gather_training
 from streamsched.urls import url_texts
 
 __all__ = ["DEFAULT_FORMULA", "Batch", "Observed", "Scheduler"]
@@ -45,8 +50,9 @@ class Scheduler:
 
     `cycle`: the unit of t and of rates, as ``"1d"`` or seconds; `formula`: the score function; `seed`: salts the order
     of equal scores, which is drawn anew each cycle; `per_host`: the most pages of one host in a batch, None for any
-    number; `change_bits`: from how many differing bits of 64 two fingerprints are two contents; `threads`: of the
-    ranking, None for the machine's (the result is the same). Methods may be called from several threads; each waits
+    number; `change_bits`: from how many differing bits of 64 two fingerprints are two contents; `panel`: the share of
+    the pages handed out that goes to a uniform sample visited every cycle, for evolution to learn from; `threads`: of
+    the ranking, None for the machine's (the result is the same). Methods may be called from several threads; each waits
     for the others.
 
     >>> s = Scheduler(cycle="1d")
@@ -56,7 +62,7 @@ class Scheduler:
     ['https://a.example/']
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  every setting by its name
         self,
         *,
         cycle: str | float = "1d",
@@ -64,20 +70,22 @@ class Scheduler:
         seed: int = 0,
         per_host: int | None = None,
         change_bits: int = CHANGE_BITS,
+        panel: float = 0.0,
         threads: int | None = None,
     ) -> None:
         """Start with no pages. Raises SettingsError for a setting that cannot work, FormulaError for a formula."""
         self.cycle_s = parse_duration(cycle, "cycle")
         if not _SHORTEST_CYCLE_S <= self.cycle_s <= _LONGEST_CYCLE_S:
             raise SettingsError("cycle", cycle, f"{_SHORTEST_CYCLE_S:g} to {_LONGEST_CYCLE_S:g} seconds")
-        self.seed = _whole("seed", seed, None, "a whole number")
+        self.seed = check_whole("seed", seed, None, "a whole number")
         self.per_host = (
-            None if per_host is None else _whole("per_host", per_host, 1, "1 or more pages, or None for any")
+            None if per_host is None else check_whole("per_host", per_host, 1, "1 or more pages, or None for any")
         )
         self.positions: dict[str, Any] = {}  # where each stream stands; saved with the state they belong to
-        self._threads = None if threads is None else _whole("threads", threads, 1, "1 to 256, or None", most=256)
+        self._threads = None if threads is None else check_whole("threads", threads, 1, "1 to 256, or None", most=256)
         self._lock = threading.RLock()
-        self._pages = PageTable(self.cycle_s, _whole("change_bits", change_bits, 1, "1 to 64 bits", most=64))
+        self._pages = PageTable(self.cycle_s, check_whole("change_bits", change_bits, 1, "1 to 64 bits", most=64))
+        self._panel = Panel(check_share("panel", panel), self.cycle_s)
         parsed, self._ranking = self._prepare(formula)
         self._champion = Champion(parsed)
 
@@ -135,7 +143,7 @@ class Scheduler:
         """
         packed = urls if isinstance(urls, PackedUrls) else PackedUrls.pack(urls)
         weights = None if importance is None else np.broadcast_to(np.asarray(importance, np.float64), len(packed))
-        checked = OutcomeBatch(packed, np.full(len(packed), _finite(now)), importance=weights)
+        checked = OutcomeBatch(packed, np.full(len(packed), check_time(now)), importance=weights)
         for problem in checked.problems():
             raise problem
         with self._lock:
@@ -146,21 +154,23 @@ class Scheduler:
 
     def rank(self, k: int = 1000, *, now: float) -> Batch:
         """Return the best `k` pages that are not leased at `now`, without leasing them. O(pages)."""
-        now = _finite(now)
+        now, k = check_time(now), _check_pages(k)
         with self._lock:
-            return self._batch(self._best(k, now), now, None)
+            return self._batch(self._best(k, now, np.empty(0, np.int64)), now)
 
     def next_batch(self, k: int = 1000, *, now: float, lease: str | float = "10m") -> Batch:
-        """Return the best `k` pages and lease them. O(pages).
+        """Return the best `k` pages and lease them, members of the panel that are due before all others. O(pages).
 
         None of them is handed out again before its outcome is observed or `now` + `lease` has come.
         """
-        now = _finite(now)
+        now, k = check_time(now), _check_pages(k)
         until = now + parse_duration(lease, "lease")
         with self._lock:
-            ranked = self._best(k, now)
-            grant(self._pages.tables, ranked.rows, until)
-            return self._batch(ranked, now, until)
+            first = self._panel.choose(self._pages.tables, k, now, self.per_host)
+            ranked = self._best(k, now, first)
+            grant(self._pages.tables, ranked.rows, until, first.size)
+            self._panel.count(ranked.rows.size, first.size)
+            return self._batch(ranked, now, until, first.size)
 
     def release(self, urls: Sequence[str]) -> int:
         """Give leased pages back unvisited; return how many of `urls` are known. O(1) a URL."""
@@ -173,17 +183,17 @@ class Scheduler:
         """Return the scores of `urls` at `now`: float64[n]. O(1) a URL. Raises UnknownPage for a page never seen."""
         with self._lock:
             rows = self._known(urls)
-            return self._ranking.score(self._pages.tables, _finite(now), self.cycle_s, rows)
+            return self._ranking.score(self._pages.tables, check_time(now), self.cycle_s, rows)
 
     def scores(self, *, now: float) -> Floats:
         """Return the scores of all pages by row: float64[pages]. O(pages)."""
         with self._lock:
-            return self._ranking.score(self._pages.tables, _finite(now), self.cycle_s)
+            return self._ranking.score(self._pages.tables, check_time(now), self.cycle_s)
 
     def tie_keys(self, *, now: float = 0.0) -> Hashes:
         """Return the salted page hashes by row, uint64[pages]: the smaller goes first among equal scores. O(pages)."""
         with self._lock:
-            return tie_keys(self._pages.tables.pages["url_hash"][: len(self)], self._salt(_finite(now)))
+            return tie_keys(self._pages.tables.pages["url_hash"][: len(self)], self._salt(check_time(now)))
 
     def explain(self, url: str, *, now: float) -> Explanation:
         """Return what is known of a page, its score and place at `now`, and why it is or is not eligible. O(pages).
@@ -192,9 +202,20 @@ class Scheduler:
         """
         with self._lock:
             row = int(self._known([url])[0])
-            now = _finite(now)
+            now = check_time(now)
             query = Query(1, now, self.cycle_s, self._salt(now))
-            return explain_page(self._pages.tables, self._champion, self._ranking, query, row)
+            told = explain_page(self._pages.tables, self._champion, self._ranking, query, row)
+            return replace(told, reasons=told.reasons + self._panel.reasons(self._pages.tables, row))
+
+    def training(self, cycles: int, *, now: float, seed: int = 0) -> Training:
+        """Return in which of the last `cycles` whole cycles up to `now` each page of a uniform sample changed.
+
+        What visits did not see is drawn from the pages' posteriors, by `seed`; the result says which that is. O(pages).
+        """
+        span = Span.up_to(check_time(now), check_whole("cycles", cycles, 1, "1 or more cycles"), self.cycle_s)
+        with self._lock:
+            gathered = gather_training(self._pages.tables, span, self._panel.bar)
+        return complete_training(gathered, check_whole("seed", seed, None, "a whole number"))
 
     def use(self, formula: str | Formula | Champion) -> None:
         """Rank by `formula` from now on; a formula without a history of its own counts as set by hand.
@@ -224,12 +245,14 @@ class Scheduler:
             seed=settings["seed"],
             per_host=settings["per_host"],
             change_bits=settings["change_bits"],
+            panel=settings["panel"]["share"],
             threads=threads,
         )
         if settings["champion"]["formula"] == settings["formula"]:
             scheduler._champion = Champion.from_json(settings["champion"])
         scheduler.positions = settings["positions"]
         scheduler._pages = pages
+        scheduler._panel.restore(settings["panel"])
         return scheduler
 
     def digest(self) -> str:
@@ -250,6 +273,7 @@ class Scheduler:
             "seed": self.seed,
             "per_host": self.per_host,
             "change_bits": self._pages.change_bits,
+            "panel": self._panel.state(),
             "positions": self.positions,
         }
 
@@ -277,53 +301,18 @@ class Scheduler:
             raise UnknownPage(urls[int(unknown[0])])
         return rows
 
-    def _best(self, k: int, now: float) -> Ranked:
-        """Return the best `k` rows with at most `per_host` of a host: the ranking's order, skipping full hosts."""
-        tables = self._pages.tables
-        wanted = k = _whole("k", k, 0, "0 or more pages")
-        while True:
-            ranked = self._ranking.rank(tables, Query(wanted, now, self.cycle_s, self._salt(now)))
-            if self.per_host is None:
-                return ranked
-            hosts = tables.groups["host"][tables.pages["group"][ranked.rows]]
-            keep = np.flatnonzero(_place_in_host(hosts) < self.per_host)[:k]
-            if keep.size == k or ranked.rows.size < wanted:
-                return Ranked(ranked.rows[keep], ranked.scores[keep])
-            wanted *= 4
+    def _best(self, k: int, now: float, first: Ints) -> Ranked:
+        """Return the rows `first`, then the best others, `k` in all; at most `per_host` of a host."""
+        query = Query(k, now, self.cycle_s, self._salt(now))
+        return select_pages(self._ranking, self._pages.tables, query, self.per_host, first)
 
-    def _batch(self, ranked: Ranked, now: float, until: float | None) -> Batch:
+    def _batch(self, ranked: Ranked, now: float, until: float | None = None, panel: int = 0) -> Batch:
         tables = self._pages.tables
         hosts, place = np.unique(tables.groups["host"][tables.pages["group"][ranked.rows]], return_inverse=True)
         names = group_names(tables, hosts)
         urls = url_texts(tables, ranked.rows)
-        return Batch(urls, ranked.scores, [names[i] for i in place.tolist()], ranked.rows, now, until)
+        return Batch(urls, ranked.scores, [names[i] for i in place.tolist()], ranked.rows, now, until, panel)
 
 
-def _place_in_host(hosts: npt.NDArray[np.uint32]) -> Ints:
-    """Return how many of the same host stand before each place: int64[n]. O(n log n)."""
-    order = np.argsort(hosts, kind="stable")
-    sorted_hosts = hosts[order]
-    starts = np.flatnonzero(np.r_[True, sorted_hosts[1:] != sorted_hosts[:-1]])
-    run = np.arange(hosts.size) - np.repeat(starts, np.diff(np.r_[starts, hosts.size]))
-    places = np.empty(hosts.size, np.int64)
-    places[order] = run
-    return places
-
-
-def _finite(now: float) -> float:
-    try:
-        number = float(now)
-    except (OverflowError, TypeError, ValueError):
-        number = math.nan
-    if not math.isfinite(number) or isinstance(now, str):
-        raise SettingsError("now", now, "UTC epoch seconds, finite")
-    return number
-
-
-def _whole(setting: str, found: object, least: int | None, expected: str, *, most: int | None = None) -> int:
-    """Return `found` as an int where it is a whole number within the bounds; raises SettingsError elsewhere."""
-    if isinstance(found, int | np.integer) and not isinstance(found, bool):
-        number = int(found)
-        if (least is None or number >= least) and (most is None or number <= most):
-            return number
-    raise SettingsError(setting, found, expected)
+def _check_pages(k: int) -> int:
+    return check_whole("k", k, 0, "0 or more pages")

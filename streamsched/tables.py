@@ -14,6 +14,7 @@ from streamsched.arrays import Bytes, Floats, Hashes, Records
 
 __all__ = [
     "CORPUS",
+    "FOR_PANEL",
     "GROUP",
     "LEASED",
     "LONGEST_INTERVAL",
@@ -32,6 +33,7 @@ VISITED: Final = 1  # some visit told what the page holds; until then last_visit
 SUCCEEDED: Final = 2  # the last such visit answered below 400
 WITH_FINGERPRINT: Final = 4  # TRACE.fingerprint is that of the content last seen
 LEASED: Final = 8  # handed out; the lease column says until when
+FOR_PANEL: Final = 16  # as well as LEASED: not for its score, so its outcome says nothing of the formula
 
 # Bounds of a time in cycles, as learned from and as scored. Beyond them lie clock errors: without the one a rate could
 # become infinite, without the other an exposure, and NaN would spread from one page's prior to every page.

@@ -16,6 +16,7 @@ from streamsched.outcomes import CHANGED, COST, FINGERPRINT, IMPORTANCE, STATUS
 from streamsched.posterior import after_change
 from streamsched.priors import advance_sweep
 from streamsched.tables import (
+    FOR_PANEL,
     LEASED,
     LONGEST_INTERVAL,
     SHORTEST_INTERVAL,
@@ -29,8 +30,8 @@ from streamsched.urls import ROWS_AT_ONCE, IndexArrays, resolve
 __all__ = ["COUNTS", "Columns", "Rules", "apply_outcomes", "begin_pages"]
 
 # Positions in the counts that `apply_outcomes` adds to; every outcome is APPLIED, DUPLICATES or LATE, and an applied
-# one also one of the rest. Of those that were leased and showed whether their page had changed, SERVED counts all, HITS
-# those that had.
+# one also one of the rest. Of those that were leased for their score and showed whether their page had changed, SERVED
+# counts all, HITS those that had.
 APPLIED, CHANGES, FIRST_VISITS, FAILURES, DUPLICATES, LATE, UNCHANGED, SERVED, HITS = range(9)
 COUNTS: Final = 9
 
@@ -106,7 +107,7 @@ def _apply(tables: Tables, rows: Ints, start: int, columns: Columns, rules: Rule
             counts[DUPLICATES if fetched_at == page.last_outcome_s else LATE] += 1
             continue
         counts[APPLIED] += 1
-        served = (page.flags & LEASED) != 0
+        served = (page.flags & (LEASED | FOR_PANEL)) == LEASED
         became = _apply_one(tables, rows[i], at, columns, rules)
         counts[became] += 1
         if served and became in (CHANGES, UNCHANGED):
@@ -121,7 +122,7 @@ def _apply_one(tables: Tables, row: int, at: int, columns: Columns, rules: Rules
     trace = tables.traces[row]
     given = columns.given[at]
     page.last_outcome_s = columns.fetched_at[at]
-    page.flags &= ~np.uint8(LEASED)
+    page.flags &= ~np.uint8(LEASED | FOR_PANEL)
     tables.corpus[0].applied += 1
     if given & IMPORTANCE:
         page.importance = columns.importance[at]

@@ -40,6 +40,7 @@ class Page:
     importance: float = 1.0
     cost: float = 1.0
     lease_until_s: float | None = None
+    for_panel: bool = False
 
 
 @dataclass(frozen=True)
@@ -81,6 +82,7 @@ class Shard:
         self.sweep_row = self.sweep_end = 0
         self.rates: list[tuple[tuple[str, ...], float]] = []  # of this sweep, each with its page's group
         self.gaps: list[float] = []
+        self.served = self.hits = 0
         self.journal: deque[Visit] = deque(maxlen=journal_visits)
 
     def observe(self, outcome: Outcome) -> str:
@@ -89,7 +91,8 @@ class Shard:
         if outcome.fetched_at <= page.last_outcome_s:
             return "duplicate" if outcome.fetched_at == page.last_outcome_s else "late"
         page.last_outcome_s = outcome.fetched_at
-        page.lease_until_s = None
+        served = page.lease_until_s is not None and not page.for_panel
+        page.lease_until_s, page.for_panel = None, False
         page.importance = page.importance if outcome.importance is None else single(outcome.importance)
         page.cost = page.cost if outcome.cost is None else single(outcome.cost)
         fields = ("status", "fingerprint", "changed")
@@ -107,6 +110,8 @@ class Shard:
             self.journal.append(Visit(page.url, page.last_visit_s, verdict == "change", verdict == "first"))
         if verdict != "first":
             self.count_interval()
+            self.served += served
+            self.hits += served and verdict == "change"
         return verdict
 
     def is_sampled(self, url: str) -> bool:
@@ -217,6 +222,48 @@ class Shard:
     def eligible(self, now: float) -> list[str]:
         """The pages that are not out: a lease ends at the very second of its expiry."""
         return [url for url, page in self.pages.items() if page.lease_until_s is None or page.lease_until_s <= now]
+
+
+@dataclass
+class Panel:
+    """The pages of a shard that are visited every cycle."""
+
+    shard: Shard
+    share: float
+    bar: int = -1
+    cycle: float = -math.inf
+    handed: int = 0
+    own: int = 0
+
+    def members(self) -> list[str]:
+        """Those of the sample up to the bar, the lowest hash first."""
+        sampled = [url for url in self.shard.pages if self.shard.is_sampled(url)]
+        return sorted((url for url in sampled if sample_hash(url) <= self.bar), key=sample_hash)
+
+    def choose(self, k: int, now: float, per_host: int | None) -> list[str]:
+        """Those that come first into a batch of `k` pages."""
+        if not self.share:
+            return []
+        cycle = math.floor(now / self.shard.cycle_s)
+        if cycle > self.cycle:
+            self.resize(round(self.share * self.handed))
+            self.cycle, self.handed, self.own = cycle, 0, 0
+        eligible = set(self.shard.eligible(now))
+        due = [url for url in self.members() if url in eligible and not self.is_tried(url, cycle)]
+        due = due if per_host is None else at_most_per_host(due, per_host)
+        k = min(k, len(self.shard.pages))
+        return due[: max(0, min(k, math.ceil(self.share * (self.handed + k) - 1e-9) - self.own))]
+
+    def is_tried(self, url: str, cycle: float) -> bool:
+        """Whether the page had an outcome in the cycle, or in a later one."""
+        return self.shard.pages[url].last_outcome_s / self.shard.cycle_s >= cycle
+
+    def resize(self, size: int) -> None:
+        """Move the bar where the size is far off."""
+        if size and not size / 1.5 <= len(self.members()) <= size * 1.5:
+            self.bar = 2**64
+            hashes = [sample_hash(url) for url in self.members()]
+            self.bar = hashes[size - 1] if size < len(hashes) else 2**64
 
 
 def names_of(url: str) -> tuple[str, ...]:

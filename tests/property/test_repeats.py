@@ -100,6 +100,7 @@ def test_digest_tells_states_apart() -> None:
         Scheduler(cycle="1h"),
         Scheduler(per_host=1),
         Scheduler(change_bits=5),
+        Scheduler(panel=0.1),
         fed([Outcome(url, 1.0)]),
         fed([Outcome(url, 2.0)]),
         fed([Outcome(url, 1.0, 404)]),
@@ -112,7 +113,7 @@ def test_digest_tells_states_apart() -> None:
     leased.next_batch(1, now=2.0)
     assert len({state.digest() for state in [*states, leased]}) == len(states) + 1
     leased.release([url])
-    assert leased.digest() == states[6].digest()
+    assert leased.digest() == states[7].digest()
 
 
 def test_digest_does_not_tell_how_outcomes_were_given() -> None:

@@ -14,7 +14,7 @@ from streamsched import Observed, OutcomeBatch, Scheduler, pages
 from streamsched.formula import Formula
 from streamsched.groups import group_name
 from streamsched.jit import mix
-from streamsched.journal import SAW_CHANGE, WAS_FIRST, read_visits, sample_rows
+from streamsched.journal import SAW_CHANGE, WAS_FIRST, find_sampled, read_visits, sample_bar
 from streamsched.outcomes import Outcome
 from streamsched.tables import SUCCEEDED, VISITED, WITH_FINGERPRINT
 from streamsched.terminals import PROVIDED
@@ -34,12 +34,14 @@ def small_tables() -> Iterator[None]:
 
 formulas = st.sampled_from(["posterior", "t * X", "importance / cost - n", "1", "log(CG - NAD) + exp(AAD * GAD - SAD)"])
 
+panels = st.sampled_from([0.0, 0.05, 0.3, 0.9])
+
 
 def near(expected: object) -> object:
     return pytest.approx(expected, rel=1e-9, abs=1e-300)
 
 
-def as_told(counts: Counter[str]) -> Observed:
+def as_told(counts: Counter[str], served: int, hits: int) -> Observed:
     return Observed(
         applied=counts.total() - counts["duplicate"] - counts["late"],
         changed=counts["change"],
@@ -47,6 +49,8 @@ def as_told(counts: Counter[str]) -> Observed:
         duplicates=counts["duplicate"],
         late=counts["late"],
         failures=counts["failure"],
+        served=served,
+        hits=hits,
     )
 
 
@@ -54,7 +58,9 @@ def observe_both(scheduler: Scheduler, shard: naive_shard.Shard, outcomes: list[
     told = Observed()
     for part in cut(outcomes, sizes):
         told += scheduler.observe(part[0] if len(part) == 1 else OutcomeBatch.from_outcomes(part))
-    assert told == as_told(Counter(shard.observe(outcome) for outcome in outcomes))
+    served, hits = shard.served, shard.hits
+    counts = Counter(shard.observe(outcome) for outcome in outcomes)
+    assert told == as_told(counts, shard.served - served, shard.hits - hits)
 
 
 def assert_same(scheduler: Scheduler, shard: naive_shard.Shard) -> None:
@@ -168,17 +174,19 @@ def test_sample_is_halved_as_pages_double() -> None:
     assert [visit.at_s for visit in journal_of(scheduler)] == kept
     assert scheduler.pages.faults() == []
     left = np.flatnonzero(np.array(hashes) < 2**62)
-    assert sample_rows(scheduler.pages.tables).tolist() == left.tolist()
-    assert set(read_visits(scheduler.pages.tables).rows) == set(left)
+    tables = scheduler.pages.tables
+    assert find_sampled(tables, 0, 110_000, sample_bar(tables)).tolist() == left.tolist()
+    assert set(read_visits(tables).rows) == set(left)
 
 
 @settings(max_examples=30)
-@given(streams(), formulas, st.integers(0, 2**64 - 1), st.none() | st.integers(1, 3), st.data())
+@given(streams(), formulas, st.integers(0, 2**64 - 1), st.none() | st.integers(1, 3), panels, st.data())
 def test_pages_are_handed_out_in_the_order_of_the_twin(
-    outcomes: list[Outcome], formula: str, seed: int, per_host: int | None, data: st.DataObject
+    outcomes: list[Outcome], formula: str, seed: int, per_host: int | None, share: float, data: st.DataObject
 ) -> None:
-    scheduler = Scheduler(formula=formula, seed=seed, per_host=per_host)
+    scheduler = Scheduler(formula=formula, seed=seed, per_host=per_host, panel=share)
     shard = naive_shard.Shard(DAY)
+    panel = naive_shard.Panel(shard, share)
     now = 0.0
     for part in cut(outcomes, data.draw(sizes)):
         observe_both(scheduler, shard, part, [1000])
@@ -186,12 +194,17 @@ def test_pages_are_handed_out_in_the_order_of_the_twin(
         known = dict(zip(shard.pages, scheduler.scores(now=now).tolist(), strict=True))
         order = naive_shard.full_sort({url: known[url] for url in shard.eligible(now)}, seed, int(now // DAY))
         k = data.draw(st.sampled_from([0, 1, 5, 40, 10_000]))
+        first = panel.choose(k, now, per_host)
         batch = scheduler.next_batch(k, now=now, lease=3_600.0)
+        panel.handed, panel.own = panel.handed + len(batch), panel.own + len(first)
+        order = first + [url for url in order if url not in first]
         assert batch.urls == (order if per_host is None else naive_shard.at_most_per_host(order, per_host))[:k]
+        assert batch.panel == len(first)
         assert batch.hosts == [naive_shard.names_of(url)[0] for url in batch.urls]
         assert batch.scores.tolist() == pytest.approx([known[url] for url in batch.urls], rel=0, nan_ok=True)
         for url in batch.urls:
             shard.pages[url].lease_until_s = now + 3_600.0
+            shard.pages[url].for_panel = url in first
 
 
 @settings(max_examples=30)

@@ -59,7 +59,7 @@ def answers(scheduler: Scheduler, now: float) -> list[object]:
 def test_loaded_scheduler_goes_on_as_the_saved_one(
     outcomes: list[Outcome], at: int, formula: str, per_host: int | None
 ) -> None:
-    scheduler = Scheduler(cycle="12h", formula=formula, seed=2**70, per_host=per_host, change_bits=3)
+    scheduler = Scheduler(cycle="12h", formula=formula, seed=2**70, per_host=per_host, change_bits=3, panel=0.4)
     scheduler.observe(outcomes[:at])
     scheduler.next_batch(5, now=1e5)
     scheduler.positions["crawl"] = {"offset": at}

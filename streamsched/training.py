@@ -1,0 +1,155 @@
+"""Training data of a running scheduler: its journal, completed to a history that evolution can learn from."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from streamsched.arrays import Bools, Floats, Ints
+from streamsched.evolution.completion import Sightings, complete_history
+from streamsched.evolution.history import ChangeHistory
+from streamsched.journal import find_sampled, read_visits, sample_bar, sample_hashes
+from streamsched.tables import LONGEST_INTERVAL, VISITED, Tables
+from streamsched.terminals import read_priors
+
+__all__ = ["Gathered", "Span", "Training", "complete_training", "gather_training"]
+
+_ROUNDING: Final = 1e-6  # of a cycle: what a second of the epoch loses in float64 where cycles are short
+
+
+class Span(NamedTuple):
+    """A number of whole cycles, the first of which begins at ``start_s``, UTC epoch seconds."""
+
+    start_s: float
+    cycles: int
+    cycle_s: float
+
+    @classmethod
+    def up_to(cls, now: float, cycles: int, cycle_s: float) -> Span:
+        """Return the last `cycles` cycles that are over by `now`.
+
+        >>> Span.up_to(10.5, 3, 2.0)
+        Span(start_s=4.0, cycles=3, cycle_s=2.0)
+        """
+        return cls((math.floor(now / cycle_s) - cycles) * cycle_s, cycles, cycle_s)
+
+    @property
+    def end_s(self) -> float:
+        """When the last of the cycles is over."""
+        return self.start_s + self.cycles * self.cycle_s
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Training:
+    """In which cycles of `span` each of n sampled pages changed, as far as visits told, and drawn where they did not.
+
+    The pages are a uniform sample of those visited before the span began.
+    ``observed``: bool[n, cycles], where ``history.changed`` is what visits saw; elsewhere it is a draw from the page's
+    Gamma posterior given what they saw. ``panel``: bool[n], the pages of the panel, visited every cycle. ``newcomers``:
+    how many sampled pages are left out, because their first visit came later.
+    """
+
+    history: ChangeHistory
+    span: Span
+    observed: Bools
+    panel: Bools
+    newcomers: int
+
+    @property
+    def observed_share(self) -> float:
+        """The share of page-cycles that visits saw, 0 where there are none; the rest is drawn."""
+        return float(self.observed.mean()) if self.observed.size else 0.0
+
+    @property
+    def panel_pages(self) -> int:
+        """How many of the pages are the panel's."""
+        return int(np.count_nonzero(self.panel))
+
+    def __str__(self) -> str:
+        pages, cycles = self.observed.shape
+        share = f"{self.observed_share:.1%} of page-cycles observed, the rest drawn from the posterior"
+        return f"{pages} pages × {cycles} cycles, {share}; {self.panel_pages} pages in the panel"
+
+
+class Gathered(NamedTuple):
+    """What `complete_training` needs of a scheduler, copied: nothing that happens to it later shows."""
+
+    span: Span
+    sightings: Sightings
+    prior_shape: float
+    prior_mean: Floats
+    importance: Floats
+    cost: Floats
+    panel: Bools
+    newcomers: int
+
+
+def gather_training(tables: Tables, span: Span, panel_bar: int) -> Gathered:
+    """Return what is known of the sampled pages that were visited before `span`. O(pages + v log v), v journal visits.
+
+    Pages whose first visit came later are left out: a history that began with draws would say more of the prior than of
+    them. The panel are the pages whose sample hash is at most `panel_bar`, -1 for no panel.
+    """
+    visits = read_visits(tables)
+    times = _as_cycles(visits.at_s, span)
+    rows = find_sampled(tables, 0, int(tables.corpus["pages"][0]), sample_bar(tables))
+    rows = rows[(tables.pages["flags"][rows] & VISITED) != 0]
+    later = np.isin(rows, visits.rows[visits.first & (times > 0.0)])
+    newcomers = int(np.count_nonzero(later))
+    rows = rows[~later]
+    needed = np.isin(visits.rows, rows) & _reach_into(visits.rows, times)
+    visited = visits.rows[needed]
+    pages = tables.pages[rows]
+    priors = read_priors(tables)
+    prior_exposure = priors.exposure[pages["group"]]
+    sightings = Sightings(
+        np.searchsorted(visited, np.append(rows, len(tables.pages))),
+        times[needed],
+        visits.changed[needed],
+        priors.shape + pages["own_shape"],
+        prior_exposure + pages["own_exposure"],
+        pages["url_hash"],
+    )
+    return Gathered(
+        span,
+        sightings,
+        priors.shape,
+        priors.shape / prior_exposure,
+        pages["importance"].astype(np.float64),
+        pages["cost"].astype(np.float64),
+        sample_hashes(tables, rows) <= np.uint64(panel_bar) if panel_bar >= 0 else np.zeros(rows.size, np.bool_),
+        newcomers,
+    )
+
+
+def complete_training(gathered: Gathered, seed: int) -> Training:
+    """Return the history that `gathered` tells, its gaps drawn; the same for the same `seed`. O(n cycles + visits)."""
+    changed, observed = complete_history(gathered.sightings, gathered.span.cycles, seed)
+    history = ChangeHistory(
+        changed,
+        gathered.sightings.hashes,
+        gathered.prior_shape,
+        gathered.prior_mean,
+        gathered.importance,
+        gathered.cost,
+    )
+    return Training(history, gathered.span, observed, gathered.panel, gathered.newcomers)
+
+
+def _as_cycles(at_s: Floats, span: Span) -> Floats:
+    """Return times in cycles from the span's start, those at the edge of a cycle exactly there."""
+    with np.errstate(over="ignore"):
+        times = (at_s - span.start_s) / span.cycle_s
+    times = np.clip(times, -LONGEST_INTERVAL, LONGEST_INTERVAL)
+    edges = np.rint(times)
+    return np.where(np.abs(times - edges) < _ROUNDING, edges, times)
+
+
+def _reach_into(rows: Ints, times: Floats) -> Bools:
+    """Return which visits matter after time 0: those later, and each page's last before. O(v)."""
+    last = np.ones(rows.size, np.bool_)
+    last[:-1] = (rows[1:] != rows[:-1]) | (times[1:] > 0.0)
+    return (times > 0.0) | last
