@@ -77,11 +77,14 @@ class Claim:
         """What is left of the paper's finding here; None where it has none, or nothing was found.
 
         A gain is undecided while the interval holds both none and the paper's, refuted once it lies below the paper's.
-        A tie is undecided while the interval, holding 0, has room for a gain such as the paper calls a win.
+        A tie is undecided while the interval, holding 0, has room for a gain such as the paper calls a win;
+        and so is either where no fold tells the two apart at all: so it looks where next to nothing was found.
         """
         low, high = self.found.low, self.found.high
         if self.published is None or low is None or high is None:
             return None
+        if low == high == 0.0:
+            return "undecided"
         side = is_apart(self.found)
         if self.published > 0:
             return "confirmed" if side > 0 else "refuted" if side < 0 or high < self.published else "undecided"

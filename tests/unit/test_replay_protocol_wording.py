@@ -61,6 +61,10 @@ def test_an_interval_with_room_for_either_leaves_it_undecided() -> None:
     assert spell_verdict(result).count("cannot be decided on this log") == 2
 
 
+def test_methods_that_found_the_same_in_every_fold_decide_nothing() -> None:
+    assert standings(made_result(nad=NAD)) == ["undecided"] * 4
+
+
 def test_metrics_that_disagree_are_told_apart() -> None:
     result = made_result(nad=NAD, GP4C_All=NAD * 1.1, GP4C_Basic=NAD)
     lost = tuple(
