@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 from streamsched.errors import SettingsError
@@ -9,13 +11,16 @@ from streamsched.errors import SettingsError
 __all__ = ["DETECTORS", "HitRateWatch"]
 
 DETECTORS: Final = ("adwin", "page_hinkley")
+_IGNORED: Final = 0.02  # of the rate; river's 0.005 takes the chance of hits and misses for news within a day
+_THRESHOLD: Final = 50.0  # hits too few or too many, river's own
 _MOST: Final = 1_000  # outcomes of one call that the detector is told of, a millisecond's work; more are thinned out
 
 
 class HitRateWatch:
-    """Watches the hit rate of served pages, hit by hit, with one of river's detectors at river's own settings.
+    """Watches the hit rate of served pages, hit by hit, with one of river's detectors.
 
-    `detector`: "adwin" (Bifet & Gavaldà 2007; false alarms have probability 0.002) or "page_hinkley" (Page 1954).
+    `detector`: "adwin" (Bifet & Gavaldà 2007; a false alarm in a look has probability 0.002) or "page_hinkley" (Page
+    1954), which ignores changes of the rate below 2 points.
     Imports river, which takes a second. Raises SettingsError for another name.
     """
 
@@ -25,7 +30,9 @@ class HitRateWatch:
 
         if detector not in DETECTORS:
             raise SettingsError("drift", detector, f"one of {', '.join(DETECTORS)}")
-        self._make: Any = drift.ADWIN if detector == "adwin" else drift.PageHinkley
+        self._make: Callable[[], Any] = drift.ADWIN
+        if detector == "page_hinkley":
+            self._make = partial(drift.PageHinkley, delta=_IGNORED, threshold=_THRESHOLD)
         self.forget()
 
     def forget(self) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from streamsched.champion import Champion
-from streamsched.errors import FormulaError, SnapshotError
+from streamsched.errors import SnapshotError
 from streamsched.evolution.findings import Candidate, DataSpan, checked_fields, plain_values
 from streamsched.evolution.promotion import Verdict
 
@@ -109,7 +109,7 @@ class RecordBook:
                 continue
             try:
                 records.append(EvolutionRecord.from_json(json.loads(line)))
-            except (FormulaError, ValueError, RecursionError) as error:
+            except (ValueError, TypeError, RecursionError) as error:
                 first = str(error).split("\n")[0]
                 reason = "cut off in being written" if torn else f"is no record: {first}"
                 faults.append(RecordFault(place, reason, torn))
