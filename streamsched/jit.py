@@ -21,11 +21,11 @@ __all__ = [
     "fold_multiply",
     "inlined",
     "kernel",
-    "load_float",
     "load_word",
     "mix",
     "on_compile",
     "prefetch",
+    "stay_small",
     "trailing_zeros",
     "widen_vectors",
 ]
@@ -100,20 +100,6 @@ def load_word(typingctx: Any, data: Any, start: Any) -> Any:
     return types.uint64(data, types.int64), codegen
 
 
-@_machine(float)
-def load_float(typingctx: Any, address: Any, index: Any) -> Any:
-    """Return the float64 `index` places after the one at `address` in memory, an aligned one, unchecked. O(1).
-
-    For kernels that take any number of columns, which must be kept alive until they return.
-    """
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        column = builder.inttoptr(args[0], ir.DoubleType().as_pointer())
-        return builder.load(builder.gep(column, [args[1]]))
-
-    return types.float64(types.int64, types.int64), codegen
-
-
 @_machine(np.uint64)
 def fold_multiply(typingctx: Any, left: Any, right: Any) -> Any:
     """Return the high half of the 128-bit product of two uint64 xor its low half. O(1)."""
@@ -143,6 +129,22 @@ def prefetch(typingctx: Any, array: Any, index: Any) -> Any:
         return context.get_dummy_value()
 
     return types.none(array, types.int64), codegen
+
+
+@_machine(type(None))
+def stay_small(typingctx: Any) -> Any:
+    """Compile the function that calls this to little code, quickly, and not into those that call it.
+
+    For loops that wait for memory: records apart from one another, of which vectors are made with much ado.
+    """
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        builder.function.attributes.discard("alwaysinline")  # what `inlined` asks for spreads to the functions it calls
+        builder.function.attributes.add("noinline")
+        builder.function.attributes.add("optsize")
+        return context.get_dummy_value()
+
+    return types.none(), codegen
 
 
 @_machine(type(None))

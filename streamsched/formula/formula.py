@@ -11,7 +11,7 @@ from streamsched.arrays import Floats
 from streamsched.formula.nodes import Node, Terminal, fold, measure
 from streamsched.formula.parser import parse_tree
 from streamsched.formula.printer import print_tree
-from streamsched.formula.program import Program, compile_tree
+from streamsched.formula.program import BLOCK, Program, compile_tree
 from streamsched.formula.simplify import simplify_tree
 from streamsched.formula.vocabulary import TERMINALS
 
@@ -98,7 +98,7 @@ class Formula:
         if len(lengths) != 1:
             raise ValueError(f"columns: expected one length, found {lengths or 'no column'}")
         out = np.empty(lengths[0])
-        program.run(columns, out, program.arena())
+        program.run(columns, out, program.arena(min(BLOCK, max(1, out.size))))
         return out
 
 

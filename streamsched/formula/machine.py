@@ -14,9 +14,9 @@ from typing import Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from streamsched.arrays import Floats, Ints
+from streamsched.arrays import Floats
 from streamsched.elementary import exp, log, power
-from streamsched.jit import bare_kernel, inlined, load_float, widen_vectors
+from streamsched.jit import bare_kernel, inlined, widen_vectors
 
 __all__ = [
     "ADD",
@@ -32,13 +32,12 @@ __all__ = [
     "ROWS",
     "SUBTRACT",
     "Steps",
-    "run_over",
     "run_steps",
 ]
 
 Steps: TypeAlias = npt.NDArray[np.int32]  # int32[m, 4]: operation, left slot, right slot, result slot
 
-ROWS: Final = 512  # of a slot: 4 KiB, so that the slots of a formula stay in a core's first-level cache
+ROWS: Final = 512  # that all steps run over in turn: 4 KiB of a slot, so that a few stay in the first-level cache
 
 ADD: Final = 0
 SUBTRACT: Final = 1
@@ -61,135 +60,115 @@ EXPONENT_LIMIT: Final = 80.0  # exp(80) is 5.5e34: products of a few stay far fr
 def run_steps(steps: Steps, slots: Floats, rows: int) -> None:
     """Run the steps one after another over the first `rows` lanes of the slots. O(steps * rows).
 
-    `steps`: int32[m, 4]; `slots`: float64[s, w], w >= `rows`, contiguous. Nothing is checked.
+    `steps`: int32[m, 4]; `slots`: float64[s, w], w >= `rows`, contiguous. Nothing is checked. Where there are more than
+    ROWS of them, all steps run over some rows before the next: what one step leaves is still in a close cache.
     """
-    _run(steps, slots, rows)
-
-
-@bare_kernel
-def run_over(steps: Steps, slots: Floats, addresses: Ints, result: int, out: Floats) -> None:
-    """Run the steps over columns of any length, a few hundred rows at a time. O(steps * out.size).
-
-    `addresses`: int64[c], where the columns for the first c slots begin in memory; `out`: float64[m], contiguous, gets
-    what the slot `result` holds.
-    """
-    for start in range(0, out.size, ROWS):
-        rows = min(ROWS, out.size - start)
-        for column in range(addresses.size):
-            address = addresses[column]
-            for i in range(rows):
-                slots[column, i] = load_float(address, start + i)
-        _run(steps, slots, rows)  # not by run_steps, which would be compiled for this alone
-        for i in range(rows):
-            out[start + i] = slots[result, i]
-
-
-@inlined
-def _run(steps: Steps, slots: Floats, rows: int) -> None:
-    for step in range(steps.shape[0]):
-        operation, left, right, result = steps[step, 0], steps[step, 1], steps[step, 2], steps[step, 3]
-        if operation > POWER:
-            _copy(slots, left, result, rows)
-            _run_function(operation, slots, result, rows)
-        elif operation == POWER:
-            if result == right:
-                _raise_to(slots, left, right, rows)
+    for first in range(0, rows, ROWS):
+        stop = min(first + ROWS, rows)
+        for step in range(steps.shape[0]):
+            operation, left, right, result = steps[step, 0], steps[step, 1], steps[step, 2], steps[step, 3]
+            if operation > POWER:
+                _copy(slots, left, result, first, stop)
+                _run_function(operation, slots, result, first, stop)
+            elif operation == POWER:
+                if result == right:
+                    _raise_to(slots, left, right, first, stop)
+                else:
+                    _copy(slots, left, result, first, stop)
+                    _raise_by(slots, result, right, first, stop)
+            elif result == left:
+                _run_into_left(operation, slots, left, right, first, stop)
+            elif result == right:
+                _run_into_right(operation, slots, left, right, first, stop)
             else:
-                _copy(slots, left, result, rows)
-                _raise_by(slots, result, right, rows)
-        elif result == left:
-            _run_into_left(operation, slots, left, right, rows)
-        elif result == right:
-            _run_into_right(operation, slots, left, right, rows)
-        else:
-            _run_apart(operation, slots, left, right, result, rows)
+                _run_apart(operation, slots, left, right, result, (first, stop))
 
 
 # A loop whose result is an operand runs on vectors only where the code says so: elsewhere the compiler has it asked
 # whether they overlap. Hence one function for each case.
 @bare_kernel
-def _run_into_left(operation: int, slots: Floats, left: int, right: int, rows: int) -> None:
+def _run_into_left(operation: int, slots: Floats, left: int, right: int, first: int, stop: int) -> None:
     widen_vectors()
     if operation == ADD:
-        for i in range(rows):
+        for i in range(first, stop):
             slots[left, i] = slots[left, i] + slots[right, i]
     elif operation == SUBTRACT:
-        for i in range(rows):
+        for i in range(first, stop):
             slots[left, i] = slots[left, i] - slots[right, i]
     elif operation == MULTIPLY:
-        for i in range(rows):
+        for i in range(first, stop):
             slots[left, i] = slots[left, i] * slots[right, i]
     else:
-        for i in range(rows):
+        for i in range(first, stop):
             slots[left, i] = _divide(slots[left, i], slots[right, i])
 
 
 @bare_kernel
-def _run_into_right(operation: int, slots: Floats, left: int, right: int, rows: int) -> None:
+def _run_into_right(operation: int, slots: Floats, left: int, right: int, first: int, stop: int) -> None:
     widen_vectors()
     if operation == SUBTRACT:
-        for i in range(rows):
+        for i in range(first, stop):
             slots[right, i] = slots[left, i] - slots[right, i]
     elif operation == DIVIDE:
-        for i in range(rows):
+        for i in range(first, stop):
             slots[right, i] = _divide(slots[left, i], slots[right, i])
     else:  # of the others the order does not matter
-        _run_into_left(operation, slots, right, left, rows)
+        _run_into_left(operation, slots, right, left, first, stop)
 
 
 @bare_kernel
-def _run_apart(operation: int, slots: Floats, left: int, right: int, result: int, rows: int) -> None:
+def _run_apart(operation: int, slots: Floats, left: int, right: int, result: int, span: tuple[int, int]) -> None:
     widen_vectors()
     if operation == ADD:
-        for i in range(rows):
+        for i in range(span[0], span[1]):
             slots[result, i] = slots[left, i] + slots[right, i]
     elif operation == SUBTRACT:
-        for i in range(rows):
+        for i in range(span[0], span[1]):
             slots[result, i] = slots[left, i] - slots[right, i]
     elif operation == MULTIPLY:
-        for i in range(rows):
+        for i in range(span[0], span[1]):
             slots[result, i] = slots[left, i] * slots[right, i]
     else:
-        for i in range(rows):
+        for i in range(span[0], span[1]):
             slots[result, i] = _divide(slots[left, i], slots[right, i])
 
 
 @bare_kernel
-def _run_function(operation: int, slots: Floats, slot: int, rows: int) -> None:
+def _run_function(operation: int, slots: Floats, slot: int, first: int, stop: int) -> None:
     """Replace a slot by its negation, logarithm or exponential, or leave it."""
     widen_vectors()
     if operation == NEGATE:
-        for i in range(rows):
+        for i in range(first, stop):
             slots[slot, i] = -slots[slot, i]
     elif operation == LOG:
-        for i in range(rows):
+        for i in range(first, stop):
             value = slots[slot, i]
             logarithm = log(value)
             slots[slot, i] = 0.0 if value <= 0.0 else logarithm
     elif operation == EXP:
-        for i in range(rows):
+        for i in range(first, stop):
             slots[slot, i] = exp(_clamp(slots[slot, i]))
 
 
 @bare_kernel
-def _raise_by(slots: Floats, base: int, exponent: int, rows: int) -> None:
+def _raise_by(slots: Floats, base: int, exponent: int, first: int, stop: int) -> None:
     widen_vectors()
-    for i in range(rows):
+    for i in range(first, stop):
         slots[base, i] = _raise(slots[base, i], slots[exponent, i])
 
 
 @bare_kernel
-def _raise_to(slots: Floats, base: int, exponent: int, rows: int) -> None:
+def _raise_to(slots: Floats, base: int, exponent: int, first: int, stop: int) -> None:
     widen_vectors()
-    for i in range(rows):
+    for i in range(first, stop):
         slots[exponent, i] = _raise(slots[base, i], slots[exponent, i])
 
 
 @bare_kernel
-def _copy(slots: Floats, source: int, target: int, rows: int) -> None:
+def _copy(slots: Floats, source: int, target: int, first: int, stop: int) -> None:
     widen_vectors()
     if source != target:
-        for i in range(rows):
+        for i in range(first, stop):
             slots[target, i] = slots[source, i]
 
 

@@ -10,25 +10,29 @@ from typing import Any, Final
 import numpy as np
 
 from streamsched.arrays import Floats
-from streamsched.formula.machine import OPERATION_CODES, ROWS, Steps, run_over
+from streamsched.formula.machine import OPERATION_CODES, Steps, run_steps
 from streamsched.formula.nodes import Constant, Node, Terminal, fold
 from streamsched.formula.protected import apply
 
 __all__ = ["BLOCK", "Arena", "Program", "compile_tree"]
 
 BLOCK: Final = 16_384  # rows: 128 KiB a column, so that the few columns of a ranking stay in a second-level cache
+_STAGGER: Final = 16  # float64s between slots: keeps equal rows of them off the same cache sets
 
 
 class Arena:
-    """The slots of one thread's evaluation: float64[slots, ROWS].
+    """Slots for one thread's evaluation over blocks of up to `block` rows: float64[slots, block].
 
     Any program that needs no more `slots` may run in it, one after the other.
     """
 
-    __slots__ = ("_holds", "slots")
+    __slots__ = ("_holds", "block", "slots")
 
-    def __init__(self, slots: int) -> None:
-        self.slots: Floats = np.zeros((slots, ROWS))
+    def __init__(self, block: int, slots: int) -> None:
+        if block < 1:
+            raise ValueError(f"block: expected 1 row or more, found {block}")
+        self.block = block
+        self.slots: Floats = np.zeros((slots, block + _STAGGER))
         self._holds: Program | None = None
 
     def prepare(self, program: Program) -> None:
@@ -63,32 +67,33 @@ class Program:
         """How many slots it needs."""
         return len(self.terminals) + len(self.constants) + self.registers
 
-    def arena(self) -> Arena:
-        """Return slots to run this program in, 4 KiB each."""
-        return Arena(self.slots)
+    def arena(self, block: int = BLOCK) -> Arena:
+        """Return slots to run this program in, 8 bytes a row of each."""
+        return Arena(block, self.slots)
 
     def run(self, columns: Mapping[str, Floats], out: Floats, arena: Arena) -> None:
-        """Write the formula's value for each row to `out`: float64[m]. O(m * steps).
+        """Write the formula's value for each row to `out`: float64[m], of any length. O(m * steps).
 
         ``columns[name]``: float64[m] for each of `terminals`, only read; `out` must not overlap any of them. The
-        values do not depend on how rows are split over calls. Allocates nothing where all columns are contiguous, and
-        runs without the interpreter lock. Raises KeyError where a column is missing, ValueError where a column or the
-        arena does not fit.
+        values do not depend on how rows are split, be it by the arena's block. Allocates nothing of the block's size,
+        and most of it runs without the interpreter lock. Raises KeyError where a column is missing, ValueError where a
+        column or the arena does not fit.
         """
         arena.prepare(self)
         held = [_check(name, columns[name], out) for name in self.terminals]
-        target = _check("out", out, out)
-        addresses = np.array([column.ctypes.data for column in held], np.int64)
-        run_over(self.steps, arena.slots, addresses, self.result, target)
-        if target is not out:
-            out[:] = target
+        _check("out", out, out)
+        for start in range(0, out.size, arena.block):
+            rows = min(arena.block, out.size - start)
+            for slot, column in zip(arena.slots, held, strict=False):
+                slot[:rows] = column[start : start + rows]
+            run_steps(self.steps, arena.slots, rows)
+            out[start : start + rows] = arena.slots[self.result, :rows]
 
 
 def _check(name: str, column: Floats, out: Floats) -> Floats:
-    """Return `column` itself, or a contiguous copy of it; refuse what is no float64 of as many rows as `out`."""
     if column.dtype != np.float64 or column.shape != (out.size,):
         raise ValueError(f"{name}: expected float64[{out.size}], found {column.dtype}{list(column.shape)}")
-    return np.require(column, requirements=("C", "A"))
+    return column
 
 
 def compile_tree(root: Node) -> Program:

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from streamsched.formula.machine import OPERATION_CODES, run_over
+from streamsched.formula.machine import OPERATION_CODES, run_steps
 from streamsched.formula.vocabulary import BinaryOp, UnaryOp
 
 __all__ = ["apply"]
@@ -34,8 +34,7 @@ def apply(op: UnaryOp | BinaryOp, *operands: float) -> float:
     >>> apply("/", 1.0, 0.0), apply("log", -1.0), apply("pow", -2.0, 2.0), apply("pow", 0.0, 0.0)
     (0.0, 0.0, 0.0, 1.0)
     """
-    columns = np.array(operands, np.float64)
-    addresses = columns.ctypes.data + 8 * np.arange(columns.size)
-    out = np.empty(1)
-    run_over(np.array([[OPERATION_CODES[op], 0, len(operands) - 1, 2]], np.int32), np.empty((3, 1)), addresses, 2, out)
-    return float(out[0])
+    slots = np.zeros((3, 1))
+    slots[: len(operands), 0] = operands
+    run_steps(np.array([[OPERATION_CODES[op], 0, len(operands) - 1, 2]], np.int32), slots, 1)
+    return float(slots[2, 0])

@@ -146,7 +146,7 @@ def test_any_split_into_blocks_gives_the_same_bits(tree: Node, columns: dict[str
     whole = formula.evaluate(columns)
     before = {name: column.tobytes() for name, column in columns.items()}
     out = np.full(whole.size, 7.0)
-    arena = program.arena()
+    arena = program.arena(max(whole.size, *lengths, 1))
     start = 0
     for length in [*lengths, whole.size]:
         rows = slice(start, min(start + length, whole.size))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from streamsched.arrays import Floats
-from streamsched.formula.machine import COPY, OPERATION_CODES, ROWS, Steps, run_over, run_steps
+from streamsched.formula.machine import COPY, OPERATION_CODES, ROWS, Steps, run_steps
 from tests import naive
 
 INF, NAN = math.inf, math.nan
@@ -89,10 +89,10 @@ def test_no_steps_do_nothing() -> None:
     np.testing.assert_array_equal(slots, before)
 
 
-@pytest.mark.parametrize("rows", [0, 1, ROWS - 1, ROWS, ROWS + 1, 3 * ROWS + 5])
-def test_columns_of_any_length(rows: int) -> None:
-    x, y = slots_of(rows, 2)
-    slots, out = np.zeros((3, ROWS)), np.full(rows + 1, 7.0)
-    addresses = np.array([x.ctypes.data, y.ctypes.data])
-    run_over(steps_of((OPERATION_CODES["+"], 0, 1, 2)), slots, addresses, 2, out[:rows])
-    np.testing.assert_array_equal(out, [*(x + y), 7.0])
+@pytest.mark.parametrize("rows", [ROWS + 1, 3 * ROWS + 5])
+def test_more_rows_than_are_worked_on_at_a_time(rows: int) -> None:
+    slots = slots_of(rows + 1)
+    x, y = slots[0].copy(), slots[1].copy()
+    slots[2] = 7.0
+    run_steps(steps_of((OPERATION_CODES["+"], 0, 1, 2), (OPERATION_CODES["*"], 2, 0, 2)), slots, rows)
+    np.testing.assert_array_equal(slots[2], [*((x + y) * x)[:rows], 7.0])

@@ -120,7 +120,7 @@ def test_an_arena_serves_every_program_that_fits_and_no_other() -> None:
     small, large = compiled("-X + -n"), compiled("(X + n) * (n + t) - (X - n) * (n - t)")
     columns, out = columns_of(10), np.empty(10)
     other = compiled("X * 3 - 4")
-    arena = Arena(6)
+    arena = Arena(4, 6)  # fewer rows at a time than there are
     for program in (large, small, other, large):
         program.run(columns, out, arena)
     np.testing.assert_array_equal(out, large_value(columns))
@@ -129,6 +129,8 @@ def test_an_arena_serves_every_program_that_fits_and_no_other() -> None:
     np.testing.assert_array_equal(out, columns["X"] * 3 - 4)
     with pytest.raises(ValueError, match="expected at least 6 slots, found 4"):
         large.run(columns, out, small.arena())
+    with pytest.raises(ValueError, match="block: expected 1 row or more, found 0"):
+        small.arena(0)
 
 
 def large_value(columns: dict[str, Floats]) -> Floats:

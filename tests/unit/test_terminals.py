@@ -5,12 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from streamsched.estimators import aad, cg, gad, nad, sad
 from streamsched.formula import TERMINALS
 from streamsched.outcomes import Outcome, OutcomeBatch
 from streamsched.packed import PackedUrls
 from streamsched.pages import PageTable
-from streamsched.tables import LONGEST_INTERVAL
-from streamsched.terminals import PROVIDED, TerminalColumns, read_priors
+from streamsched.posterior import probabilities_changed
+from streamsched.tables import LONGEST_INTERVAL, PAGE, TRACE
+from streamsched.terminals import PROVIDED, TERMINAL_CODES, Priors, TerminalColumns, read_priors
 from tests import naive
 
 DAY = 86_400.0
@@ -91,3 +93,37 @@ def test_only_what_is_wanted_is_filled() -> None:
 
 def test_no_pages_no_rows() -> None:
     assert columns(PageTable(DAY, 6), 0.0)["posterior"] == []
+
+
+@pytest.mark.parametrize("name", ["CG", "NAD", "SAD", "AAD", "GAD", "posterior", "rate"])
+def test_kernels_agree_with_the_public_functions(name: str) -> None:
+    """Within a few units in the last place, for pages of many kinds."""
+    rng = np.random.default_rng(0)
+    pages, traces = np.zeros(2000, PAGE), np.zeros(2000, TRACE)
+    n = rng.integers(0, 200, 2000)
+    n[:100] = 0
+    changes = rng.integers(0, n + 1)
+    history = rng.integers(0, 2**63, 2000, np.uint64) & ((np.uint64(1) << np.minimum(n, 63).astype(np.uint64)) - 1)
+    pages["visits"], pages["changes"], pages["group"] = n, changes, rng.integers(0, 2, 2000)
+    pages["own_shape"], pages["own_exposure"] = changes * rng.random(2000), n * rng.lognormal(0, 2, 2000)
+    pages["last_visit_s"] = rng.uniform(0, 101 * DAY, 2000)
+    traces["history"], traces["weighted_changes"] = history, changes * rng.random(2000) * n
+    priors = Priors(0.5, np.array([2.0, 30.0]))
+    shape = 0.5 + pages["own_shape"]
+    exposure = priors.exposure[pages["group"]] + pages["own_exposure"]
+    elapsed = np.maximum((100 * DAY - pages["last_visit_s"]) / DAY, 0.0)
+    expected = {
+        "CG": cg(n, changes),
+        "NAD": nad(n, changes),
+        "SAD": sad(n, history),
+        "AAD": aad(n, traces["weighted_changes"]),
+        "GAD": gad(n, history),
+        "posterior": probabilities_changed(shape, exposure, elapsed, np.empty(2000)),
+        "rate": shape / exposure,
+    }[name]
+    found = TerminalColumns([name], 2000).fill(pages, traces, priors, 100 * DAY, DAY)[name]
+    np.testing.assert_array_max_ulp(found, expected, 4)
+
+
+def test_codes_follow_the_vocabulary() -> None:
+    assert [list(TERMINALS)[code] for code in TERMINAL_CODES.values()] == list(TERMINAL_CODES) == list(PROVIDED)
