@@ -14,6 +14,7 @@ from streamsched.cli.arguments import add_examples, add_state
 from streamsched.cli.exits import DONE, NOTHING
 from streamsched.cli.output import complain, say_json
 from streamsched.durations import format_moment
+from streamsched.errors import SnapshotError
 from streamsched.evolution.records import EvolutionRecord, RecordBook
 from streamsched.replay.terminal import print_table
 
@@ -35,6 +36,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _evolutions(arguments: argparse.Namespace) -> int:
+    if not arguments.state.is_dir():
+        raise SnapshotError(str(arguments.state), "no such directory: expected that of a saved state")
     book = RecordBook(arguments.state)
     records, faults = book.read()
     for fault in faults:
@@ -43,6 +46,8 @@ def _evolutions(arguments: argparse.Namespace) -> int:
         say_json([record.to_json() for record in records])
     elif records:
         _print_table(records)
+    else:
+        complain("streamsched: no evolution has been recorded yet")
     return DONE if records else NOTHING
 
 

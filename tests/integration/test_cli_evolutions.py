@@ -1,0 +1,127 @@
+"""`evolutions` and `use`: records listed, formulas set, champions taken back, and what damage does."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from streamsched import Scheduler
+from streamsched.cli.lock import lock_state
+from streamsched.evolution.plan import EvolutionPlan
+from streamsched.evolution.records import RecordBook
+from streamsched.evolver import Evolver
+from tests.shell import NOW, Command
+
+WINNER = "posterior + 0.01 * t"
+
+
+@pytest.fixture
+def evolved(state: Path) -> Path:
+    """The state after two evolutions: the first promoted its challenger, the second kept it."""
+    scheduler = Scheduler.load(state)
+    plan = EvolutionPlan(drift=None)
+    for breed in ("win", "lose"):
+        one = Evolver(scheduler, plan, state, breed=f"tests.breeders:{breed}")
+        one.evolve_now(NOW)
+    scheduler.save(state)
+    return state
+
+
+def test_records_are_listed(streamsched: Command, evolved: Path) -> None:
+    answer = streamsched("evolutions", "--state", evolved)
+    assert (answer.code, answer.err) == (0, "")
+    rows = answer.lines[2:]
+    assert len(rows) == 2
+    for words in ("1 2025-08-22 00:00 asked", WINNER, "+10.0 ± ", " % NDCG promoted"):
+        assert words in " ".join(rows[0].split())
+    for words in ("2 2025-08-22 00:00 asked", "NAD", "-10.0 ± ", "kept", "not promoted: the gain of -"):
+        assert words in " ".join(rows[1].split())
+
+
+def test_records_as_json(streamsched: Command, evolved: Path) -> None:
+    answer = streamsched("evolutions", "--state", evolved, "--json")
+    assert [record["decision"] for record in answer.json] == ["promoted", "kept"]
+    assert answer.json[0] == RecordBook(evolved).read()[0][0].to_json()
+    assert answer.json[0]["settings"]["settings"]["generations"] == 5
+
+
+def test_no_records(streamsched: Command, state: Path) -> None:
+    answer = streamsched("evolutions", "--state", state)
+    assert (answer.code, answer.out, answer.err) == (1, "", "streamsched: no evolution has been recorded yet\n")
+    assert streamsched("evolutions", "--state", state, "--json").json == []
+
+
+def test_damaged_records_are_named_and_the_others_listed(streamsched: Command, evolved: Path) -> None:
+    path = RecordBook(evolved).path
+    lines = path.read_bytes().splitlines()
+    path.write_bytes(b"\n".join([lines[0], b"{}", lines[1][:50]]))
+    answer = streamsched("evolutions", "--state", evolved)
+    assert answer.code == 0
+    assert len(answer.lines) == 3
+    named = answer.err.splitlines()
+    assert len(named) == 2
+    assert named[0].startswith(f"{path}: line 2: is no record: ")
+    assert named[1] == f"{path}: line 3: cut off in being written"
+
+
+def test_a_formula_is_set_by_hand(streamsched: Command, evolved: Path) -> None:
+    answer = streamsched("use", "t * X", "--state", evolved, "--now", str(NOW))
+    assert (answer.code, answer.out) == (0, "t * X: set by hand, record 3; record 3\n")
+    scheduler = Scheduler.load(evolved)
+    assert (scheduler.formula.text, scheduler.champion.record) == ("t * X", 3)
+    record = RecordBook(evolved).read()[0][-1]
+    assert (record.number, record.when_s, record.trigger, record.decision) == (3, NOW, "asked", "set")
+    assert (record.champion_before.formula.text, record.champion_after.formula.text) == (WINNER, "t * X")
+    told = streamsched("explain", "https://h0.example/p0", "--state", evolved, "--json").json
+    assert (told["formula"], told["champion"]) == ("t * X", "set by hand, record 3")
+
+
+def test_the_champion_of_any_record_is_taken_back(streamsched: Command, evolved: Path) -> None:
+    risen = Scheduler.load(evolved).champion
+    assert streamsched("use", "posterior", "--state", evolved).code == 0
+    answer = streamsched("use", "1", "--state", evolved)
+    assert answer.code == 0
+    assert answer.out == f"{WINNER}: {risen}; record 4\n"
+    assert Scheduler.load(evolved).champion == risen
+    told = streamsched("explain", "https://h0.example/p0", "--state", evolved, "--now", str(NOW))
+    assert "  formula    champion of evolution 1, promoted 2025-08-22, +10.0 % NDCG on held-out pages" in told.lines
+    assert streamsched("use", "3", "--state", evolved).out.startswith("posterior: set by hand, record 3; ")
+    assert [record.number for record in RecordBook(evolved).read()[0]] == [1, 2, 3, 4, 5]
+
+
+def test_next_by_another_formula_keeps_the_champion(streamsched: Command, evolved: Path) -> None:
+    before = Scheduler.load(evolved).champion
+    assert streamsched("next", "--state", evolved, "--now", str(NOW), "--formula", "t").code == 0
+    assert Scheduler.load(evolved).champion == before
+
+
+@pytest.mark.parametrize(
+    ("choice", "code", "reason"),
+    [
+        ("9", 2, "NUMBER: expected the number of a record in "),
+        ("0", 2, "found '0'"),
+        ("9" * 5000, 2, "found '999"),
+        ("1 +", 2, "column 4"),
+        ("rhythm", 2, "terminal 'rhythm'"),
+    ],
+)
+def test_what_cannot_be_used_changes_nothing(
+    streamsched: Command, evolved: Path, choice: str, code: int, reason: str
+) -> None:
+    before = {path.name: path.read_bytes() for path in evolved.iterdir() if path.is_file()}
+    answer = streamsched("use", choice, "--state", evolved)
+    assert answer.code == code
+    assert reason in answer.err
+    assert {path.name: path.read_bytes() for path in evolved.iterdir() if path.is_file()} == before
+
+
+def test_a_state_that_is_missing_or_in_use(streamsched: Command, evolved: Path, tmp_path: Path) -> None:
+    assert streamsched("use", "t", "--state", tmp_path / "none").code == 4
+    assert streamsched("evolutions", "--state", tmp_path / "none").code == 4
+    with lock_state(evolved):
+        answer = streamsched("use", "t", "--state", evolved)
+        assert (answer.code, "another streamsched process" in answer.err) == (4, True)
+        assert streamsched("evolutions", "--state", evolved).code == 0
+    assert json.loads(RecordBook(evolved).path.read_text().splitlines()[-1])["number"] == 2
