@@ -1,0 +1,65 @@
+"""The journal: which visits it keeps, and how it is read."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from streamsched.journal import JOURNAL_VISITS, SAW_CHANGE, WAS_FIRST, find_sampled, read_visits, sample_hashes
+from streamsched.outcomes import Outcome, OutcomeBatch
+from streamsched.pages import PageTable
+from streamsched.tables import VISIT
+from tests.naive_shard import sample_hash
+
+DAY = 86_400.0
+URLS = [f"https://a.example/{i}" for i in range(3)]
+
+
+def observed(*outcomes: Outcome) -> PageTable:
+    table = PageTable(DAY, 6)
+    table.observe(OutcomeBatch.from_outcomes(outcomes))
+    return table
+
+
+def test_visit_takes_16_bytes() -> None:
+    assert VISIT.itemsize == 16
+    assert JOURNAL_VISITS & (JOURNAL_VISITS - 1) == 0
+
+
+def test_visits_that_told_something_are_kept_in_their_order() -> None:
+    table = observed(
+        Outcome(URLS[1], DAY),
+        Outcome(URLS[0], 2 * DAY),
+        Outcome(URLS[1], 3 * DAY, 503),
+        Outcome(URLS[1], 4 * DAY, changed=True),
+        Outcome(URLS[1], 4 * DAY, changed=True),
+        Outcome(URLS[1], 3.5 * DAY),
+        Outcome(URLS[0], 5 * DAY),
+    )
+    kept = table.tables.journal[: int(table.tables.corpus["journaled"][0])]
+    assert kept["row"].tolist() == [0, 1, 0, 1]
+    assert kept["at_s"].tolist() == [DAY, 2 * DAY, 4 * DAY, 5 * DAY]
+    assert kept["flags"].tolist() == [WAS_FIRST, WAS_FIRST, SAW_CHANGE, 0]
+    visits = read_visits(table.tables)
+    assert visits.rows.tolist() == [0, 0, 1, 1]
+    assert visits.at_s.tolist() == [DAY, 4 * DAY, 2 * DAY, 5 * DAY]
+    assert visits.changed.tolist() == [False, True, False, False]
+    assert visits.first.tolist() == [True, False, True, False]
+
+
+def test_oldest_visits_give_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("streamsched.pages.JOURNAL_VISITS", 4)
+    table = observed(*(Outcome(URLS[i % 3], float(i)) for i in range(10)))
+    visits = read_visits(table.tables)
+    assert visits.at_s.tolist() == [6.0, 9.0, 7.0, 8.0]
+    assert table.state_bytes()["journal"] == 4 * 16
+    assert table.faults() == []
+
+
+def test_sampled_pages_are_those_up_to_a_bar() -> None:
+    table = observed(*(Outcome(url, 0.0) for url in URLS))
+    hashes = [sample_hash(url) for url in URLS]
+    assert sample_hashes(table.tables, np.arange(3)).tolist() == hashes
+    assert find_sampled(table.tables, 0, 3, max(hashes)).tolist() == [0, 1, 2]
+    assert find_sampled(table.tables, 0, 3, min(hashes)).tolist() == [hashes.index(min(hashes))]
+    assert find_sampled(table.tables, 1, 1, max(hashes)).tolist() == []
