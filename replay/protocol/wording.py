@@ -15,7 +15,7 @@ from streamsched.replay.protocol.settings import FOLDS, METRICS, SPANS
 from streamsched.replay.settings import spell_time
 from streamsched.replay.simulator import DAY_S
 
-Standing: TypeAlias = Literal["confirmed", "refuted", "undecided"]
+Standing: TypeAlias = Literal["confirmed", "smaller", "refuted", "undecided"]
 
 __all__ = [
     "HEADS",
@@ -44,8 +44,8 @@ _READINGS: Final = {
     "that_day": "within the cycle of the visit, the paper's letter",
 }
 UNDECIDED: Final = (
-    "Relative differences over all cycles with their paired 95 % intervals. Undecided: the interval has room for no "
-    "gain and for the paper's, or, where the paper has a tie, for such a gain."
+    "Relative differences over all cycles with their paired 95 % intervals. Smaller: a sure gain, surely below the "
+    "paper's. Undecided: room for no gain and for the paper's, or, where the paper has a tie, for such a gain."
 )
 _PUBLISHED: Final[dict[tuple[TerminalSet, Metric], float | None]] = {  # over NAD, section 5.3; None: a tie
     ("paper", "change_rate"): 0.013,
@@ -76,9 +76,10 @@ class Claim:
     def standing(self) -> Standing | None:
         """What is left of the paper's finding here; None where it has none, or nothing was found.
 
-        A gain is undecided while the interval holds both none and the paper's, refuted once it lies below the paper's.
-        A tie is undecided while the interval, holding 0, has room for a gain such as the paper calls a win;
-        and so is either where no fold tells the two apart at all: so it looks where next to nothing was found.
+        A gain is smaller where it is sure, but surely below the paper's; refuted where it surely is, and not sure; and
+        undecided where the interval has room for none and for the paper's. A tie is confirmed where the interval has no
+        room for a gain such as the paper calls a win, sure or not; refuted by a sure difference; undecided otherwise.
+        Folds that found the very same decide nothing: so it looks where next to nothing was found.
         """
         low, high = self.found.low, self.found.high
         if self.published is None or low is None or high is None:
@@ -87,8 +88,9 @@ class Claim:
             return "undecided"
         side = is_apart(self.found)
         if self.published > 0:
-            return "confirmed" if side > 0 else "refuted" if side < 0 or high < self.published else "undecided"
-        return "refuted" if side else "confirmed" if max(-low, high) < _NOTABLE else "undecided"
+            below = high < self.published
+            return ("smaller" if below else "confirmed") if side > 0 else "refuted" if below else "undecided"
+        return "confirmed" if max(-low, high) < _NOTABLE else "refuted" if side else "undecided"
 
 
 def judge_claims(result: ProtocolResult) -> list[Claim]:
@@ -251,6 +253,7 @@ def _names(claims: list[Claim]) -> list[str]:
 
 _STANDINGS: Final[dict[Standing, str]] = {
     "confirmed": "holds",
+    "smaller": "holds, by less than the paper's gain,",
     "refuted": "does not hold",
     "undecided": "cannot be decided",
 }

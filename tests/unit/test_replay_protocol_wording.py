@@ -32,12 +32,12 @@ def standings(result: ProtocolResult) -> list[str | None]:
 
 
 def test_the_paper_s_own_outcome_confirms_it() -> None:
-    result = made_result(nad=NAD, GP4C_All=NAD * 1.015 + SWAY / 4, GP4C_Basic=NAD + SWAY, posterior=NAD * 0.9)
+    result = made_result(nad=NAD, GP4C_All=NAD * 1.02 + SWAY / 4, GP4C_Basic=NAD + SWAY, posterior=NAD * 0.9)
     assert standings(result) == ["confirmed"] * 4
     verdict = spell_verdict(result)
-    assert "The claim that GP4C_All beats NAD holds on this log: ChangeRate (+1.5 %, better), NDCG" in verdict
+    assert "The claim that GP4C_All beats NAD holds on this log: ChangeRate (+2.0 %, better), NDCG" in verdict
     assert "The claim that GP4C_Basic ties with NAD holds on this log: ChangeRate (+0.0 %, a tie), NDCG" in verdict
-    assert "Against the posterior, which the paper did not have: GP4C_All in ChangeRate (+12.8 %, better)" in verdict
+    assert "Against the posterior, which the paper did not have: GP4C_All in ChangeRate (+13.3 %, better)" in verdict
 
 
 def test_a_tie_where_the_paper_won_and_a_loss_where_it_tied_refute_it() -> None:
@@ -49,8 +49,17 @@ def test_a_tie_where_the_paper_won_and_a_loss_where_it_tied_refute_it() -> None:
     assert verdict.count("worse") == 6
 
 
-def test_a_sure_gain_is_no_tie_however_small() -> None:
-    result = made_result(nad=NAD, GP4C_All=NAD * 1.2, GP4C_Basic=NAD * 1.005)
+def test_a_sure_gain_below_the_paper_s_is_smaller_and_still_a_tie() -> None:
+    result = made_result(nad=NAD, GP4C_All=NAD * 1.005, GP4C_Basic=NAD * 1.005)
+    assert set(standings(result)) == {"smaller", "confirmed"}
+    assert "GP4C_All beats NAD holds, by less than the paper's gain, on this log: ChangeRate (+0.5 %" in spell_verdict(
+        result
+    )
+    assert "GP4C_Basic ties with NAD holds on this log: ChangeRate (+0.5 %, better)" in spell_verdict(result)
+
+
+def test_a_sure_gain_like_the_paper_s_is_no_tie() -> None:
+    result = made_result(nad=NAD, GP4C_All=NAD * 1.2, GP4C_Basic=NAD * 1.03)
     found = {(claim.name, claim.standing) for claim in judge_claims(result) if claim.baseline == "nad"}
     assert found == {("GP4C_All", "confirmed"), ("GP4C_Basic", "refuted")}
 
