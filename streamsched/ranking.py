@@ -135,8 +135,8 @@ class _Worker:
 
     def __init__(self, program: Program) -> None:
         self._program = program
-        self._columns = TerminalColumns(program.terminals, BLOCK)
         self._arena: Arena = program.arena(BLOCK)
+        self._columns = TerminalColumns(program.terminals, BLOCK, self._arena.slots)  # where the program reads them
         self._scores = np.empty(BLOCK)
 
     def score(self, pages: Records, traces: Records, priors: Priors, now: float, cycle_s: float) -> Floats:

@@ -53,12 +53,13 @@ def read_priors(tables: Tables) -> Priors:
 class TerminalColumns:
     """Columns of the wanted terminals for blocks of up to `block` pages, in buffers that are reused; for one thread.
 
-    Every value is finite and 0 or more.
+    Every value is finite and 0 or more. `buffers`: float64[wanted or more, block or more], where columns are to lie.
     """
 
-    def __init__(self, wanted: Collection[str], block: int) -> None:
+    def __init__(self, wanted: Collection[str], block: int, buffers: Floats | None = None) -> None:
         self.wanted = tuple(wanted)
-        self._columns = {name: np.empty(block) for name in self.wanted}
+        rows = np.empty((len(self.wanted), block)) if buffers is None else buffers
+        self._columns = dict(zip(self.wanted, rows, strict=False))
 
     def fill(self, pages: Records, traces: Records, priors: Priors, now: float, cycle_s: float) -> dict[str, Floats]:
         """Return float64[m] for each wanted terminal of m pages, valid until the next call. O(m).

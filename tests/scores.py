@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from streamsched.arrays import Floats
+from streamsched.formula import Arena
 from streamsched.packed import PackedUrls
 from streamsched.pages import PageTable
 
@@ -19,11 +20,11 @@ class TableOfScores:
     def __init__(self, values: Floats) -> None:
         self._values = values
 
-    def arena(self, block: int) -> int:
-        return block
+    def arena(self, block: int) -> Arena:
+        return Arena(block, len(self.terminals))
 
-    def run(self, columns: Mapping[str, Floats], out: Floats, arena: int) -> None:
-        assert out.size <= arena
+    def run(self, columns: Mapping[str, Floats], out: Floats, arena: Arena) -> None:
+        assert out.size <= arena.block
         np.take(self._values, columns["importance"].astype(np.int64), out=out)
 
 

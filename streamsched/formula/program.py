@@ -10,20 +10,20 @@ from typing import Any, Final
 import numpy as np
 
 from streamsched.arrays import Floats
-from streamsched.formula.machine import OPERATION_CODES, Steps, run_steps
+from streamsched.formula.machine import OPERATION_CODES, Steps, make_slots, run_steps
 from streamsched.formula.nodes import Constant, Node, Terminal, fold
 from streamsched.formula.protected import apply
 
 __all__ = ["BLOCK", "Arena", "Program", "compile_tree"]
 
 BLOCK: Final = 16_384  # rows: 128 KiB a column, so that the few columns of a ranking stay in a second-level cache
-_STAGGER: Final = 16  # float64s between slots: keeps equal rows of them off the same cache sets
 
 
 class Arena:
     """Slots for one thread's evaluation over blocks of up to `block` rows: float64[slots, block].
 
-    Any program that needs no more `slots` may run in it, one after the other.
+    Any program that needs no more `slots` may run in it, one after the other. ``slots``: the memory itself, the first
+    slots are the columns of the program's terminals, in order.
     """
 
     __slots__ = ("_holds", "block", "slots")
@@ -32,7 +32,7 @@ class Arena:
         if block < 1:
             raise ValueError(f"block: expected 1 row or more, found {block}")
         self.block = block
-        self.slots: Floats = np.zeros((slots, block + _STAGGER))
+        self.slots: Floats = make_slots(slots, block)
         self._holds: Program | None = None
 
     def prepare(self, program: Program) -> None:
@@ -74,7 +74,8 @@ class Program:
     def run(self, columns: Mapping[str, Floats], out: Floats, arena: Arena) -> None:
         """Write the formula's value for each row to `out`: float64[m], of any length. O(m * steps).
 
-        ``columns[name]``: float64[m] for each of `terminals`, only read; `out` must not overlap any of them. The
+        ``columns[name]``: float64[m] for each of `terminals`, only read; `out` must not overlap any of them. Where a
+        column lies in the terminal's own slot of the arena already (see `Arena.slots`) it is not copied there. The
         values do not depend on how rows are split, be it by the arena's block. Allocates nothing of the block's size,
         and most of it runs without the interpreter lock. Raises KeyError where a column is missing, ValueError where a
         column or the arena does not fit.
@@ -85,7 +86,8 @@ class Program:
         for start in range(0, out.size, arena.block):
             rows = min(arena.block, out.size - start)
             for slot, column in zip(arena.slots, held, strict=False):
-                slot[:rows] = column[start : start + rows]
+                if not np.may_share_memory(slot, column):
+                    slot[:rows] = column[start : start + rows]
             run_steps(self.steps, arena.slots, rows)
             out[start : start + rows] = arena.slots[self.result, :rows]
 

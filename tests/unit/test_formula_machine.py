@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from streamsched.arrays import Floats
-from streamsched.formula.machine import COPY, OPERATION_CODES, ROWS, Steps, run_steps
+from streamsched.formula.machine import COPY, OPERATION_CODES, ROWS, Steps, make_slots, run_steps
 from tests import naive
 
 INF, NAN = math.inf, math.nan
@@ -96,3 +96,12 @@ def test_more_rows_than_are_worked_on_at_a_time(rows: int) -> None:
     slots[2] = 7.0
     run_steps(steps_of((OPERATION_CODES["+"], 0, 1, 2), (OPERATION_CODES["*"], 2, 0, 2)), slots, rows)
     np.testing.assert_array_equal(slots[2], [*((x + y) * x)[:rows], 7.0])
+
+
+@pytest.mark.parametrize("rows", [1, 8, 500, ROWS])
+def test_slots_begin_with_a_line_of_the_cache(rows: int) -> None:
+    for _ in range(5):
+        slots = make_slots(3, rows)
+        assert slots.shape[1] >= rows
+        assert [slot.ctypes.data % 64 for slot in slots] == [0, 0, 0]
+        assert not slots.any()

@@ -107,6 +107,16 @@ def test_output_may_be_strided() -> None:
     np.testing.assert_array_equal(table, np.stack([np.full(700, 7.0), columns["X"] * columns["n"]], axis=1))
 
 
+def test_columns_may_lie_in_their_slots() -> None:
+    program, columns, out = compiled("X / n"), columns_of(20), np.empty(20)
+    arena = program.arena(32)
+    held = {name: arena.slots[place, :20] for place, name in enumerate(program.terminals)}
+    for name, column in held.items():
+        column[:] = columns[name]
+    program.run(held, out, arena)
+    np.testing.assert_array_equal(out, Formula.parse("X / n").evaluate(columns))
+
+
 def test_columns_are_not_written_to() -> None:
     columns = columns_of(50)
     before = {name: column.copy() for name, column in columns.items()}
