@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -21,12 +22,16 @@ from streamsched.replies import Observed
 from streamsched.scheduler import DEFAULT_FORMULA, Scheduler
 from streamsched.snapshot import has_snapshot
 
+if TYPE_CHECKING:
+    from streamsched.cli.evolving import EvolvingIntake
+
 __all__ = ["add_arguments"]
 
 _EXAMPLES = """\
   streamsched run --source outcomes.jsonl.gz --state state/
   streamsched run --source file:history.msgpack --state state/ --dead-letters bad.jsonl --json
   crawler | streamsched run --source - --format jsonl --state state/
+  streamsched run --source outcomes.jsonl.gz --state state/ --evolve-every 7
 
 A file is read on from where the state stands, so a growing file can be read again and again. Ctrl-C and SIGTERM save
 what was read until then; asked a second time, it leaves at once, and the state is the one saved last.
@@ -49,6 +54,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--formula", help=f"score by it from now on (in a new state: {DEFAULT_FORMULA})")
     parser.add_argument(
         "--save-every", type=whole(1), default=_SAVE_EVERY, metavar="N", help="save after N outcomes (5000000)"
+    )
+    parser.add_argument(
+        "--evolve-every", type=whole(1), metavar="N", help="evolve the formula every N cycles of the outcomes' time"
     )
     parser.add_argument("--json", action="store_true", help="print the counts as JSON")
     parser.set_defaults(run=_run)
@@ -116,6 +124,7 @@ class _Intake:
         self._save_every: int = arguments.save_every
         self._keeps_positions = keeps_positions
         self._total = Observed()
+        self._evolving = _make_evolving(scheduler, arguments)
 
     def take(self, deliveries: Iterable[Delivery]) -> SourceError | None:
         """Observe all `deliveries`; return what kept them from coming, for what came before is worth saving."""
@@ -124,7 +133,7 @@ class _Intake:
             task = bar.add_task("", total=None)
             try:
                 for delivery in deliveries:
-                    self._total += self._scheduler.observe(delivery.outcomes)
+                    self._total += (self._evolving or self._scheduler).observe(delivery.outcomes)
                     if self._keeps_positions:
                         self._scheduler.positions[delivery.position.path] = delivery.position.to_json()
                     unsaved += len(delivery.outcomes)
@@ -139,7 +148,19 @@ class _Intake:
     def counts(self) -> dict[str, int | str]:
         """Return what became of the outcomes so far."""
         names = ("applied", "changed", "first_visits", "failures", "duplicates", "late")
-        return {name: getattr(self._total, name) for name in names}
+        counts: dict[str, int | str] = {name: getattr(self._total, name) for name in names}
+        return counts if self._evolving is None else counts | {"evolutions": self._evolving.evolutions}
+
+
+def _make_evolving(scheduler: Scheduler, arguments: argparse.Namespace) -> EvolvingIntake | None:
+    if arguments.evolve_every is None:
+        return None
+    # Imported only where it is asked for: reading a stream needs none of it.
+    from streamsched.cli.evolving import EvolvingIntake  # noqa: PLC0415
+    from streamsched.evolution.plan import EvolutionPlan  # noqa: PLC0415
+
+    plan = EvolutionPlan(every=arguments.evolve_every, drift=None)
+    return EvolvingIntake(scheduler, plan, arguments.state)
 
 
 def _progress() -> Progress:
