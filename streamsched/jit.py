@@ -25,7 +25,6 @@ __all__ = [
     "mix",
     "on_compile",
     "prefetch",
-    "stay_small",
     "trailing_zeros",
     "widen_vectors",
 ]
@@ -129,22 +128,6 @@ def prefetch(typingctx: Any, array: Any, index: Any) -> Any:
         return context.get_dummy_value()
 
     return types.none(array, types.int64), codegen
-
-
-@_machine(type(None))
-def stay_small(typingctx: Any) -> Any:
-    """Compile the function that calls this to little code, quickly, and not into those that call it.
-
-    For loops that wait for memory: records apart from one another, of which vectors are made with much ado.
-    """
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        builder.function.attributes.discard("alwaysinline")  # what `inlined` asks for spreads to the functions it calls
-        builder.function.attributes.add("noinline")
-        builder.function.attributes.add("optsize")
-        return context.get_dummy_value()
-
-    return types.none(), codegen
 
 
 @_machine(type(None))

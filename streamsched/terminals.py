@@ -12,7 +12,7 @@ from streamsched.arrays import Floats, Record, Records
 from streamsched.elementary import expm1, log1p
 from streamsched.estimators import weigh_geometrically
 from streamsched.formula.vocabulary import TERMINALS
-from streamsched.jit import bare_kernel, inlined, stay_small, widen_vectors
+from streamsched.jit import bare_kernel, inlined, widen_vectors
 from streamsched.tables import LONGEST_INTERVAL, Tables
 
 __all__ = ["PROVIDED", "TERMINAL_CODES", "Priors", "TerminalColumns", "fill_terminal", "read_priors"]
@@ -80,7 +80,6 @@ def fill_terminal(  # noqa: C901, PLR0913, PLR0917  a case for each terminal; in
 
     `pages`: PAGE[m]; `traces`: TRACE[m]; `now` in seconds, as the pages' times; nothing is checked.
     """
-    stay_small()
     if code == _VISITS:
         for i in range(out.size):
             out[i] = pages[i].visits
@@ -109,7 +108,6 @@ def fill_terminal(  # noqa: C901, PLR0913, PLR0917  a case for each terminal; in
 @bare_kernel
 def _fill_posterior(pages: Records, priors: Priors, now: float, cycle_s: float, out: Floats) -> None:
     """Fill `posterior.probability_changed` of each page, pass by pass: some run on vectors."""
-    stay_small()
     for i in range(out.size):
         page = pages[i]
         out[i] = _elapsed(page, now, cycle_s) / (priors.exposure[page.group] + page.own_exposure)
@@ -122,7 +120,6 @@ def _fill_posterior(pages: Records, priors: Priors, now: float, cycle_s: float, 
 @bare_kernel
 def _fill_estimate(code: int, pages: Records, traces: Records, out: Floats) -> None:
     """Fill an estimator's rate for each page, as `streamsched.estimators` has them; 0 for pages without visits."""
-    stay_small()
     if code == _CG:
         for i in range(out.size):
             visits, changes = float(pages[i].visits), float(pages[i].changes)
