@@ -56,7 +56,8 @@ class Champion:
     def from_json(cls, fields: dict[str, Any]) -> Champion:
         """Return the champion of these fields. Raises FormulaError or ValueError where they are not those of one."""
         try:
-            champion = cls(**fields | {"formula": Formula.parse(fields["formula"])})
+            formula: Any = Formula.parse(fields["formula"])
+            champion = cls(**fields | {"formula": formula})
         except (KeyError, TypeError) as error:
             raise ValueError(f"champion: expected its fields, found {error}") from error
         numbers = (champion.record, champion.since_s, champion.gain)

@@ -25,13 +25,13 @@ from streamsched.evolution.worker import find_breed
 from streamsched.formula import Formula
 from streamsched.replies import Observed
 from streamsched.scheduler import Scheduler
+from streamsched.training import Training
 
 __all__ = ["ARCHIVE_NAME", "BREED", "Evolver"]
 
 BREED: Final = "streamsched.evolution.breeding:breed"
 ARCHIVE_NAME: Final = "elites.json"
-_SHORTER: Final = (1.0, 0.7, 0.5, 0.35)  # shares of the plan's history to try where few pages are as old
-_ENOUGH: Final = 0.5  # share of the sampled pages that must be old enough
+_ENOUGH: Final = 0.5  # share of the sampled pages that must be as old as the history
 
 
 class Evolver:
@@ -187,12 +187,8 @@ class Evolver:
 
     def _gather(self, now: float, seed: int) -> tuple[Sequence[ChangeHistory], DataSpan]:
         """Return what the scheduler knows of the last cycles: draws where it was not all seen, and how much was."""
-        for share in _SHORTER:
-            cycles = max(1, round(share * self.plan.history))
-            training = self.scheduler.training(cycles, now=now, seed=seed)
-            pages = training.history.pages
-            if pages >= _ENOUGH * (pages + training.newcomers):
-                break
+        cycles, training = self._reach_back(now, seed)
+        pages = training.history.pages
         draws = [training.history]
         while training.observed_share < 1.0 and pages and len(draws) < self.plan.draws:
             again = self.scheduler.training(cycles, now=now, seed=seed + len(draws)).history
@@ -202,6 +198,12 @@ class Evolver:
         share = training.observed_share
         data = DataSpan(training.span.start_s, cycles, pages, share, training.panel_pages, training.newcomers)
         return draws, data
+
+    def _reach_back(self, now: float, seed: int) -> tuple[int, Training]:
+        """Return what is known of as many cycles as the plan wants, of fewer where most pages are younger."""
+        known = self.scheduler.known_cycles(now=now, share=_ENOUGH)
+        cycles = int(max(1, min(self.plan.history, known)))
+        return cycles, self.scheduler.training(cycles, now=now, seed=seed)
 
     def _conclude(self, draft: EvolutionRecord, outcome: Breeding | str) -> EvolutionRecord:
         """Apply the decision and write the record, or neither."""

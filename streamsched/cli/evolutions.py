@@ -23,7 +23,8 @@ __all__ = ["add_arguments"]
 _EXAMPLES: Final = """\
   streamsched evolutions --state state/
   streamsched evolutions --state state/ --json
-  streamsched use 3 --state state/      # go back to the champion of record 3
+
+Go back to the champion of record 3 with: streamsched use 3 --state state/
 """
 
 

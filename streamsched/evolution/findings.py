@@ -66,15 +66,13 @@ class Breeding:
     def from_json(cls, content: object) -> Breeding:
         """Return the breeding of these fields. Raises ValueError where they are not those of one."""
         given = checked_fields(cls, content)
-        bred = cls(
-            **given
-            | {
-                "verdict": None if given.get("verdict") is None else Verdict.from_json(given["verdict"]),
-                "candidates": tuple(Candidate(**checked_fields(Candidate, one)) for one in given.get("candidates", ())),
-                "archive": tuple(given.get("archive", ())),
-                "data": None if given.get("data") is None else DataSpan(**checked_fields(DataSpan, given["data"])),
-            }
-        )
+        parts: dict[str, Any] = {
+            "verdict": None if given.get("verdict") is None else Verdict.from_json(given["verdict"]),
+            "candidates": tuple(Candidate(**checked_fields(Candidate, one)) for one in given.get("candidates", ())),
+            "archive": tuple(given.get("archive", ())),
+            "data": None if given.get("data") is None else DataSpan(**checked_fields(DataSpan, given["data"])),
+        }
+        bred = cls(**given | parts)
         texts = (bred.challenger or "", bred.metric, *bred.archive, *(one.formula for one in bred.candidates))
         if not all(isinstance(text, str) for text in texts) or (bred.verdict is not None and not bred.challenger):
             raise ValueError("breeding: expected formulas as text, and a challenger for its verdict")

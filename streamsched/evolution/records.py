@@ -59,13 +59,14 @@ class EvolutionRecord:
     def from_json(cls, content: object) -> EvolutionRecord:
         """Return the record of these fields. Raises ValueError where they are not those of one."""
         given = checked_fields(cls, content)
-        champions = {name: Champion.from_json(given[name]) for name in ("champion_before", "champion_after")}
-        parts = {
+        parts: dict[str, Any] = {
+            "champion_before": Champion.from_json(given["champion_before"]),
+            "champion_after": Champion.from_json(given["champion_after"]),
             "candidates": tuple(Candidate(**checked_fields(Candidate, one)) for one in given.get("candidates", ())),
             "data": None if given.get("data") is None else DataSpan(**checked_fields(DataSpan, given["data"])),
             "verdict": None if given.get("verdict") is None else Verdict.from_json(given["verdict"]),
         }
-        record = cls(**given | champions | parts)
+        record = cls(**given | parts)
         if not isinstance(record.number, int) or not isinstance(record.when_s, int | float):
             raise ValueError(f"record: expected a number and a time, found {record.number!r} and {record.when_s!r}")
         if record.trigger not in TRIGGERS or record.decision not in DECISIONS:

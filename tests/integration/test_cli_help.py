@@ -17,7 +17,7 @@ from streamsched.cli.main import build_parser
 from streamsched.cli.output import plain
 from tests.shell import ROOT, Command
 
-COMMANDS = ("replay", "evolve", "run", "next", "explain", "state", "generate", "convert")
+COMMANDS = ("replay", "evolve", "run", "next", "explain", "state", "generate", "convert", "evolutions", "use")
 SLOW_TO_IMPORT = {"matplotlib", "msgpack", "msgspec", "rich", "scipy"}
 
 
@@ -59,7 +59,7 @@ def test_help_names_the_commands_and_every_exit_code(streamsched: Command) -> No
     listed = {int(code) for code in re.findall(r"^ +(\d+)  ", shown.out, re.MULTILINE)}
     assert listed == {exits.DONE, exits.NOTHING, 2, exits.UNREADABLE, 4, 5, exits.DEFECT, exits.INTERRUPTED, 143}
     for command in COMMANDS:
-        assert re.search(rf"^ +{command} +\w", shown.out, re.MULTILINE)
+        assert re.search(rf"^ +{command}\s+\w", shown.out, re.MULTILINE)
     assert max(map(len, shown.lines)) <= 100
 
 
@@ -96,6 +96,11 @@ def test_version(streamsched: Command) -> None:
         ("run --source a --state s --format xml", "invalid choice: 'xml'"),
         ("run --source kafka://broker/topic --state s", "Kafka is not there yet"),
         ("run --source a --state s --save-every 0", "--save-every: expected a whole number"),
+        ("run --source a --state s --evolve-every 0", "--evolve-every: expected a whole number of 1 or more"),
+        ("use --state s", "required: FORMULA|NUMBER"),
+        ("use 7", "required: --state"),
+        ("use 7 --state s --now soon", "--now: expected a date"),
+        ("evolutions", "required: --state"),
         ("convert a.jsonl", "required: OUT"),
         ("convert a.jsonl b.csv", "OUT: expected a name that ends in .jsonl or .msgpack, with .gz or without"),
         ("convert a.jsonl jsonl", "found 'jsonl'"),
