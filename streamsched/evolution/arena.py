@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streamsched.arrays import Floats, Hashes, Ints, Records
-from streamsched.formula.machine import ROWS
+from streamsched.formula.machine import ROWS, make_slots
 from streamsched.jit import mix
 from streamsched.tables import PAGE, TRACE
 from streamsched.terminals import Priors
@@ -22,6 +22,7 @@ __all__ = [
     "READS_RATE",
     "READS_VISITS",
     "READS_WEIGHTED",
+    "UNSORTED",
     "Arena",
     "Crawl",
     "Ground",
@@ -44,6 +45,8 @@ READS_HISTORY: Final = 16
 READS_RATE: Final = 32
 READS_IMPORTANCE: Final = 64
 READS_COST: Final = 128
+
+UNSORTED: Final = np.uint8(1)  # in PAGE.flags of a class: its page numbers are in any order
 
 COUNTS: Final = np.dtype(
     [
@@ -71,9 +74,8 @@ class Rules(NamedTuple):
 class Ground(NamedTuple):
     """What happens in one trial, whatever the score function; P pages, C cycles, k visits a cycle."""
 
-    changed: Hashes  # uint64[P, words]: bit c % 64 of word c // 64 is whether the page changed in cycle c
+    changed: Hashes  # uint64[C, words]: bit p % 64 of word p // 64 is whether page p changed in that cycle
     offsets: Ints  # int64[C]: the page number that goes first among equals
-    due: Ints  # int64[C]: since_visit: pages whose first change after the warm-up is in c; that_day: that change in c
     discounts: Floats  # float64[k]: what a hit at each place is worth
     ideals: Floats  # float64[k + 1]: what the first m hits are worth in the best order
 
@@ -111,7 +113,7 @@ class Arena(NamedTuple):
     """One thread's working memory for crawls of up to P pages and k visits a cycle."""
 
     counts: Records  # COUNTS[1]
-    members: Pages  # int32[2 P + k]: the classes' runs, in any order, with gaps
+    members: Pages  # int32[2 P + k]: the classes' runs, in any order, with gaps; ascending but for UNSORTED ones
     starts: Ints  # by class
     sizes: Ints
     pages: Records
@@ -129,10 +131,10 @@ class Arena(NamedTuple):
     places: Ints  # by class made in this cycle: its place in the table
     spare: Pages  # int32[P], for compaction
     member_bits: Hashes  # uint64[P / 64 + 1]: pages that are being put in order; all 0 between uses
-    hit_bits: Hashes
-    fresh_bits: Hashes
+    fresh_bits: Hashes  # of these, pages not visited since the warm-up; kept only where visits are traced
+    below: Pages  # int32[P / 64 + 1]: pages marked in the words before each, while they are put in order
+    stale: Hashes  # uint64[P / 64 + 1]: pages of which a visit in this cycle reports a change
     touched: Hashes  # bit w % 64 of word w // 64 where word w of these is not 0
-    due: Ints  # of each cycle, and of never
     slots: Floats  # float64[slots, ROWS]
 
 
@@ -157,8 +159,8 @@ def tie_offset(salt: int, cycle: int, pages: int) -> int:
     return int(mixed) % pages
 
 
-def make_arena(pages: int, visits: int, cycles: int, slots: int) -> Arena:
-    """Return working memory for crawls of up to that many pages, visits a cycle and cycles, and routines of slots."""
+def make_arena(pages: int, visits: int, slots: int) -> Arena:
+    """Return working memory for crawls of up to that many pages and visits a cycle, and routines of up to `slots`."""
     words = pages // 64 + 1
     parts = 2 * visits
     classes = pages + parts
@@ -182,9 +184,9 @@ def make_arena(pages: int, visits: int, cycles: int, slots: int) -> Arena:
         places=np.empty(parts, np.int64),
         spare=np.empty(pages, np.int32),
         member_bits=np.zeros(words, np.uint64),
-        hit_bits=np.zeros(words, np.uint64),
         fresh_bits=np.zeros(words, np.uint64),
+        below=np.zeros(words, np.int32),
+        stale=np.zeros(words, np.uint64),
         touched=np.zeros((words >> 6) + 1, np.uint64),
-        due=np.empty((cycles | 63) + 2, np.int64),
-        slots=np.empty((slots, ROWS)),
+        slots=make_slots(slots, ROWS),
     )

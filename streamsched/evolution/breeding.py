@@ -2,6 +2,7 @@
 
 Pages are split by their hashes, the same way for every evolution of a scheduler: what an archive learned from stays
 apart from what judges it. Evolution and validation see the cycles up to a point, the contest counts those after it.
+They also see priors and weights coarsely, which makes them fast; the contest has them as they are.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ def breed(
     rows = shuffle_pages(history, 0)
     bounds = [round(share * rows.size) for share in (_TRAIN, _TRAIN + _VALIDATION)]
     training, validation, held_out = np.split(rows, bounds)
-    early = [draw.span(0, draw.cycles - later) for draw in draws]
+    early = [draw.span(0, draw.cycles - later).coarsen() for draw in draws]
     evaluator = Evaluator(
         _trials([draw.take(np.sort(training)) for draw in early], settings, seed),
         settings.metric,
@@ -105,7 +106,7 @@ def breed(
 def _validate(
     trained: Sequence[tuple[Formula, float]], judge: Evaluator, settings: EvolutionSettings
 ) -> list[Candidate]:
-    """Return the formulas as candidates, each once: the best by the settings' selection first, the smaller of equals."""
+    """Return the formulas as candidates, each once, the best by selection first, the smaller of equals."""
     simple = {formula.simplify().text: (formula.simplify(), fitness) for formula, fitness in reversed(trained)}
     formulas = sorted(simple.values(), key=lambda one: (one[0].size, one[0].text))
     train = np.array([fitness for _, fitness in formulas])

@@ -1,7 +1,7 @@
 """What a cycle's visits make of classes: each falls into what was not visited, what had changed and what had not.
 
 The last two get a new state. All parts of one new state, whatever classes they come from, become one class; its pages
-are gathered when the cycle is over.
+are gathered when the cycle is over, and sorted when their order matters.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from streamsched.arrays import Record
+from streamsched.arrays import Hashes, Record
 from streamsched.evolution.arena import (
     READS_CHANGES,
     READS_COST,
@@ -20,13 +20,13 @@ from streamsched.evolution.arena import (
     READS_RATE,
     READS_VISITS,
     READS_WEIGHTED,
+    UNSORTED,
     Arena,
     Crawl,
-    Ground,
 )
-from streamsched.evolution.places import mark, write_marked
+from streamsched.evolution.places import mark_run
 from streamsched.evolution.segments import count_within, find_number
-from streamsched.jit import inlined, mix, trailing_zeros
+from streamsched.jit import inlined, mix
 from streamsched.learning import count_visit, learn
 
 __all__ = ["Stretch", "begin_cycle", "settle_cycle", "visit_class"]
@@ -49,7 +49,6 @@ class _Visit(NamedTuple):
 
     at: int  # number of the ranked cycle
     cycle: int
-    first_cycle: int  # of those whose changes the visit reports
     fresh: int  # 2 where the class was not visited since the warm-up
     shared: bool
 
@@ -66,17 +65,16 @@ def begin_cycle(arena: Arena) -> None:
 def visit_class(crawl: Crawl, one: int, stretch: Stretch) -> None:
     """Visit the pages of class `one` that lie within reach. O(log size + pages moved)."""
     arena = crawl.arena
-    pages = crawl.ground.changed.shape[0]
+    pages = crawl.opening.members.size
     start, size = arena.starts[one], arena.sizes[one]
-    begin = find_number(arena, one, stretch.offset)
+    page: Record = arena.pages[one]
+    begin = 0 if page.flags & UNSORTED else find_number(arena, one, stretch.offset)
     taken = size if stretch.reach == pages else count_within(arena, one, stretch.offset, stretch.reach, pages)
     if taken == 0:
         return
-    page: Record = arena.pages[one]
     visit = _Visit(
         at=stretch.cycle - crawl.rules.warmup,
         cycle=stretch.cycle,
-        first_cycle=int(page.last_visit_s) + 1 if crawl.rules.since_visit else stretch.cycle,
         fresh=0 if page.spare else _FRESH,
         shared=stretch.shared,
     )
@@ -111,51 +109,63 @@ def _visit_run(crawl: Crawl, visit: _Visit, run: tuple[int, int], place: int) ->
 
     Written without branches on what a visit finds: nobody can predict it, the processor no more than a crawler.
     """
-    ground, arena, trace = crawl.ground, crawl.arena, crawl.trace
-    counts = arena.counts[0]
-    changed, unchanged = counts.hits, counts.misses
-    word = visit.cycle >> 6
-    single = visit.first_cycle >> 6 == word
-    mask = ~np.uint64(0) >> np.uint64(63 - (visit.cycle & 63))
-    mask = mask >> np.uint64(visit.first_cycle & 63) << np.uint64(visit.first_cycle & 63)
-    traced = trace.visited.shape[0] > 0
-    gain = 0.0
+    members, hits, misses, stale = crawl.arena.members, crawl.arena.hits, crawl.arena.misses, crawl.arena.stale
+    counts = crawl.arena.counts[0]
+    found, missed = counts.hits, counts.misses
     for i in range(run[0], run[1]):
-        page = arena.members[i]
-        if single:
-            hit = np.uint64((ground.changed[page, word] & mask) != np.uint64(0))
-        else:
-            hit = np.uint64(_changed(ground, page, visit.first_cycle, visit.cycle))
-        arena.hits[changed] = page
-        arena.misses[unchanged] = page
-        changed += np.int64(hit)
-        unchanged += 1 - np.int64(hit)
-        if visit.shared:
-            mark(arena, page)
-            arena.hit_bits[page >> 6] |= hit << np.uint64(page & 63)
-            if visit.fresh:
-                arena.fresh_bits[page >> 6] |= np.uint64(1) << np.uint64(page & 63)
-        else:
-            gain += ground.discounts[place] * np.float64(hit)
-            if traced:
-                trace.visited[visit.at, place] = page << 2 | visit.fresh | np.int64(hit)
-            place += 1
-    trace.gains[visit.at] += gain
-    counts.hits = changed
-    counts.misses = unchanged
+        page = members[i]
+        hit = np.int64(stale[page >> 6] >> np.uint64(page & 63) & np.uint64(1))
+        hits[found] = page
+        misses[missed] = page
+        found += hit
+        missed += 1 - hit
+    counts.hits, counts.misses = found, missed
+    if visit.shared:
+        mark_run(crawl.arena, run[0], run[1])
+    elif crawl.rules.placed:
+        _place_run(crawl, visit.at, run, place)
+    if crawl.trace.visited.shape[0] > 0:
+        _trace_run(crawl, visit, run, place)
 
 
 @inlined
-def _changed(ground: Ground, page: int, first: int, last: int) -> bool:
-    """Return whether a page changed in any of the cycles `first` to `last`."""
-    word = last >> 6
-    mask = ~np.uint64(0) >> np.uint64(63 - (last & 63))
-    while word > first >> 6:
-        if ground.changed[page, word] & mask:
-            return True
-        mask = ~np.uint64(0)
-        word -= 1
-    return bool((ground.changed[page, word] & mask) >> np.uint64(first & 63) != np.uint64(0))
+def _place_run(crawl: Crawl, at: int, run: tuple[int, int], place: int) -> None:
+    """Add up what the visits to consecutive members of a class, the first at `place`, are worth.
+
+    In four sums: in one, each page would wait for the one before it.
+    """
+    members, stale, discounts = crawl.arena.members, crawl.arena.stale, crawl.ground.discounts
+    first = second = third = fourth = 0.0
+    shift = place - run[0]
+    i = run[0]
+    while i + 4 <= run[1]:
+        first += discounts[shift + i] * _bit(stale, members[i])
+        second += discounts[shift + i + 1] * _bit(stale, members[i + 1])
+        third += discounts[shift + i + 2] * _bit(stale, members[i + 2])
+        fourth += discounts[shift + i + 3] * _bit(stale, members[i + 3])
+        i += 4
+    while i < run[1]:
+        first += discounts[shift + i] * _bit(stale, members[i])
+        i += 1
+    crawl.trace.gains[at] += (first + second) + (third + fourth)
+
+
+@inlined
+def _bit(bits: Hashes, page: int) -> np.int64:
+    """Return the page's bit, 0 or 1."""
+    return np.int64(bits[page >> 6] >> np.uint64(page & 63) & np.uint64(1))
+
+
+@inlined
+def _trace_run(crawl: Crawl, visit: _Visit, run: tuple[int, int], place: int) -> None:
+    """Enter visits to consecutive members of a class into the trace, or mark for it which of them are new."""
+    arena, trace = crawl.arena, crawl.trace
+    for i in range(run[0], run[1]):
+        page = arena.members[i]
+        if not visit.shared:
+            trace.visited[visit.at, place + i - run[0]] = page << 2 | visit.fresh | _bit(arena.stale, page)
+        elif visit.fresh:
+            arena.fresh_bits[page >> 6] |= np.uint64(1) << np.uint64(page & 63)
 
 
 @inlined
@@ -181,6 +191,8 @@ def _enter_part(crawl: Crawl, one: int, cycle: int, changed: bool, run: tuple[in
         counts.classes += 1
         arena.sizes[made] = 0
         arena.first_part[at] = -1
+    else:
+        arena.pages[target].flags |= UNSORTED
     arena.sizes[target] += run[1]
     part = counts.parts
     counts.parts += 1
@@ -250,12 +262,12 @@ def _alike(arena: Arena, reads: int, one: int, other: int) -> bool:
 
 
 @inlined
-def settle_cycle(crawl: Crawl, cycle: int) -> None:
+def settle_cycle(crawl: Crawl) -> None:
     """Gather the pages of the classes that the cycle made, and drop those that it emptied."""
     rules, arena = crawl.rules, crawl.arena
     counts = arena.counts[0]
     if rules.since_visit:
-        _set_due(crawl.ground, arena, cycle)
+        _refresh(arena)
     if counts.tail + rules.visits > arena.members.size:
         _compact(arena)
     for made in range(counts.before, counts.classes):
@@ -279,19 +291,18 @@ def settle_cycle(crawl: Crawl, cycle: int) -> None:
 
 @inlined
 def _gather(arena: Arena, part: int, start: int) -> None:
-    """Write the pages of a class's parts, ascending, to `members` from `start` on."""
-    single = arena.next_part[part] < 0
+    """Write the pages of a class's parts, one after another, to `members` from `start` on."""
     while part >= 0:
         begin = arena.part_starts[part]
-        for i in range(arena.part_sizes[part]):
-            page = arena.hits[begin + i] if begin >= 0 else arena.misses[~begin + i]
-            if single:
-                arena.members[start + i] = page
-            else:
-                mark(arena, page)
+        size = arena.part_sizes[part]
+        if begin >= 0:
+            for i in range(size):
+                arena.members[start + i] = arena.hits[begin + i]
+        else:
+            for i in range(size):
+                arena.members[start + i] = arena.misses[~begin + i]
+        start += size
         part = arena.next_part[part]
-    if not single:
-        write_marked(arena, start)
 
 
 @inlined
@@ -311,18 +322,8 @@ def _compact(arena: Arena) -> None:
 
 
 @inlined
-def _set_due(ground: Ground, arena: Arena, cycle: int) -> None:
-    """Enter the cycles in which the pages that this one found changed change next."""
-    first = (cycle + 1) >> 6
-    words = ground.changed.shape[1]
-    if first >= words:
-        return
-    low = ~np.uint64(0) << np.uint64((cycle + 1) & 63)
+def _refresh(arena: Arena) -> None:
+    """Note that the copies of the pages that the cycle found changed are up to date again."""
     for i in range(arena.counts[0].hits):
         page = arena.hits[i]
-        word = first
-        bits = ground.changed[page, word] & low
-        while not bits and word + 1 < words:
-            word += 1
-            bits = ground.changed[page, word]
-        arena.due[(word << 6) + trailing_zeros(bits)] += 1  # the place after the last is for never
+        arena.stale[page >> 6] &= ~(np.uint64(1) << np.uint64(page & 63))

@@ -15,13 +15,13 @@ from __future__ import annotations
 import numpy as np
 
 from streamsched.arrays import Bytes
-from streamsched.evolution.arena import Arena, Crawl, Opening, Routine
+from streamsched.evolution.arena import UNSORTED, Arena, Crawl, Opening, Routine
 from streamsched.evolution.choice import choose_classes
 from streamsched.evolution.classes import Stretch, begin_cycle, settle_cycle, visit_class
-from streamsched.evolution.places import place_tied
+from streamsched.evolution.places import place_tied, sort_class
 from streamsched.evolution.segments import cut_group
 from streamsched.formula.machine import ROWS, run_steps
-from streamsched.jit import bare_kernel, inlined
+from streamsched.jit import bare_kernel, count_ones, inlined
 from streamsched.terminals import fill_terminal
 
 __all__ = ["simulate"]
@@ -35,18 +35,14 @@ def simulate(crawl: Crawl, stop: Bytes) -> bool:
     """
     rules, arena, trace = crawl.rules, crawl.arena, crawl.trace
     _open(crawl)
-    stale = 0
     for cycle in range(rules.warmup, rules.cycles):
         at = cycle - rules.warmup
         if not _score(crawl.opening, crawl.routine, arena, cycle, stop):
             return False
-        stale = stale + arena.due[cycle] if rules.since_visit else arena.due[cycle]
-        trace.relevant[at] = stale
+        trace.relevant[at] = _turn_stale(crawl, cycle)
         trace.hits[at] = 0
         trace.gains[at] = 0.0
         _visit_best(crawl, cycle)
-        if rules.since_visit:
-            stale -= trace.hits[at]
     return True
 
 
@@ -62,14 +58,28 @@ def _open(crawl: Crawl) -> None:
         arena.sizes[i] = opening.starts[i + 1] - opening.starts[i]
         arena.pages[i] = opening.pages[i]
         arena.traces[i] = opening.traces[i]
-    for i in range(crawl.ground.due.size):
-        arena.due[i] = crawl.ground.due[i]
+    for i in range(arena.stale.size):
+        arena.stale[i] = 0
     for i in range(routine.constants.size):
         for lane in range(ROWS):
             arena.slots[routine.terminals.size + i, lane] = routine.constants[i]
     counts = arena.counts[0]
     counts.classes = classes
     counts.tail = opening.members.size
+
+
+@inlined
+def _turn_stale(crawl: Crawl, cycle: int) -> int:
+    """Mark the pages of which a visit in `cycle` reports a change; return how many. O(pages / 64)."""
+    changed, stale = crawl.ground.changed, crawl.arena.stale
+    relevant = 0
+    for i in range(changed.shape[1]):
+        word = changed[cycle, i]
+        if crawl.rules.since_visit:
+            word |= stale[i]
+        stale[i] = word
+        relevant += count_ones(word)
+    return relevant
 
 
 @inlined
@@ -123,15 +133,20 @@ def _visit_best(crawl: Crawl, cycle: int) -> None:
             size += arena.sizes[arena.chosen[last]]
             last += 1
         taken = min(size, left)
-        reach = crawl.ground.changed.shape[0]  # how far from the offset on pages are taken
+        reach = crawl.opening.members.size  # how far from the offset on pages are taken
         if taken < size:
+            for j in range(first, last):
+                if arena.pages[arena.chosen[j]].flags & UNSORTED:
+                    sort_class(arena, arena.chosen[j])
             reach = cut_group(arena, (first, last), offset, taken, reach)
-        shared = last - first > 1 and (rules.placed or crawl.trace.visited.shape[0] > 0)
+        mixed = last - first > 1 or (arena.pages[arena.chosen[first]].flags & UNSORTED) != 0
+        shared = mixed and (rules.placed or crawl.trace.visited.shape[0] > 0)
         stretch = Stretch(cycle, offset, reach, rules.visits - left, shared)
+        before = (arena.counts[0].hits, arena.counts[0].misses)
         for j in range(first, last):
             visit_class(crawl, arena.chosen[j], stretch)
         if shared:
-            place_tied(crawl, cycle - rules.warmup, offset, rules.visits - left)
+            place_tied(crawl, cycle - rules.warmup, offset, rules.visits - left, before)
         left -= taken
         first = last
-    settle_cycle(crawl, cycle)
+    settle_cycle(crawl)

@@ -19,6 +19,7 @@ from streamsched.evolution.crawl import simulate
 from streamsched.evolution.routines import Prepared, prepare
 from streamsched.evolution.trials import Course, Trial
 from streamsched.formula import Formula
+from streamsched.formula.machine import ROWS, make_slots
 from streamsched.jit import kernel
 
 __all__ = ["Evaluator", "Metric", "Series"]
@@ -85,7 +86,6 @@ class Evaluator:
         self._size = (
             max(trial.history.pages for trial in trials),
             max(trial.visits for trial in trials),
-            max(trial.length for trial in trials),
         )
         self._arenas: list[Arena] = []
         self._known: dict[Program, Floats] = {}
@@ -152,7 +152,7 @@ class Evaluator:
             self._arenas.append(make_arena(*self._size, _LEAST_SLOTS))
         arena = self._arenas[number]
         if arena.slots.shape[0] < slots:
-            arena = self._arenas[number] = arena._replace(slots=np.empty((slots, arena.slots.shape[1])))
+            arena = self._arenas[number] = arena._replace(slots=make_slots(slots, ROWS))
         return arena
 
     def _work(self, jobs: Iterator[Program], arena: Arena) -> None:
@@ -162,7 +162,7 @@ class Evaluator:
                 return
             prepared = prepare(program, self.alphabet)
             if arena.slots.shape[0] < prepared.slots:
-                arena = arena._replace(slots=np.empty((prepared.slots, arena.slots.shape[1])))
+                arena = arena._replace(slots=make_slots(prepared.slots, ROWS))
             values = np.empty(len(self._courses))
             for i, course in enumerate(self._courses):
                 trace = _room(course.trial.ranked)

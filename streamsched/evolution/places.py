@@ -4,89 +4,121 @@ from __future__ import annotations
 
 import numpy as np
 
-from streamsched.evolution.arena import Arena, Crawl
+from streamsched.evolution.arena import UNSORTED, Arena, Crawl
 from streamsched.jit import count_ones, inlined, trailing_zeros
 
-__all__ = ["mark", "place_tied", "write_marked"]
+__all__ = ["mark_run", "place_tied", "sort_class"]
+
+_WORDS_A_PAGE = 4  # of the bitmap: with fewer for each page that is marked, looking at all words costs less
 
 
 @inlined
-def mark(arena: Arena, page: int) -> None:
-    """Mark a page in the bitmap. O(1)."""
-    arena.touched[page >> 12] |= np.uint64(1) << np.uint64((page >> 6) & 63)
-    arena.member_bits[page >> 6] |= np.uint64(1) << np.uint64(page & 63)
+def mark_run(arena: Arena, start: int, stop: int) -> None:
+    """Mark the pages ``members[start:stop]`` in the bitmap. O(pages marked), or pages / 4096 if that is more."""
+    members, bits, touched = arena.members, arena.member_bits, arena.touched
+    if (stop - start) * _WORDS_A_PAGE > bits.size:  # most words will be touched: note that of all at once
+        for i in range(touched.size):
+            touched[i] = ~np.uint64(0)
+    else:
+        for i in range(start, stop):
+            touched[members[i] >> 12] |= np.uint64(1) << np.uint64((members[i] >> 6) & 63)
+    for i in range(start, stop):
+        bits[members[i] >> 6] |= np.uint64(1) << np.uint64(members[i] & 63)
 
 
 @inlined
-def write_marked(arena: Arena, start: int) -> None:
-    """Write the marked pages, ascending, to `members` from `start` on, and unmark them."""
+def sort_class(arena: Arena, one: int) -> None:
+    """Put the page numbers of class `one` in ascending order. O(size + pages / 4096)."""
+    start = arena.starts[one]
+    mark_run(arena, start, start + arena.sizes[one])
     for group in range(arena.touched.size):
         touched = arena.touched[group]
         arena.touched[group] = 0
         while touched:
             word = (group << 6) + trailing_zeros(touched)
             touched &= touched - np.uint64(1)
+            if word >= arena.member_bits.size:
+                break
             members = arena.member_bits[word]
             arena.member_bits[word] = 0
             while members:
                 arena.members[start] = (word << 6) + trailing_zeros(members)
                 members &= members - np.uint64(1)
                 start += 1
+    arena.pages[one].flags &= ~UNSORTED
 
 
 @inlined
-def place_tied(crawl: Crawl, at: int, offset: int, place: int) -> None:
+def place_tied(crawl: Crawl, at: int, offset: int, place: int, before: tuple[int, int]) -> None:
     """Put the marked pages into their places from `place` on, in the order of ties from `offset` on; unmark them.
 
-    `at`: the number of the ranked cycle.
+    `at`: the number of the ranked cycle; `before`: how many hits and misses it had before these pages were visited.
+    A page's place is how many marked ones have lower numbers: those of the words before its own, counted once, and
+    those of its own. O(pages visited), or pages / 4096 if that is more.
     """
-    arena = crawl.arena
-    begin = offset >> 6
-    low = ~np.uint64(0) << np.uint64(offset & 63)
-    words = arena.member_bits.size
-    place = _place_words(crawl, at, place, (begin, begin + 1), low)
-    place = _place_words(crawl, at, place, (begin + 1, words), ~np.uint64(0))
-    place = _place_words(crawl, at, place, (0, begin), ~np.uint64(0))
-    _place_words(crawl, at, place, (begin, begin + 1), ~low)
-    for i in range(arena.touched.size):
-        arena.touched[i] = 0
+    arena, discounts = crawl.arena, crawl.ground.discounts
+    arena.touched[offset >> 12] |= np.uint64(1) << np.uint64((offset >> 6) & 63)
+    total = _count_words(arena)
+    turn = _count_below(arena, offset)
+    hits = arena.hits
+    first = second = 0.0
+    i = before[0]
+    while i + 2 <= arena.counts[0].hits:  # in two sums: in one, each page would wait for the one before it
+        first += discounts[place + _turned(_count_below(arena, hits[i]), turn, total)]
+        second += discounts[place + _turned(_count_below(arena, hits[i + 1]), turn, total)]
+        i += 2
+    if i < arena.counts[0].hits:
+        first += discounts[place + _turned(_count_below(arena, hits[i]), turn, total)]
+    crawl.trace.gains[at] += first + second
+    if crawl.trace.visited.shape[0] > 0:
+        _trace_tied(crawl, at, place, before, (turn, total))
+    for group in range(arena.touched.size):
+        touched = arena.touched[group]
+        arena.touched[group] = 0
+        while touched:
+            word = (group << 6) + trailing_zeros(touched)
+            touched &= touched - np.uint64(1)
+            if word < arena.member_bits.size:
+                arena.member_bits[word] = 0
 
 
 @inlined
-def _place_words(crawl: Crawl, at: int, place: int, run: tuple[int, int], mask: int) -> int:
-    """Put the pages of a run of the bitmap's words into their places, those in `mask`; return the next place."""
-    first, last = run
-    arena = crawl.arena
-    for group in range(first >> 6, (last + 63) >> 6):
+def _count_words(arena: Arena) -> int:
+    """Fill in how many marked pages stand in words before each touched one; return how many there are in all."""
+    total = 0
+    for group in range(arena.touched.size):
         touched = arena.touched[group]
         while touched:
             word = (group << 6) + trailing_zeros(touched)
             touched &= touched - np.uint64(1)
-            if first <= word < last:
-                members = arena.member_bits[word] & mask
-                _place_word(crawl, at, place, word, members)
-                place += count_ones(members)
-                arena.member_bits[word] &= ~members
-                arena.hit_bits[word] &= ~members
-                arena.fresh_bits[word] &= ~members
-    return place
+            if word < arena.member_bits.size:
+                arena.below[word] = total
+                total += count_ones(arena.member_bits[word])
+    return total
 
 
 @inlined
-def _place_word(crawl: Crawl, at: int, place: int, word: int, members: np.uint64) -> None:
-    """Enter the pages `members` of one word of the bitmap from `place` on."""
-    ground, arena, trace = crawl.ground, crawl.arena, crawl.trace
-    hits = arena.hit_bits[word] & members
-    while hits:
-        lowest = hits & (~hits + np.uint64(1))
-        trace.gains[at] += ground.discounts[place + count_ones(members & (lowest - np.uint64(1)))]
-        hits ^= lowest
-    if trace.visited.shape[0] > 0:
-        while members:
-            lowest = members & (~members + np.uint64(1))
-            flags = 1 if arena.hit_bits[word] & lowest else 0
-            if arena.fresh_bits[word] & lowest:
-                flags |= 2
-            trace.visited[at, place] = ((word << 6) + trailing_zeros(lowest)) << 2 | flags
-            place += 1
-            members ^= lowest
+def _count_below(arena: Arena, page: int) -> int:
+    """Return how many marked pages have numbers below that of a page in a touched word."""
+    lower = (np.uint64(1) << np.uint64(page & 63)) - np.uint64(1)
+    return int(arena.below[page >> 6]) + count_ones(arena.member_bits[page >> 6] & lower)
+
+
+@inlined
+def _turned(below: int, turn: int, total: int) -> int:
+    """Return a page's place in the order of ties, which begins after `turn` of `total` marked pages."""
+    return below - turn if below >= turn else below - turn + total
+
+
+@inlined
+def _trace_tied(crawl: Crawl, at: int, place: int, before: tuple[int, int], turning: tuple[int, int]) -> None:
+    """Enter the marked pages into the trace."""
+    arena, counts = crawl.arena, crawl.arena.counts[0]
+    for hit in range(2):
+        visited = arena.hits if hit else arena.misses
+        for i in range(before[0] if hit else before[1], counts.hits if hit else counts.misses):
+            page = visited[i]
+            fresh = np.int64(arena.fresh_bits[page >> 6] >> np.uint64(page & 63) & np.uint64(1))
+            arena.fresh_bits[page >> 6] &= ~(np.uint64(1) << np.uint64(page & 63))
+            rank = _turned(_count_below(arena, page), turning[0], turning[1])
+            crawl.trace.visited[at, place + rank] = page << 2 | fresh << 1 | hit

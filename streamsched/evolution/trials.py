@@ -109,20 +109,12 @@ class Course:
     def _survey(self) -> Ground:
         trial = self.trial
         pages, cycles = self._changed.shape
-        words = -(-cycles // 64)
-        padded = np.zeros((pages, 64 * words), np.bool_)
-        padded[:, :cycles] = self._changed
+        padded = np.zeros((cycles, 64 * (pages // 64 + 1)), np.bool_)
+        padded[:, :pages] = self._changed.T
         bits = np.packbits(padded, axis=1, bitorder="little").view(np.uint64)
         offsets = np.array([tie_offset(trial.salt, cycle, pages) for cycle in range(cycles)], np.int64)
-        if trial.reading == "that_day":
-            due = self._changed.sum(axis=0, dtype=np.int64)
-        else:
-            after = self._changed[:, trial.warmup :]
-            due = np.zeros(cycles, np.int64)
-            first = np.argmax(after, axis=1)[after.any(axis=1)]
-            due[trial.warmup :] = np.bincount(first, minlength=cycles - trial.warmup)
         discounts = 1.0 / np.maximum(1.0, np.log(np.arange(1, trial.visits + 1)))
-        return Ground(bits, offsets, due, discounts, np.concatenate([[0.0], np.cumsum(discounts)]))
+        return Ground(bits, offsets, discounts, np.concatenate([[0.0], np.cumsum(discounts)]))
 
     def _open(self, apart: int) -> Opening:
         trial, history = self.trial, self.trial.history
