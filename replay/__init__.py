@@ -7,7 +7,8 @@ The report and the terminal's table and progress bar, which need matplotlib and 
 from streamsched.replay.changefile import write_changes
 from streamsched.replay.experiment import Progress, replay_log, run_replay
 from streamsched.replay.intervals import Estimate
-from streamsched.replay.policies import POLICIES
+from streamsched.replay.policies import EVOLVING, POLICIES, STEADY
+from streamsched.replay.promotions import Evolution
 from streamsched.replay.reader import read_truth
 from streamsched.replay.rehearsal import rehearse
 from streamsched.replay.results import METRICS, PolicyResult, ReplayResult, to_json
@@ -18,11 +19,14 @@ from streamsched.replay.synthetic_settings import KINDS, SyntheticSettings
 from streamsched.replay.truth import ChangeLog, Window
 
 __all__ = [
+    "EVOLVING",
     "KINDS",
     "METRICS",
     "POLICIES",
+    "STEADY",
     "ChangeLog",
     "Estimate",
+    "Evolution",
     "PolicyResult",
     "Progress",
     "ReplayResult",

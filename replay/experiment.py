@@ -5,25 +5,29 @@ from __future__ import annotations
 import multiprocessing
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
 from streamsched.arrays import Ints
 from streamsched.order import tie_keys
+from streamsched.replay.evolving import Evolves
 from streamsched.replay.metrics import deciles
-from streamsched.replay.policies import formula_of, make_policy
+from streamsched.replay.policies import EVOLVING, formula_of, make_policy
 from streamsched.replay.reader import read_truth
 from streamsched.replay.results import ReplayResult, summarise
 from streamsched.replay.settings import ReplaySettings, choose_window
-from streamsched.replay.simulator import Schedule, Trace, simulate
+from streamsched.replay.simulator import Policy, Schedule, Trace, simulate
 from streamsched.replay.truth import ChangeLog, Window
 
-__all__ = ["Progress", "replay_log", "run_replay"]
+__all__ = ["Keep", "Progress", "replay_log", "run_replay"]
 
 Progress: TypeAlias = Callable[[int, int, str], None]
 """Called with the cycles done, the cycles in all and the policy at work: each cycle, with several workers each run."""
 
+Keep: TypeAlias = Callable[[str, int, Policy], None]
+"""Handed each policy that evolves at the end of its run, with its name and seed."""
 
 WORTH_WORKERS_S = 10.0  # of expected work: a process takes two seconds to start and load its kernels
 _CYCLE_S = 6e-4  # a cycle's cost of any size ...
@@ -36,6 +40,7 @@ class _Bench(NamedTuple):
     window: Window
     schedule: Schedule
     tenths: Ints
+    workers: int
 
 
 class _Run(NamedTuple):
@@ -43,15 +48,17 @@ class _Run(NamedTuple):
     seed: int
 
 
-def run_replay(settings: ReplaySettings, progress: Progress | None = None) -> ReplayResult:
+def run_replay(settings: ReplaySettings, progress: Progress | None = None, keep: Keep | None = None) -> ReplayResult:
     """Read the log and return how each policy fares on it; the same settings give the same result to the last bit.
 
     Raises ReplayError where the log does not hold the window, SourceError where it cannot be read.
     """
-    return replay_log(read_truth(settings.log), settings, progress)
+    return replay_log(read_truth(settings.log), settings, progress, keep)
 
 
-def replay_log(log: ChangeLog, settings: ReplaySettings, progress: Progress | None = None) -> ReplayResult:
+def replay_log(
+    log: ChangeLog, settings: ReplaySettings, progress: Progress | None = None, keep: Keep | None = None
+) -> ReplayResult:
     """Return how each policy fares on `log`, already read; ``settings.log`` is only its name.
 
     O(policies · seeds · cycles · pages). Raises ReplayError where the log does not hold the window.
@@ -59,9 +66,9 @@ def replay_log(log: ChangeLog, settings: ReplaySettings, progress: Progress | No
     window = choose_window(log, settings)
     changes = window.changes()
     tenths = deciles(changes, tie_keys(np.arange(window.pages, dtype=np.uint64), 0))
-    bench = _Bench(window, settings.schedule, tenths)
+    bench = _Bench(window, settings.schedule, tenths, settings.workers)
     runs = [_Run(policy, seed) for policy in settings.policies for seed in settings.seeds]
-    traces = list(_trace_all(bench, runs, settings.workers, progress or _say_nothing))
+    traces = _trace_all(bench, runs, progress or _say_nothing, keep)
     each = len(settings.seeds)
     policies = tuple(
         summarise(policy, formula_of(policy), traces[at * each : (at + 1) * each])
@@ -70,27 +77,46 @@ def replay_log(log: ChangeLog, settings: ReplaySettings, progress: Progress | No
     return ReplayResult(settings, window, changes, tenths, policies, log.rejected, log.rejections, log.note)
 
 
-def _trace_all(bench: _Bench, runs: Sequence[_Run], workers: int, progress: Progress) -> Iterator[Trace]:
+def _trace_all(bench: _Bench, runs: Sequence[_Run], progress: Progress, keep: Keep | None) -> list[Trace]:
     """Return the traces of `runs` in their order, whoever finishes first."""
-    cycles = bench.window.cycles
-    total = cycles * len(runs)
-    # The first run is this process's in any case: kernels it compiles are on disk when the others want them.
-    here = 1 if workers > 1 and _expect_s(bench.window) * (len(runs) - 1) > WORTH_WORKERS_S else len(runs)
-    for done, run in enumerate(runs[:here]):
-        yield _trace(bench, run, _Tick(progress, done * cycles, total, run.policy))
-    if here == len(runs):
+    total = bench.window.cycles * len(runs)
+    # Those that evolve are this process's, and its threads'; so is the first of the others in any case: kernels it
+    # compiles are on disk when other processes want them.
+    order = sorted(range(len(runs)), key=lambda place: runs[place].policy not in EVOLVING)
+    evolving = sum(run.policy in EVOLVING for run in runs)
+    worth = bench.workers > 1 and _expect_s(bench.window) * (len(runs) - evolving - 1) > WORTH_WORKERS_S
+    here = evolving + 1 if worth else len(runs)
+    traces: dict[int, Trace] = {}
+    for place in order[:here]:
+        run = runs[place]
+        traces[place] = _trace(bench, run, _Tick(progress, len(traces) * bench.window.cycles, total, run.policy), keep)
+    others = [runs[place] for place in order[here:]]
+    for place, trace in zip(order[here:], _trace_apart(bench, others), strict=True):
+        traces[place] = trace
+        progress(len(traces) * bench.window.cycles, total, runs[place].policy)
+    return [traces[place] for place in range(len(runs))]
+
+
+def _trace_apart(bench: _Bench, runs: Sequence[_Run]) -> Iterator[Trace]:
+    """Return the traces of `runs` in their order, from processes of their own."""
+    if not runs:
         return
     # Spawned, not forked: a fork of a process that runs threads (the ranking's, a progress bar's) may hang.
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(min(workers, len(runs) - 1), context, _share, (bench,)) as pool:
-        for done, (run, trace) in enumerate(zip(runs[1:], pool.map(_trace_shared, runs[1:]), strict=True), 2):
-            progress(done * cycles, total, run.policy)
-            yield trace
+    with ProcessPoolExecutor(min(bench.workers, len(runs)), context, _share, (bench,)) as pool:
+        yield from pool.map(_trace_shared, runs)
 
 
-def _trace(bench: _Bench, run: _Run, tick: Callable[[], None] | None = None) -> Trace:
-    policy = make_policy(run.policy, bench.window.cycle_s, run.seed)
-    return simulate(bench.window, policy, bench.schedule, bench.tenths, tick)
+def _trace(bench: _Bench, run: _Run, tick: _Tick | None = None, keep: Keep | None = None) -> Trace:
+    policy = make_policy(run.policy, bench.window.cycle_s, run.seed, bench.schedule, bench.workers)
+    if isinstance(policy, Evolves) and tick is not None:
+        policy.announce = tick.announce
+    trace = simulate(bench.window, policy, bench.schedule, bench.tenths, tick)
+    if not isinstance(policy, Evolves):
+        return trace
+    if keep is not None:
+        keep(run.policy, run.seed, policy)
+    return replace(trace, evolutions=tuple(policy.evolutions))
 
 
 def _expect_s(window: Window) -> float:
@@ -107,6 +133,10 @@ class _Tick:
     def __call__(self) -> None:
         self._done += 1
         self._progress(self._done, self._total, self._policy)
+
+    def announce(self, doing: str) -> None:
+        """Say what takes long within a cycle."""
+        self._progress(self._done, self._total, f"{self._policy}, {doing}")
 
 
 def _say_nothing(done: int, total: int, policy: str) -> None:

@@ -49,6 +49,8 @@ _KNOWN: Final = {
     "posterior": Stroke("blue", width=1.8),
     "freshness": Stroke("green", width=1.8),
     "default": Stroke("vermilion", _DASHED, 1.8),
+    "gp4c": Stroke("vermilion", width=1.8),
+    "gp4c-paper": Stroke("sky", _DASHED, 1.4),
     "oracle": Stroke("ink", _DASHED, 0.9),
 }
 _FREE: Final = tuple(  # for formulas, in turn

@@ -8,6 +8,8 @@ Every policy orders pages of equal score by lot, drawn anew each cycle as the Sc
 estimators score 0 every page that has not changed yet, more than a budget reaches, and with one lot for the whole
 replay the unlucky among them would never be visited (NAD would find 0.05 changed pages a visit in the last year of
 the shipped `scoop-extras` log, not 0.09).
+
+Two policies change the formula they rank by as they learn: see `streamsched.replay.evolving`.
 """
 
 from __future__ import annotations
@@ -23,10 +25,21 @@ from streamsched.errors import FormulaError, ReplayError
 from streamsched.order import select_top
 from streamsched.outcomes import OutcomeBatch
 from streamsched.packed import PackedUrls
-from streamsched.replay.simulator import Policy, Question
+from streamsched.replay.evolving import EvolvingPolicy, PublishedPolicy, make_plan, publish_settings
+from streamsched.replay.scheduled import ScheduledPolicy
+from streamsched.replay.simulator import Policy, Question, Schedule
 from streamsched.scheduler import DEFAULT_FORMULA, Scheduler
 
-__all__ = ["FORMULAS", "POLICIES", "ScheduledPolicy", "check_policy", "formula_of", "make_policy"]
+__all__ = [
+    "EVOLVING",
+    "FORMULAS",
+    "POLICIES",
+    "STEADY",
+    "ScheduledPolicy",
+    "check_policy",
+    "formula_of",
+    "make_policy",
+]
 
 FORMULAS: Final[dict[str, str]] = {
     "age": "t",
@@ -38,7 +51,11 @@ FORMULAS: Final[dict[str, str]] = {
     "posterior": "posterior",
     "freshness": "importance * (1 - exp(-rate * t) * (1 + rate * t)) / rate",
 }
-POLICIES: Final = ("rand", *FORMULAS, "default", "oracle")
+EVOLVING: Final = ("gp4c", "gp4c-paper")  # a minute or more for a year of 2,000 pages; the others take a second
+STEADY: Final = ("rand", *FORMULAS, "default", "oracle")
+POLICIES: Final = ("rand", *FORMULAS, "default", *EVOLVING, "oracle")
+
+_USUAL: Final = Schedule(0.05, 2, "since_visit")
 
 _NAME: Final = re.compile(r"[A-Za-z_][\w-]*")  # a lone word: more likely a policy's name misspelt than a formula
 
@@ -63,20 +80,21 @@ def check_policy(name: str) -> None:
 
 
 def formula_of(name: str) -> str | None:
-    """Return the formula that a policy ranks by, `name` itself where it is one; None for chance and truth.
+    """Return the formula that a policy ranks by, `name` itself where it is one; None for chance, truth, and any number.
 
     >>> formula_of("age"), formula_of("X / n"), formula_of("rand")
     ('t', 'X / n', None)
     """
-    if name in ("rand", "oracle"):
+    if name in ("rand", "oracle", *EVOLVING):
         return None
     return DEFAULT_FORMULA if name == "default" else FORMULAS.get(name, name)
 
 
-def make_policy(name: str, cycle_s: float, seed: int) -> Policy:
+def make_policy(name: str, cycle_s: float, seed: int, schedule: Schedule = _USUAL, workers: int = 1) -> Policy:
     """Return a fresh policy of that name or formula; `seed` salts the order of equals and all chance. O(1).
 
-    Raises as `check_policy` does.
+    `schedule`: what evolution prepares for; `workers`: its threads, on which no result depends. Raises as
+    `check_policy` does.
     """
     check_policy(name)
     if name == "rand":
@@ -84,28 +102,14 @@ def make_policy(name: str, cycle_s: float, seed: int) -> Policy:
     if name == "oracle":
         return _Drawn(_score_truth, cycle_s, seed)
     scheduler = Scheduler(cycle=cycle_s, seed=seed)
+    if name == "gp4c":
+        return EvolvingPolicy(scheduler, make_plan(schedule, seed, workers))
+    if name == "gp4c-paper":
+        scheduler.use(FORMULAS["nad"])
+        return PublishedPolicy(scheduler, publish_settings(schedule, workers), seed)
     if name != "default":
         scheduler.use(FORMULAS.get(name, name))
     return ScheduledPolicy(scheduler)
-
-
-class ScheduledPolicy:
-    """The policy that a Scheduler with its formula is."""
-
-    def __init__(self, scheduler: Scheduler) -> None:
-        self.scheduler = scheduler
-
-    def discover(self, urls: PackedUrls, now: float) -> None:
-        """Add pages that the scheduler has not seen."""
-        self.scheduler.discover(urls, now=now)
-
-    def rank(self, question: Question) -> Rows:
-        """Return the rows of the scheduler's best pages."""
-        return self.scheduler.rank(k=question.k, now=question.now).rows
-
-    def observe(self, outcomes: OutcomeBatch) -> None:
-        """Hand the outcomes to the scheduler."""
-        self.scheduler.observe(outcomes)
 
 
 class _Drawn:

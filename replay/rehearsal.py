@@ -9,19 +9,18 @@ from streamsched.replay.policies import ScheduledPolicy, make_policy
 from streamsched.replay.reader import read_truth
 from streamsched.replay.settings import ReplaySettings, choose_window
 from streamsched.replay.simulator import simulate
-from streamsched.scheduler import Scheduler
 
 __all__ = ["rehearse"]
 
 
-def rehearse(settings: ReplaySettings, policy: str) -> Scheduler:
-    """Return the scheduler as it stands after `policy` ran through the replay of `settings`, with their first seed.
+def rehearse(settings: ReplaySettings, policy: str) -> ScheduledPolicy:
+    """Return `policy` as it stands after it ran through the replay of `settings`, with their first seed.
 
     O(cycles · pages). Raises as `run_replay` does, and ReplayError for a policy that no scheduler follows.
     """
     window = choose_window(read_truth(settings.log), settings)
-    rehearsed = make_policy(policy, settings.cycle_s, settings.seeds[0])
+    rehearsed = make_policy(policy, settings.cycle_s, settings.seeds[0], settings.schedule, settings.workers)
     if not isinstance(rehearsed, ScheduledPolicy):
         raise ReplayError(f"policy {policy!r} keeps no state: expected one that ranks by a formula")
     simulate(window, rehearsed, settings.schedule, np.zeros(window.pages, np.int64))
-    return rehearsed.scheduler
+    return rehearsed

@@ -10,7 +10,9 @@ from streamsched.errors import ReplayError
 from streamsched.replay.figures import draw_deciles, draw_series, draw_waits
 from streamsched.replay.intervals import BATCH_CYCLES
 from streamsched.replay.palette import Stroke, choose_strokes
+from streamsched.replay.promotions import Evolution
 from streamsched.replay.results import METRICS, PolicyResult, ReplayResult
+from streamsched.replay.settings import spell_time
 from streamsched.replay.stylesheet import spell_stylesheet
 from streamsched.replay.wording import (
     HEADS,
@@ -20,6 +22,7 @@ from streamsched.replay.wording import (
     spell_count,
     spell_figure,
     spell_findings,
+    spell_gain,
     spell_twins,
 )
 
@@ -45,6 +48,12 @@ _DECILES: Final = (
     "cent everywhere is visiting all alike. Weight on the right goes after changes; noughts on the left are pages that "
     "nobody looks at again, where a change stays unseen."
 )
+_EVOLUTIONS: Final = (
+    "What each evolution found on the data of its day, and whether it took over. <b>Gain</b> is what the challenger "
+    "made of held-out pages in later cycles beyond what the champion made of them, ± what luck would; a challenger is "
+    "promoted where its gain is more than twice that. Point at a decision for why it was made."
+)
+_EVOLUTION_HEADS: Final = ("Date", "Champion", "Challenger", "Gain", "Decision")
 
 
 def write_report(result: ReplayResult, path: str | Path) -> None:
@@ -89,7 +98,7 @@ def render_report(result: ReplayResult) -> str:
 <div class="side"><figure>{draw_waits(result)}</figure><p>{_WAITS}</p></div>
 <h2>What each policy visits</h2>
 <div class="side"><figure>{draw_deciles(result)}</figure><p>{_DECILES}</p></div>
-</body>
+{_spell_evolutions(result)}</body>
 </html>
 """
 
@@ -120,6 +129,33 @@ def _spell_cells(policy: PolicyResult, best: dict[str, set[str]]) -> str:
         mark = ' class="best" title="best"' if policy.name in best.get(column, ()) else ""
         cells.append(f"<td{mark}>{value}{f'<small>{spread}</small>' if spread else ''}</td>")
     return "".join(cells)
+
+
+def _spell_evolutions(result: ReplayResult) -> str:
+    """Return a table of all evolutions, nothing where there were none."""
+    several = len(result.settings.seeds) > 1
+    rows = [
+        f"<tr><th scope=row>{escape(policy.name)}{f', seed {seed}' if several else ''}</th>"
+        f"{_spell_evolution(evolution)}</tr>\n"
+        for policy in result.policies
+        for seed, trace in zip(result.settings.seeds, policy.traces, strict=True)
+        for evolution in trace.evolutions
+    ]
+    if not rows:
+        return ""
+    heads = "".join(f"<th scope=col>{head}</th>" for head in ("Policy", *_EVOLUTION_HEADS))
+    table = f"<table><thead><tr>{heads}</tr></thead>\n<tbody>{''.join(rows)}</tbody></table>"
+    return f'<h2>How formulas evolved</h2>\n<p>{_EVOLUTIONS}</p>\n<div class="scroll">{table}</div>\n'
+
+
+def _spell_evolution(evolution: Evolution) -> str:
+    decision = "promoted" if evolution.promoted else "kept"
+    mark = ' class="best"' if evolution.promoted else ""
+    formulas = (evolution.champion, evolution.challenger or "–")
+    cells = [spell_time(evolution.when_s), *formulas, spell_gain(evolution)]
+    kinds = ["", ' class="formula"', ' class="formula"', ""]
+    row = "".join(f"<td{kind}>{escape(cell)}</td>" for kind, cell in zip(kinds, cells, strict=True))
+    return f'{row}<td{mark} title="{escape(evolution.why)}">{decision}</td>'
 
 
 def _spell_keys(result: ReplayResult, strokes: list[Stroke]) -> str:

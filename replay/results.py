@@ -12,6 +12,7 @@ import numpy as np
 from streamsched.arrays import Floats, Ints
 from streamsched.connectors import Rejection
 from streamsched.replay.intervals import Estimate, over_cycles, over_detections, over_seeds
+from streamsched.replay.promotions import Evolution
 from streamsched.replay.settings import ReplaySettings, spell_time
 from streamsched.replay.simulator import Trace
 from streamsched.replay.truth import Window
@@ -25,8 +26,9 @@ METRICS: Final = ("change_rate", "ndcg", "freshness", "delay_mean", "delay_p95")
 class PolicyResult:
     """One policy's figures, by name in METRICS, and its runs, one a seed.
 
-    ``formula``: what it ranks by; None for `rand` and `oracle`. ChangeRate and NDCG are means over the ranked cycles in
-    which some page had changed, freshness over all ranked cycles; delays are in days, of the changes that were found.
+    ``formula``: what it ranks by; None for `rand`, `oracle` and policies that evolve theirs. ChangeRate and NDCG are
+    means over the ranked cycles in which some page had changed, freshness over all ranked cycles; delays are in days,
+    of the changes that were found.
     """
 
     name: str
@@ -87,7 +89,9 @@ def to_json(result: ReplayResult) -> str:
     """Return the figures as JSON; the same replay gives the same bytes. O(policies · seeds).
 
     ``policies`` maps each name to ``change_rate``, ``ndcg``, ``freshness``, ``delay_mean`` and ``delay_p95`` (days),
-    null where there was nothing to measure, ``visits`` and more; ``ci95`` to [low, high], null where there is none.
+    null where there was nothing to measure, ``visits`` and more; ``ci95`` to [low, high], null where there is none;
+    ``promotions`` to a list of the formulas that evolution put in charge, each from its ``cycle`` on, with their
+    ``gain`` and its ``noise`` as shares of the predecessor's fitness, null where no contest was held.
     """
     settings, window = result.settings, result.window
     report = {
@@ -106,12 +110,12 @@ def to_json(result: ReplayResult) -> str:
         "rejected": result.rejected,
         "note": result.note,
         "delay_unit": "days",
-        "policies": {policy.name: _spell_policy(policy) for policy in result.policies},
+        "policies": {policy.name: _spell_policy(policy, settings.seeds) for policy in result.policies},
     }
     return json.dumps(report, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def _spell_policy(policy: PolicyResult) -> dict[str, Any]:
+def _spell_policy(policy: PolicyResult, seeds: Sequence[int]) -> dict[str, Any]:
     intervals = {
         metric: None if figure.low is None else [figure.low, figure.high] for metric, figure in policy.figures.items()
     }
@@ -121,8 +125,25 @@ def _spell_policy(policy: PolicyResult) -> dict[str, Any]:
         "detections": policy.detections,
         "undetected": policy.undetected,
         "stale_pages": policy.stale_pages,
+        "promotions": [
+            _spell_promotion(evolution, seed)
+            for seed, trace in zip(seeds, policy.traces, strict=True)
+            for evolution in trace.evolutions
+            if evolution.promoted
+        ],
         "formula": policy.formula,
         "ci95": intervals,
+    }
+
+
+def _spell_promotion(evolution: Evolution, seed: int) -> dict[str, Any]:
+    return {
+        "seed": seed,
+        "cycle": evolution.cycle,
+        "date": spell_time(evolution.when_s),
+        "formula": evolution.challenger,
+        "gain": evolution.gain,
+        "noise": evolution.noise,
     }
 
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Final, get_args
 
 from streamsched.errors import ReplayError
-from streamsched.replay.policies import POLICIES, check_policy
+from streamsched.replay.policies import STEADY, check_policy
 from streamsched.replay.simulator import DAY_S, Reading, Schedule
 from streamsched.replay.truth import ChangeLog, Window
 
@@ -33,7 +33,7 @@ class ReplaySettings:
     """
 
     log: str
-    policies: tuple[str, ...] = POLICIES
+    policies: tuple[str, ...] = STEADY
     budget: float = 0.05
     cycle_s: float = DAY_S
     warmup: int = 2

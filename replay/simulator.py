@@ -22,6 +22,7 @@ from streamsched.arrays import Bools, Floats, Ints, Rows
 from streamsched.outcomes import OutcomeBatch
 from streamsched.packed import PackedUrls
 from streamsched.replay.metrics import DECILES, WAITS_DAYS, change_rate, freshness, ndcg
+from streamsched.replay.promotions import Evolution
 from streamsched.replay.truth import Window
 
 __all__ = ["DAY_S", "Policy", "Question", "Reading", "Schedule", "Trace", "simulate"]
@@ -88,7 +89,7 @@ class Trace:
     each visit that found something: days since the first change it had missed, and in which ranked cycle. ``seen``:
     int64[161], of all changes (several that one visit found count each) how many were seen within each of `WAITS_DAYS`.
     ``undetected``: changes that no visit had seen by the end, on ``stale_pages`` pages. ``decile_visits``: int64[10],
-    visits by decile of the true change rate.
+    visits by decile of the true change rate. ``evolutions``: those that the policy went through.
     """
 
     counted: Bools
@@ -102,6 +103,7 @@ class Trace:
     undetected: int
     stale_pages: int
     decile_visits: Ints
+    evolutions: tuple[Evolution, ...] = ()
 
     @property
     def changes(self) -> int:

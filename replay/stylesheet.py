@@ -28,6 +28,7 @@ tbody th{font-weight:600}
 td small,th small{color:var(--quiet);font-weight:400}
 td small{margin-left:.3rem}
 th small{display:block;font-size:.8rem}
+td.formula{min-width:9rem;max-width:22rem;white-space:normal;overflow-wrap:anywhere;text-align:left;font-size:.85rem}
 td.best{font-weight:700;background:var(--best)}
 .keys{display:flex;flex-wrap:wrap;gap:.2rem .9rem;margin:.6rem 0;padding:0;border:0}
 .keys legend{padding:0;color:var(--quiet);font-size:.9rem}

@@ -23,6 +23,7 @@ from streamsched.replay.wording import (
     explain_figures,
     spell_count,
     spell_figure,
+    spell_promotions,
 )
 
 __all__ = ["figure_table", "print_figures", "print_table", "show_progress"]
@@ -65,8 +66,14 @@ def figure_table(result: ReplayResult) -> Table:
 
 
 def print_figures(result: ReplayResult) -> None:
-    """Print the figures to standard output: to fit a terminal where that cuts nothing, elsewhere at full width."""
+    """Print the figures to standard output: to fit a terminal where that cuts nothing, elsewhere at full width.
+
+    A line for each formula that evolution put in charge follows.
+    """
     print_table(figure_table(result))
+    promotions = spell_promotions(result)
+    if promotions:
+        sys.stdout.write("".join(["\nPromoted:\n", *(f"  {line}\n" for line in promotions)]))
 
 
 def print_table(table: Table) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from streamsched.champion import METRIC_NAMES
 from streamsched.replay.intervals import BATCH_CYCLES, Estimate
+from streamsched.replay.promotions import Evolution
 from streamsched.replay.results import ReplayResult
 from streamsched.replay.settings import spell_time
 from streamsched.replay.simulator import DAY_S
@@ -17,6 +19,8 @@ __all__ = [
     "spell_count",
     "spell_figure",
     "spell_findings",
+    "spell_gain",
+    "spell_promotions",
     "spell_twins",
 ]
 
@@ -110,6 +114,31 @@ def spell_twins(result: ReplayResult) -> str:
         for names in alike.values()
         if len(names) > 1
     )
+
+
+def spell_promotions(result: ReplayResult) -> list[str]:
+    """Return a line for each formula that evolution put in charge. O(evolutions)."""
+    several = len(result.settings.seeds) > 1
+    return [
+        f"{policy.name}{f', seed {seed}' if several else ''}, {spell_time(evolution.when_s)}: "
+        f"{evolution.challenger}  ({spell_gain(evolution)})"
+        for policy in result.policies
+        for seed, trace in zip(result.settings.seeds, policy.traces, strict=True)
+        for evolution in trace.evolutions
+        if evolution.promoted
+    ]
+
+
+def spell_gain(evolution: Evolution) -> str:
+    """Return by how much a challenger beat the champion in the contest, in per cent of its fitness. O(1).
+
+    >>> spell_gain(Evolution(16, 0.0, "t", "X", 0.031, 0.0125, "ndcg", True, ""))
+    '+3.1 ±1.2 % NDCG'
+    """
+    if evolution.gain is None:
+        return "no contest"
+    noise = "" if evolution.noise is None else f" ±{100 * evolution.noise:.1f}"
+    return f"{100 * evolution.gain:+.1f}{noise} % {METRIC_NAMES[evolution.metric or 'ndcg']}"
 
 
 def _join(names: list[str]) -> str:

@@ -16,6 +16,7 @@ from streamsched.champion import BY_EVOLUTION, BY_HAND, Champion
 from streamsched.drift import HitRateWatch
 from streamsched.errors import FormulaError, SettingsError, SnapshotError, StreamschedError
 from streamsched.evolution.findings import Breeding, DataSpan
+from streamsched.evolution.generations import derive_seed
 from streamsched.evolution.history import ChangeHistory
 from streamsched.evolution.jobs import Job, sweep_jobs
 from streamsched.evolution.parcels import read_json, write_json
@@ -191,7 +192,7 @@ class Evolver:
         pages = training.history.pages
         draws = [training.history]
         while training.observed_share < 1.0 and pages and len(draws) < self.plan.draws:
-            again = self.scheduler.training(cycles, now=now, seed=seed + len(draws)).history
+            again = self.scheduler.training(cycles, now=now, seed=derive_seed(seed, len(draws))).history
             if again.pages != pages or not (again.hashes == draws[0].hashes).all():
                 break  # pages have come or gone meanwhile
             draws.append(replace(draws[0], changed=again.changed))
@@ -257,15 +258,28 @@ class Evolver:
         champion = Champion(formula, BY_EVOLUTION, draft.number, draft.when_s, gain, bred.metric)
         return replace(record, decision="promoted", champion_after=champion, why=bred.verdict.why)
 
+    def keep(self, directory: Path, records: Iterable[EvolutionRecord]) -> None:
+        """Write `records` and the elites to `directory`, where this evolver had none: another may go on from there.
+
+        O(records). Raises SnapshotError where they cannot be written.
+        """
+        book = RecordBook(directory)
+        for record in records:
+            book.append(record)
+        self._write_elites(directory)
+
     def _keep(self, archive: Iterable[str]) -> None:
         """Keep elites for the next evolution, new ones first."""
         self.archive = tuple(dict.fromkeys([*archive, *self.archive]))[: self.plan.archive]
         if self._directory is not None:
-            content: dict[str, Any] = {"formulas": list(self.archive)}
-            try:
-                write_json(self._directory / ARCHIVE_NAME, content)
-            except OSError as error:
-                raise SnapshotError(str(self._directory), f"cannot be written: {error.strerror or error}") from error
+            self._write_elites(self._directory)
+
+    def _write_elites(self, directory: Path) -> None:
+        content: dict[str, Any] = {"formulas": list(self.archive)}
+        try:
+            write_json(directory / ARCHIVE_NAME, content)
+        except OSError as error:
+            raise SnapshotError(str(directory), f"cannot be written: {error.strerror or error}") from error
 
     def _remember(self, directory: Path) -> None:
         """Go on from the records and the elites in `directory`; elites that cannot be read are done without."""

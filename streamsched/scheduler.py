@@ -34,7 +34,7 @@ from streamsched.replies import KEPT_REJECTIONS, Batch, Observed
 from streamsched.selection import select_pages
 from streamsched.snapshot import digest_state, load_state, save_state
 from streamsched.terminals import PROVIDED
-from streamsched.training import Span, Training, complete_training, gather_training
+from streamsched.training import Span, Training, complete_training, count_cycles, gather_training
 from streamsched.urls import url_texts
 
 __all__ = ["DEFAULT_FORMULA", "Batch", "Observed", "Scheduler"]
@@ -216,6 +216,14 @@ class Scheduler:
         with self._lock:
             gathered = gather_training(self._pages.tables, span, self._panel.bar)
         return complete_training(gathered, check_whole("seed", seed, None, "a whole number"))
+
+    def known_cycles(self, *, now: float, share: float = 0.5) -> float:
+        """Return how many cycles up to `now` are whole for `share` of the pages or more; inf for a long time. O(pages).
+
+        No longer a history should be asked for where that many pages are to be in it.
+        """
+        with self._lock:
+            return count_cycles(self._pages.tables, check_time(now), self.cycle_s, share)
 
     def use(self, formula: str | Formula | Champion) -> None:
         """Rank by `formula` from now on; a formula without a history of its own counts as set by hand.

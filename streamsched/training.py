@@ -15,7 +15,7 @@ from streamsched.journal import find_sampled, read_visits, sample_bar, sample_ha
 from streamsched.tables import LONGEST_INTERVAL, VISITED, Tables
 from streamsched.terminals import read_priors
 
-__all__ = ["Gathered", "Span", "Training", "complete_training", "gather_training"]
+__all__ = ["Gathered", "Span", "Training", "complete_training", "count_cycles", "gather_training"]
 
 _ROUNDING: Final = 1e-6  # of a cycle: what a second of the epoch loses in float64 where cycles are short
 
@@ -123,6 +123,24 @@ def gather_training(tables: Tables, span: Span, panel_bar: int) -> Gathered:
         sample_hashes(tables, rows) <= np.uint64(panel_bar) if panel_bar >= 0 else np.zeros(rows.size, np.bool_),
         newcomers,
     )
+
+
+def count_cycles(tables: Tables, now: float, cycle_s: float, share: float) -> float:
+    """Return how many whole cycles up to `now` began after `share` of the sampled pages had been visited.
+
+    That many a history may have if it is to hold so many of them; inf where the journal forgot their first visits, 0
+    where there is no page. O(pages + v log v), v journal visits.
+    """
+    rows = find_sampled(tables, 0, int(tables.corpus["pages"][0]), sample_bar(tables))
+    rows = rows[(tables.pages["flags"][rows] & VISITED) != 0]
+    if rows.size == 0:
+        return 0.0
+    visits = read_visits(tables)
+    begun_s = np.full(rows.size, -np.inf)
+    begun_s[np.searchsorted(rows, visits.rows[visits.first])] = visits.at_s[visits.first]
+    latest = np.sort(begun_s)[math.ceil(share * rows.size) - 1]
+    cycles = float(math.floor(now / cycle_s) - latest / cycle_s)
+    return max(0.0, float(np.floor(cycles + _ROUNDING)))
 
 
 def complete_training(gathered: Gathered, seed: int) -> Training:

@@ -15,7 +15,9 @@ from streamsched.cli.exits import DONE
 from streamsched.cli.lock import lock_state
 from streamsched.cli.output import check_writable, complain, name_rejections, say, write_file
 from streamsched.errors import SettingsError
-from streamsched.replay import POLICIES, ReplayResult, ReplaySettings, rehearse, run_replay, to_json
+from streamsched.replay import EVOLVING, STEADY, ReplayResult, ReplaySettings, rehearse, run_replay, to_json
+from streamsched.replay.scheduled import ScheduledPolicy
+from streamsched.replay.simulator import Policy
 from streamsched.replay.terminal import print_figures, show_progress
 from streamsched.snapshot import has_snapshot
 
@@ -27,8 +29,9 @@ _EXAMPLES = f"""\
   streamsched replay outcomes.jsonl.gz --policy posterior --policy age --policy '1 - exp(-X/n*t)' --budget 0.02
   streamsched replay log.tsv.gz --cycle 1h --budget 0.005 --seeds 5 --json figures.json
   streamsched replay log.tsv.gz --policy posterior --save-state state/     # for next and explain
+  streamsched replay log.tsv.gz --policy gp4c --policy posterior           # evolve weekly: a minute or more
 
-policies: {", ".join(POLICIES)}, or a formula
+policies: {", ".join(STEADY)}, {" or ".join(EVOLVING)}, which evolve formulas as they go, or a formula
 """
 
 
@@ -36,7 +39,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``replay``."""
     add_examples(parser, _EXAMPLES)
     parser.add_argument("log", metavar="LOG", help="a change log, or crawl outcomes in any format")
-    parser.add_argument("--policy", action="append", metavar="NAME", help="a policy or a quoted formula; repeat (all)")
+    parser.add_argument(
+        "--policy", action="append", metavar="NAME", help="a policy or a quoted formula; repeat (all but gp4c)"
+    )
     parser.add_argument("--budget", type=float, default=0.05, metavar="SHARE", help="of the pages, a cycle (0.05)")
     parser.add_argument(
         "--cycle", type=duration, default=86_400.0, metavar="TIME", help="how often pages are ranked (1d)"
@@ -55,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", metavar="FILE", help="write the figures to FILE, - for standard output")
     parser.add_argument("--report", type=Path, metavar="FILE.html", help="write one self-contained page with plots")
     parser.add_argument("--save-state", type=Path, metavar="DIR", help="save what a policy knows at the end")
-    parser.add_argument("--state-policy", default="default", metavar="NAME", help="which policy that is (default)")
+    parser.add_argument("--state-policy", metavar="NAME", help="which policy that is (the only --policy, or default)")
     parser.set_defaults(run=_replay)
 
 
@@ -68,15 +73,31 @@ def _replay(arguments: argparse.Namespace) -> int:
     with nullcontext() if directory is None else lock_state(directory, make=True):
         if directory is not None and has_snapshot(directory):
             raise SettingsError("--save-state", str(directory), "a directory that holds no state yet")
-        rehearsed = None if directory is None else rehearse(settings, arguments.state_policy)
+        name = _state_policy(arguments)
+        kept: list[ScheduledPolicy] = []
+        again = name not in settings.policies or name not in EVOLVING  # what evolves takes too long to run twice
+        if directory is not None and again:
+            kept.append(rehearse(settings, name))
+
+        def keep(policy: str, seed: int, state: Policy) -> None:
+            if isinstance(state, ScheduledPolicy) and (policy, seed) == (name, settings.seeds[0]):
+                kept.append(state)
+
         with show_progress(Console(stderr=True)) as progress:
-            result = run_replay(settings, progress)
+            result = run_replay(settings, progress, keep)
         name_rejections(result.rejections, result.rejected)
         _tell(result, arguments)
-        if directory is not None and rehearsed is not None:
-            saved = rehearsed.save(directory)
-            _note(f"state of policy {arguments.state_policy}: {saved}", arguments)
+        if directory is not None:
+            _note(f"state of policy {name}: {kept[0].save(directory)}", arguments)
     return DONE
+
+
+def _state_policy(arguments: argparse.Namespace) -> str:
+    """Return which policy's state is to be saved."""
+    if arguments.state_policy is not None:
+        return str(arguments.state_policy)
+    (only, *others) = arguments.policy or ["default"]
+    return "default" if others or only in ("rand", "oracle") else only
 
 
 def _settings(arguments: argparse.Namespace) -> ReplaySettings:
@@ -84,7 +105,7 @@ def _settings(arguments: argparse.Namespace) -> ReplaySettings:
         raise SettingsError("LOG", _STDIO, "a file: --save-state reads it a second time")
     return ReplaySettings(
         log=arguments.log,
-        policies=tuple(arguments.policy or POLICIES),
+        policies=tuple(arguments.policy or STEADY),
         budget=arguments.budget,
         cycle_s=arguments.cycle,
         warmup=arguments.warmup,

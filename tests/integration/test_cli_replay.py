@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from streamsched import Scheduler
-from streamsched.replay import POLICIES
+from streamsched.replay import STEADY
 from streamsched.snapshot import newest_snapshot
 from tests.shell import DAY, NOW, Command, change_log, crawl, files, write
 
@@ -29,7 +29,7 @@ def test_json_has_the_agreed_schema(streamsched: Command, log: Path) -> None:
     assert {"log", "pages", "cycles", "budget", "policies"} <= set(content)
     assert (content["log"], content["pages"], content["budget"]) == (str(log), 20, 0.1)
     assert content["cycles"] == 39
-    assert list(content["policies"]) == list(POLICIES)
+    assert list(content["policies"]) == list(STEADY)
     for figures in content["policies"].values():
         assert set(figures) >= FIGURES
         assert 0 <= figures["change_rate"] <= 1

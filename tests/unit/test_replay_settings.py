@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from streamsched import FormulaError, PackedUrls, ReplayError
-from streamsched.replay import POLICIES, ChangeLog, ReplaySettings, Window
+from streamsched.replay import STEADY, ChangeLog, ReplaySettings, Window
 from streamsched.replay.settings import choose_window
 
 DAY = 86_400.0
@@ -57,7 +57,7 @@ def test_an_unknown_policy_is_told_which_are_known_and_a_formula_where_it_fails(
         ReplaySettings("log", policies=("1 - exp(-NAD * )",))
     assert caught.value.column == 16
     assert ReplaySettings("log", policies=("X / n", "NAD")).policies == ("X / n", "NAD")
-    assert ReplaySettings("log").policies == POLICIES
+    assert ReplaySettings("log").policies == STEADY
 
 
 def test_the_window_is_the_log_in_whole_cycles_from_its_first_midnight() -> None:
