@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from streamsched import Scheduler
-from streamsched.replay import STEADY
+from streamsched.replay import STEADY, experiment, rehearsal
+from streamsched.replay.policies import make_policy
+from streamsched.replay.simulator import Policy
 from streamsched.snapshot import newest_snapshot
 from tests.shell import DAY, NOW, Command, change_log, crawl, files, write
 
@@ -98,6 +101,39 @@ def test_a_saved_state_can_be_asked(streamsched: Command, log: Path, tmp_path: P
     assert len(batch.lines) == 3
     told = streamsched("explain", batch.lines[0], "--state", state, "--now", "2025-08-22")
     assert "not eligible: handed out until 2025-08-22 00:10:00 UTC" in told.out
+
+
+def test_an_evolving_policy_saves_its_records_with_its_state(
+    streamsched: Command, log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def make(name: str, *given: Any, **more: Any) -> Policy:
+        made.append(name)
+        return make_policy(name, *given, **more)
+
+    made: list[str] = []
+    monkeypatch.setattr(experiment, "make_policy", make)
+    monkeypatch.setattr(rehearsal, "make_policy", make)
+    answer = streamsched("replay", log, "--policy", "gp4c", "--save-state", tmp_path / "state")
+    assert answer.lines[-1] == f"state of policy gp4c: {newest_snapshot(tmp_path / 'state')}"
+    assert made == ["gp4c"]  # it takes too long to run twice
+    told = streamsched("evolutions", "--state", tmp_path / "state", "--json")
+    assert [record["number"] for record in told.json] == [1, 2, 3, 4]
+    assert {record["decision"] for record in told.json} == {"kept"}  # 20 pages are too few
+    again = streamsched("replay", log, "--policy", "age", "--save-state", tmp_path / "x", "--state-policy", "gp4c")
+    assert again.lines[-1].startswith("state of policy gp4c: ")
+    assert made == ["gp4c", "gp4c", "age"]
+    assert len(streamsched("evolutions", "--state", tmp_path / "x", "--json").json) == 4
+
+
+@pytest.mark.parametrize(
+    ("policies", "saved"), [(["age"], "age"), (["age", "nad"], "default"), (["oracle"], "default"), ([], "default")]
+)
+def test_the_state_saved_is_the_only_policys_or_the_default(
+    streamsched: Command, log: Path, tmp_path: Path, policies: list[str], saved: str
+) -> None:
+    words = [word for policy in policies for word in ("--policy", policy)]
+    answer = streamsched("replay", log, *words, "--save-state", tmp_path / "state")
+    assert answer.lines[-1].startswith(f"state of policy {saved}: ")
 
 
 def test_a_log_of_outcomes_is_replayed_with_a_note(streamsched: Command, tmp_path: Path) -> None:
