@@ -12,14 +12,12 @@ from streamsched.change import CHANGE, FAILURE, FIRST, is_success, judge, shows_
 from streamsched.groups import renew_candidates, sort_page
 from streamsched.jit import bare_kernel, inlined, prefetch
 from streamsched.journal import SAW_CHANGE, WAS_FIRST, keep_visit, narrow_sample
+from streamsched.learning import learn
 from streamsched.outcomes import CHANGED, COST, FINGERPRINT, IMPORTANCE, STATUS
-from streamsched.posterior import after_change
 from streamsched.priors import advance_sweep
 from streamsched.tables import (
     FOR_PANEL,
     LEASED,
-    LONGEST_INTERVAL,
-    SHORTEST_INTERVAL,
     SUCCEEDED,
     VISITED,
     WITH_FINGERPRINT,
@@ -35,7 +33,6 @@ __all__ = ["COUNTS", "Columns", "Rules", "apply_outcomes", "begin_pages"]
 APPLIED, CHANGES, FIRST_VISITS, FAILURES, DUPLICATES, LATE, UNCHANGED, SERVED, HITS = range(9)
 COUNTS: Final = 9
 
-_MOST_VISITS: Final = (1 << 32) - 1  # what the count of a page's visits holds
 _AHEAD: Final = 12  # outcomes between asking the memory for a group and using it
 
 
@@ -159,27 +156,13 @@ def _apply_one(tables: Tables, row: int, at: int, columns: Columns, rules: Rules
 
 @inlined
 def _learn(tables: Tables, row: int, interval: float, changed: bool) -> None:
-    """Update the page's estimators with one observed interval, in cycles."""
-    page = tables.pages[row]
-    trace = tables.traces[row]
+    """Update the page's estimators and its group's counts with one observed interval, in cycles."""
+    page: Record = tables.pages[row]
     group: Record = tables.groups[page.group]
-    interval = min(max(interval, SHORTEST_INTERVAL), LONGEST_INTERVAL)
-    if page.visits < _MOST_VISITS:
-        page.visits += 1
-        page.changes += changed
     group.visits += 1
-    trace.history = (trace.history << np.uint64(1)) | np.uint64(changed)
-    if not changed:
-        page.own_exposure += interval
-        return
-    group.changes += 1
-    trace.weighted_changes += page.visits
+    group.changes += changed
     shape = tables.corpus[0].shape
-    shape_before = shape + page.own_shape
-    exposure_before = shape / group.mean + page.own_exposure
-    shape_after, exposure_after = after_change(shape_before, exposure_before, interval)
-    page.own_shape += shape_after - shape_before
-    page.own_exposure += exposure_after - exposure_before
+    learn(page, tables.traces[row], shape, shape / group.mean, interval, changed)
 
 
 @inlined

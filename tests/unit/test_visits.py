@@ -12,7 +12,7 @@ from streamsched.tables import LEASED, LONGEST_INTERVAL, SHORTEST_INTERVAL, VISI
 
 DAY = 86_400.0
 URL = "https://a.example/docs/1"
-NAMES = ("applied", "changes", "first_visits", "failures", "duplicates", "late", "unchanged")
+NAMES = ("applied", "changes", "first_visits", "failures", "duplicates", "late", "unchanged", "served", "hits")
 
 
 def observe(table: PageTable, *outcomes: Outcome) -> dict[str, int]:
@@ -41,7 +41,7 @@ def test_counts_tell_each_outcome_apart() -> None:
         Outcome(URL, 1.5 * DAY),
         *visits([3 * DAY, 4 * DAY], [True, False]),
     )
-    assert told == dict(zip(NAMES, (4, 1, 1, 1, 1, 1, 1), strict=True))
+    assert told == dict(zip(NAMES, (4, 1, 1, 1, 1, 1, 1, 0, 0), strict=True))
 
 
 def test_new_page_weighs_and_costs_one() -> None:
