@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 
 from streamsched import ReplayError
-from streamsched.replay import POLICIES, ReplayResult, ReplaySettings, run_replay
+from streamsched.replay import POLICIES, STEADY, Evolution, ReplayResult, ReplaySettings, run_replay
 from streamsched.replay.figures import share_by_decile
 from streamsched.replay.palette import HUES, choose_strokes
 from streamsched.replay.report import render_report, write_report
@@ -24,7 +25,7 @@ def result(tmp_path_factory: pytest.TempPathFactory) -> ReplayResult:
     log = tmp_path_factory.mktemp("logs") / "<script>&.tsv.gz"
     log.write_bytes(LOG.read_bytes())
     settings = ReplaySettings(
-        str(log), policies=(*POLICIES, "t * X"), start_s=START_S, end_s=START_S + 30 * 86400, budget=0.1
+        str(log), policies=(*STEADY, "t * X"), start_s=START_S, end_s=START_S + 30 * 86400, budget=0.1
     )
     return run_replay(settings)
 
@@ -130,3 +131,27 @@ def test_a_report_is_written_or_says_why_not(result: ReplayResult, page: str, tm
     assert (tmp_path / "report.html").read_text(encoding="utf-8") == page
     with pytest.raises(ReplayError, match="cannot write the report"):
         write_report(result, tmp_path / "missing" / "report.html")
+
+
+def test_evolutions_have_a_table_of_their_own_where_there_were_any(result: ReplayResult, page: str) -> None:
+    assert "How formulas evolved" not in page
+    evolutions = (
+        Evolution(16, START_S + 16 * 86400, "posterior", "t * X", 0.05, 0.02, "ndcg", True, "it <won>"),
+        Evolution(23, START_S + 23 * 86400, "t * X", None, None, None, None, False, "nothing beat it"),
+    )
+    age = result.policies[1]
+    evolved = replace(age, traces=(replace(age.traces[0], evolutions=evolutions),))
+    html = render_report(replace(result, policies=(result.policies[0], evolved, *result.policies[2:])))
+    Reader().feed(html)
+    table = html[html.index("How formulas evolved") :]
+    for cell in (
+        "<td>2025-09-07</td>",
+        ">posterior</td>",
+        ">t * X</td>",
+        "<td>+5.0 ±2.0 % NDCG</td>",
+        ">promoted</td>",
+    ):
+        assert cell in table
+    assert 'title="it &lt;won&gt;"' in table
+    assert ">kept</td>" in table
+    assert table.count("<tr>") == 3

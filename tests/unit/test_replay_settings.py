@@ -51,8 +51,8 @@ def test_settings_that_cannot_work_are_refused(setting: str, value: Any, said: s
 
 
 def test_an_unknown_policy_is_told_which_are_known_and_a_formula_where_it_fails() -> None:
-    with pytest.raises(ReplayError, match=r"unknown policy 'gp4c': expected a formula in quotes or one of rand, age"):
-        ReplaySettings("log", policies=("nad", "gp4c"))
+    with pytest.raises(ReplayError, match=r"unknown policy 'gp4d': expected a formula in quotes or one of rand, age"):
+        ReplaySettings("log", policies=("nad", "gp4d"))
     with pytest.raises(FormulaError) as caught:
         ReplaySettings("log", policies=("1 - exp(-NAD * )",))
     assert caught.value.column == 16

@@ -7,8 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from streamsched.replay import ReplayResult, ReplaySettings, run_replay
-from streamsched.replay.wording import best_policies, describe_replay, explain_figures, spell_findings, spell_twins
+from streamsched.replay import Evolution, ReplayResult, ReplaySettings, run_replay
+from streamsched.replay.wording import (
+    best_policies,
+    describe_replay,
+    explain_figures,
+    spell_findings,
+    spell_gain,
+    spell_promotions,
+    spell_twins,
+)
 
 LOG = Path(__file__).parents[2] / "data" / "scoop-extras.tsv.gz"
 START_S = 1_755_820_800.0
@@ -53,3 +61,20 @@ def test_what_is_wrong_with_the_log_is_told(result: ReplayResult) -> None:
     assert said.endswith("1,234 malformed records of the log were left out. Times are guesses.")
     seeds = replace(result.settings, seeds=(0, 1))
     assert "over 2 seeds" in explain_figures(replace(result, settings=seeds))
+
+
+def test_a_promotion_is_a_line_with_its_day_and_gain(result: ReplayResult) -> None:
+    assert spell_promotions(result) == []
+    won = Evolution(23, START_S + 23 * 86400, "posterior", "t * X", 0.051, 0.02, "change_rate", True, "")
+    lost = won._replace(promoted=False)
+    age = result.policies[0]
+    evolved = replace(age, traces=(replace(age.traces[0], evolutions=(lost, won)),))
+    assert spell_promotions(replace(result, policies=(evolved,))) == [
+        "age, 2025-09-14: t * X  (+5.1 ±2.0 % ChangeRate)",
+    ]
+    twice = replace(evolved, traces=(evolved.traces[0], replace(age.traces[0], evolutions=(won,))))
+    settings = replace(result.settings, seeds=(4, 7))
+    lines = spell_promotions(replace(result, policies=(twice,), settings=settings))
+    assert [line.split(":")[0] for line in lines] == ["age, seed 4, 2025-09-14", "age, seed 7, 2025-09-14"]
+    assert spell_gain(won._replace(gain=None)) == "no contest"
+    assert spell_gain(won._replace(noise=None)) == "+5.1 % ChangeRate"

@@ -138,3 +138,16 @@ def test_nothing_known_is_no_pages() -> None:
 def test_cycles_that_cannot_be(cycles: int) -> None:
     with pytest.raises(SettingsError, match="cycles: expected 1 or more cycles"):
         Scheduler().training(cycles, now=START)
+
+
+def test_no_more_cycles_are_known_than_most_pages_are_old() -> None:
+    scheduler = Scheduler()
+    assert scheduler.known_cycles(now=START) == 0.0
+    scheduler.observe(visit(0, [0, 4]) + visit(1, [1, 2]) + visit(2, [1.5, 2]) + visit(3, [3]))
+    scheduler.discover([url(4)], now=START)
+    known = [scheduler.known_cycles(now=START + 5.2 * DAY, share=share) for share in (0.25, 0.5, 0.75, 1.0)]
+    assert known == [5.0, 4.0, 3.0, 2.0]
+    for share, cycles in zip((0.25, 0.5, 0.75, 1.0), known, strict=True):
+        training = scheduler.training(int(cycles), now=START + 5.2 * DAY)
+        assert training.history.pages == 4 * share
+    assert scheduler.known_cycles(now=START) == 0.0
