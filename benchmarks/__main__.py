@@ -5,17 +5,19 @@ from __future__ import annotations
 import argparse
 from typing import Final
 
-from benchmarks import evolution, ingest, ranking, startup
+from benchmarks import evolution, ingest, ranking, reevolution, startup
 from benchmarks.timing import print_rows
 
-_NAMES: Final = ("ingest", "ranking", "startup", "evolution")
+_NAMES: Final = ("ingest", "ranking", "startup", "evolution", "reevolution")
 
 
 def main() -> None:
     """Run the benchmarks named, all of them by default."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("names", nargs="*", choices=[*_NAMES, []], metavar="NAME")
-    sizes = "pages of the ingest (5,000,000), ranking (10,000,000) and evolution (240,000) benchmarks"
+    sizes = (
+        "pages of the ingest (5,000,000), ranking (10,000,000), evolution (240,000), reevolution (1,000,000) benchmarks"
+    )
     parser.add_argument("--pages", type=int, help=sizes)
     parser.add_argument("--repeats", type=int, default=5, help="runs, of which the best counts (5)")
     parser.add_argument("--generations", type=int, default=50, help="of the evolution benchmark's whole runs (50)")
@@ -30,6 +32,8 @@ def main() -> None:
     if "evolution" in names:
         rows = evolution.measure(arguments.pages or 240_000, arguments.repeats, arguments.generations)
         print_rows("Evolution", rows)
+    if "reevolution" in names:
+        print_rows("Re-evolution", reevolution.measure(arguments.pages or 1_000_000, arguments.repeats))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,211 @@
+"""Re-evolution beside a scheduler that serves: what it costs, and what it adds to the time that a batch takes."""
+
+from __future__ import annotations
+
+import gc
+import resource
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from benchmarks.corpus import DAY_S, make_urls, visit_all
+from benchmarks.evolution import make_history
+from benchmarks.timing import Row
+from streamsched import OutcomeBatch, Scheduler
+from streamsched.evolution.plan import EvolutionPlan
+from streamsched.evolution.records import EvolutionRecord
+from streamsched.evolver import Evolver
+from streamsched.journal import SAMPLE_PAGES, find_sampled, sample_bar
+
+__all__ = ["measure"]
+
+_CYCLES: Final = 19  # to learn from; the day before shows nothing yet
+_COST_PAGES: Final = 16 * SAMPLE_PAGES  # of which one in 16 is sampled
+_K: Final = 1_000
+_STEP_S: Final = 60.0  # of the scheduler's time, between two batches
+_CALLS: Final = 200  # with the usual five repeats 1,000, the fewest of which 99.9 % are not all
+_GENERATIONS: Final = 50  # of evolutions beside which calls are measured, so that they last for enough of these
+_LOOK_S: Final = 0.005
+_PERCENTILES: Final = (50.0, 99.0, 99.9)
+
+
+def measure(pages: int, repeats: int) -> list[Row]:
+    """Return the rows of the re-evolution benchmark: batches from `pages` pages, and `repeats` evolutions' cost."""
+    return [*_measure_cost(repeats), *_measure_calls(pages, repeats)]
+
+
+@dataclass(slots=True)
+class _Calls:
+    """Seconds that calls took."""
+
+    next_batch: list[float] = field(default_factory=list)
+    observe: list[float] = field(default_factory=list)
+
+
+class _Service:
+    """A scheduler whose journal is full, that hands out batches and observes what became of them."""
+
+    def __init__(self, pages: int) -> None:
+        self.scheduler = Scheduler()
+        self.day = 0
+        self.rng = np.random.default_rng(1)
+        self._urls = make_urls(pages)
+        self.scheduler.observe(visit_all(self._urls, 0, self.rng))
+        tables = self.scheduler.pages.tables
+        rows = find_sampled(tables, 0, pages, sample_bar(tables))
+        self._sample = self._urls.take(rows)  # on most days only these are visited: others leave nothing in the journal
+        self._changed = make_history(rows.size, 2 * _CYCLES).changed
+        for _ in range(_CYCLES - 1):
+            self.live()
+        self.scheduler.observe(visit_all(self._urls, self.day + 1, self.rng))
+        self.day += 1
+        self._now = self.now
+
+    @property
+    def now(self) -> float:
+        """When the newest day is over, UTC epoch seconds."""
+        return (self.day + 1) * DAY_S
+
+    def live(self) -> None:
+        """Visit every sampled page within one more day."""
+        self.day += 1
+        times = (self.day + self.rng.random(len(self._sample))) * DAY_S
+        changed = self._changed[:, self.day % self._changed.shape[1]]
+        self.scheduler.observe(OutcomeBatch(self._sample, times, changed=changed))
+        self._now = self.now
+
+    def serve(self, calls: _Calls) -> None:
+        """Hand out a batch and observe its outcomes, a tenth of them changes; note how long either took."""
+        begin = time.perf_counter()
+        batch = self.scheduler.next_batch(_K, now=self._now)
+        calls.next_batch.append(time.perf_counter() - begin)
+        changed = self.rng.random(len(batch)) < 0.1
+        outcomes = OutcomeBatch(batch.urls, np.full(len(batch), self._now + 1.0), changed=changed)
+        begin = time.perf_counter()
+        self.scheduler.observe(outcomes)
+        calls.observe.append(time.perf_counter() - begin)
+        self._now += _STEP_S
+
+
+def _plan(generations: int | None = None) -> EvolutionPlan:
+    plan = EvolutionPlan(every=1, drift=None, history=_CYCLES)
+    settings = replace(plan.settings, workers=1, generations=generations or plan.settings.generations)
+    return replace(plan, settings=settings)
+
+
+def _measure_cost(repeats: int) -> list[Row]:
+    """Return the rows of what a warm re-evolution takes while nothing is served."""
+    service = _Service(_COST_PAGES)
+    seconds, cpu_s, gather_s = [], [], []
+    with tempfile.TemporaryDirectory() as directory, Evolver(service.scheduler, _plan(), Path(directory)) as evolver:
+        evolver.tick(service.now)
+        for run in range(repeats + 1):
+            service.live()
+            before = _used_by_children()
+            record = _evolve_beside(evolver, service.now, partial(time.sleep, _LOOK_S))
+            if run:  # the first has no elites to begin with, and may have kernels to compile
+                seconds.append(record.seconds or 0.0)
+                cpu_s.append(_used_by_children() - before)
+    for seed in range(repeats):
+        begin = time.perf_counter()
+        service.scheduler.training(_CYCLES, now=service.now, seed=seed)
+        gather_s.append(time.perf_counter() - begin)
+    settings = evolver.plan.settings
+    size = f"{settings.generations} generations of {settings.population}"
+    return [
+        (f"warm, {size}, {record.data}: CPU of its process", f"{min(cpu_s):.1f} s", "–", "–", "≤ 10 s"),
+        ("from its begin to its record", f"{min(seconds):.1f} s", "–", "–", ""),
+        ("one draw of what it learns from, on a thread of the scheduler's", f"{min(gather_s):.2f} s", "–", "–", ""),
+    ]
+
+
+def _measure_calls(pages: int, repeats: int) -> list[Row]:
+    """Return the rows of how long calls take, with an evolution and without in turns: other load comes and goes."""
+    service = _Service(pages)
+    without, beside, within, gathering = _Calls(), _Calls(), _Calls(), _Calls()
+    for _ in range(20):
+        service.serve(_Calls())
+    plan = _plan(_GENERATIONS)
+    with tempfile.TemporaryDirectory() as directory, Evolver(service.scheduler, plan, Path(directory)) as evolver:
+        rival = Evolver(service.scheduler, plan)
+        evolver.tick(service.now)
+        while min(len(calls.next_batch) for calls in (without, beside, within)) < _CALLS * repeats:
+            _live_on(service)
+            for _ in range(_CALLS):
+                service.serve(without)
+            _live_on(service)
+            _evolve_beside(evolver, service.now, partial(service.serve, beside))
+            _live_on(service)
+            _work_beside(partial(rival.evolve_now, service.now), partial(service.serve, within))
+    for _ in range(repeats):
+        _work_beside(partial(service.scheduler.training, _CYCLES, now=service.now), partial(service.serve, gathering))
+    return [*_compare(pages, without, beside, within), *_longest(without, gathering)]
+
+
+def _live_on(service: _Service) -> None:
+    service.live()
+    gc.collect()
+    for _ in range(5):
+        service.serve(_Calls())
+
+
+def _evolve_beside(evolver: Evolver, now: float, meanwhile: Callable[[], object]) -> EvolutionRecord:
+    """See the evolution that is due at `now` through in its own process, doing `meanwhile` again and again."""
+    evolver.tick(now)
+    while (record := evolver.tick(now)) is None:
+        meanwhile()
+    if record.decision == "failed":
+        raise RuntimeError(record.why)
+    return record
+
+
+def _work_beside(work: Callable[[], object], meanwhile: Callable[[], object]) -> None:
+    """Do `work` on a thread, and `meanwhile` again and again."""
+    thread = threading.Thread(target=work)
+    thread.start()
+    while thread.is_alive():
+        meanwhile()
+
+
+def _used_by_children() -> float:
+    """Return the seconds of processors that processes ended so far have used."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def _compare(pages: int, without: _Calls, beside: _Calls, within: _Calls) -> list[Row]:
+    rows: list[Row] = []
+    for share in _PERCENTILES:
+        base, ours, theirs = (1e3 * np.percentile(calls.next_batch, share) for calls in (without, beside, within))
+        name = f"next_batch({_K:,}) of {pages:,}, p{share:g}"
+        rows.append((f"{name}, no evolution", f"{base:.1f} ms", "–", "–", ""))
+        goal = "≤ 1.5×" if share == _PERCENTILES[-1] else ""
+        times = f"{ours / base:.2f}×, {theirs / base:.2f}×"
+        rows.append(
+            (f"{name}, one in a process (rival: on a thread)", f"{ours:.1f} ms", f"{theirs:.1f} ms", times, goal)
+        )
+    return rows
+
+
+def _longest(without: _Calls, gathering: _Calls) -> list[Row]:
+    rows: list[Row] = []
+    for name in ("next_batch", "observe"):
+        base, ours = (1e3 * max(getattr(calls, name)) for calls in (without, gathering))
+        calls = len(getattr(gathering, name))
+        rows.append(
+            (
+                f"longest {name} of {calls} while data is gathered (rival: of all, no evolution)",
+                f"{ours:.0f} ms",
+                f"{base:.0f} ms",
+                f"{ours / base:.1f}×",
+                "",
+            )
+        )
+    return rows
