@@ -126,10 +126,10 @@ class PublishedPolicy(ScheduledPolicy):
 
     def rank(self, question: Question) -> Rows:
         """Return the rows of the scheduler's best pages, after the one evolution where it is due."""
-        # A page's first visit shows nothing, so that of the cycle's number one less is known.
-        if not self.records and question.cycle > self._known:
+        now = question.now - self.scheduler.cycle_s
+        if not self.records and question.cycle > self._known <= self.scheduler.known_cycles(now=now):
             self.announce("evolving")
-            record = self._evolve(question.now - self.scheduler.cycle_s)
+            record = self._evolve(now)
             self.scheduler.use(record.champion_after)
             self.records.append(record)
             self.evolutions.append(Evolution.of(record, question.cycle))

@@ -50,7 +50,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _with_workers(schedule: Schedule, seed: int, workers: int) -> EvolutionPlan:
     plan = make_plan(schedule, seed, workers)
-    return replace(plan, draws=3, settings=replace(SMALL, budget=schedule.budget, workers=workers))
+    return replace(plan, draws=3, settings=replace(SMALL, budget=min(1.0, schedule.budget), workers=workers))
 
 
 def evolving(formula: str = POOR) -> EvolvingPolicy:
@@ -261,3 +261,15 @@ def test_policies_by_name_evolve_for_the_schedule_they_are_replayed_by() -> None
     paper = make_policy("gp4c-paper", DAY, 2**64 - 1)
     assert isinstance(paper, PublishedPolicy)
     assert paper.scheduler.formula.terminals == ("NAD", "t")
+
+
+def test_the_published_way_waits_until_most_pages_are_known(log: ChangeLog) -> None:
+    policy = published()
+    window = log.window(START, DAY, DAYS)
+    simulate(window, policy, Schedule(0.1, 0, "since_visit"), np.zeros(window.pages, np.int64))
+    (evolution,) = policy.evolutions
+    assert evolution.cycle > 20
+    assert evolution.promoted
+    data = policy.records[0].data
+    assert data is not None
+    assert data.pages >= PAGES / 2
