@@ -21,9 +21,11 @@ __all__ = [
     "SAW_CHANGE",
     "WAS_FIRST",
     "Visits",
+    "copy_sample",
     "find_sampled",
     "keep_visit",
     "narrow_sample",
+    "number_sample",
     "read_visits",
     "sample_bar",
     "sample_hashes",
@@ -80,6 +82,37 @@ def find_sampled(tables: Tables, start: int, stop: int, bar: int) -> Ints:
         rows = np.arange(first, min(first + _ROWS_AT_ONCE, stop))
         found.append(rows[sample_hashes(tables, rows) <= np.uint64(bar)])
     return np.concatenate(found)
+
+
+def copy_sample(tables: Tables, rows: Ints) -> Tables:
+    """Return the pages of ``rows``: int64[m] alone, copied, with the journal and the priors as they are. O(m + v).
+
+    Milliseconds, for it is what keeps others waiting. The journal still has the rows of `tables`: see `number_sample`.
+    """
+    groups = tables.groups[: int(tables.corpus["groups"][0])].copy()
+    corpus = tables.corpus.copy()
+    corpus["pages"] = rows.size
+    written = min(int(corpus["journaled"][0]), tables.journal.size)
+    journal = tables.journal[:written].copy()
+    return tables._replace(pages=tables.pages[rows], groups=groups, journal=journal, corpus=corpus)
+
+
+def number_sample(copied: Tables, rows: Ints) -> Tables:
+    """Return what `copy_sample` returned for ``rows``: int64[m], ascending, its journal with pages as they lie there.
+
+    Visits to other pages are gone from it. O(v log m).
+    """
+    ring, journaled = copied.journal, int(copied.corpus["journaled"][0])
+    if journaled > ring.size:
+        ring = np.roll(ring, -(journaled % ring.size))  # the oldest first
+    places = np.searchsorted(rows, ring["row"])
+    known = places < rows.size
+    known[known] = rows[places[known]] == ring["row"][known]
+    ring = ring[known]
+    ring["row"] = places[known]
+    corpus = copied.corpus.copy()
+    corpus["journaled"] = ring.size
+    return copied._replace(journal=ring, corpus=corpus)
 
 
 class Visits(NamedTuple):

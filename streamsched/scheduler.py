@@ -23,6 +23,7 @@ from streamsched.errors import FormulaError, SettingsError, UnknownPage
 from streamsched.explanation import Explanation, explain_page
 from streamsched.formula import TERMINALS, Formula
 from streamsched.groups import group_names
+from streamsched.journal import copy_sample, find_sampled, number_sample, sample_bar
 from streamsched.leases import grant, release
 from streamsched.order import tie_keys
 from streamsched.outcomes import Outcome, OutcomeBatch
@@ -33,6 +34,7 @@ from streamsched.ranking import FullScan, Query, Ranked
 from streamsched.replies import KEPT_REJECTIONS, Batch, Observed
 from streamsched.selection import select_pages
 from streamsched.snapshot import digest_state, load_state, save_state
+from streamsched.tables import Tables
 from streamsched.terminals import PROVIDED
 from streamsched.training import Span, Training, complete_training, count_cycles, gather_training
 from streamsched.urls import url_texts
@@ -213,8 +215,8 @@ class Scheduler:
         What visits did not see is drawn from the pages' posteriors, by `seed`; the result says which that is. O(pages).
         """
         span = Span.up_to(check_time(now), check_whole("cycles", cycles, 1, "1 or more cycles"), self.cycle_s)
-        with self._lock:
-            gathered = gather_training(self._pages.tables, span, self._panel.bar)
+        sample, panel_bar = self._copy_sample()
+        gathered = gather_training(sample, span, panel_bar)
         return complete_training(gathered, check_whole("seed", seed, None, "a whole number"))
 
     def known_cycles(self, *, now: float, share: float = 0.5) -> float:
@@ -222,8 +224,7 @@ class Scheduler:
 
         No longer a history should be asked for where that many pages are to be in it.
         """
-        with self._lock:
-            return count_cycles(self._pages.tables, check_time(now), self.cycle_s, share)
+        return count_cycles(self._copy_sample()[0], check_time(now), self.cycle_s, share)
 
     def use(self, formula: str | Formula | Champion) -> None:
         """Rank by `formula` from now on; a formula without a history of its own counts as set by hand.
@@ -267,6 +268,18 @@ class Scheduler:
         """Return one hash of the logical state, equal for equal states whatever way they came about. O(pages)."""
         with self._lock:
             return digest_state(self._pages, {k: v for k, v in self._settings().items() if k not in _NOT_DIGESTED})
+
+    def _copy_sample(self) -> tuple[Tables, int]:
+        """Return the journal's sample as a table of its own, and the panel's bar. O(pages), O(sample) of it locked.
+
+        Hashes of pages stay as they are, so that the sample is found without the lock.
+        """
+        with self._lock:
+            tables, pages = self._pages.tables, len(self)
+        rows = find_sampled(tables, 0, pages, sample_bar(tables))
+        with self._lock:
+            copied, panel_bar = copy_sample(self._pages.tables, rows), self._panel.bar
+        return number_sample(copied, rows), panel_bar
 
     def _salt(self, now: float) -> int:
         """Return what salts the ties in the cycle of `now`: drawn anew each cycle, so that no page always loses."""

@@ -5,7 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from streamsched.journal import JOURNAL_VISITS, SAW_CHANGE, WAS_FIRST, find_sampled, read_visits, sample_hashes
+from streamsched.journal import (
+    JOURNAL_VISITS,
+    SAW_CHANGE,
+    WAS_FIRST,
+    copy_sample,
+    find_sampled,
+    number_sample,
+    read_visits,
+    sample_hashes,
+)
 from streamsched.outcomes import Outcome, OutcomeBatch
 from streamsched.pages import PageTable
 from streamsched.tables import VISIT
@@ -63,3 +72,25 @@ def test_sampled_pages_are_those_up_to_a_bar() -> None:
     assert find_sampled(table.tables, 0, 3, max(hashes)).tolist() == [0, 1, 2]
     assert find_sampled(table.tables, 0, 3, min(hashes)).tolist() == [hashes.index(min(hashes))]
     assert find_sampled(table.tables, 1, 1, max(hashes)).tolist() == []
+
+
+@pytest.mark.parametrize("visits", [8, 11])
+def test_a_copied_sample_tells_the_same_of_its_pages_and_stays_as_it_is(
+    monkeypatch: pytest.MonkeyPatch, visits: int
+) -> None:
+    monkeypatch.setattr("streamsched.pages.JOURNAL_VISITS", 8)
+    table = observed(*(Outcome(URLS[i % 3], float(i), changed=i % 2 == 0) for i in range(visits)))
+    rows = np.array([0, 2])
+    whole = read_visits(table.tables)
+    copied = copy_sample(table.tables, rows)
+    table.observe(OutcomeBatch.from_outcomes([Outcome(url, 100.0) for url in URLS]))
+    sample = number_sample(copied, rows)
+    told = read_visits(sample)
+    kept = np.isin(whole.rows, rows)
+    assert rows[told.rows].tolist() == whole.rows[kept].tolist()
+    assert told.at_s.tolist() == whole.at_s[kept].tolist()
+    assert told.changed.tolist() == whole.changed[kept].tolist()
+    assert told.first.tolist() == whole.first[kept].tolist()
+    assert sample.pages["url_hash"].tolist() == table.tables.pages["url_hash"][rows].tolist()
+    assert sample.pages["last_visit_s"].max() < 100.0
+    assert sample_hashes(sample, np.arange(2)).tolist() == sample_hashes(table.tables, rows).tolist()
