@@ -103,13 +103,14 @@ def _plan(generations: int | None = None) -> EvolutionPlan:
 def _measure_cost(repeats: int) -> list[Row]:
     """Return the rows of what a warm re-evolution takes while nothing is served."""
     service = _Service(_COST_PAGES)
-    seconds, cpu_s, gather_s = [], [], []
+    seconds, cpu_s, gather_s, told = [], [], [], ""
     with tempfile.TemporaryDirectory() as directory, Evolver(service.scheduler, _plan(), Path(directory)) as evolver:
         evolver.tick(service.now)
         for run in range(repeats + 1):
             service.live()
             before = _used_by_children()
             record = _evolve_beside(evolver, service.now, partial(time.sleep, _LOOK_S))
+            told = str(record.data)
             if run:  # the first has no elites to begin with, and may have kernels to compile
                 seconds.append(record.seconds or 0.0)
                 cpu_s.append(_used_by_children() - before)
@@ -120,7 +121,7 @@ def _measure_cost(repeats: int) -> list[Row]:
     settings = evolver.plan.settings
     size = f"{settings.generations} generations of {settings.population}"
     return [
-        (f"warm, {size}, {record.data}: CPU of its process", f"{min(cpu_s):.1f} s", "–", "–", "≤ 10 s"),
+        (f"warm, {size}, {told}: CPU of its process", f"{min(cpu_s):.1f} s", "–", "–", "≤ 10 s"),
         ("from its begin to its record", f"{min(seconds):.1f} s", "–", "–", ""),
         ("one draw of what it learns from, on a thread of the scheduler's", f"{min(gather_s):.2f} s", "–", "–", ""),
     ]

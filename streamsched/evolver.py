@@ -26,7 +26,6 @@ from streamsched.evolution.worker import find_breed
 from streamsched.formula import Formula
 from streamsched.replies import Observed
 from streamsched.scheduler import Scheduler
-from streamsched.training import Training
 
 __all__ = ["ARCHIVE_NAME", "BREED", "Evolver"]
 
@@ -188,23 +187,17 @@ class Evolver:
 
     def _gather(self, now: float, seed: int) -> tuple[Sequence[ChangeHistory], DataSpan]:
         """Return what the scheduler knows of the last cycles: draws where it was not all seen, and how much was."""
-        cycles, training = self._reach_back(now, seed)
-        pages = training.history.pages
+        known = self.scheduler.known_cycles(now=now, share=_ENOUGH)
+        cycles = int(max(1, min(self.plan.history, known)))  # fewer than the plan's where most pages are younger
+        seeds = [seed, *(derive_seed(seed, draw) for draw in range(1, self.plan.draws))]
+        trainings = self.scheduler.trainings(cycles, now=now, seeds=seeds)
+        training = next(trainings)
+        pages, share = training.history.pages, training.observed_share
         draws = [training.history]
-        while training.observed_share < 1.0 and pages and len(draws) < self.plan.draws:
-            again = self.scheduler.training(cycles, now=now, seed=derive_seed(seed, len(draws))).history
-            if again.pages != pages or not (again.hashes == draws[0].hashes).all():
-                break  # pages have come or gone meanwhile
-            draws.append(replace(draws[0], changed=again.changed))
-        share = training.observed_share
+        if share < 1.0 and pages:
+            draws += [replace(draws[0], changed=other.history.changed) for other in trainings]
         data = DataSpan(training.span.start_s, cycles, pages, share, training.panel_pages, training.newcomers)
         return draws, data
-
-    def _reach_back(self, now: float, seed: int) -> tuple[int, Training]:
-        """Return what is known of as many cycles as the plan wants, of fewer where most pages are younger."""
-        known = self.scheduler.known_cycles(now=now, share=_ENOUGH)
-        cycles = int(max(1, min(self.plan.history, known)))
-        return cycles, self.scheduler.training(cycles, now=now, seed=seed)
 
     def _conclude(self, draft: EvolutionRecord, outcome: Breeding | str) -> EvolutionRecord:
         """Apply the decision and write the record, or neither."""

@@ -6,7 +6,7 @@ import hashlib
 import math
 import re
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -214,10 +214,15 @@ class Scheduler:
 
         What visits did not see is drawn from the pages' posteriors, by `seed`; the result says which that is. O(pages).
         """
+        return next(self.trainings(cycles, now=now, seeds=[seed]))
+
+    def trainings(self, cycles: int, *, now: float, seeds: Iterable[int]) -> Iterator[Training]:
+        """Yield what `training` returns for each of `seeds`, all of one state: that of the first. O(pages)."""
         span = Span.up_to(check_time(now), check_whole("cycles", cycles, 1, "1 or more cycles"), self.cycle_s)
         sample, panel_bar = self._copy_sample()
         gathered = gather_training(sample, span, panel_bar)
-        return complete_training(gathered, check_whole("seed", seed, None, "a whole number"))
+        for seed in seeds:
+            yield complete_training(gathered, check_whole("seed", seed, None, "a whole number"))
 
     def known_cycles(self, *, now: float, share: float = 0.5) -> float:
         """Return how many cycles up to `now` are whole for `share` of the pages or more; inf for a long time. O(pages).

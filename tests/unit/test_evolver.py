@@ -328,7 +328,7 @@ def test_a_record_that_cannot_be_written_promotes_nobody(tmp_path: Path, monkeyp
 
 def test_what_cannot_be_gathered_or_started_is_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with evolver(tmp_path, "win") as one:
-        monkeypatch.setattr(Scheduler, "training", lambda *_, **__: 1 / 0)
+        monkeypatch.setattr(Scheduler, "trainings", lambda *_, **__: 1 / 0)
         record = evolve(one)
         assert record.why == "could not gather what to learn from: ZeroDivisionError: division by zero"
         monkeypatch.undo()

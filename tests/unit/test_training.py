@@ -90,6 +90,18 @@ def test_same_seed_same_history() -> None:
     assert not np.array_equal(first.history.changed, other.history.changed)
 
 
+def test_several_seeds_tell_of_one_state() -> None:
+    scheduler = Scheduler()
+    scheduler.observe([one for page in range(200) for one in visit(page, [-5.0, -2.0, 1.0], [1, 2])])
+    now = START + 4 * DAY
+    alone = [scheduler.training(4, now=now, seed=seed).history.changed for seed in (0, 1)]
+    several = scheduler.trainings(4, now=now, seeds=[0, 1])
+    first = next(several).history.changed
+    scheduler.observe(visit(0, [3.5], [3.5]))
+    assert np.array_equal(first, alone[0])
+    assert np.array_equal(next(several).history.changed, alone[1])
+
+
 def test_visits_that_fell_out_of_the_journal_leave_draws(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("streamsched.pages.JOURNAL_VISITS", 4)
     training = trained(visit(0, [-2, -1, 0, 1, 2, 3, 4]), visit(1, [0, 4]))
