@@ -196,11 +196,11 @@ def _open(tables: Tables, size: int, parent: int, depth: int) -> int:
     if parent < 0:
         record.parent = group
         record.host = group
-        record.mean = corpus.mean
+        record.mean = record.learned = corpus.mean
     else:
         record.parent = parent
         record.host = tables.groups[parent].host
-        record.mean = tables.groups[parent].mean
+        record.mean = record.learned = tables.groups[parent].mean
         tables.groups[parent].recheck_until = corpus.sweep + 1
     _place(tables.group_slots, key, group)
     corpus.groups = group + 1

@@ -6,6 +6,9 @@ rows, a few for each observed interval, and sums what every page's posterior say
 through, group means and the shape are renewed (the M step), each shrunk towards what stands above it. A page keeps
 only what its own visits added, so a renewed prior reaches every page at once, those created long before it too.
 
+How far the means of URL patterns are trusted is learned as well, for each host: as far as they have foretold what
+visits found better than what stands above them (Bayesian model averaging over their prequential likelihoods).
+
 How far the sweep has come depends on the stream alone, not on how the stream was cut into batches.
 """
 
@@ -19,9 +22,9 @@ from streamsched.arrays import Record, Records
 from streamsched.groups import sort_page_deeper
 from streamsched.jit import bare_kernel, inlined
 from streamsched.posterior import digamma, shape_of_log_gap
-from streamsched.tables import Tables
+from streamsched.tables import LONGEST_INTERVAL, SHORTEST_INTERVAL, Tables
 
-__all__ = ["FIRST_SHAPE", "advance_sweep", "begin_corpus"]
+__all__ = ["FIRST_SHAPE", "advance_sweep", "begin_corpus", "weigh_pattern"]
 
 FIRST_SHAPE: Final = 0.5  # before anything is learned: most pages change seldom, some often
 FIRST_MEAN_PER_DAY: Final = 0.1  # change log of code, docs and news pages agree on this within a factor of ten
@@ -30,8 +33,11 @@ CORPUS_STRENGTH: Final = 8.0  # pages that FIRST_MEAN_PER_DAY counts for
 SHAPE_STRENGTH: Final = 20.0  # pages that FIRST_SHAPE counts for: with few pages a shape is easily overrated
 SWEEP_EVERY: Final = 16  # observed intervals between two steps of the sweep
 SWEEP_ROWS: Final = 64  # rows a step: 4 for each interval, so a crawl of 5 % a cycle renews priors every 5 cycles
+EDGE_STRIDE: Final = 4  # outcomes for each that the worth of URL patterns is learned from
+EDGE_MEMORY: Final = 2_000.0  # of these, of one host, until what they said has faded to a third
 GAP_STRIDE: Final = 4  # the shape needs a logarithm and a digamma a row: every fourth row is sample enough
 
+_UNLIKELY: Final = 1e-300  # a change within no time at all must not count without end
 _FIRST_GAP: Final = 1.2703628454614782  # ln s - digamma(s) at FIRST_SHAPE
 
 
@@ -49,6 +55,28 @@ def advance_sweep(tables: Tables) -> None:
     if corpus.sweep_due >= SWEEP_EVERY:
         corpus.sweep_due = 0
         _step(tables)
+
+
+@inlined
+def weigh_pattern(tables: Tables, page: Record, interval: float, changed: bool) -> None:
+    """Note which prior foretold better what a visit found: that of the page's URL pattern, or the one above it. O(1).
+
+    The host keeps the log-likelihood ratio of the two, fading: the posterior odds that its patterns are worth anything.
+    Where pages of a pattern change together, one bulk edit looks like many pages that change often, and the pattern
+    foretells changes that do not come. Only every fourth outcome is asked; it costs two logarithms or more.
+    """
+    group: Record = tables.groups[page.group]
+    if group.depth == 0 or tables.corpus[0].applied % EDGE_STRIDE != 0:
+        return
+    shape = tables.corpus[0].shape
+    above: Record = tables.groups[group.parent]
+    host: Record = tables.groups[group.host]
+    interval = min(max(interval, SHORTEST_INTERVAL), LONGEST_INTERVAL)
+    quiet = -(shape + page.own_shape) * np.log1p(interval / (shape / group.learned + page.own_exposure))
+    other = -(shape + page.own_shape) * np.log1p(interval / (shape / above.mean + page.own_exposure))
+    if changed:
+        quiet, other = np.log(max(-np.expm1(quiet), _UNLIKELY)), np.log(max(-np.expm1(other), _UNLIKELY))
+    host.edge += quiet - other - host.edge / EDGE_MEMORY
 
 
 @bare_kernel
@@ -108,7 +136,11 @@ def _renew(tables: Tables) -> None:
         group = groups[index]
         parent = groups[group.parent]
         above = corpus.mean if group.depth == 0 else parent.mean
-        group.mean = (GROUP_STRENGTH * above + group.rate_sum) / (GROUP_STRENGTH + group.rate_count)
+        group.learned = (GROUP_STRENGTH * above + group.rate_sum) / (GROUP_STRENGTH + group.rate_count)
+        group.mean = group.learned
+        if group.depth > 0:
+            trust = 1.0 / (1.0 + np.exp(-groups[group.host].edge))
+            group.mean = above * (group.learned / above) ** trust
         group.rate_sum = 0.0
         group.rate_count = 0.0
     corpus.rate_sum = 0.0

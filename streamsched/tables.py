@@ -70,6 +70,8 @@ GROUP: Final = np.dtype(
         ("key", "<u8"),  # hash of the name
         ("name_span", "<u8"),  # start in the names << 16 | length
         ("mean", "<f8"),  # prior mean of a page's rate, changes per cycle
+        ("learned", "<f8"),  # what the group's own pages would have it be; mean lies between the parent's and this
+        ("edge", "<f8"),  # of a host: by how much its URL patterns' means foretold better than what stands above them
         ("rate_sum", "<f8"),  # this sweep: posterior means of the group's pages
         ("rate_count", "<f8"),  # this sweep: pages summed
         ("visits", "<u8"),

@@ -14,7 +14,7 @@ from streamsched.jit import bare_kernel, inlined, prefetch
 from streamsched.journal import SAW_CHANGE, WAS_FIRST, keep_visit, narrow_sample
 from streamsched.learning import learn
 from streamsched.outcomes import CHANGED, COST, FINGERPRINT, IMPORTANCE, STATUS
-from streamsched.priors import advance_sweep
+from streamsched.priors import advance_sweep, weigh_pattern
 from streamsched.tables import (
     FOR_PANEL,
     LEASED,
@@ -161,6 +161,7 @@ def _learn(tables: Tables, row: int, interval: float, changed: bool) -> None:
     group: Record = tables.groups[page.group]
     group.visits += 1
     group.changes += changed
+    weigh_pattern(tables, page, interval, changed)
     shape = tables.corpus[0].shape
     learn(page, tables.traces[row], shape, shape / group.mean, interval, changed)
 

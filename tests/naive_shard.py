@@ -60,6 +60,11 @@ class Group:
     mean: float
     visits: int = 0
     changes: int = 0
+    learned: float = 0.0  # before it is pulled back towards what stands above
+    edge: float = 0.0  # of a host: what its patterns foretold better than what stands above them
+
+    def __post_init__(self) -> None:
+        self.learned = self.mean
 
 
 class Shard:
@@ -77,7 +82,7 @@ class Shard:
         self.met: Counter[tuple[str, ...]] = Counter()
         self.mean = priors.FIRST_MEAN_PER_DAY * cycle_s / 86_400.0
         self.shape = priors.FIRST_SHAPE
-        self.intervals = 0
+        self.applied = self.intervals = 0
         self.sweeps = 0
         self.sweep_row = self.sweep_end = 0
         self.rates: list[tuple[tuple[str, ...], float]] = []  # of this sweep, each with its page's group
@@ -91,6 +96,7 @@ class Shard:
         if outcome.fetched_at <= page.last_outcome_s:
             return "duplicate" if outcome.fetched_at == page.last_outcome_s else "late"
         page.last_outcome_s = outcome.fetched_at
+        self.applied += 1
         served = page.lease_until_s is not None and not page.for_panel
         page.lease_until_s, page.for_panel = None, False
         page.importance = page.importance if outcome.importance is None else single(outcome.importance)
@@ -152,6 +158,8 @@ class Shard:
         group.visits += 1
         group.changes += changed
         page.flags.append(changed)
+        if len(page.group) > 1 and self.applied % priors.EDGE_STRIDE == 0:
+            self.weigh_pattern(page, interval, changed)
         if not changed:
             page.own_exposure += interval
             return
@@ -159,6 +167,16 @@ class Shard:
         after = naive.after_change(shape, exposure, interval)
         page.own_shape += after[0] - shape
         page.own_exposure += after[1] - exposure
+
+    def weigh_pattern(self, page: Page, interval: float, changed: bool) -> None:
+        """How much likelier the pattern's mean made what was seen than its parent's did, added up and fading."""
+        host, parent = self.groups[page.group[:1]], self.groups[page.group[:-1]]
+        odds = []
+        for mean in (self.groups[page.group].learned, parent.mean):
+            shape, exposure = self.shape + page.own_shape, self.shape / mean + page.own_exposure
+            quiet = -shape * math.log1p(interval / exposure)
+            odds.append(math.log(max(-math.expm1(quiet), 1e-300)) if changed else quiet)
+        host.edge += odds[0] - odds[1] - host.edge / priors.EDGE_MEMORY
 
     def posterior(self, page: Page) -> tuple[float, float]:
         """The page's Gamma posterior: its group's prior and what its own visits added."""
@@ -198,7 +216,10 @@ class Shard:
         for name, group in self.groups.items():
             above = self.mean if len(name) == 1 else self.groups[name[:-1]].mean
             below = [rate for other, rate in self.rates if other[: len(name)] == name]
-            group.mean = shrunk(below, above, priors.GROUP_STRENGTH)
+            group.mean = group.learned = shrunk(below, above, priors.GROUP_STRENGTH)
+            if len(name) > 1:
+                odds = math.exp(min(-self.groups[name[:1]].edge, 700.0))
+                group.mean = above * (group.learned / above) ** (1.0 / (1.0 + odds))
         self.rates, self.gaps = [], []
         self.sweeps += 1
         self.sweep_row = 0

@@ -82,6 +82,10 @@ def assert_same(scheduler: Scheduler, shard: naive_shard.Shard) -> None:
         assert group_name(tables, int(record["parent"])).rstrip("/") == "/".join(name[:-1] or name).rstrip("/")
         assert (record["visits"], record["changes"], record["pages"]) == (group.visits, group.changes, members[name])
         assert record["mean"] == near(group.mean)
+        assert (record["learned"], record["edge"]) == (
+            near(group.learned),
+            pytest.approx(group.edge, rel=1e-6, abs=1e-6),
+        )
     assert journal_of(scheduler) == list(shard.journal)
 
 

@@ -115,3 +115,37 @@ def test_sweep_ends_though_pages_come_faster_than_it_goes() -> None:
     assert len(table) == 8_020
     assert corpus(table, "sweep") >= 4
     assert corpus(table, "sweep_row") < corpus(table, "sweep_end") < len(table)
+
+
+def directories(count: int) -> list[list[str]]:
+    """URLs of `count` directories of one host, 40 pages each."""
+    return [[f"https://a.example/{name}/{i}" for i in range(40)] for name in range(count)]
+
+
+def trusted(table: PageTable) -> float:
+    """The host's edge: above 0 where its directories foretell better than the host does."""
+    return float(table.tables.groups["edge"][0])
+
+
+def test_directories_that_differ_are_trusted() -> None:
+    table = PageTable(DAY, 6)
+    often, never = directories(2)
+    for day in range(40):
+        visit(table, often + never, day, [day > 0] * 40 + [False] * 40)
+    means = table.tables.groups["mean"][:3]
+    assert trusted(table) > 3.0
+    assert means[1] > 1.5 * means[0] > 2.0 * means[2]
+
+
+def test_a_bulk_edit_does_not_make_its_directory_one_that_changes_often() -> None:
+    """All pages of a directory change on one day; most visits after it find nothing, and patterns lose their credit."""
+    table = PageTable(DAY, 6)
+    edited, quiet = directories(2)
+    for day in range(60):
+        visit(table, edited, day, day == 5)
+        visit(table, quiet[day % 40 : day % 40 + 2], day)
+    assert trusted(table) < 0.0
+    groups = table.tables.groups[:3]
+    names = np.argsort(groups["learned"][1:]) + 1
+    highest = int(names[-1])
+    assert groups["mean"][highest] < (groups["mean"][0] + groups["learned"][highest]) / 2
