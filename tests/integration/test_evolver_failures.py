@@ -23,19 +23,23 @@ DAY = 86_400.0
 DAYS = 20
 PAGES = 400
 PLAN = EvolutionPlan(every=1, drift=None, history=16)
-WAIT_S = 120.0
+WAIT_S = 300.0
+LOOK_S = 0.002
 
 
 @pytest.fixture(autouse=True, scope="module")
 def small_tables() -> Iterator[None]:
+    """Tables of few rows; and kernels compiled before processes of the lowest priority need them."""
     with small_reserve():
+        service = Service(None)
+        service.evolver.evolve_now(service.now)
         yield
 
 
 class Service:
     """A scheduler of pages that change at their own rates, and its evolver; counts what it serves."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path | None) -> None:
         self.scheduler = Scheduler()
         self.rng = np.random.default_rng(0)
         urls = [f"https://h{page % 9}.example/{page}" for page in range(PAGES)]
@@ -44,7 +48,7 @@ class Service:
             changed = self.rng.random(PAGES) < -np.expm1(-rates)
             self.scheduler.observe(OutcomeBatch(urls, np.full(PAGES, day * DAY), changed=changed))
         self.evolver = Evolver(self.scheduler, PLAN, folder)
-        self.evolver.tick(DAYS * DAY)
+        self.evolver.due(DAYS * DAY)
         self.now = DAYS * DAY
         self.served = 0
 
@@ -56,6 +60,7 @@ class Service:
         outcomes = OutcomeBatch(batch.urls, np.full(5, self.now), changed=np.arange(5) == 0)
         assert self.scheduler.observe(outcomes).applied == 5
         self.served += 1
+        time.sleep(LOOK_S)  # whoever serves all the time takes the processor from what is waited for
 
     def begin(self) -> None:
         """Let the next day come, and its evolution begin."""
