@@ -139,7 +139,8 @@ def _renew(tables: Tables) -> None:
         group.learned = (GROUP_STRENGTH * above + group.rate_sum) / (GROUP_STRENGTH + group.rate_count)
         group.mean = group.learned
         if group.depth > 0:
-            trust = 1.0 / (1.0 + np.exp(-groups[group.host].edge))
+            host: Record = groups[group.host]
+            trust = 1.0 / (1.0 + np.exp(-host.edge))
             group.mean = above * (group.learned / above) ** trust
         group.rate_sum = 0.0
         group.rate_count = 0.0

@@ -37,7 +37,7 @@ def choose_classes(keys: Hashes, sizes: Ints, wanted: int, chosen: Ints, count: 
     while low < high and wanted > 0:  # the few that quickselect left: whole runs of one key until enough
         key = keys[chosen[low]]
         while low < high and keys[chosen[low]] == key:
-            wanted -= sizes[chosen[low]]
+            wanted -= int(sizes[chosen[low]])
             low += 1
     return low
 
@@ -60,13 +60,13 @@ def _partition(keys: Hashes, sizes: Ints, chosen: Ints, low: int, high: int, piv
     while i < below:
         one = chosen[i]
         if keys[one] > pivot:
-            better += sizes[one]
+            better += int(sizes[one])
             chosen[i] = chosen[above]
             chosen[above] = one
             above += 1
             i += 1
         elif keys[one] == pivot:
-            equal += sizes[one]
+            equal += int(sizes[one])
             i += 1
         else:
             below -= 1

@@ -15,10 +15,10 @@ from __future__ import annotations
 import numpy as np
 
 from streamsched.arrays import Bytes
-from streamsched.evolution.arena import UNSORTED, Arena, Crawl, Opening, Routine
+from streamsched.evolution.arena import Arena, Crawl, Opening, Routine
 from streamsched.evolution.choice import choose_classes
 from streamsched.evolution.classes import Stretch, begin_cycle, settle_cycle, visit_class
-from streamsched.evolution.places import place_tied, sort_class
+from streamsched.evolution.places import is_unsorted, place_tied, sort_class
 from streamsched.evolution.segments import cut_group
 from streamsched.formula.machine import ROWS, run_steps
 from streamsched.jit import bare_kernel, count_ones, inlined
@@ -130,16 +130,16 @@ def _visit_best(crawl: Crawl, cycle: int) -> None:
         last = first
         size = 0
         while last < chosen and arena.keys[arena.chosen[last]] == key:
-            size += arena.sizes[arena.chosen[last]]
+            size += int(arena.sizes[arena.chosen[last]])
             last += 1
         taken = min(size, left)
         reach = crawl.opening.members.size  # how far from the offset on pages are taken
         if taken < size:
             for j in range(first, last):
-                if arena.pages[arena.chosen[j]].flags & UNSORTED:
+                if is_unsorted(arena, arena.chosen[j]):
                     sort_class(arena, arena.chosen[j])
             reach = cut_group(arena, (first, last), offset, taken, reach)
-        mixed = last - first > 1 or (arena.pages[arena.chosen[first]].flags & UNSORTED) != 0
+        mixed = last - first > 1 or is_unsorted(arena, arena.chosen[first])
         shared = mixed and (rules.placed or crawl.trace.visited.shape[0] > 0)
         stretch = Stretch(cycle, offset, reach, rules.visits - left, shared)
         before = (arena.counts[0].hits, arena.counts[0].misses)

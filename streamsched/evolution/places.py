@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from streamsched.arrays import Record
 from streamsched.evolution.arena import UNSORTED, Arena, Crawl
 from streamsched.jit import count_ones, inlined, trailing_zeros
 
-__all__ = ["mark_run", "place_tied", "sort_class"]
+__all__ = ["is_unsorted", "mark_run", "place_tied", "sort_class"]
 
 _WORDS_A_PAGE = 4  # of the bitmap: with fewer for each page that is marked, looking at all words costs less
 
@@ -24,6 +25,13 @@ def mark_run(arena: Arena, start: int, stop: int) -> None:
             touched[members[i] >> 12] |= np.uint64(1) << np.uint64((members[i] >> 6) & 63)
     for i in range(start, stop):
         bits[members[i] >> 6] |= np.uint64(1) << np.uint64(members[i] & 63)
+
+
+@inlined
+def is_unsorted(arena: Arena, one: int) -> bool:
+    """Return whether the page numbers of class `one` are in any order. O(1)."""
+    page: Record = arena.pages[one]
+    return bool(page.flags & UNSORTED)
 
 
 @inlined
@@ -45,7 +53,8 @@ def sort_class(arena: Arena, one: int) -> None:
                 arena.members[start] = (word << 6) + trailing_zeros(members)
                 members &= members - np.uint64(1)
                 start += 1
-    arena.pages[one].flags &= ~UNSORTED
+    page: Record = arena.pages[one]
+    page.flags &= ~UNSORTED
 
 
 @inlined

@@ -11,7 +11,7 @@ import pytest
 
 from streamsched import ranking
 from streamsched.arrays import Floats, Ints
-from streamsched.formula import BLOCK, Formula, Program
+from streamsched.formula import BLOCK, Arena, Formula, Program
 from streamsched.leases import grant
 from streamsched.order import select_top, sort_keys, tie_keys
 from streamsched.packed import PackedUrls
@@ -142,7 +142,7 @@ def test_pages_whose_hashes_collide_stay_in_order_under_threads(monkeypatch: pyt
     turn = threading.Barrier(2)
 
     class TakingTurns(TableOfScores):
-        def run(self, columns: Mapping[str, Floats], out: Floats, arena: int) -> None:
+        def run(self, columns: Mapping[str, Floats], out: Floats, arena: Arena) -> None:
             turn.wait()
             super().run(columns, out, arena)
 
