@@ -17,7 +17,6 @@ import numpy as np
 
 from streamsched.arrays import Rows
 from streamsched.champion import BY_EVOLUTION, Champion
-from streamsched.evolution.breeding import WARM
 from streamsched.evolution.contest import shuffle_pages
 from streamsched.evolution.evaluator import Evaluator
 from streamsched.evolution.findings import Candidate, DataSpan
@@ -27,7 +26,7 @@ from streamsched.evolution.history import ChangeHistory
 from streamsched.evolution.plan import EvolutionPlan
 from streamsched.evolution.records import EvolutionRecord, RecordBook
 from streamsched.evolution.selection import measure
-from streamsched.evolution.settings import EvolutionSettings
+from streamsched.evolution.settings import WARM, EvolutionSettings
 from streamsched.evolution.trials import Trial
 from streamsched.evolver import Evolver
 from streamsched.formula import Formula
@@ -39,9 +38,6 @@ from streamsched.scheduler import Scheduler
 __all__ = ["Evolves", "EvolvingPolicy", "PublishedPolicy", "make_plan", "publish_settings"]
 
 FIRST_CYCLE: Final = 16  # of the replay: 15 cycles are known by then, the fewest that part the lucky from the good
-_EVERY: Final = 7  # cycles, a week of days: pages' rhythms are over, and little has changed
-_HISTORY: Final = 180  # cycles; what pages did half a year ago still tells of them
-_DRAWS: Final = 12  # one for each replicate of the contest
 _KNOWN: Final = 19  # cycles that the paper evolves from: 2 of warm-up and 17
 _FOLDS: Final = 4  # of pages: three train, one validates, as in the paper without the fold that tests
 _FEWEST_PAGES: Final = 20  # a fold of less is no sample
@@ -61,15 +57,7 @@ class Evolves(Protocol):
 def make_plan(schedule: Schedule, seed: int, workers: int) -> EvolutionPlan:
     """Return how `EvolvingPolicy` evolves in a replay by `schedule`: weekly, for NDCG at its budget. O(1)."""
     settings = replace(WARM, budget=min(1.0, schedule.budget), reading=schedule.reading, workers=workers)
-    return EvolutionPlan(
-        every=_EVERY,
-        drift=None,
-        history=_HISTORY,
-        draws=_DRAWS,
-        archive=settings.elites,
-        seed=derive_seed(seed, 0),
-        settings=settings,
-    )
+    return EvolutionPlan(drift=None, seed=derive_seed(seed, 0), settings=settings)
 
 
 def publish_settings(schedule: Schedule, workers: int) -> EvolutionSettings:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -32,6 +33,7 @@ __all__ = ["ARCHIVE_NAME", "BREED", "Evolver"]
 BREED: Final = "streamsched.evolution.breeding:breed"
 ARCHIVE_NAME: Final = "elites.json"
 _ENOUGH: Final = 0.5  # share of the sampled pages that must be as old as the history
+_MOST_CELLS: Final = 6_000_000  # pages times cycles times draws: with more pages one filling misleads less
 
 
 class Evolver:
@@ -195,7 +197,8 @@ class Evolver:
         pages, share = training.history.pages, training.observed_share
         draws = [training.history]
         if share < 1.0 and pages:
-            draws += [replace(draws[0], changed=other.history.changed) for other in trainings]
+            more = max(1, min(self.plan.draws, _MOST_CELLS // (pages * cycles))) - 1
+            draws += [replace(draws[0], changed=other.history.changed) for other in islice(trainings, more)]
         data = DataSpan(training.span.start_s, cycles, pages, share, training.panel_pages, training.newcomers)
         return draws, data
 

@@ -24,11 +24,11 @@ from streamsched.evolution.genomes import from_formula, to_formula
 from streamsched.evolution.history import ChangeHistory
 from streamsched.evolution.promotion import decide
 from streamsched.evolution.selection import Selection, measure
-from streamsched.evolution.settings import EvolutionSettings
+from streamsched.evolution.settings import WARM, EvolutionSettings
 from streamsched.evolution.trials import Trial
 from streamsched.formula import Formula
 
-__all__ = ["KNOWN", "WARM", "breed"]
+__all__ = ["KNOWN", "breed"]
 
 # What every evolution starts from and every challenger has to beat, in the words of genomes, which have no minus sign:
 # the published estimators (NAD * t ranks as 1 - exp(-NAD * t) does), ours, the freshness index, and the posterior with
@@ -44,7 +44,6 @@ KNOWN: Final = (
     "posterior + 0.01 * t",
     "(1 - (1 + rate * t) / exp(rate * t)) / rate",
 )
-WARM: Final = EvolutionSettings(population=100, generations=5, seeds=1, elites=30, selection="avg", terminals="full")
 
 _STARTS: Final = 4  # trials that fitness is averaged over: other first cycles, tie salts and draws
 _TRAIN, _VALIDATION = 0.35, 0.15  # shares of the pages; the other half judges

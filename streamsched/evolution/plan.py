@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias, get_args
 
 from streamsched.errors import SettingsError
-from streamsched.evolution.settings import EvolutionSettings
+from streamsched.evolution.settings import WARM, EvolutionSettings
 
 __all__ = ["Detector", "EvolutionPlan"]
 
@@ -20,16 +20,19 @@ _LEAST: Final = {"every": 0, "rest": 1, "history": 8, "draws": 1, "archive": 0}
 class EvolutionPlan:
     """When a running scheduler evolves, on what, and what it may take.
 
-    - ``every``: cycles from one evolution to the next, 0 for none on schedule;
+    - ``every``: cycles from one evolution to the next, 0 for none on schedule; by default a week of days, in which
+      rhythms come round and little else changes;
     - ``drift``: the detector that sees the hit rate of served pages change, "adwin" (Bifet & Gavaldà 2007) or
       "page_hinkley" (Page 1954), as river has them; None for none;
     - ``rest``: cycles after an evolution in which drift starts no other;
-    - ``history``: cycles to learn from at most; a younger crawl gives fewer;
-    - ``draws``: in how many ways gaps in the history are filled in;
+    - ``history``: cycles to learn from at most: what pages did half a year ago still tells of them; a younger crawl
+      gives fewer;
+    - ``draws``: in how many ways gaps in the history are filled in, at most; by default one for each replicate of the
+      contest. Many pages over many cycles need fewer;
     - ``archive``: formulas kept from one evolution to begin the next with;
     - ``time_limit_s``: seconds of wall clock until an evolution's process is killed;
     - ``seed``: of all that is random; evolution number i uses ``seed + i``;
-    - ``settings``: of the evolution itself. Five generations from an archive find what twenty cold ones do.
+    - ``settings``: of the evolution itself, `streamsched.evolution.settings.WARM` unless told otherwise.
 
     Raises SettingsError where a value cannot work.
     """
@@ -37,14 +40,12 @@ class EvolutionPlan:
     every: int = 7
     drift: Detector | None = "adwin"
     rest: int = 2
-    history: int = 28
-    draws: int = 4
-    archive: int = 50
+    history: int = 180
+    draws: int = 12
+    archive: int = 30
     time_limit_s: float = 600.0
     seed: int = 0
-    settings: EvolutionSettings = field(
-        default_factory=lambda: EvolutionSettings(population=75, generations=5, seeds=1, terminals="full", elites=25)
-    )
+    settings: EvolutionSettings = WARM
 
     def __post_init__(self) -> None:
         for name, least in _LEAST.items():

@@ -12,7 +12,7 @@ from streamsched.errors import SettingsError, shorten
 from streamsched.evolution.alphabet import CONSTANTS, TERMINAL_SETS, Alphabet, TerminalSet
 from streamsched.evolution.selection import Selection
 
-__all__ = ["MOST_LEVELS", "EvolutionSettings", "Metric", "Parents", "Reading"]
+__all__ = ["MOST_LEVELS", "WARM", "EvolutionSettings", "Metric", "Parents", "Reading"]
 
 Metric: TypeAlias = Literal["ndcg", "change_rate"]
 Parents: TypeAlias = Literal["generation", "elites"]
@@ -188,3 +188,7 @@ def _is_number(value: object) -> bool:
 def _require(fits: bool, setting: str, found: object, expected: str) -> None:
     if not fits:
         raise SettingsError(setting, found, expected)
+
+
+# Of a re-evolution: five generations from an archive of elites find what twenty cold ones do.
+WARM: Final = EvolutionSettings(population=100, generations=5, seeds=1, elites=30, selection="avg", terminals="full")

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from streamsched.evolution import breeding
-from streamsched.evolution.breeding import KNOWN, WARM, breed
+from streamsched.evolution.breeding import KNOWN, breed
 from streamsched.evolution.evaluator import Evaluator
 from streamsched.evolution.history import ChangeHistory
+from streamsched.evolution.settings import WARM
 from streamsched.formula import Formula
 
 QUICK = replace(WARM, population=24, generations=2, elites=8)

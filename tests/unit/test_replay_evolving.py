@@ -13,11 +13,10 @@ import pytest
 from streamsched import Scheduler
 from streamsched.arrays import Rows
 from streamsched.evolution import breeding
-from streamsched.evolution.breeding import WARM
 from streamsched.evolution.plan import EvolutionPlan
 from streamsched.evolution.promotion import decide
 from streamsched.evolution.records import RecordBook
-from streamsched.evolution.settings import EvolutionSettings
+from streamsched.evolution.settings import WARM, EvolutionSettings
 from streamsched.evolver import Evolver
 from streamsched.replay import ChangeLog, ReplaySettings, experiment, policies, replay_log, to_json
 from streamsched.replay.evolving import EvolvingPolicy, PublishedPolicy, evolve_published, make_plan, publish_settings
