@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streamsched.connectors.events import Event, read_fingerprint
-from streamsched.outcomes import CHANGED, COST, FINGERPRINT, IMPORTANCE, STATUS, OutcomeBatch
+from streamsched.outcomes import CHANGED, COST, FINGERPRINT, IMPORTANCE, RETRY_AFTER, STATUS, OutcomeBatch
 from streamsched.packed import PackedUrls
 
 __all__ = ["OPTIONAL", "assemble", "pack_bytes", "to_columns", "to_events"]
@@ -23,6 +23,7 @@ OPTIONAL: Final[dict[str, tuple[int, np.dtype[Any]]]] = {
     "changed": (CHANGED, np.dtype(np.bool_)),
     "importance": (IMPORTANCE, np.dtype(np.float64)),
     "cost": (COST, np.dtype(np.float64)),
+    "retry_after": (RETRY_AFTER, np.dtype(np.float64)),
 }
 
 

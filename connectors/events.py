@@ -37,6 +37,7 @@ class Event(msgspec.Struct, gc=False, omit_defaults=True):
     changed: bool | None = None
     importance: float | None = None
     cost: float | None = None
+    retry_after: float | None = None
 
 
 def read_fingerprint(value: int | str) -> int:
@@ -110,4 +111,5 @@ _FIELDS: Final[dict[str, tuple[str, Callable[[Any], bool]]]] = {
     "changed": ("true or false", lambda value: isinstance(value, bool)),
     "importance": ("a number", _is_number),
     "cost": ("a number", _is_number),
+    "retry_after": ("a number", _is_number),
 }

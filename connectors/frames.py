@@ -12,9 +12,10 @@ key              value                               meaning
 ``changed``      bin, uint8[n]                       0 or 1
 ``importance``   bin, float64[n] or float32[n]
 ``cost``         bin, float64[n] or float32[n]
+``retry_after``  bin, float64[n] or float32[n]       seconds
 ``given``        bin, uint8[n]                       bits of `streamsched.outcomes` (1 status, 2 fingerprint,
-                                                     4 changed, 8 importance, 16 cost): which of the columns
-                                                     record i carries; absent: every column that is there
+                                                     4 changed, 8 importance, 16 cost, 32 retry_after): which
+                                                     of the columns record i carries; absent: every one there is
 ===============  ==================================  ==========================================================
 
 The element type follows from the length. Any column but ``url_offsets`` and ``given`` may be a msgpack list instead,
@@ -47,6 +48,7 @@ _TYPES: Final = {  # of each column's elements, by their width in bytes; `encode
     "changed": {1: "u1"},
     "importance": {8: "<f8", 4: "<f4"},
     "cost": {8: "<f8", 4: "<f4"},
+    "retry_after": {8: "<f8", 4: "<f4"},
     "given": {1: "u1"},
 }
 
@@ -65,6 +67,7 @@ class FrameColumns(msgspec.Struct):
     changed: _Packed = None
     importance: _Packed = None
     cost: _Packed = None
+    retry_after: _Packed = None
     given: _Packed = None
 
 

@@ -15,7 +15,17 @@ from streamsched.errors import InvalidOutcome, shorten
 from streamsched.jit import bare_kernel, load_word
 from streamsched.packed import MAX_URL_BYTES, PackedUrls
 
-__all__ = ["CHANGED", "COST", "FINGERPRINT", "IMPORTANCE", "MAX_STATUS", "STATUS", "Outcome", "OutcomeBatch"]
+__all__ = [
+    "CHANGED",
+    "COST",
+    "FINGERPRINT",
+    "IMPORTANCE",
+    "MAX_STATUS",
+    "RETRY_AFTER",
+    "STATUS",
+    "Outcome",
+    "OutcomeBatch",
+]
 
 # Bits of `OutcomeBatch.given`: which optional fields a record carries.
 STATUS: Final = 1
@@ -23,6 +33,7 @@ FINGERPRINT: Final = 2
 CHANGED: Final = 4
 IMPORTANCE: Final = 8
 COST: Final = 16
+RETRY_AFTER: Final = 32
 
 MAX_STATUS: Final = 999  # three digits, as HTTP writes them
 
@@ -32,8 +43,9 @@ _COLUMNS: Final[dict[str, tuple[int, np.dtype[Any]]]] = {
     "changed": (CHANGED, np.dtype(np.bool_)),
     "importance": (IMPORTANCE, np.dtype(np.float64)),
     "cost": (COST, np.dtype(np.float64)),
+    "retry_after": (RETRY_AFTER, np.dtype(np.float64)),
 }
-_LARGEST: Final = float(np.finfo(np.float32).max)  # importance and cost are kept in single precision
+_LARGEST: Final = float(np.finfo(np.float32).max)  # of single precision, in which amounts are kept
 _HIGH_BITS: Final = np.uint64(0x8080808080808080)  # set in a byte of any character beyond ASCII
 _NUMBER_EXPECTED: Final = "a finite number of 0 or more"
 
@@ -41,6 +53,8 @@ _NUMBER_EXPECTED: Final = "a finite number of 0 or more"
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """One finished crawl of a page; None is a field that the crawler did not report.
+
+    ``retry_after``: seconds from `fetched_at` on in which the host wants no visit, as a Retry-After header has it.
 
     Raises InvalidOutcome, as record 0, where a field breaks the format.
 
@@ -55,6 +69,7 @@ class Outcome:
     changed: bool | None = None
     importance: float | None = None
     cost: float | None = None
+    retry_after: float | None = None
 
     def __post_init__(self) -> None:
         if not _is_plain(self):
@@ -66,15 +81,16 @@ class OutcomeBatch:
     """n crawl outcomes as columns, in stream order.
 
     ``urls``: PackedUrls of n; ``fetched_at``: float64[n], UTC epoch seconds; ``given``: uint8[n], the bits STATUS,
-    FINGERPRINT, CHANGED, IMPORTANCE and COST telling which optional fields each record carries. An optional column
-    that no record carries has length 0, otherwise n: ``status``: int32, ``fingerprint``: uint64, ``changed``: bool,
-    ``importance``: float64, ``cost``: float64. Where a bit is not set the column's value means nothing.
+    FINGERPRINT, CHANGED, IMPORTANCE, COST and RETRY_AFTER telling which optional fields each record carries. An
+    optional column that no record carries has length 0, otherwise n: ``status``: int32, ``fingerprint``: uint64,
+    ``changed``: bool, ``importance``, ``cost`` and ``retry_after``: float64. Where a bit is not set the column's value
+    means nothing.
 
     >>> len(OutcomeBatch(["https://a.example/", "https://b.example/"], [1.0, 2.0], changed=[True, None]))
     2
     """
 
-    __slots__ = ("changed", "cost", "fetched_at", "fingerprint", "given", "importance", "status", "urls")
+    __slots__ = ("changed", "cost", "fetched_at", "fingerprint", "given", "importance", "retry_after", "status", "urls")
 
     urls: PackedUrls
     fetched_at: npt.NDArray[np.float64]
@@ -84,6 +100,7 @@ class OutcomeBatch:
     changed: npt.NDArray[np.bool_]
     importance: npt.NDArray[np.float64]
     cost: npt.NDArray[np.float64]
+    retry_after: npt.NDArray[np.float64]
 
     def __init__(
         self,
@@ -91,7 +108,7 @@ class OutcomeBatch:
         fetched_at: npt.ArrayLike,
         **optional: npt.ArrayLike | Sequence[object] | None,
     ) -> None:
-        """Take columns of equal length; `optional` is any of status, fingerprint, changed, importance, cost.
+        """Take columns of equal length; `optional` is any of the columns that a record may lack.
 
         An optional column may hold None for records without it. O(n); arrays of the right dtype are not copied.
         Raises InvalidOutcome naming the record and field of the first value that the column's dtype cannot hold, and
@@ -160,7 +177,7 @@ class OutcomeBatch:
 
     def problems(self) -> list[InvalidOutcome]:
         """Return what breaks the format, the first fault of each faulty record, in record order. O(n)."""
-        columns = (self.fetched_at, self.given, self.status, self.importance, self.cost)
+        columns = (self.fetched_at, self.given, self.status, self.importance, self.cost, self.retry_after)
         if _are_sound(*(frozen(column) for column in (self.urls.blob, self.urls.offsets, *columns))):
             return []
         faults: dict[int, InvalidOutcome] = {}
@@ -177,7 +194,7 @@ class OutcomeBatch:
         if self.status.size:
             outside = (self.status < 0) | (self.status > MAX_STATUS)
             blame(self._where(STATUS, outside), "status", self._value("status"), f"0 to {MAX_STATUS}")
-        for field, bit in (("importance", IMPORTANCE), ("cost", COST)):
+        for field, bit in (("importance", IMPORTANCE), ("cost", COST), ("retry_after", RETRY_AFTER)):
             column = getattr(self, field)
             if column.size:
                 fits = (column >= 0) & (column <= _LARGEST)
@@ -205,7 +222,7 @@ def _is_plain(outcome: Outcome) -> bool:
         and (outcome.changed is None or type(outcome.changed) is bool)
         and all(
             weight is None or (type(weight) in (float, int) and 0 <= weight <= _LARGEST)
-            for weight in (outcome.importance, outcome.cost)
+            for weight in (outcome.importance, outcome.cost, outcome.retry_after)
         )
     )
 
@@ -219,6 +236,7 @@ def _are_sound(  # noqa: PLR0913, PLR0917  the columns of a batch
     status: npt.NDArray[np.int32],
     importance: Floats,
     cost: Floats,
+    retry_after: Floats,
 ) -> bool:
     """Return whether every record is valid and every URL ASCII, in one pass: then there is nothing to look for."""
     for i in range(fetched_at.size):
@@ -229,6 +247,8 @@ def _are_sound(  # noqa: PLR0913, PLR0917  the columns of a batch
         if given[i] & IMPORTANCE and not 0.0 <= importance[i] <= _LARGEST:
             return False
         if given[i] & COST and not 0.0 <= cost[i] <= _LARGEST:
+            return False
+        if given[i] & RETRY_AFTER and not 0.0 <= retry_after[i] <= _LARGEST:
             return False
     start, stop = offsets[0], offsets[offsets.size - 1]
     words = np.uint64(0)

@@ -28,6 +28,7 @@ outcomes = st.builds(
     changed=st.none() | st.booleans(),
     importance=st.none() | amounts,
     cost=st.none() | amounts,
+    retry_after=st.none() | amounts,
 )
 
 
@@ -47,6 +48,7 @@ def make_outcomes(count: int, seed: int = 0) -> list[Outcome]:
             changed=sometimes(bool(rng.random() < 0.5)),
             importance=sometimes(float(rng.random())),
             cost=sometimes(float(rng.integers(0, 10**6))),
+            retry_after=sometimes(float(rng.integers(0, 3600))),
         )
         for i in range(count)
     ]
@@ -77,7 +79,7 @@ def fields(batch: OutcomeBatch, record: int) -> list[object]:
     """What a record carries, as text, so that NaN equals itself."""
     carried = batch.urls.blob[batch.urls.offsets[record] : batch.urls.offsets[record + 1]].tobytes()
     values: list[object] = [carried, repr(batch.fetched_at[record]), int(batch.given[record])]
-    for bit, field in enumerate(("status", "fingerprint", "changed", "importance", "cost")):
+    for bit, field in enumerate(("status", "fingerprint", "changed", "importance", "cost", "retry_after")):
         if batch.given[record] & (1 << bit):
             values.append(repr(getattr(batch, field)[record]))
     return values

@@ -13,6 +13,7 @@ from streamsched.outcomes import OutcomeBatch
 from streamsched.packed import PackedUrls
 
 LARGEST = float(np.finfo(np.float32).max)
+AMOUNTS = ("importance", "cost", "retry_after")
 urls = st.sampled_from([b"https://a.example/", "ä".encode(), b"x" * 8192, b"", b"x" * 8193, b"\xff", b"\xc3"])
 amounts = st.sampled_from([0.0, 1.0, LARGEST, np.nextafter(LARGEST, math.inf), -5e-324, math.nan, math.inf])
 sound = {
@@ -21,6 +22,7 @@ sound = {
     "status": st.none() | st.integers(0, 999),
     "importance": st.none() | st.floats(0, LARGEST),
     "cost": st.none() | st.floats(0, LARGEST),
+    "retry_after": st.none() | st.floats(0, LARGEST),
 }
 any_value = {
     "url": urls,
@@ -28,6 +30,7 @@ any_value = {
     "status": st.none() | st.sampled_from([0, 200, 999, -1, 1000]),
     "importance": st.none() | amounts,
     "cost": st.none() | amounts,
+    "retry_after": st.none() | amounts,
 }
 records = st.lists(st.fixed_dictionaries(sound), max_size=20) | st.lists(
     st.fixed_dictionaries(sound) | st.fixed_dictionaries(any_value), max_size=20
@@ -40,12 +43,12 @@ def is_valid(record: dict[str, Any]) -> bool:
         record["url"].decode()
     except UnicodeDecodeError:
         return False
-    weights = [record[field] for field in ("importance", "cost") if record[field] is not None]
+    amounts = [record[field] for field in AMOUNTS if record[field] is not None]
     return (
         1 <= len(record["url"]) <= 8192
         and math.isfinite(record["fetched_at"])
         and (record["status"] is None or 0 <= record["status"] <= 999)
-        and all(0.0 <= weight <= LARGEST for weight in weights)
+        and all(0.0 <= amount <= LARGEST for amount in amounts)
     )
 
 
@@ -54,6 +57,6 @@ def is_valid(record: dict[str, Any]) -> bool:
 def test_problems_are_the_records_that_break_the_format(rows: list[dict[str, Any]], before: bytes) -> None:
     blob = before + b"".join(row["url"] for row in rows) + before
     ends = len(before) + np.cumsum([0, *(len(row["url"]) for row in rows)], dtype=np.int64)
-    columns = {field: [row[field] for row in rows] for field in ("status", "importance", "cost")}
+    columns = {field: [row[field] for row in rows] for field in ("status", *AMOUNTS)}
     batch = OutcomeBatch(PackedUrls(blob, ends), np.array([row["fetched_at"] for row in rows], np.float64), **columns)
     assert [problem.record for problem in batch.problems()] == [i for i, row in enumerate(rows) if not is_valid(row)]

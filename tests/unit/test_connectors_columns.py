@@ -19,7 +19,7 @@ from tests.crawls import outcomes
 def test_columns_hold_what_the_events_said(rows: list[Outcome]) -> None:
     batch = to_columns(list(to_events(OutcomeBatch.from_outcomes(rows))))
     assert list(batch) == rows
-    for field in ("status", "fingerprint", "changed", "importance", "cost"):
+    for field in ("status", "fingerprint", "changed", "importance", "cost", "retry_after"):
         some = any(getattr(row, field) is not None for row in rows)
         assert getattr(batch, field).size == (len(rows) if some else 0)
 

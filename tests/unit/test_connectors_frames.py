@@ -24,6 +24,7 @@ COLUMNS: dict[str, st.SearchStrategy[Any]] = {
     "changed": st.none() | st.booleans(),
     "importance": st.none() | st.floats(),
     "cost": st.none() | st.floats(),
+    "retry_after": st.none() | st.floats(),
 }
 
 
@@ -77,6 +78,7 @@ def test_the_table_in_the_docstring() -> None:
         changed=[True, False],
         importance=[0.5, 2.0],
         cost=[None, 3.0],
+        retry_after=[None, 60.0],
     )
     assert unpack(encode_frame(batch)) == {
         "v": 1,
@@ -88,7 +90,8 @@ def test_the_table_in_the_docstring() -> None:
         "changed": b"\1\0",
         "importance": np.array([0.5, 2.0], "<f8").tobytes(),
         "cost": np.array([0.0, 3.0], "<f8").tobytes(),
-        "given": bytes([1 + 2 + 4 + 8, 2 + 4 + 8 + 16]),
+        "retry_after": np.array([0.0, 60.0], "<f8").tobytes(),
+        "given": bytes([1 + 2 + 4 + 8, 2 + 4 + 8 + 16 + 32]),
     }
 
 
@@ -113,7 +116,7 @@ def test_columns_are_aligned_and_writable_and_urls_are_not_copied() -> None:
         columns = msgspec.msgpack.decode(raw, type=dict[str, memoryview | int])
         batch = decode_frame(columns)
         assert np.shares_memory(batch.urls.blob, np.frombuffer(raw, np.uint8))
-        for field in ("fetched_at", "status", "fingerprint", "changed", "importance", "cost", "given"):
+        for field in ("fetched_at", *COLUMNS, "given"):
             column = getattr(batch, field)
             assert column.flags.aligned
             assert column.flags.writeable
@@ -163,6 +166,7 @@ def test_good_is_good() -> None:
         ({"changed": [True, 1]}, "changed", "true or false"),
         ({"importance": bytes(12)}, "importance", "16 or 8 bytes"),
         ({"cost": {}}, "cost", "packed array"),
+        ({"retry_after": bytes(4)}, "retry_after", "16 or 8 bytes, 2 values"),
         ({"given": b"\0"}, "given", "2 bytes"),
         ({"given": b"\0\1"}, "given", "columns that the frame has"),
         ({"given": b"\0\x80"}, "given", "columns that the frame has"),

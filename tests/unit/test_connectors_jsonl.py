@@ -31,7 +31,7 @@ def event(fields: str) -> bytes:
 
 
 def test_null_is_absent_and_unknown_fields_are_ignored(tmp_path: Path) -> None:
-    line = event('"status":null,"fingerprint":null,"changed":null,"importance":null,"cost":null,"extra":[{"url":1}]')
+    line = event('"status":null,"fingerprint":null,"changed":null,"cost":null,"retry_after":null,"extra":[{"url":1}]')
     assert read(tmp_path, line) == ([OUTCOME], [])
 
 
@@ -118,6 +118,8 @@ MALFORMED = [
     (event('"importance":false').strip(), "importance", "expected a number", "False"),
     (event('"cost":-1').strip(), "cost", "expected a finite number of 0 or more", "-1.0"),
     (event('"cost":{}').strip(), "cost", "expected a number", "{}"),
+    (event('"retry_after":-1').strip(), "retry_after", "expected a finite number of 0 or more", "-1.0"),
+    (event('"retry_after":"1"').strip(), "retry_after", "expected a number", "'1'"),
     (event('"extra":' + "[" * 9000 + "]" * 9000).strip(), "record", "recursion", '\'{"url"'),
 ]
 

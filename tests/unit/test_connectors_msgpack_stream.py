@@ -33,8 +33,8 @@ def read(folder: Path, data: bytes, **options: Any) -> tuple[list[Outcome], list
 
 
 def test_optional_fields_may_be_nil_and_unknown_ones_are_ignored(tmp_path: Path) -> None:
-    full = EVENT | {"status": None, "changed": None, "v": 7, "extra": [1, {"url": b"deep"}], "cost": 3}
-    assert read(tmp_path, pack(full)) == ([Outcome("https://a.example/", 1.5, cost=3.0)], [])
+    full = EVENT | {"status": None, "changed": None, "v": 7, "extra": [1, {"url": b"deep"}], "retry_after": 90}
+    assert read(tmp_path, pack(full)) == ([Outcome("https://a.example/", 1.5, retry_after=90.0)], [])
 
 
 def test_fingerprints_as_numbers_and_as_text(tmp_path: Path) -> None:
@@ -74,6 +74,7 @@ def test_fingerprints_as_numbers_and_as_text(tmp_path: Path) -> None:
         (EVENT | {"importance": [1]}, "importance", "expected a number", "[1]"),
         (EVENT | {"cost": float("nan")}, "cost", "expected a finite number of 0 or more", "nan"),
         (EVENT | {"cost": 1e39}, "cost", "expected a finite number of 0 or more", "1e+39"),
+        (EVENT | {"retry_after": -1}, "retry_after", "expected a finite number of 0 or more", "-1.0"),
     ],
 )
 def test_malformed_events_are_named(tmp_path: Path, record: Any, field: str, reason: str, found: str) -> None:
