@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import unicodedata
 from collections.abc import Mapping
 from decimal import Decimal, localcontext
 from fractions import Fraction
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -107,6 +108,39 @@ def formula_value(node: Node, row: Mapping[str, float]) -> float:
         return row[node.name]
     children = [node.operand] if isinstance(node, Unary) else [node.left, node.right]
     return protected(node.op, *(formula_value(child, row) for child in children))
+
+
+# --- bounds of formulas
+
+Ends: TypeAlias = tuple[float, float]
+
+
+def interval(op: str, *operands: Ends) -> Ends:
+    """The hull of an operation's values over intervals: that of all corners, each operand cut where 0 is."""
+    chosen_parts = itertools.product(*(cut(operand) for operand in operands))
+    corners = [corner for chosen in chosen_parts for corner in itertools.product(*chosen)]
+    values = [protected(op, *corner) for corner in corners]
+    numbers = [value for value in values if not math.isnan(value)]
+    if op not in ("+", "-") and len(numbers) < len(values):
+        numbers.append(0.0)  # what is nearly infinite times 0, and a number over infinity
+    return min(numbers, default=math.inf), max(numbers, default=-math.inf)
+
+
+def cut(operand: Ends) -> list[Ends]:
+    """What of an interval lies below 0, at 0 and above."""
+    low, high = operand
+    parts = [(low, min(high, -5e-324)), (0.0, 0.0), (max(low, 5e-324), high)]
+    return [part for part in parts if low <= part[0] <= part[1] <= high]
+
+
+def formula_interval(node: Node, box: Mapping[str, Ends]) -> Ends:
+    """The interval of a tree's values where each terminal stays in its own, by walking it."""
+    if isinstance(node, Constant):
+        return node.value, node.value
+    if isinstance(node, Terminal):
+        return box[node.name]
+    children = [node.operand] if isinstance(node, Unary) else [node.left, node.right]
+    return interval(node.op, *(formula_interval(child, box) for child in children))
 
 
 # --- estimators: each from the whole list of flags, the oldest first

@@ -1,5 +1,6 @@
 """Score functions: parse, print, simplify and evaluate formulas over terminals, protected, in float64 (SPEC 5)."""
 
+from streamsched.formula.bounds import BoundProgram
 from streamsched.formula.formula import Formula
 from streamsched.formula.nodes import MAX_DEPTH, MAX_SIZE, Binary, Constant, Node, Terminal, Unary
 from streamsched.formula.parser import MAX_LENGTH
@@ -15,6 +16,7 @@ __all__ = [
     "Arena",
     "Binary",
     "BinaryOp",
+    "BoundProgram",
     "Constant",
     "Formula",
     "Node",

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from streamsched.arrays import Floats
+from streamsched.formula.bounds import BoundProgram, compile_bound
 from streamsched.formula.nodes import Node, Terminal, fold, measure
 from streamsched.formula.parser import parse_tree
 from streamsched.formula.printer import print_tree
@@ -82,6 +83,19 @@ class Formula:
     def compile(self) -> Program:
         """Return the program that evaluates this formula over blocks. O(size)."""
         return compile_tree(self.root)
+
+    def compile_bound(
+        self, moving: Collection[str], ranges: Mapping[str, tuple[float, float]] | None = None
+    ) -> BoundProgram:
+        """Return the program of an upper bound of this formula while the terminals `moving` move. O(size).
+
+        ``ranges`` as in `streamsched.formula.bounds.compile_bound`.
+
+        >>> program = Formula.parse("X * exp(-t)").compile_bound({"t"})
+        >>> program.run({"X": np.array([3.0]), "t": np.array([0.0])}, {}, rows=1)  # t may grow as it likes
+        array([3.])
+        """
+        return compile_bound(self.root, moving, ranges or {})
 
     def evaluate(self, columns: Mapping[str, Floats]) -> Floats:
         """Return the formula's value for each of n rows, float64[n]. O(n * size).

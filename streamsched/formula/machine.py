@@ -32,7 +32,11 @@ __all__ = [
     "ROWS",
     "SUBTRACT",
     "Steps",
+    "clamp",
+    "divide",
     "make_slots",
+    "raise_base",
+    "run_step",
     "run_steps",
 ]
 
@@ -81,22 +85,29 @@ def run_steps(steps: Steps, slots: Floats, rows: int) -> None:
     for start in range(0, rows, ROWS):
         first, stop = np.uint64(start), np.uint64(min(start + ROWS, rows))  # signed, they might count from the end
         for step in range(steps.shape[0]):
-            operation, left, right, result = steps[step, 0], steps[step, 1], steps[step, 2], steps[step, 3]
-            if operation > POWER:
-                _copy(slots, left, result, first, stop)
-                _run_function(operation, slots, result, first, stop)
-            elif operation == POWER:
-                if result == right:
-                    _raise_to(slots, left, right, first, stop)
-                else:
-                    _copy(slots, left, result, first, stop)
-                    _raise_by(slots, result, right, first, stop)
-            elif result == left:
-                _run_into_left(operation, slots, left, right, first, stop)
-            elif result == right:
-                _run_into_right(operation, slots, left, right, first, stop)
-            else:
-                _run_apart(operation, slots, left, right, result, (first, stop))
+            operands = steps[step, 1], steps[step, 2]
+            run_step(steps[step, 0], operands, steps[step, 3], slots, first, stop)
+
+
+@inlined
+def run_step(operation: int, operands: tuple[int, int], result: int, slots: Floats, first: int, stop: int) -> None:
+    """Run one step over the lanes from `first` to `stop`. O(lanes), of which there should be ROWS at most."""
+    left, right = operands
+    if operation > POWER:
+        _copy(slots, left, result, first, stop)
+        _run_function(operation, slots, result, first, stop)
+    elif operation == POWER:
+        if result == right:
+            _raise_to(slots, left, right, first, stop)
+        else:
+            _copy(slots, left, result, first, stop)
+            _raise_by(slots, result, right, first, stop)
+    elif result == left:
+        _run_into_left(operation, slots, left, right, first, stop)
+    elif result == right:
+        _run_into_right(operation, slots, left, right, first, stop)
+    else:
+        _run_apart(operation, slots, left, right, result, (first, stop))
 
 
 # A loop whose result is an operand runs on vectors only where the code says so: elsewhere the compiler has it asked
@@ -115,7 +126,7 @@ def _run_into_left(operation: int, slots: Floats, left: int, right: int, first: 
             slots[left, i] = slots[left, i] * slots[right, i]
     else:
         for i in range(first, stop):
-            slots[left, i] = _divide(slots[left, i], slots[right, i])
+            slots[left, i] = divide(slots[left, i], slots[right, i])
 
 
 @bare_kernel
@@ -126,7 +137,7 @@ def _run_into_right(operation: int, slots: Floats, left: int, right: int, first:
             slots[right, i] = slots[left, i] - slots[right, i]
     elif operation == DIVIDE:
         for i in range(first, stop):
-            slots[right, i] = _divide(slots[left, i], slots[right, i])
+            slots[right, i] = divide(slots[left, i], slots[right, i])
     else:  # of the others the order does not matter
         _run_into_left(operation, slots, right, left, first, stop)
 
@@ -145,7 +156,7 @@ def _run_apart(operation: int, slots: Floats, left: int, right: int, result: int
             slots[result, i] = slots[left, i] * slots[right, i]
     else:
         for i in range(span[0], span[1]):
-            slots[result, i] = _divide(slots[left, i], slots[right, i])
+            slots[result, i] = divide(slots[left, i], slots[right, i])
 
 
 @bare_kernel
@@ -162,21 +173,21 @@ def _run_function(operation: int, slots: Floats, slot: int, first: int, stop: in
             slots[slot, i] = 0.0 if value <= 0.0 else logarithm
     elif operation == EXP:
         for i in range(first, stop):
-            slots[slot, i] = exp(_clamp(slots[slot, i]))
+            slots[slot, i] = exp(clamp(slots[slot, i]))
 
 
 @bare_kernel
 def _raise_by(slots: Floats, base: int, exponent: int, first: int, stop: int) -> None:
     widen_vectors()
     for i in range(first, stop):
-        slots[base, i] = _raise(slots[base, i], slots[exponent, i])
+        slots[base, i] = raise_base(slots[base, i], slots[exponent, i])
 
 
 @bare_kernel
 def _raise_to(slots: Floats, base: int, exponent: int, first: int, stop: int) -> None:
     widen_vectors()
     for i in range(first, stop):
-        slots[exponent, i] = _raise(slots[base, i], slots[exponent, i])
+        slots[exponent, i] = raise_base(slots[base, i], slots[exponent, i])
 
 
 @bare_kernel
@@ -188,16 +199,17 @@ def _copy(slots: Floats, source: int, target: int, first: int, stop: int) -> Non
 
 
 @inlined
-def _divide(left: float, right: float) -> float:
+def divide(left: float, right: float) -> float:
+    """Return the protected quotient. O(1)."""
     quotient = left / right
     nothing = left if np.isnan(left) else 0.0
     return nothing if right == 0.0 else quotient
 
 
 @inlined
-def _raise(base: float, exponent: float) -> float:
-    """Return the protected power; every case is computed and one is chosen, so that there is no branch."""
-    exponent = _clamp(exponent)
+def raise_base(base: float, exponent: float) -> float:
+    """Return the protected power; every case is computed and one is chosen, so that there is no branch. O(1)."""
+    exponent = clamp(exponent)
     result = power(base, exponent)
     unbounded = 0.0 if exponent < 0.0 else (1.0 if exponent == 0.0 else base)
     result = unbounded if base == np.inf else result
@@ -208,5 +220,6 @@ def _raise(base: float, exponent: float) -> float:
 
 
 @inlined
-def _clamp(value: float) -> float:
+def clamp(value: float) -> float:
+    """Return the exponent that stands for `value`. O(1)."""
     return max(min(value, EXPONENT_LIMIT), -EXPONENT_LIMIT)

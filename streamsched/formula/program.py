@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 
@@ -14,7 +14,9 @@ from streamsched.formula.machine import OPERATION_CODES, Steps, make_slots, run_
 from streamsched.formula.nodes import Constant, Node, Terminal, fold
 from streamsched.formula.protected import apply
 
-__all__ = ["BLOCK", "Arena", "Program", "compile_tree"]
+__all__ = ["BLOCK", "Arena", "Program", "Values", "assign_registers", "compile_tree"]
+
+_Value = TypeVar("_Value", bound=Hashable)
 
 BLOCK: Final = 16_384  # rows: 128 KiB a column, so that the few columns of a ranking stay in a second-level cache
 
@@ -109,12 +111,12 @@ def compile_tree(root: Node) -> Program:
     >>> program.terminals, len(program.steps)
     (('X',), 2)
     """
-    values = _Values()
+    values = Values()
     last = fold(root, values.add)
     keys = list(values.index)
     terminals = tuple(sorted(str(key[1]) for key in keys if key[0] == "column"))
     operations = {value: key for value, key in enumerate(keys) if key[0] in OPERATION_CODES}
-    registers, count = _assign_registers({value: key[1:] for value, key in operations.items()})
+    registers, count = assign_registers({value: key[1:] for value, key in operations.items()})
 
     slots = {values.index["column", name]: place for place, name in enumerate(terminals)}
     slots |= {value: len(slots) + place for place, value in enumerate(values.numbers)}
@@ -127,11 +129,15 @@ def compile_tree(root: Node) -> Program:
     return Program(terminals, tuple(values.numbers.values()), count, table, slots[last])
 
 
-class _Values:
-    """The distinct values of a tree, numbered in the order to compute them."""
+class Values:
+    """The distinct values of a tree, numbered in the order to compute them.
+
+    ``index``: the value of ("constant", digits), ("column", name) or (operation, value, ...); ``numbers``: what
+    constants are.
+    """
 
     def __init__(self) -> None:
-        self.index: dict[tuple[Any, ...], int] = {}  # ("constant", digits), ("column", name) or (op, *operands)
+        self.index: dict[tuple[Any, ...], int] = {}
         self.numbers: dict[int, float] = {}
 
     def add(self, node: Node, below: tuple[int, ...]) -> int:
@@ -153,23 +159,30 @@ class _Values:
         return self.index.setdefault(key, len(self.index))
 
 
-def _assign_registers(operations: dict[int, tuple[int, ...]]) -> tuple[dict[int, int], int]:
-    """Return a register for the result of each operation, and how many there are.
+def assign_registers(
+    operations: Mapping[_Value, Sequence[_Value]], apart: Collection[_Value] = ()
+) -> tuple[dict[_Value, int], int]:
+    """Return a register for the result of each operation, in this order, and how many there are. O(operands).
 
-    A register is free again, for that very result too, once the last operation that reads it has read it; the left
-    operand's is taken first, which is what the machine does best.
+    A register is free again, for that very result too unless that is to be `apart` from its operands, once the last
+    operation that reads it has read it; the left operand's is taken first, which is what the machine does best.
     """
     reads = Counter(operand for operands in operations.values() for operand in operands)
-    registers: dict[int, int] = {}
+    registers: dict[_Value, int] = {}
     free: list[int] = []
     count = 0
     for value, operands in operations.items():
+        released: list[int] = []
         for operand in reversed(operands):
             reads[operand] -= 1
             if operand in registers and not reads[operand]:
-                free.append(registers[operand])
+                released.append(registers[operand])
+        if value not in apart:
+            free += released
         if not free:
             free.append(count)
             count += 1
         registers[value] = free.pop()
+        if value in apart:
+            free += released
     return registers, count
