@@ -48,10 +48,10 @@ def _prepare(pages: int) -> Scheduler:
 def _rivals(scheduler: Scheduler) -> dict[str, Callable[[], object]]:
     tables = scheduler.pages.tables
     pages = tables.pages[: len(scheduler)]
-    shape = float(tables.corpus["shape"][0])
+    shape = pages["prior_shape"].astype(np.float64)
     last = pages["last_visit_s"].copy()
     changes = pages["changes"].astype(np.float64)
-    exposure = shape / tables.groups["mean"][pages["group"]] + pages["own_exposure"]
+    exposure = pages["prior_exposure"].astype(np.float64) + pages["own_exposure"]
     return {
         "t * X": partial(rank_columns_t_times_x, last, changes, _NOW, _K),
         "posterior": partial(rank_columns_posterior, last, shape + pages["own_shape"], exposure, _NOW, _K),

@@ -37,10 +37,13 @@ def find_faults(tables: Tables, found: Ints) -> list[str]:
         "only visited pages have visits": not np.any(pages["visits"][~visited]),
         "visits never take evidence away": bool(np.all(pages["own_shape"] >= 0) and np.all(pages["own_exposure"] >= 0)),
         "no visit is newer than its page's last outcome": bool(
-            np.all(pages["last_visit_s"][visited] <= pages["last_outcome_s"][visited])
+            np.all(pages["last_visit_s"][visited] <= traces["last_outcome_s"][visited])
         ),
         "priors are finite and above 0": bool(
             np.all(np.isfinite(tables.groups["mean"][:groups]) & (tables.groups["mean"][:groups] > 0))
+        ),
+        "pages' priors are finite and above 0": all(
+            bool(np.all(np.isfinite(pages[field]) & (pages[field] > 0))) for field in ("prior_shape", "prior_exposure")
         ),
         "the sample is halved as pages double": count <= SAMPLE_PAGES << halvings
         and (halvings == 0 or count > SAMPLE_PAGES << halvings - 1),

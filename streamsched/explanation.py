@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from streamsched.arrays import Record
 from streamsched.champion import Champion
 from streamsched.durations import format_duration, format_moment
 from streamsched.formula import BLOCK
@@ -15,7 +16,7 @@ from streamsched.leases import are_leased
 from streamsched.order import sort_keys, tie_keys
 from streamsched.ranking import FullScan, Query
 from streamsched.tables import VISITED, Tables
-from streamsched.terminals import PROVIDED, TerminalColumns, read_priors
+from streamsched.terminals import PROVIDED, TerminalColumns
 from streamsched.urls import url_text
 
 __all__ = ["Explanation", "explain_page"]
@@ -26,8 +27,9 @@ class Explanation:
     """A page at one time. Times are UTC epoch seconds, None where there is none yet; rates are changes per cycle.
 
     ``position``: its place among the eligible pages, 1 the best, None while it is not eligible; ``pattern``: the URL
-    pattern that its prior comes from; ``terminals``: every terminal's value, whether the formula reads it or not;
-    ``champion``: how the formula came to be the one in use; ``reasons``: why the page stands where it stands.
+    pattern that its prior comes from; ``prior_rate``: the mean of the prior that it was last given; ``terminals``:
+    every terminal's value, whether the formula reads it or not; ``champion``: how the formula came to be the one in
+    use; ``reasons``: why the page stands where it stands.
     """
 
     url: str
@@ -71,11 +73,12 @@ def explain_page(tables: Tables, champion: Champion, ranking: FullScan, query: Q
     page = tables.pages[row]
     now = query.now
     fill = TerminalColumns(PROVIDED, 1).fill
-    columns = fill(tables.pages[rows], tables.traces[rows], read_priors(tables), now, query.cycle_s)
+    columns = fill(tables.pages[rows], tables.traces[rows], now, query.cycle_s)
     terminals = {name: float(column[0]) for name, column in columns.items()}
     group = tables.groups[page["group"]]
     leased = bool(are_leased(tables, rows, now)[0])
     visited = bool(page["flags"] & VISITED)
+    last_outcome_s = tables.traces["last_outcome_s"][row]
     position, eligible = _place(tables, ranking, query, row)
     return Explanation(
         url=url_text(tables, row),
@@ -88,15 +91,20 @@ def explain_page(tables: Tables, champion: Champion, ranking: FullScan, query: Q
         position=None if leased else position,
         of_eligible=eligible,
         terminals=terminals,
-        prior_rate=float(group["mean"]),
+        prior_rate=_prior_rate(page),
         prior_pages=int(group["pages"]),
         first_visited=visited,
         last_visit_s=float(page["last_visit_s"]) if visited else None,
-        last_outcome_s=float(page["last_outcome_s"]) if np.isfinite(page["last_outcome_s"]) else None,
+        last_outcome_s=float(last_outcome_s) if np.isfinite(last_outcome_s) else None,
         failures=int(page["failures"]),
         leased_until_s=float(tables.lease_until_s[row]) if leased else None,
         reasons=tuple(_reasons(tables, query, row, terminals, leased)),
     )
+
+
+def _prior_rate(page: Record) -> float:
+    """Return the mean of the prior that the page was last given."""
+    return float(page["prior_shape"]) / float(page["prior_exposure"])
 
 
 def _place(tables: Tables, ranking: FullScan, query: Query, row: int) -> tuple[int, int]:
@@ -133,7 +141,7 @@ def _reasons(tables: Tables, query: Query, row: int, terminals: dict[str, float]
         reasons.append(f"never visited; known for {since}")
     pattern = group_name(tables, int(page["group"]))
     reasons.append(
-        f"rate {terminals['rate']:.3g} a cycle; without its own visits it would be taken for {group['mean']:.3g}, "
+        f"rate {terminals['rate']:.3g} a cycle; without its own visits it would be taken for {_prior_rate(page):.3g}, "
         f"the prior of {pattern} ({group['pages']} pages)"
     )
     if page["failures"]:

@@ -1,4 +1,4 @@
-"""What one visit adds to the numbers from which a page's change rate is estimated."""
+"""The numbers from which a page's change rate is estimated: the prior it is given, and what one visit adds."""
 
 from __future__ import annotations
 
@@ -9,24 +9,31 @@ from streamsched.jit import inlined
 from streamsched.posterior import after_change
 from streamsched.tables import LONGEST_INTERVAL, SHORTEST_INTERVAL
 
-__all__ = ["count_visit", "learn"]
+__all__ = ["count_visit", "give_prior", "learn"]
 
 _MOST_VISITS = (1 << 32) - 1  # what the count of a page's visits holds
 
 
 @inlined
-def learn(page: Record, trace: Record, shape: float, exposure: float, interval: float, changed: bool) -> None:
-    """Update a page's PAGE and TRACE by one observed interval, in cycles. O(1).
+def give_prior(page: Record, shape: float, mean: float) -> None:
+    """Give a page the Gamma prior of that shape and mean rate per cycle, rounded to single precision. O(1).
 
-    `shape` and `exposure` are those of its prior at this time (SPEC 3).
+    Its exposure is `LONGEST_INTERVAL` at the most: it stays finite whatever the mean.
     """
+    page.prior_shape = shape
+    page.prior_exposure = min(shape / mean, LONGEST_INTERVAL)
+
+
+@inlined
+def learn(page: Record, trace: Record, interval: float, changed: bool) -> None:
+    """Update a page's PAGE and TRACE by one observed interval, in cycles, under the prior it has (SPEC 3). O(1)."""
     interval = min(max(interval, SHORTEST_INTERVAL), LONGEST_INTERVAL)
     count_visit(page, trace, changed)
     if not changed:
         page.own_exposure += interval
         return
-    shape_before = shape + page.own_shape
-    exposure_before = exposure + page.own_exposure
+    shape_before = page.prior_shape + page.own_shape
+    exposure_before = page.prior_exposure + page.own_exposure
     shape_after, exposure_after = after_change(shape_before, exposure_before, interval)
     page.own_shape += shape_after - shape_before
     page.own_exposure += exposure_after - exposure_before

@@ -20,7 +20,7 @@ from streamsched.visits import COUNTS, Columns, Rules, apply_outcomes, begin_pag
 
 __all__ = ["PageTable"]
 
-_RESERVED_PAGES: Final = 1 << 27  # address space only; 134 M pages of 104 bytes would be 14 GB of memory
+_RESERVED_PAGES: Final = 1 << 27  # address space only; 134 M pages of 112 bytes would be 15 GB of memory
 _RESERVED_TEXT: Final = 1 << 33
 _CHUNK: Final = 1 << 16  # outcomes resolved to rows at a time: room is made for as many new pages
 _GROUPS_PER_PAGE: Final = 2  # a page opens its host and one prefix at the most; neither's name is longer than its URL
@@ -30,7 +30,7 @@ _FEWEST_GROUP_SLOTS: Final = 1 << 10
 class PageTable:
     """All pages of one shard: records, URL texts, groups and the learned prior.
 
-    Grows without moving a row; 104 bytes a page in `PAGE`, `TRACE` and the lease column, 11 to 21 in the URL index,
+    Grows without moving a row; 112 bytes a page in `PAGE`, `TRACE` and the lease column, 11 to 21 in the URL index,
     about one in the groups' sketch, and the URL's own text. Not safe to use from several threads at once.
     """
 
@@ -79,7 +79,7 @@ class PageTable:
     def observe(self, batch: OutcomeBatch) -> Ints:
         """Apply a valid batch in stream order; return int64[COUNTS], as `streamsched.visits` orders them.
 
-        O(1) an outcome, amortised: 96 bytes of the page's record, its group's mean, and four rows of the prior's sweep.
+        O(1) an outcome, amortised: 104 bytes of the page's records, its group's mean, and four rows of the sweep.
         """
         counts = np.zeros(COUNTS, np.int64)
         columns = Columns(

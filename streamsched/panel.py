@@ -52,7 +52,7 @@ class Panel:
         if self._cycle is None or cycle > self._cycle:
             self._turn(tables, cycle)
         self._renew(tables)
-        tried = np.floor(tables.pages["last_outcome_s"][self._rows] / self._cycle_s) >= cycle
+        tried = np.floor(tables.traces["last_outcome_s"][self._rows] / self._cycle_s) >= cycle
         due = self._rows[~tried & ~are_leased(tables, self._rows, now)]
         due = due[fit_hosts(tables, due, per_host)]
         k = min(k, int(tables.corpus["pages"][0]))

@@ -4,7 +4,9 @@ A page's rate is taken for a draw from Gamma(s, s / m): m is the mean of its gro
 that says how alike the pages of a group are. Both are learned by expectation-maximisation: a sweep goes through the
 rows, a few for each observed interval, and sums what every page's posterior says now (the E step); when it has been
 through, group means and the shape are renewed (the M step), each shrunk towards what stands above it. A page keeps
-only what its own visits added, so a renewed prior reaches every page at once, those created long before it too.
+what its own visits added apart from its prior, and takes its group's present prior when it is created, with each
+outcome, and when the sweep passes it: a renewed prior reaches every page within one sweep, those created long before
+it too, and between these moments nothing that happens to other pages moves a page's score.
 
 How far the means of URL patterns are trusted is learned as well, for each host: as far as they have foretold what
 visits found better than what stands above them (Bayesian model averaging over their prequential likelihoods).
@@ -21,10 +23,11 @@ import numpy as np
 from streamsched.arrays import Record, Records
 from streamsched.groups import sort_page_deeper
 from streamsched.jit import bare_kernel, inlined
+from streamsched.learning import give_prior
 from streamsched.posterior import digamma, shape_of_log_gap
 from streamsched.tables import LONGEST_INTERVAL, SHORTEST_INTERVAL, Tables
 
-__all__ = ["FIRST_SHAPE", "advance_sweep", "begin_corpus", "weigh_pattern"]
+__all__ = ["FIRST_SHAPE", "advance_sweep", "begin_corpus", "renew_prior", "weigh_pattern"]
 
 FIRST_SHAPE: Final = 0.5  # before anything is learned: most pages change seldom, some often
 FIRST_MEAN_PER_DAY: Final = 0.1  # change log of code, docs and news pages agree on this within a factor of ten
@@ -45,6 +48,12 @@ def begin_corpus(corpus: Records, cycle_s: float) -> None:
     """Set the CORPUS record to what is believed before the first outcome."""
     corpus["mean"] = corpus["first_mean"] = FIRST_MEAN_PER_DAY * cycle_s / 86_400.0
     corpus["shape"] = FIRST_SHAPE
+
+
+@inlined
+def renew_prior(tables: Tables, page: Record) -> None:
+    """Give a page the present prior of its group. O(1)."""
+    give_prior(page, tables.corpus[0].shape, tables.groups[page.group].mean)
 
 
 @inlined
@@ -96,17 +105,18 @@ def _step(tables: Tables) -> None:
 
 @inlined
 def _sum_page(tables: Tables, row: int) -> None:
-    """Add what one page says of its group and of the prior's shape."""
+    """Renew one page's prior, and add what the page says of its group and of the prior's shape."""
     corpus = tables.corpus[0]
     page: Record = tables.pages[row]
     group: Record = tables.groups[page.group]
     if group.recheck_until >= corpus.sweep:
         sort_page_deeper(tables, row)
         group = tables.groups[page.group]
+    renew_prior(tables, page)
     if page.visits == 0:
         return
-    shape = corpus.shape + page.own_shape
-    exposure = corpus.shape / group.mean + page.own_exposure
+    shape = page.prior_shape + page.own_shape
+    exposure = page.prior_exposure + page.own_exposure
     rate = shape / exposure
     group.rate_sum += rate
     group.rate_count += 1.0

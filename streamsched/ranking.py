@@ -20,7 +20,7 @@ from streamsched.jit import bare_kernel, mix
 from streamsched.leases import are_leased
 from streamsched.order import select_top, sort_keys
 from streamsched.tables import LEASED, Tables
-from streamsched.terminals import Priors, TerminalColumns, read_priors
+from streamsched.terminals import TerminalColumns
 
 __all__ = ["FullScan", "Query", "Ranked", "Ranking"]
 
@@ -81,12 +81,11 @@ class FullScan:
         """Return the scores of `rows`, or of all pages: float64[m]. O(m)."""
         size = int(tables.corpus["pages"][0]) if rows is None else rows.size
         scores = np.empty(size)
-        priors = read_priors(tables)
         for start in range(0, size, BLOCK):
             stop = min(start + BLOCK, size)
             part = slice(start, stop) if rows is None else rows[start:stop]
             pages, traces = tables.pages[part], tables.traces[part]
-            scores[start:stop] = self._workers[0].score(pages, traces, priors, now, cycle_s)
+            scores[start:stop] = self._workers[0].score(pages, traces, now, cycle_s)
         return scores
 
     def _first_bar(self, tables: Tables, query: Query, pages: int) -> float | None:
@@ -106,14 +105,13 @@ class FullScan:
 
     def _scan(self, tables: Tables, query: Query, pages: int, bar: float | None) -> Ranked:
         blocks = iter(range(0, pages, BLOCK))
-        priors = read_priors(tables)
         workers = self._workers if pages >= _THREADED_ROWS else self._workers[:1]
         jobs = [(worker, _Candidates(query.k, bar)) for worker in workers]
 
         def scan(worker: _Worker, candidates: _Candidates) -> None:
             for start in blocks:  # a range's iterator hands each block to one thread only
                 part = slice(start, min(start + BLOCK, pages))
-                scores = worker.score(tables.pages[part], tables.traces[part], priors, query.now, query.cycle_s)
+                scores = worker.score(tables.pages[part], tables.traces[part], query.now, query.cycle_s)
                 candidates.add(_Block(scores, tables.pages[part], tables.lease_until_s[part], start), query)
 
         if len(jobs) == 1:
@@ -139,10 +137,10 @@ class _Worker:
         self._columns = TerminalColumns(program.terminals, BLOCK, self._arena.slots)  # where the program reads them
         self._scores = np.empty(BLOCK)
 
-    def score(self, pages: Records, traces: Records, priors: Priors, now: float, cycle_s: float) -> Floats:
+    def score(self, pages: Records, traces: Records, now: float, cycle_s: float) -> Floats:
         """Return the scores of the pages: float64[m], valid until the next call."""
         out = self._scores[: pages.size]
-        self._program.run(self._columns.fill(pages, traces, priors, now, cycle_s), out, self._arena)
+        self._program.run(self._columns.fill(pages, traces, now, cycle_s), out, self._arena)
         return out
 
 

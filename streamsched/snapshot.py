@@ -26,7 +26,7 @@ from streamsched.tables import CORPUS, GROUP, LEASED, PAGE, TRACE, VISIT
 __all__ = ["FORMAT_VERSION", "digest_state", "has_snapshot", "load_state", "newest_snapshot", "save_state"]
 
 MAGIC: Final = b"streamsched state\n"
-FORMAT_VERSION: Final = 2
+FORMAT_VERSION: Final = 3
 _KEPT: Final = 2  # files: the newest and the one before it
 _NAME: Final = re.compile(r"snapshot-(\d{8,})\.state")
 _LENGTHS: Final = struct.Struct("<QQ")

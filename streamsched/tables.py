@@ -1,6 +1,7 @@
 """The layout of a shard's state: what a page, a group of pages and the corpus remember, as fixed-size records.
 
-A page is 64 bytes of what scoring reads (`PAGE`) and 32 of what only an outcome or a look-up touches (`TRACE`).
+A page is 64 bytes (`PAGE`) and 40 of what scoring seldom reads (`TRACE`). All that a score reads of a page stands in
+these two, its prior as well, so that a score moves only with the clock or when something is done to that very page.
 Rows of both are given out in the order in which pages are first seen, and never move or end.
 """
 
@@ -43,13 +44,14 @@ LONGEST_INTERVAL: Final = 1e15
 PAGE: Final = np.dtype(
     [
         ("last_visit_s", "<f8"),  # end of the last visit that could show a change
-        ("last_outcome_s", "<f8"),  # newest outcome of any kind, -inf before the first
         ("own_shape", "<f8"),  # what the page's visits added to the Gamma prior's shape
         ("own_exposure", "<f8"),  # ... and to its exposure, in cycles
         ("url_hash", "<u8"),
         ("visits", "<u4"),  # n of SPEC 3: visits after the first that could show a change
         ("changes", "<u4"),  # X: those that did
         ("group", "<u4"),  # deepest group the page belongs to
+        ("prior_shape", "<f4"),  # the Gamma prior the page was last given, by `learning.give_prior`
+        ("prior_exposure", "<f4"),  # ... in cycles
         ("importance", "<f4"),
         ("cost", "<f4"),
         ("failures", "<u2"),  # failed visits since the last one that told something
@@ -60,6 +62,7 @@ PAGE: Final = np.dtype(
 TRACE: Final = np.dtype(
     [
         ("url_span", "<u8"),  # start in the text << 16 | length
+        ("last_outcome_s", "<f8"),  # newest outcome of any kind, -inf before the first
         ("fingerprint", "<u8"),
         ("history", "<u8"),  # change flags of the last 64 visits, bit 0 the newest
         ("weighted_changes", "<f8"),  # sum of i * I_i over visits i = 1..n

@@ -13,7 +13,6 @@ from streamsched.evolution.completion import Sightings, complete_history
 from streamsched.evolution.history import ChangeHistory
 from streamsched.journal import find_sampled, read_visits, sample_bar, sample_hashes
 from streamsched.tables import LONGEST_INTERVAL, VISITED, Tables
-from streamsched.terminals import read_priors
 
 __all__ = ["Gathered", "Span", "Training", "complete_training", "count_cycles", "gather_training"]
 
@@ -103,21 +102,20 @@ def gather_training(tables: Tables, span: Span, panel_bar: int) -> Gathered:
     needed = np.isin(visits.rows, rows) & _reach_into(visits.rows, times)
     visited = visits.rows[needed]
     pages = tables.pages[rows]
-    priors = read_priors(tables)
-    prior_exposure = priors.exposure[pages["group"]]
+    prior_shape, prior_mean = float(tables.corpus["shape"][0]), tables.groups["mean"][pages["group"]]
     sightings = Sightings(
         np.searchsorted(visited, np.append(rows, len(tables.pages))),
         times[needed],
         visits.changed[needed],
-        priors.shape + pages["own_shape"],
-        prior_exposure + pages["own_exposure"],
+        prior_shape + pages["own_shape"],
+        prior_shape / prior_mean + pages["own_exposure"],
         pages["url_hash"],
     )
     return Gathered(
         span,
         sightings,
-        priors.shape,
-        priors.shape / prior_exposure,
+        prior_shape,
+        prior_mean,
         pages["importance"].astype(np.float64),
         pages["cost"].astype(np.float64),
         sample_hashes(tables, rows) <= np.uint64(panel_bar) if panel_bar >= 0 else np.zeros(rows.size, np.bool_),

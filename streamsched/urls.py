@@ -12,6 +12,7 @@ import numpy as np
 
 from streamsched.arrays import Bytes, Hashes, Ints, Record, frozen
 from streamsched.jit import bare_kernel, prefetch
+from streamsched.learning import give_prior
 from streamsched.packed import PackedUrls, decode_spans, hash_bytes, same_bytes
 from streamsched.tables import Tables
 
@@ -194,10 +195,12 @@ def _append(tables: Tables, key: int, blob: Bytes, start: int, stop: int) -> int
     row = int(corpus.pages)
     for i in range(stop - start):
         tables.text[corpus.text_end + i] = blob[start + i]
-    tables.traces[row].url_span = (np.uint64(corpus.text_end) << np.uint64(16)) | np.uint64(stop - start)
+    trace = tables.traces[row]
+    trace.url_span = (np.uint64(corpus.text_end) << np.uint64(16)) | np.uint64(stop - start)
+    trace.last_outcome_s = -np.inf
     page = tables.pages[row]
     page.url_hash = key
-    page.last_outcome_s = -np.inf
+    give_prior(page, corpus.shape, corpus.mean)  # until it is sorted into its group
     page.importance = 1.0
     page.cost = 1.0
     corpus.text_end += stop - start

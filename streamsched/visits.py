@@ -14,7 +14,7 @@ from streamsched.jit import bare_kernel, inlined, prefetch
 from streamsched.journal import SAW_CHANGE, WAS_FIRST, keep_visit, narrow_sample
 from streamsched.learning import learn
 from streamsched.outcomes import CHANGED, COST, FINGERPRINT, IMPORTANCE, STATUS
-from streamsched.priors import advance_sweep, weigh_pattern
+from streamsched.priors import advance_sweep, renew_prior, weigh_pattern
 from streamsched.tables import (
     FOR_PANEL,
     LEASED,
@@ -71,6 +71,7 @@ def _begin_page(tables: Tables, row: int, known_since_s: float) -> None:
     tables.corpus[0].sorted = row + 1
     narrow_sample(tables, row + 1)
     sort_page(tables, row)
+    renew_prior(tables, tables.pages[row])
 
 
 @bare_kernel
@@ -100,8 +101,9 @@ def _apply(tables: Tables, rows: Ints, start: int, columns: Columns, rules: Rule
         for row in range(tables.corpus[0].sorted, rows[i] + 1):  # more than one only after an interrupt
             _begin_page(tables, row, fetched_at)
         page: Record = tables.pages[rows[i]]
-        if fetched_at <= page.last_outcome_s:
-            counts[DUPLICATES if fetched_at == page.last_outcome_s else LATE] += 1
+        trace: Record = tables.traces[rows[i]]
+        if fetched_at <= trace.last_outcome_s:
+            counts[DUPLICATES if fetched_at == trace.last_outcome_s else LATE] += 1
             continue
         counts[APPLIED] += 1
         served = (page.flags & (LEASED | FOR_PANEL)) == LEASED
@@ -118,9 +120,10 @@ def _apply_one(tables: Tables, row: int, at: int, columns: Columns, rules: Rules
     page = tables.pages[row]
     trace = tables.traces[row]
     given = columns.given[at]
-    page.last_outcome_s = columns.fetched_at[at]
+    trace.last_outcome_s = columns.fetched_at[at]
     page.flags &= ~np.uint8(LEASED | FOR_PANEL)
     tables.corpus[0].applied += 1
+    renew_prior(tables, page)  # whatever the outcome: the page's record is at hand, and its group's
     if given & IMPORTANCE:
         page.importance = columns.importance[at]
     if given & COST:
@@ -162,8 +165,7 @@ def _learn(tables: Tables, row: int, interval: float, changed: bool) -> None:
     group.visits += 1
     group.changes += changed
     weigh_pattern(tables, page, interval, changed)
-    shape = tables.corpus[0].shape
-    learn(page, tables.traces[row], shape, shape / group.mean, interval, changed)
+    learn(page, tables.traces[row], interval, changed)
 
 
 @inlined

@@ -16,7 +16,7 @@ from streamsched.formula import TERMINALS, Formula
 from streamsched.jit import mix
 from streamsched.posterior import after_change
 from streamsched.tables import PAGE, TRACE
-from streamsched.terminals import PROVIDED, Priors, TerminalColumns
+from streamsched.terminals import PROVIDED, TerminalColumns
 
 KNOWN = tuple(name for name in TERMINALS if name in PROVIDED)
 
@@ -27,7 +27,7 @@ class Page:
 
     index: int
     prior_shape: float
-    prior_mean: float
+    prior_exposure: float
     importance: float
     cost: float
     visited_in: int = -1  # cycle of the last visit
@@ -47,7 +47,7 @@ class Page:
         if not changed:
             self.own_exposure += interval
             return
-        before = self.prior_shape + self.own_shape, self.prior_shape / self.prior_mean + self.own_exposure
+        before = self.prior_shape + self.own_shape, self.prior_exposure + self.own_exposure
         after = after_change(*before, interval)
         self.own_shape += after[0] - before[0]
         self.own_exposure += after[1] - before[1]
@@ -58,7 +58,7 @@ class Page:
         page["last_visit_s"] = self.visited_in + 1.0  # cycles of one second, visits at their end
         page["own_shape"], page["own_exposure"] = self.own_shape, self.own_exposure
         page["visits"], page["changes"] = len(self.flags), sum(self.flags)
-        page["group"] = self.index  # a group a page: each has its prior
+        page["prior_shape"], page["prior_exposure"] = self.prior_shape, self.prior_exposure
         page["importance"], page["cost"] = self.importance, self.cost
         trace["history"] = int("0" + "".join("01"[flag] for flag in self.flags[-64:]), 2)
         trace["weighted_changes"] = sum(i for i, flag in enumerate(self.flags, 1) if flag)
@@ -89,8 +89,10 @@ def crawl(trial: Trial, formula: Formula, cuts: Sequence[float] = ()) -> Figures
     """Rank and visit cycle by cycle; visits are at the cycle's end and see what changed in it."""
     history = trial.history
     cycles = trial.cycles or history.cycles - trial.first
-    columns = zip(history.prior_mean.tolist(), history.importance.tolist(), history.cost.tolist(), strict=True)
-    pages = [Page(i, history.prior_shape, *known) for i, known in enumerate(columns)]
+    shape = float(np.float32(history.prior_shape))
+    exposure = (history.prior_shape / history.prior_mean).astype(np.float32)  # as PAGE has priors
+    columns = zip(exposure.tolist(), history.importance.tolist(), history.cost.tolist(), strict=True)
+    pages = [Page(i, shape, *known) for i, known in enumerate(columns)]
     places = places_of(history, trial.salt)
     figures = Figures()
     for cycle in range(cycles):
@@ -98,7 +100,7 @@ def crawl(trial: Trial, formula: Formula, cuts: Sequence[float] = ()) -> Figures
         if cycle < trial.warmup:
             chosen = list(range(len(pages)))
         else:
-            scores = score(formula, history, pages, cycle)
+            scores = score(formula, pages, cycle)
             offset = tie_offset(trial.salt, cycle, len(pages))
             ties = [(place - offset) % len(pages) for place in places]
             ranked = sorted(range(len(pages)), key=lambda page: (*descending(scores[page]), ties[page]))
@@ -116,13 +118,12 @@ def reports_change(trial: Trial, page: Page, cycle: int) -> bool:
     return page.visited_in >= 0 and any(flags[trial.first + at] for at in range(since, cycle + 1))
 
 
-def score(formula: Formula, history: ChangeHistory, pages: Sequence[Page], cycle: int) -> list[float]:
+def score(formula: Formula, pages: Sequence[Page], cycle: int) -> list[float]:
     """The scheduler's own terminals over all pages, at the end of `cycle`."""
     records, traces = np.zeros(len(pages), PAGE), np.zeros(len(pages), TRACE)
     for page in pages:
         page.write(records, traces)
-    priors = Priors(history.prior_shape, history.prior_shape / history.prior_mean)
-    columns: dict[str, Floats] = TerminalColumns(KNOWN, len(pages)).fill(records, traces, priors, cycle + 1.0, 1.0)
+    columns: dict[str, Floats] = TerminalColumns(KNOWN, len(pages)).fill(records, traces, cycle + 1.0, 1.0)
     scores: list[float] = formula.evaluate(columns).tolist()
     return scores
 

@@ -31,6 +31,7 @@ class Page:
     url: str
     last_visit_s: float
     group: tuple[str, ...] = ()
+    prior: tuple[float, float] = (0.0, 0.0)  # shape and exposure, as the page was last given them
     last_outcome_s: float = -math.inf
     left: dict[str, Any] | None = None  # what the last informative visit left: `judge`'s page
     flags: list[bool] = field(default_factory=list)
@@ -97,6 +98,7 @@ class Shard:
             return "duplicate" if outcome.fetched_at == page.last_outcome_s else "late"
         page.last_outcome_s = outcome.fetched_at
         self.applied += 1
+        self.give_prior(page)
         served = page.lease_until_s is not None and not page.for_panel
         page.lease_until_s, page.for_panel = None, False
         page.importance = page.importance if outcome.importance is None else single(outcome.importance)
@@ -133,6 +135,7 @@ class Shard:
             self.pages[url] = Page(url, known_since_s)
             self.open_groups(url)
             self.pages[url].group = self.deepest(url)
+            self.give_prior(self.pages[url])
         return self.pages[url]
 
     def open_groups(self, url: str) -> None:
@@ -151,7 +154,7 @@ class Shard:
         return next(names[:size] for size in range(len(names), 0, -1) if names[:size] in self.groups)
 
     def learn(self, page: Page, fetched_at: float, changed: bool) -> None:
-        """One interval more: counts, and the posterior under the prior of this moment."""
+        """One interval more: counts, and the posterior under the page's prior."""
         interval = (fetched_at - page.last_visit_s) / self.cycle_s
         interval = min(max(interval, SHORTEST_INTERVAL), LONGEST_INTERVAL)
         group = self.groups[page.group]
@@ -178,9 +181,14 @@ class Shard:
             odds.append(math.log(max(-math.expm1(quiet), 1e-300)) if changed else quiet)
         host.edge += odds[0] - odds[1] - host.edge / priors.EDGE_MEMORY
 
+    def give_prior(self, page: Page) -> None:
+        """Let the page have its group's present prior, in single precision."""
+        exposure = min(self.shape / self.groups[page.group].mean, LONGEST_INTERVAL)
+        page.prior = single(self.shape), single(exposure)
+
     def posterior(self, page: Page) -> tuple[float, float]:
-        """The page's Gamma posterior: its group's prior and what its own visits added."""
-        return self.shape + page.own_shape, self.shape / self.groups[page.group].mean + page.own_exposure
+        """The page's Gamma posterior: the prior it was last given and what its own visits added."""
+        return page.prior[0] + page.own_shape, page.prior[1] + page.own_exposure
 
     def count_interval(self) -> None:
         """Every 16 intervals the sweep goes through 64 of the pages it began with; then priors are renewed."""
@@ -197,8 +205,9 @@ class Shard:
                 self.renew()
 
     def sum_page(self, row: int, page: Page) -> None:
-        """Move the page to its deepest group; note its mean rate, and of every fourth row ln E[λ] - E[ln λ]."""
+        """Renew the page's group and prior; note its mean rate, and of every fourth row ln E[λ] - E[ln λ]."""
         page.group = self.deepest(page.url)
+        self.give_prior(page)
         if page.flags:
             shape, exposure = self.posterior(page)
             mean = self.groups[page.group].mean

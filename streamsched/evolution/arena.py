@@ -11,7 +11,6 @@ from streamsched.arrays import Floats, Hashes, Ints, Records
 from streamsched.formula.machine import ROWS, make_slots
 from streamsched.jit import mix
 from streamsched.tables import PAGE, TRACE
-from streamsched.terminals import Priors
 
 __all__ = [
     "READS_CHANGES",
@@ -85,9 +84,8 @@ class Opening(NamedTuple):
 
     members: Pages  # int32[P]: page numbers, ascending within each class
     starts: Ints  # int64[g + 1]
-    pages: Records  # PAGE[g]; times are cycles, group is the class's place among the priors
+    pages: Records  # PAGE[g]; times are cycles, and the prior stays what it is
     traces: Records  # TRACE[g]
-    priors: Priors
 
 
 class Routine(NamedTuple):

@@ -171,7 +171,7 @@ def _trace_run(crawl: Crawl, visit: _Visit, run: tuple[int, int], place: int) ->
 @inlined
 def _enter_part(crawl: Crawl, one: int, cycle: int, changed: bool, run: tuple[int, int]) -> None:
     """Enter a part of class `one`, visited in `cycle`, into the class of its new state, made if need be."""
-    opening, routine, arena = crawl.opening, crawl.routine, crawl.arena
+    routine, arena = crawl.routine, crawl.arena
     counts = arena.counts[0]
     made = counts.classes
     arena.pages[made] = arena.pages[one]
@@ -179,8 +179,7 @@ def _enter_part(crawl: Crawl, one: int, cycle: int, changed: bool, run: tuple[in
     page: Record = arena.pages[made]
     trace: Record = arena.traces[made]
     if routine.reads & READS_RATE:
-        exposure = opening.priors.exposure[page.group]
-        learn(page, trace, opening.priors.shape, exposure, cycle - page.last_visit_s, changed)
+        learn(page, trace, cycle - page.last_visit_s, changed)
     else:
         count_visit(page, trace, changed)
     page.last_visit_s = cycle
@@ -220,7 +219,8 @@ def _find_state(arena: Arena, reads: int, made: int) -> int:
     if reads & READS_WEIGHTED:
         key = mix(key ^ np.uint64(trace.weighted_changes))
     if reads & READS_RATE:
-        key = mix(key ^ np.uint64(page.group) ^ np.uint64(min(page.own_exposure, 1e12) * 1e6))
+        key = mix(key ^ np.uint64(page.prior_exposure * 1e3))
+        key = mix(key ^ np.uint64(min(page.own_exposure, 1e12) * 1e6))
     mask = np.int64(arena.table.size - 1)
     slot = np.int64(key) & mask
     while arena.table[slot]:
@@ -251,7 +251,8 @@ def _alike(arena: Arena, reads: int, one: int, other: int) -> bool:
     if reads & READS_WEIGHTED and trace.weighted_changes != other_trace.weighted_changes:
         return False
     if reads & READS_RATE and (
-        page.group != other_page.group
+        page.prior_shape != other_page.prior_shape
+        or page.prior_exposure != other_page.prior_exposure
         or page.own_shape != other_page.own_shape
         or page.own_exposure != other_page.own_exposure
     ):

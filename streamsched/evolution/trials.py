@@ -9,7 +9,7 @@ from typing import Final, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from streamsched.arrays import Hashes, Ints, Records, Rows
+from streamsched.arrays import Floats, Hashes, Ints, Records, Rows
 from streamsched.evolution.arena import (
     READS_COST,
     READS_IMPORTANCE,
@@ -21,9 +21,8 @@ from streamsched.evolution.arena import (
 )
 from streamsched.evolution.history import ChangeHistory
 from streamsched.jit import kernel, mix
-from streamsched.learning import learn
+from streamsched.learning import give_prior, learn
 from streamsched.tables import PAGE, TRACE
-from streamsched.terminals import Priors
 
 __all__ = ["Course", "Reading", "Trial", "visits_per_cycle"]
 
@@ -119,23 +118,17 @@ class Course:
     def _open(self, apart: int) -> Opening:
         trial, history = self.trial, self.trial.history
         keys = [np.packbits(self._changed[:, 1 : trial.warmup], axis=1, bitorder="little")]
-        columns = {
-            READS_RATE: history.prior_mean[self.rows],
-            READS_IMPORTANCE: history.importance[self.rows].astype(PAGE["importance"]),
-            READS_COST: history.cost[self.rows].astype(PAGE["cost"]),
-        }
-        for bit, column in columns.items():
+        known = np.zeros(history.pages, PAGE)
+        known["importance"], known["cost"] = history.importance[self.rows], history.cost[self.rows]
+        _give_priors(known, history.prior_shape, history.prior_mean[self.rows])
+        fields = {READS_RATE: "prior_exposure", READS_IMPORTANCE: "importance", READS_COST: "cost"}
+        for bit, field in fields.items():
             if apart & bit:
-                keys.append(np.ascontiguousarray(column).view(np.uint8).reshape(history.pages, -1))
+                keys.append(np.ascontiguousarray(known[field]).view(np.uint8).reshape(history.pages, -1))
         first, members, starts = _group(np.ascontiguousarray(np.concatenate(keys, axis=1)))
-        means, group = np.unique(columns[READS_RATE][first], return_inverse=True)
-        priors = Priors(history.prior_shape, history.prior_shape / means)
-        pages, traces = np.zeros(first.size, PAGE), np.zeros(first.size, TRACE)
-        pages["group"] = group
-        pages["importance"] = columns[READS_IMPORTANCE][first]
-        pages["cost"] = columns[READS_COST][first]
-        _warm_up(self._changed[first, : trial.warmup], priors, pages, traces)
-        return Opening(members, starts, pages, traces, priors)
+        pages, traces = known[first], np.zeros(first.size, TRACE)
+        _warm_up(self._changed[first, : trial.warmup], pages, traces)
+        return Opening(members, starts, pages, traces)
 
 
 def _group(keys: npt.NDArray[np.uint8]) -> tuple[Rows, npt.NDArray[np.int32], Ints]:
@@ -157,11 +150,17 @@ def _mix_all(hashes: Hashes, salt: int) -> Hashes:
 
 
 @kernel
-def _warm_up(changed: npt.NDArray[np.bool_], priors: Priors, pages: Records, traces: Records) -> None:
+def _give_priors(pages: Records, shape: float, means: Floats) -> None:
+    for i in range(pages.size):
+        give_prior(pages[i], shape, means[i])
+
+
+@kernel
+def _warm_up(changed: npt.NDArray[np.bool_], pages: Records, traces: Records) -> None:
     """Visit each page in each cycle of ``changed``: bool[g, warmup]; the first visit shows nothing."""
     for i in range(pages.size):
         page = pages[i]
         trace = traces[i]
         for cycle in range(1, changed.shape[1]):
-            learn(page, trace, priors.shape, priors.exposure[page.group], 1.0, changed[i, cycle])
+            learn(page, trace, 1.0, changed[i, cycle])
         page.last_visit_s = changed.shape[1] - 1

@@ -38,7 +38,8 @@ panels = st.sampled_from([0.0, 0.05, 0.3, 0.9])
 
 
 def near(expected: object) -> object:
-    return pytest.approx(expected, rel=1e-9, abs=1e-300)
+    """Within what one prior moves others by, should the last bit of a double turn its rounding to single precision."""
+    return pytest.approx(expected, rel=5e-7, abs=1e-300)
 
 
 def as_told(counts: Counter[str], served: int, hits: int) -> Observed:
@@ -108,15 +109,16 @@ def journal_of(scheduler: Scheduler) -> list[naive_shard.Visit]:
 def assert_same_page(scheduler: Scheduler, row: int, page: naive_shard.Page) -> None:
     tables = scheduler.pages.tables
     record, trace = tables.pages[row], tables.traces[row]
-    prior = tables.corpus["shape"][0], tables.corpus["shape"][0] / tables.groups["mean"][record["group"]]
+    prior = float(record["prior_shape"]), float(record["prior_exposure"])
+    assert prior == near(page.prior)
     assert record["url_hash"] == naive_shard.hash_of(page.url.encode())
     assert record["last_visit_s"] == page.last_visit_s
-    assert record["last_outcome_s"] == page.last_outcome_s
+    assert trace["last_outcome_s"] == page.last_outcome_s
     assert (record["visits"], record["changes"]) == (len(page.flags), sum(page.flags))
     assert (record["importance"], record["cost"]) == (page.importance, page.cost)
     assert record["failures"] == page.failures
-    assert prior[0] + record["own_shape"] == near(prior[0] + page.own_shape)
-    assert prior[1] + record["own_exposure"] == near(prior[1] + page.own_exposure)
+    assert prior[0] + record["own_shape"] == near(page.prior[0] + page.own_shape)
+    assert prior[1] + record["own_exposure"] == near(page.prior[1] + page.own_exposure)
     assert f"{trace['history']:064b}"[::-1] == "".join("01"[flag] for flag in page.flags[::-1])[:64].ljust(64, "0")
     assert trace["weighted_changes"] == sum(i for i, flag in enumerate(page.flags, 1) if flag)
     assert bool(record["flags"] & VISITED) == (page.left is not None)
@@ -221,6 +223,6 @@ def test_terminals_and_scores_are_those_of_the_twin(outcomes: list[Outcome], for
         expected = shard.terminals(url, now)
         told = scheduler.explain(url, now=now)
         assert set(expected) == set(PROVIDED)
-        assert told.terminals == pytest.approx(expected, rel=1e-9, abs=1e-15)
+        assert told.terminals == pytest.approx(expected, rel=5e-7, abs=1e-15)
         assert told.score == pytest.approx(naive.formula_value(root, told.terminals), rel=1e-9, nan_ok=True)
         assert told.pattern == "/".join(shard.pages[url].group) + "/" * (len(shard.pages[url].group) > 1)

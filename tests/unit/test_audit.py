@@ -44,6 +44,8 @@ def test_sound_tables_have_no_faults() -> None:
         ("journal", "at_s", 119, 1e5, "the journal's newest visit to a page is its last"),
         ("journal", "at_s", 50, 2e5, "the journal's newest visit to a page is its last"),
         ("corpus", "journaled", 0, 119, "the journal's newest visit to a page is its last"),
+        ("pages", "prior_shape", 3, 0.0, "pages' priors are finite and above 0"),
+        ("pages", "prior_exposure", 3, np.inf, "pages' priors are finite and above 0"),
         ("groups", "mean", 1, 0.0, "priors are finite and above 0"),
         ("groups", "mean", 1, np.inf, "priors are finite and above 0"),
     ],

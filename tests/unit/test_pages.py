@@ -112,7 +112,7 @@ def test_more_pages_than_a_shard_holds_are_refused_before_anything_is_taken() ->
 def test_bytes_of_state_name_every_part() -> None:
     table = make(Outcome(URL, 0.0))
     assert table.state_bytes() == {
-        "pages": 96,
+        "pages": 104,
         "leases": 8,
         "url_index": 8 * 1024,
         "groups": 96 + len("a.example") + 8 * 1024,

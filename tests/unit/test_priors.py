@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 
 from streamsched import priors
+from streamsched.arrays import Floats
 from streamsched.outcomes import OutcomeBatch
 from streamsched.packed import PackedUrls
 from streamsched.pages import PageTable
 from streamsched.posterior import HIGHEST_SHAPE, LOWEST_SHAPE
+from streamsched.tables import LONGEST_INTERVAL
 
 DAY = 86_400.0
 
@@ -21,6 +23,12 @@ def visit(table: PageTable, urls: list[str], day: float, changed: object = False
 
 def corpus(table: PageTable, field: str) -> float:
     return float(table.tables.corpus[field][0])
+
+
+def prior_means(table: PageTable, count: int) -> Floats:
+    """The means of the priors that pages have."""
+    pages = table.tables.pages[:count]
+    return np.asarray(pages["prior_shape"] / pages["prior_exposure"], np.float64)
 
 
 def host(name: str, count: int) -> list[str]:
@@ -73,6 +81,36 @@ def test_learned_prior_reaches_pages_made_before_and_after() -> None:
     assert pages["group"][0] == pages["group"][61] == 0
     assert groups["mean"][0] > 1.0
     assert groups["mean"][1] == corpus(table, "mean") > 0.5  # a new host begins with the corpus'
+
+
+def test_pages_take_their_groups_prior_in_their_turn() -> None:
+    """When made, with an outcome, and when the sweep passes: not when means are renewed."""
+    table = PageTable(DAY, 6)
+    urls = host("a", 130)
+    visit(table, urls, 0)
+    first = float(table.tables.groups["mean"][0])
+    visit(table, urls[:48], 1, True)  # three steps: a whole sweep, and means are renewed
+    tables = table.tables
+    renewed = float(tables.groups["mean"][0])
+    assert (corpus(table, "sweep"), renewed > 2 * first) == (1, True)
+    assert prior_means(table, 130) == pytest.approx(np.full(130, first), rel=1e-6)
+    table.observe(OutcomeBatch([urls[129]], [2 * DAY], status=np.full(1, 503, np.int32)))
+    table.discover(PackedUrls.pack(["https://a.example/late"]), 0.0)
+    turned = np.arange(131) >= 129
+    assert prior_means(table, 131) == pytest.approx(np.where(turned, renewed, first), rel=1e-6)
+    visit(table, urls[:16], 2)
+    turned[:64] = True
+    assert prior_means(table, 131) == pytest.approx(np.where(turned, renewed, first), rel=1e-6)
+    assert tables.pages["prior_shape"][129] == np.float32(corpus(table, "shape"))
+
+
+def test_prior_of_a_rate_next_to_none_stays_finite() -> None:
+    table = PageTable(DAY, 6)
+    visit(table, host("a", 1), 0)
+    table.tables.groups["mean"][0] = 1e-300
+    visit(table, host("a", 1), 1)
+    assert table.tables.pages["prior_exposure"][0] == np.float32(LONGEST_INTERVAL)
+    assert table.faults() == []
 
 
 def test_new_prefix_begins_with_its_parents_mean() -> None:

@@ -12,7 +12,7 @@ from streamsched.packed import PackedUrls
 from streamsched.pages import PageTable
 from streamsched.posterior import probabilities_changed
 from streamsched.tables import LONGEST_INTERVAL, PAGE, TRACE
-from streamsched.terminals import PROVIDED, TERMINAL_CODES, Priors, TerminalColumns, read_priors
+from streamsched.terminals import PROVIDED, TERMINAL_CODES, TerminalColumns
 from tests import naive
 
 DAY = 86_400.0
@@ -22,7 +22,7 @@ URL = "https://a.example/1"
 def columns(table: PageTable, now: float, wanted: tuple[str, ...] = tuple(PROVIDED)) -> dict[str, list[float]]:
     tables = table.tables
     fill = TerminalColumns(wanted, 10).fill
-    found = fill(tables.pages[: len(table)], tables.traces[: len(table)], read_priors(tables), now, DAY)
+    found = fill(tables.pages[: len(table)], tables.traces[: len(table)], now, DAY)
     return {name: column.tolist() for name, column in found.items()}
 
 
@@ -104,13 +104,13 @@ def test_kernels_agree_with_the_public_functions(name: str) -> None:
     n[:100] = 0
     changes = rng.integers(0, n + 1)
     history = rng.integers(0, 2**63, 2000, np.uint64) & ((np.uint64(1) << np.minimum(n, 63).astype(np.uint64)) - 1)
-    pages["visits"], pages["changes"], pages["group"] = n, changes, rng.integers(0, 2, 2000)
+    pages["visits"], pages["changes"] = n, changes
+    pages["prior_shape"], pages["prior_exposure"] = 0.3, rng.choice(np.array([2.0, 30.1]), 2000)
     pages["own_shape"], pages["own_exposure"] = changes * rng.random(2000), n * rng.lognormal(0, 2, 2000)
     pages["last_visit_s"] = rng.uniform(0, 101 * DAY, 2000)
     traces["history"], traces["weighted_changes"] = history, changes * rng.random(2000) * n
-    priors = Priors(0.5, np.array([2.0, 30.0]))
-    shape = 0.5 + pages["own_shape"]
-    exposure = priors.exposure[pages["group"]] + pages["own_exposure"]
+    shape = pages["prior_shape"].astype(np.float64) + pages["own_shape"]
+    exposure = pages["prior_exposure"].astype(np.float64) + pages["own_exposure"]
     elapsed = np.maximum((100 * DAY - pages["last_visit_s"]) / DAY, 0.0)
     expected = {
         "CG": cg(n, changes),
@@ -121,7 +121,7 @@ def test_kernels_agree_with_the_public_functions(name: str) -> None:
         "posterior": probabilities_changed(shape, exposure, elapsed, np.empty(2000)),
         "rate": shape / exposure,
     }[name]
-    found = TerminalColumns([name], 2000).fill(pages, traces, priors, 100 * DAY, DAY)[name]
+    found = TerminalColumns([name], 2000).fill(pages, traces, 100 * DAY, DAY)[name]
     np.testing.assert_array_max_ulp(found, expected, 4)
 
 
