@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 
@@ -13,9 +13,9 @@ from streamsched.elementary import expm1, log1p
 from streamsched.estimators import weigh_geometrically
 from streamsched.formula.vocabulary import TERMINALS
 from streamsched.jit import bare_kernel, inlined, widen_vectors
-from streamsched.tables import LONGEST_INTERVAL, Tables
+from streamsched.tables import LONGEST_INTERVAL
 
-__all__ = ["PROVIDED", "TERMINAL_CODES", "Priors", "TerminalColumns", "fill_terminal", "read_priors"]
+__all__ = ["PROVIDED", "TERMINAL_CODES", "TerminalColumns", "fill_terminal"]
 
 _VISITS: Final = 0
 _CHANGES: Final = 1
@@ -37,19 +37,6 @@ TERMINAL_CODES: Final[Mapping[str, int]] = MappingProxyType(
 PROVIDED: Final = tuple(TERMINAL_CODES)  # the terminals that a page's record tells
 
 
-class Priors(NamedTuple):
-    """The prior Gammas of all groups at one time: one shape, and ``exposure``: float64[groups], in cycles."""
-
-    shape: float
-    exposure: Floats
-
-
-def read_priors(tables: Tables) -> Priors:
-    """Return the priors as learned so far. O(groups)."""
-    shape = float(tables.corpus["shape"][0])
-    return Priors(shape, shape / tables.groups["mean"][: int(tables.corpus["groups"][0])])
-
-
 class TerminalColumns:
     """Columns of the wanted terminals for blocks of up to `block` pages, in buffers that are reused; for one thread.
 
@@ -61,20 +48,20 @@ class TerminalColumns:
         rows = np.empty((len(self.wanted), block)) if buffers is None else buffers
         self._columns = dict(zip(self.wanted, rows, strict=False))
 
-    def fill(self, pages: Records, traces: Records, priors: Priors, now: float, cycle_s: float) -> dict[str, Floats]:
+    def fill(self, pages: Records, traces: Records, now: float, cycle_s: float) -> dict[str, Floats]:
         """Return float64[m] for each wanted terminal of m pages, valid until the next call. O(m).
 
         `pages`: PAGE[m]; `traces`: TRACE[m]; `now`: UTC epoch seconds. Runs without the interpreter lock.
         """
         columns = {name: column[: pages.size] for name, column in self._columns.items()}
         for name, column in columns.items():
-            fill_terminal(TERMINAL_CODES[name], pages, traces, priors, now, cycle_s, column)
+            fill_terminal(TERMINAL_CODES[name], pages, traces, now, cycle_s, column)
         return columns
 
 
 @bare_kernel
-def fill_terminal(  # noqa: C901, PLR0913, PLR0917  a case for each terminal; inside kernels, so of plain values
-    code: int, pages: Records, traces: Records, priors: Priors, now: float, cycle_s: float, out: Floats
+def fill_terminal(  # noqa: C901  a case for each terminal
+    code: int, pages: Records, traces: Records, now: float, cycle_s: float, out: Floats
 ) -> None:
     """Fill `out`: float64[m] with the terminal of `code` for m pages. O(m).
 
@@ -92,9 +79,9 @@ def fill_terminal(  # noqa: C901, PLR0913, PLR0917  a case for each terminal; in
     elif code == _RATE:
         for i in range(out.size):
             page = pages[i]
-            out[i] = (priors.shape + page.own_shape) / (priors.exposure[page.group] + page.own_exposure)
+            out[i] = (page.prior_shape + page.own_shape) / (page.prior_exposure + page.own_exposure)
     elif code == _POSTERIOR:
-        _fill_posterior(pages, priors, now, cycle_s, out)
+        _fill_posterior(pages, now, cycle_s, out)
     elif code == _IMPORTANCE:
         for i in range(out.size):
             out[i] = pages[i].importance
@@ -106,14 +93,14 @@ def fill_terminal(  # noqa: C901, PLR0913, PLR0917  a case for each terminal; in
 
 
 @bare_kernel
-def _fill_posterior(pages: Records, priors: Priors, now: float, cycle_s: float, out: Floats) -> None:
+def _fill_posterior(pages: Records, now: float, cycle_s: float, out: Floats) -> None:
     """Fill `posterior.probability_changed` of each page, pass by pass: some run on vectors."""
     for i in range(out.size):
         page = pages[i]
-        out[i] = _elapsed(page, now, cycle_s) / (priors.exposure[page.group] + page.own_exposure)
+        out[i] = _elapsed(page, now, cycle_s) / (page.prior_exposure + page.own_exposure)
     _take_log1p(out)
     for i in range(out.size):
-        out[i] = out[i] * (priors.shape + pages[i].own_shape)
+        out[i] = out[i] * (pages[i].prior_shape + pages[i].own_shape)
     _turn_to_probability(out)
 
 
