@@ -35,7 +35,7 @@ class BoundProgram:
     their values; then come registers. A kernel fills the columns (say with `fill_terminal`, at the interval's
     beginning and at its end), writes each constant to all lanes once, and runs the steps. Then `result` holds the
     bound of each lane: no value of the formula but NaN is above it. It is infinite where nothing better is known. NaN
-    it is only where the value is NaN at all times: there the bound may be anything, NaN or -inf in most cases.
+    it is only where the value is NaN at all times: there the bound may be anything.
     """
 
     lows: tuple[str, ...]  # terminals that stand still, and those that move as low as they get; sorted

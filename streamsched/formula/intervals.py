@@ -218,7 +218,8 @@ def _run_power(
     elif operation == POWER_HIGH:
         for i in range(first, stop):
             low, high, least, greatest = slots[a, i], slots[b, i], slots[c, i], slots[d, i]
-            power = _raise_high(high if least >= 0.0 else low, least, greatest)
+            floor = _SMALLEST if high > 0.0 else 1.0  # the first takes processors long
+            power = _raise_high(_higher(high if least >= 0.0 else low, floor), least, greatest)
             slots[result, i] = _widen_high(power, high, least, greatest)
     elif operation == POWER_OF_2_LOW:
         for i in range(first, stop):
@@ -228,7 +229,9 @@ def _run_power(
     else:
         for i in range(first, stop):
             low, high, least, greatest = slots[a, i], slots[b, i], slots[c, i], slots[d, i]
-            power = _higher(_raise_high(low, least, greatest), _raise_high(high, least, greatest))
+            floor = _SMALLEST if high > 0.0 else 1.0
+            one, other = _higher(low, floor), _higher(high, floor)
+            power = _higher(_raise_high(one, least, greatest), _raise_high(other, least, greatest))
             slots[result, i] = _widen_high(power, high, least, greatest)
 
 
@@ -250,8 +253,7 @@ def _raise_low(base: float, least: float, greatest: float) -> float:
 
 @inlined
 def _raise_high(base: float, least: float, greatest: float) -> float:
-    """Return the greatest power of a base, of a number just above 0 where that is not above it."""
-    base = _higher(base, _SMALLEST)
+    """Return the greatest power of a base, where that is above 0."""
     return raise_base(base, greatest if base >= 1.0 else least)
 
 
