@@ -6,7 +6,7 @@ import numpy as np
 
 from streamsched.arrays import Ints
 from streamsched.journal import SAMPLE_PAGES, read_visits
-from streamsched.tables import VISITED, Tables
+from streamsched.tables import LEASED, OUT, VISITED, Tables
 
 __all__ = ["find_faults"]
 
@@ -33,6 +33,10 @@ def find_faults(tables: Tables, found: Ints) -> list[str]:
         and members.size == groups,
         "a group's host is a host": bool(np.all(tables.groups["depth"][hosts] == 0)),
         "a group stands after its parent": bool(np.all(tables.groups["parent"][:groups] <= np.arange(groups))),
+        "hosts count their pages that are out": bool(
+            np.array_equal(_count_out(tables, count), tables.groups["out"][:groups])
+        )
+        and not np.any((pages["flags"] & (OUT | LEASED)) == OUT),
         "pages changed at most as often as visited": bool(np.all(pages["changes"] <= pages["visits"])),
         "only visited pages have visits": not np.any(pages["visits"][~visited]),
         "visits never take evidence away": bool(np.all(pages["own_shape"] >= 0) and np.all(pages["own_exposure"] >= 0)),
@@ -50,6 +54,13 @@ def find_faults(tables: Tables, found: Ints) -> list[str]:
         "the journal's newest visit to a page is its last": _are_last(tables, count),
     }
     return [name for name, fits in holds.items() if not fits]
+
+
+def _count_out(tables: Tables, count: int) -> Ints:
+    """Return how many pages of each group, a host or not, are flagged as out."""
+    out = (tables.pages["flags"][:count] & OUT) != 0
+    hosts = tables.groups["host"][tables.pages["group"][:count][out]]
+    return np.bincount(hosts, minlength=int(tables.corpus["groups"][0]))
 
 
 def _are_last(tables: Tables, count: int) -> bool:

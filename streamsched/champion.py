@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any, Final
 
 from streamsched.durations import format_date
-from streamsched.formula import Formula
+from streamsched.errors import FormulaError, SettingsError
+from streamsched.formula import TERMINALS, Formula
+from streamsched.terminals import PROVIDED
 
-__all__ = ["BY_EVOLUTION", "BY_HAND", "FIRST", "METRIC_NAMES", "Champion"]
+__all__ = ["BY_EVOLUTION", "BY_HAND", "FIRST", "METRIC_NAMES", "Champion", "parse_provided"]
 
 FIRST: Final = "first"
 BY_HAND: Final = "hand"
@@ -64,3 +67,22 @@ class Champion:
         if champion.origin not in _ORIGINS or not all(one is None or isinstance(one, int | float) for one in numbers):
             raise ValueError(f"champion: expected an origin of {', '.join(_ORIGINS)} and numbers, found {fields}")
         return champion
+
+
+def parse_provided(formula: str | Formula) -> Formula:
+    """Return the formula, as text or parsed; raises FormulaError, also at a terminal that no page tells yet.
+
+    >>> parse_provided("X / t").terminals
+    ('X', 't')
+    """
+    if not isinstance(formula, str | Formula):
+        raise SettingsError("formula", formula, "a formula, as text or parsed")
+    parsed = Formula.parse(formula) if isinstance(formula, str) else formula
+    missing = [name for name in parsed.terminals if name not in PROVIDED]
+    if missing:
+        text = formula if isinstance(formula, str) else formula.text
+        found = ((re.search(rf"\b{re.escape(name)}\b", text), name) for name in missing)
+        column, name = min((place.start() + 1 if place else 1, name) for place, name in found)
+        meaning = f" ({TERMINALS[name]})" if name in TERMINALS else ""
+        raise FormulaError(text, column, f"terminal {name!r}{meaning} is not provided by this version")
+    return parsed

@@ -39,6 +39,7 @@ __all__ = [
     "VERDICTS",
     "hamming",
     "is_failure",
+    "is_gone",
     "is_success",
     "judge",
     "popcount",
@@ -55,6 +56,8 @@ CHANGE: Final = 3
 VERDICTS: Final = ("failure", "first", "same", "change")
 
 _NOT_MODIFIED: Final = 304
+_NOT_FOUND: Final = 404
+_GONE: Final = 410
 _TOO_MANY_REQUESTS: Final = 429
 
 
@@ -76,6 +79,16 @@ def is_success(status: int) -> bool:
     [False, True, True, False, False]
     """
     return 0 < status < 400
+
+
+@kernel
+def is_gone(status: int) -> bool:
+    """Return whether `status` says that there is no such page: 404 or 410. O(1).
+
+    >>> [is_gone(status) for status in (200, 403, 404, 410, 503)]
+    [False, False, True, True, False]
+    """
+    return status in (_NOT_FOUND, _GONE)
 
 
 @kernel

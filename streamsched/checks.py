@@ -11,15 +11,15 @@ from streamsched.errors import SettingsError
 __all__ = ["check_share", "check_time", "check_whole"]
 
 
-def check_time(now: float) -> float:
-    """Return a time as a float; raises SettingsError where it is no finite number.
+def check_time(now: float, setting: str = "now") -> float:
+    """Return a time as a float; raises SettingsError naming `setting` where it is no finite number.
 
     >>> check_time(5)
     5.0
     """
     number = _number(now)
     if not math.isfinite(number):
-        raise SettingsError("now", now, "UTC epoch seconds, finite")
+        raise SettingsError(setting, now, "UTC epoch seconds, finite")
     return number
 
 

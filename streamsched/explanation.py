@@ -3,33 +3,36 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from streamsched.arrays import Record
 from streamsched.champion import Champion
 from streamsched.durations import format_duration, format_moment
+from streamsched.eligibility import are_eligible, say_eligibility
 from streamsched.formula import BLOCK
 from streamsched.groups import group_name
 from streamsched.leases import are_leased
 from streamsched.order import sort_keys, tie_keys
+from streamsched.politeness import Limits
 from streamsched.ranking import FullScan, Query
 from streamsched.tables import VISITED, Tables
 from streamsched.terminals import PROVIDED, TerminalColumns
 from streamsched.urls import url_text
 
-__all__ = ["Explanation", "explain_page"]
+__all__ = ["Explanation", "RankedBy", "explain_page"]
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
     """A page at one time. Times are UTC epoch seconds, None where there is none yet; rates are changes per cycle.
 
-    ``position``: its place among the eligible pages, 1 the best, None while it is not eligible; ``pattern``: the URL
-    pattern that its prior comes from; ``prior_rate``: the mean of the prior that it was last given; ``terminals``:
-    every terminal's value, whether the formula reads it or not; ``champion``: how the formula came to be the one in
-    use; ``reasons``: why the page stands where it stands.
+    ``eligible_from_s``: the earliest time from now on at which the page may be handed out, None where the clock alone
+    does not tell it; ``position``: its place among the eligible pages, 1 the best, None while it is not eligible;
+    ``pattern``: the URL pattern that its prior comes from; ``prior_rate``: the mean of the prior it was last given;
+    ``terminals``: every terminal's value, whether the formula reads it or not; ``champion``: how the formula came to be
+    the one in use; ``reasons``: why the page stands where it stands.
     """
 
     url: str
@@ -39,6 +42,7 @@ class Explanation:
     champion: str
     score: float
     eligible: bool
+    eligible_from_s: float | None
     position: int | None
     of_eligible: int
     terminals: dict[str, float]
@@ -67,7 +71,15 @@ class Explanation:
         return "\n".join(lines)
 
 
-def explain_page(tables: Tables, champion: Champion, ranking: FullScan, query: Query, row: int) -> Explanation:
+class RankedBy(NamedTuple):
+    """What pages are ranked by, and which of them are."""
+
+    champion: Champion
+    ranking: FullScan
+    limits: Limits
+
+
+def explain_page(tables: Tables, ranked: RankedBy, query: Query, row: int) -> Explanation:
     """Return the explanation of `row` at `query.now`. O(pages), for its place."""
     rows = np.array([row])
     page = tables.pages[row]
@@ -77,19 +89,22 @@ def explain_page(tables: Tables, champion: Champion, ranking: FullScan, query: Q
     terminals = {name: float(column[0]) for name, column in columns.items()}
     group = tables.groups[page["group"]]
     leased = bool(are_leased(tables, rows, now)[0])
+    eligible = bool(are_eligible(tables, rows, now, ranked.limits)[0])
+    from_s, standing = say_eligibility(tables, row, now, ranked.limits)
     visited = bool(page["flags"] & VISITED)
     last_outcome_s = tables.traces["last_outcome_s"][row]
-    position, eligible = _place(tables, ranking, query, row)
+    position, of_eligible = _place(tables, ranked, query, row)
     return Explanation(
         url=url_text(tables, row),
         host=group_name(tables, int(group["host"])),
         pattern=group_name(tables, int(page["group"])),
-        formula=champion.formula.text,
-        champion=str(champion),
-        score=float(ranking.score(tables, now, query.cycle_s, rows)[0]),
-        eligible=not leased,
-        position=None if leased else position,
-        of_eligible=eligible,
+        formula=ranked.champion.formula.text,
+        champion=str(ranked.champion),
+        score=float(ranked.ranking.score(tables, now, query.cycle_s, rows)[0]),
+        eligible=eligible,
+        eligible_from_s=from_s,
+        position=position if eligible else None,
+        of_eligible=of_eligible,
         terminals=terminals,
         prior_rate=_prior_rate(page),
         prior_pages=int(group["pages"]),
@@ -98,7 +113,7 @@ def explain_page(tables: Tables, champion: Champion, ranking: FullScan, query: Q
         last_outcome_s=float(last_outcome_s) if np.isfinite(last_outcome_s) else None,
         failures=int(page["failures"]),
         leased_until_s=float(tables.lease_until_s[row]) if leased else None,
-        reasons=tuple(_reasons(tables, query, row, terminals, leased)),
+        reasons=(*standing, *_reasons(tables, query, row, terminals)),
     )
 
 
@@ -107,16 +122,16 @@ def _prior_rate(page: Record) -> float:
     return float(page["prior_shape"]) / float(page["prior_exposure"])
 
 
-def _place(tables: Tables, ranking: FullScan, query: Query, row: int) -> tuple[int, int]:
+def _place(tables: Tables, ranked: RankedBy, query: Query, row: int) -> tuple[int, int]:
     """Return the row's place among the eligible pages, were it one of them, and how many these are."""
     pages = int(tables.corpus["pages"][0])
     better = eligible = 0
-    keys = sort_keys(ranking.score(tables, query.now, query.cycle_s, np.array([row])))
+    keys = sort_keys(ranked.ranking.score(tables, query.now, query.cycle_s, np.array([row])))
     own = (keys[0], tie_keys(tables.pages["url_hash"][row : row + 1], query.salt)[0])
     for start in range(0, pages, BLOCK):
         rows = np.arange(start, min(start + BLOCK, pages))
-        rows = rows[~are_leased(tables, rows, query.now)]
-        keys = sort_keys(ranking.score(tables, query.now, query.cycle_s, rows))
+        rows = rows[are_eligible(tables, rows, query.now, ranked.limits)]
+        keys = sort_keys(ranked.ranking.score(tables, query.now, query.cycle_s, rows))
         level = rows[keys == own[0]]
         better += int(np.count_nonzero(keys > own[0]))
         better += int(np.count_nonzero(tie_keys(tables.pages["url_hash"][level], query.salt) < own[1]))
@@ -124,13 +139,10 @@ def _place(tables: Tables, ranking: FullScan, query: Query, row: int) -> tuple[i
     return better + 1, eligible
 
 
-def _reasons(tables: Tables, query: Query, row: int, terminals: dict[str, float], leased: bool) -> list[str]:
+def _reasons(tables: Tables, query: Query, row: int, terminals: dict[str, float]) -> list[str]:
     page = tables.pages[row]
     group = tables.groups[page["group"]]
     reasons = []
-    if leased:
-        left = format_duration(float(tables.lease_until_s[row]) - query.now)
-        reasons.append(f"not eligible: handed out until {format_moment(tables.lease_until_s[row])}, {left} from now")
     since = format_duration(terminals["t"] * query.cycle_s)
     if page["flags"] & VISITED:
         when = f"{since} before now" if page["last_visit_s"] <= query.now else "later than now"

@@ -14,14 +14,17 @@ import numpy as np
 from streamsched.arrays import Bytes, Hashes, Ints, Records
 from streamsched.jit import bare_kernel, mix
 from streamsched.packed import decode_spans, hash_bytes, same_bytes
-from streamsched.tables import Tables
+from streamsched.tables import SETTINGS_OWN, Tables
 
 __all__ = [
     "GROUP_PAGES",
     "MAX_DEPTH",
     "candidate_space",
+    "find_authority",
+    "find_host",
     "group_name",
     "group_names",
+    "host_names",
     "place_groups",
     "renew_candidates",
     "sort_page",
@@ -44,6 +47,22 @@ def group_name(tables: Tables, group: int) -> str:
 def group_names(tables: Tables, groups: Ints) -> list[str]:
     """Return the names of `groups`: int64[m], prefixes without their last slash. O(total length)."""
     return decode_spans(tables.names, tables.groups["name_span"][groups])
+
+
+def find_host(tables: Tables, name: str) -> int:
+    """Return the group of the host called `name`, as groups are, -1 where no page of it is known. O(length)."""
+    raw = name.encode("utf-8", "replace")
+    if not 0 < len(raw) <= tables.scratch.size or b"/" in raw:
+        return -1
+    tables.scratch[: len(raw)] = np.frombuffer(raw, np.uint8)
+    return _find(tables, len(raw))
+
+
+def host_names(tables: Tables, rows: Ints) -> list[str]:
+    """Return the hosts of the pages of `rows`: int64[m]. O(m log m)."""
+    hosts, place = np.unique(tables.groups["host"][tables.pages["group"][rows]], return_inverse=True)
+    names = group_names(tables, hosts)
+    return [names[i] for i in place.tolist()]
 
 
 @bare_kernel
@@ -100,7 +119,7 @@ def _spell_host(tables: Tables, row: int) -> tuple[int, int, int]:
     # In a kernel int() leaves a uint64 unsigned, and unsigned with signed makes a float.
     start = int(np.int64(span >> np.uint64(16)))
     stop = start + int(np.int64(span & np.uint64(0xFFFF)))
-    first, last, scheme = _authority(text, start, stop)
+    first, last, scheme = find_authority(text, start, stop)
     size = 0
     for i in range(first, last):
         byte = text[i]
@@ -126,8 +145,11 @@ def _spell_segment(tables: Tables, start: int, stop: int, size: int) -> tuple[in
 
 
 @bare_kernel
-def _authority(text: Bytes, start: int, stop: int) -> tuple[int, int, int]:
-    """Return where the URL's host and port begin and end, without user information, and the scheme's length."""
+def find_authority(text: Bytes, start: int, stop: int) -> tuple[int, int, int]:
+    """Return where the host and port of the URL ``text[start:stop]`` begin and end, and the length of its scheme.
+
+    Without user information. O(length).
+    """
     first, scheme = start, 0
     for i in range(start, stop - 2):
         if text[i] == _COLON and text[i + 1] == _SLASH and text[i + 2] == _SLASH:
@@ -193,6 +215,9 @@ def _open(tables: Tables, size: int, parent: int, depth: int) -> int:
         tables.names[corpus.names_end + i] = tables.scratch[i]
     corpus.names_end += size
     record.depth = depth
+    record.ready_s = -np.inf
+    record.delay_s = np.nan
+    record.most_out = record.most_batch = SETTINGS_OWN
     if parent < 0:
         record.parent = group
         record.host = group

@@ -10,9 +10,11 @@ from streamsched.arrays import Floats, Ints, frozen
 from streamsched.audit import find_faults
 from streamsched.groups import candidate_space, place_groups
 from streamsched.journal import JOURNAL_VISITS
+from streamsched.manners import Manners
 from streamsched.memory import Region
 from streamsched.outcomes import OutcomeBatch
 from streamsched.packed import MAX_URL_BYTES, PackedUrls
+from streamsched.politeness import make_limits
 from streamsched.priors import begin_corpus
 from streamsched.tables import CORPUS, GROUP, PAGE, TRACE, VISIT, Tables
 from streamsched.urls import MAX_PAGES, UrlIndex, url_texts
@@ -37,6 +39,7 @@ class PageTable:
     def __init__(self, cycle_s: float, change_bits: int) -> None:
         self.cycle_s = cycle_s
         self.change_bits = change_bits
+        self.limits = make_limits(Manners())  # of whom visits say something: set it before they come
         self._pages = Region(PAGE, _RESERVED_PAGES)
         self._traces = Region(TRACE, _RESERVED_PAGES)
         self._leases = Region(np.float64, _RESERVED_PAGES)
@@ -92,8 +95,9 @@ class PageTable:
             frozen(batch.changed),
             frozen(batch.importance),
             frozen(batch.cost),
+            frozen(batch.retry_after),
         )
-        rules = Rules(self.cycle_s, self.change_bits)
+        rules = Rules(self.cycle_s, self.change_bits, self.limits)
         for start in range(0, len(batch), _CHUNK):
             span = (start, min(start + _CHUNK, len(batch)))
             self._make_room(batch.urls, *span)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import math
-import re
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -15,16 +14,17 @@ import numpy as np
 import numpy.typing as npt
 
 from streamsched.arrays import Floats, Hashes, Ints
-from streamsched.champion import BY_HAND, Champion
+from streamsched.champion import BY_HAND, Champion, parse_provided
 from streamsched.change import CHANGE_BITS
 from streamsched.checks import check_share, check_time, check_whole
+from streamsched.courtesy import Courtesy
 from streamsched.durations import parse_duration
-from streamsched.errors import FormulaError, SettingsError, UnknownPage
-from streamsched.explanation import Explanation, explain_page
-from streamsched.formula import TERMINALS, Formula
-from streamsched.groups import group_names
+from streamsched.errors import SettingsError, UnknownPage
+from streamsched.explanation import Explanation, RankedBy, explain_page
+from streamsched.formula import Formula
+from streamsched.groups import host_names
 from streamsched.journal import copy_sample, find_sampled, number_sample, sample_bar
-from streamsched.leases import grant, release
+from streamsched.manners import HostRule, Manners, Rule
 from streamsched.order import tie_keys
 from streamsched.outcomes import Outcome, OutcomeBatch
 from streamsched.packed import PackedUrls
@@ -35,7 +35,6 @@ from streamsched.replies import KEPT_REJECTIONS, Batch, Observed
 from streamsched.selection import select_pages
 from streamsched.snapshot import digest_state, load_state, save_state
 from streamsched.tables import Tables
-from streamsched.terminals import PROVIDED
 from streamsched.training import Span, Training, complete_training, count_cycles, gather_training
 from streamsched.urls import url_texts
 
@@ -51,11 +50,11 @@ class Scheduler:
     """Which pages to visit next: keeps every page's state from crawl outcomes, and ranks them by a formula.
 
     `cycle`: the unit of t and of rates, as ``"1d"`` or seconds; `formula`: the score function; `seed`: salts the order
-    of equal scores, which is drawn anew each cycle; `per_host`: the most pages of one host in a batch, None for any
-    number; `change_bits`: from how many differing bits of 64 two fingerprints are two contents; `panel`: the share of
-    the pages handed out that goes to a uniform sample visited every cycle, for evolution to learn from; `threads`: of
-    the ranking, None for the machine's (the result is the same). Methods may be called from several threads; each waits
-    for the others.
+    of equal scores, which is drawn anew each cycle; `manners`: how often pages and hosts may be visited; `per_host`:
+    the most pages of one host in a batch, as in `manners`; `change_bits`: from how many differing bits of 64 two
+    fingerprints are two contents; `panel`: the share of the pages handed out that goes to a uniform sample visited
+    every cycle, for evolution to learn from; `threads`: of the ranking, None for the machine's (the result is the
+    same). Methods may be called from several threads; each waits for the others.
 
     >>> s = Scheduler(cycle="1d")
     >>> s.observe([Outcome("https://a.example/", 0.0), Outcome("https://a.example/", 86400.0, changed=True)]).changed
@@ -70,6 +69,7 @@ class Scheduler:
         cycle: str | float = "1d",
         formula: str | Formula = DEFAULT_FORMULA,
         seed: int = 0,
+        manners: Manners | None = None,
         per_host: int | None = None,
         change_bits: int = CHANGE_BITS,
         panel: float = 0.0,
@@ -80,16 +80,15 @@ class Scheduler:
         if not _SHORTEST_CYCLE_S <= self.cycle_s <= _LONGEST_CYCLE_S:
             raise SettingsError("cycle", cycle, f"{_SHORTEST_CYCLE_S:g} to {_LONGEST_CYCLE_S:g} seconds")
         self.seed = check_whole("seed", seed, None, "a whole number")
-        self.per_host = (
-            None if per_host is None else check_whole("per_host", per_host, 1, "1 or more pages, or None for any")
-        )
         self.positions: dict[str, Any] = {}  # where each stream stands; saved with the state they belong to
         self._threads = None if threads is None else check_whole("threads", threads, 1, "1 to 256, or None", most=256)
         self._lock = threading.RLock()
         self._pages = PageTable(self.cycle_s, check_whole("change_bits", change_bits, 1, "1 to 64 bits", most=64))
+        self._courtesy = Courtesy(manners, per_host)
+        self._pages.limits = self._courtesy.limits
         self._panel = Panel(check_share("panel", panel), self.cycle_s)
-        parsed, self._ranking = self._prepare(formula)
-        self._champion = Champion(parsed)
+        self._champion = Champion(parse_provided(formula))
+        self._ranking = FullScan(self.formula.compile(), self._threads)
 
     def __len__(self) -> int:
         """Return how many pages are known."""
@@ -106,6 +105,16 @@ class Scheduler:
     def formula(self) -> Formula:
         """The score function in use."""
         return self._champion.formula
+
+    @property
+    def manners(self) -> Manners:
+        """How often pages and hosts may be visited; what `set_rules` sets goes before it."""
+        return self._courtesy.manners
+
+    @property
+    def per_host(self) -> int | None:
+        """The most pages of one host in a batch: the manners' `per_batch`."""
+        return self.manners.per_batch
 
     @property
     def champion(self) -> Champion:
@@ -133,6 +142,7 @@ class Scheduler:
             batch = batch.take(np.flatnonzero(valid))
         with self._lock:
             counts = self._pages.observe(batch).tolist()
+            self._courtesy.reach(self._pages.tables)
         applied, changed, first_visits, failures, duplicates, late, _, served, hits = counts
         kept = tuple(problems[:KEPT_REJECTIONS])
         return Observed(applied, changed, first_visits, duplicates, late, len(problems), failures, kept, served, hits)
@@ -150,6 +160,7 @@ class Scheduler:
             raise problem
         with self._lock:
             added = self._pages.discover(packed, float(now))
+            self._courtesy.reach(self._pages.tables)
             if weights is not None:
                 self._pages.weigh(packed, weights)
         return added
@@ -168,9 +179,10 @@ class Scheduler:
         now, k = check_time(now), _check_pages(k)
         until = now + parse_duration(lease, "lease")
         with self._lock:
+            self._courtesy.leases.expire(self._pages.tables, now)
             first = self._panel.choose(self._pages.tables, k, now, self.per_host)
             ranked = self._best(k, now, first)
-            grant(self._pages.tables, ranked.rows, until, first.size)
+            self._courtesy.grant(self._pages.tables, ranked.rows, now, until, first.size)
             self._panel.count(ranked.rows.size, first.size)
             return self._batch(ranked, now, until, first.size)
 
@@ -178,8 +190,42 @@ class Scheduler:
         """Give leased pages back unvisited; return how many of `urls` are known. O(1) a URL."""
         with self._lock:
             rows = self._find(urls)
-            release(self._pages.tables, rows[rows >= 0])
+            self._courtesy.leases.release(self._pages.tables, rows[rows >= 0])
         return int(np.count_nonzero(rows >= 0))
+
+    def ask(self, urls: Sequence[str], *, now: float) -> int:
+        """Let pages be visited once, now, whatever their scores; return how many of them were new. O(1) a URL.
+
+        They go before others until their next outcomes and wait only for their leases and hosts; but a page that is
+        never to be visited stays so. New pages are added as by `discover`.
+        """
+        with self._lock:
+            added = self.discover(urls, now=now)
+            self._courtesy.ask(self._pages.tables, self._find(urls))
+        return added
+
+    def block(self, host: str, until: float) -> int:
+        """Hand out no page of `host` before `until`, UTC epoch seconds; return how many hosts that are. O(1).
+
+        ``*.example.org`` names several, O(hosts). What they rested for before is forgotten, so a time that has passed
+        ends the rest.
+        """
+        with self._lock:
+            return self._courtesy.block(self._pages.tables, host, until).size
+
+    def set_rules(self, rules: Mapping[str, Rule | HostRule | None]) -> int:
+        """Set rules for hosts, URL patterns and pages, None to take them back; return how many pages may be concerned.
+
+        Each goes by the last that was set of its page, else of its patterns, else of its host: `streamsched.targets`
+        says how these are written. Holds for pages that come later, too. O(pages), O(1) for each rule of one page.
+        Raises SettingsError, and sets none, where one cannot work.
+        """
+        with self._lock:
+            return self._courtesy.set_rules(self._pages, rules).size
+
+    def set_rule(self, target: str, rule: Rule | HostRule | None) -> int:
+        """Set one rule as `set_rules` does; many at once take less time."""
+        return self.set_rules({target: rule})
 
     def score(self, urls: Sequence[str], *, now: float) -> Floats:
         """Return the scores of `urls` at `now`: float64[n]. O(1) a URL. Raises UnknownPage for a page never seen."""
@@ -206,7 +252,8 @@ class Scheduler:
             row = int(self._known([url])[0])
             now = check_time(now)
             query = Query(1, now, self.cycle_s, self._salt(now))
-            told = explain_page(self._pages.tables, self._champion, self._ranking, query, row)
+            ranked = RankedBy(self._champion, self._ranking, self._courtesy.limits)
+            told = explain_page(self._pages.tables, ranked, query, row)
             return replace(told, reasons=told.reasons + self._panel.reasons(self._pages.tables, row))
 
     def training(self, cycles: int, *, now: float, seed: int = 0) -> Training:
@@ -236,7 +283,8 @@ class Scheduler:
 
         Raises FormulaError at the column that does not fit.
         """
-        parsed, ranking = self._prepare(formula.formula if isinstance(formula, Champion) else formula)
+        parsed = parse_provided(formula.formula if isinstance(formula, Champion) else formula)
+        ranking = FullScan(parsed.compile(), self._threads)
         champion = formula if isinstance(formula, Champion) else Champion(parsed, BY_HAND)
         with self._lock:
             self._champion, self._ranking = champion, ranking
@@ -257,7 +305,6 @@ class Scheduler:
             cycle=settings["cycle_s"],
             formula=settings["formula"],
             seed=settings["seed"],
-            per_host=settings["per_host"],
             change_bits=settings["change_bits"],
             panel=settings["panel"]["share"],
             threads=threads,
@@ -266,6 +313,8 @@ class Scheduler:
             scheduler._champion = Champion.from_json(settings["champion"])
         scheduler.positions = settings["positions"]
         scheduler._pages = pages
+        scheduler._courtesy = Courtesy.restored(settings["courtesy"], pages.tables)
+        pages.limits = scheduler._courtesy.limits
         scheduler._panel.restore(settings["panel"])
         return scheduler
 
@@ -297,25 +346,11 @@ class Scheduler:
             "formula": self.formula.text,
             "champion": self._champion.to_json(),
             "seed": self.seed,
-            "per_host": self.per_host,
+            "courtesy": self._courtesy.state(),
             "change_bits": self._pages.change_bits,
             "panel": self._panel.state(),
             "positions": self.positions,
         }
-
-    def _prepare(self, formula: str | Formula) -> tuple[Formula, FullScan]:
-        """Return the formula and a ranking under it; refuses terminals that no page tells yet."""
-        if not isinstance(formula, str | Formula):
-            raise SettingsError("formula", formula, "a formula, as text or parsed")
-        parsed = Formula.parse(formula) if isinstance(formula, str) else formula
-        missing = [name for name in parsed.terminals if name not in PROVIDED]
-        if missing:
-            text = formula if isinstance(formula, str) else formula.text
-            found = ((re.search(rf"\b{re.escape(name)}\b", text), name) for name in missing)
-            column, name = min((place.start() + 1 if place else 1, name) for place, name in found)
-            meaning = f" ({TERMINALS[name]})" if name in TERMINALS else ""
-            raise FormulaError(text, column, f"terminal {name!r}{meaning} is not provided by this version")
-        return parsed, FullScan(parsed.compile(), self._threads)
 
     def _find(self, urls: Sequence[str]) -> Ints:
         return self._pages.find(PackedUrls.pack(urls))
@@ -334,10 +369,8 @@ class Scheduler:
 
     def _batch(self, ranked: Ranked, now: float, until: float | None = None, panel: int = 0) -> Batch:
         tables = self._pages.tables
-        hosts, place = np.unique(tables.groups["host"][tables.pages["group"][ranked.rows]], return_inverse=True)
-        names = group_names(tables, hosts)
-        urls = url_texts(tables, ranked.rows)
-        return Batch(urls, ranked.scores, [names[i] for i in place.tolist()], ranked.rows, now, until, panel)
+        urls, hosts = url_texts(tables, ranked.rows), host_names(tables, ranked.rows)
+        return Batch(urls, ranked.scores, hosts, ranked.rows, now, until, panel)
 
 
 def _check_pages(k: int) -> int:

@@ -21,12 +21,12 @@ from crc32c import crc32c
 from streamsched.errors import SnapshotError
 from streamsched.groups import candidate_space
 from streamsched.pages import PageTable
-from streamsched.tables import CORPUS, GROUP, LEASED, PAGE, TRACE, VISIT
+from streamsched.tables import CORPUS, GROUP, LEASED, OUT, PAGE, TRACE, VISIT
 
 __all__ = ["FORMAT_VERSION", "digest_state", "has_snapshot", "load_state", "newest_snapshot", "save_state"]
 
 MAGIC: Final = b"streamsched state\n"
-FORMAT_VERSION: Final = 3
+FORMAT_VERSION: Final = 4
 _KEPT: Final = 2  # files: the newest and the one before it
 _NAME: Final = re.compile(r"snapshot-(\d{8,})\.state")
 _LENGTHS: Final = struct.Struct("<QQ")
@@ -123,6 +123,9 @@ def digest_state(pages: PageTable, settings: dict[str, Any]) -> str:
     arrays = _arrays(pages)
     leased = (arrays["pages"]["flags"] & LEASED) != 0
     arrays["lease_until_s"] = np.where(leased, arrays["lease_until_s"], 0.0)
+    arrays["pages"], arrays["groups"] = arrays["pages"].copy(), arrays["groups"].copy()
+    arrays["pages"]["flags"] &= np.uint8(0xFF ^ OUT)  # when an expiry was noticed does not matter
+    arrays["groups"]["out"] = 0
     whole = hashlib.sha256(json.dumps([FORMAT_VERSION, settings], sort_keys=True).encode())
     for name in sorted(arrays):
         whole.update(np.ascontiguousarray(arrays[name]).view(np.uint8).data)

@@ -19,10 +19,13 @@ __all__ = [
     "GROUP",
     "LEASED",
     "LONGEST_INTERVAL",
+    "OUT",
     "PAGE",
+    "SETTINGS_OWN",
     "SHORTEST_INTERVAL",
     "SUCCEEDED",
     "TRACE",
+    "URGENT",
     "VISIT",
     "VISITED",
     "WITH_FINGERPRINT",
@@ -35,6 +38,10 @@ SUCCEEDED: Final = 2  # the last such visit answered below 400
 WITH_FINGERPRINT: Final = 4  # TRACE.fingerprint is that of the content last seen
 LEASED: Final = 8  # handed out; the lease column says until when
 FOR_PANEL: Final = 16  # as well as LEASED: not for its score, so its outcome says nothing of the formula
+OUT: Final = 32  # as well as LEASED: its host counts it among its pages that are out
+URGENT: Final = 64  # asked for: to be visited once whatever its score
+
+SETTINGS_OWN: Final = 0xFFFF  # in GROUP.most_out and GROUP.most_batch: what the settings say of all hosts
 
 # Bounds of a time in cycles, as learned from and as scored. Beyond them lie clock errors: without the one a rate could
 # become infinite, without the other an exposure, and NaN would spread from one page's prior to every page.
@@ -54,9 +61,10 @@ PAGE: Final = np.dtype(
         ("prior_exposure", "<f4"),  # ... in cycles
         ("importance", "<f4"),
         ("cost", "<f4"),
-        ("failures", "<u2"),  # failed visits since the last one that told something
+        ("failures", "u1"),  # failed visits since the last one that told something, 255 for more
+        ("gone", "u1"),  # answers of 404 or 410 since the last other one that told something, 255 for more
         ("flags", "u1"),
-        ("spare", "u1"),
+        ("rule", "u1"),  # number of the page's rule in `politeness.Limits`, 0 for the settings
     ]
 )
 TRACE: Final = np.dtype(
@@ -83,8 +91,15 @@ GROUP: Final = np.dtype(
         ("parent", "<u4"),  # a host is its own parent
         ("host", "<u4"),
         ("recheck_until", "<u4"),  # sweep up to which pages may still belong deeper
+        ("ready_s", "<f8"),  # this and all below of a host alone: no visits before
+        ("delay_s", "<f4"),  # least time between two visits, NaN for the settings'
+        ("out", "<u4"),  # pages out on lease
+        ("most_out", "<u2"),  # ... at the most
+        ("most_batch", "<u2"),  # pages in a batch at the most
+        ("strikes", "u1"),  # times in a row that it answered 429
+        ("why", "u1"),  # it rests until ready_s, as `politeness` names it
         ("depth", "u1"),  # path segments in the name
-        ("spare", "u1", 7),
+        ("spare", "u1"),
     ]
 )
 VISIT: Final = np.dtype(

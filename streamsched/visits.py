@@ -8,17 +8,19 @@ import numpy as np
 import numpy.typing as npt
 
 from streamsched.arrays import Bools, Bytes, Floats, Hashes, Ints, Record
-from streamsched.change import CHANGE, FAILURE, FIRST, is_success, judge, shows_content
+from streamsched.change import CHANGE, FAILURE, FIRST, is_gone, is_success, judge, shows_content
 from streamsched.groups import renew_candidates, sort_page
 from streamsched.jit import bare_kernel, inlined, prefetch
 from streamsched.journal import SAW_CHANGE, WAS_FIRST, keep_visit, narrow_sample
 from streamsched.learning import learn
-from streamsched.outcomes import CHANGED, COST, FINGERPRINT, IMPORTANCE, STATUS
+from streamsched.outcomes import CHANGED, COST, FINGERPRINT, IMPORTANCE, RETRY_AFTER, STATUS
+from streamsched.politeness import Limits, hear_host, recall
 from streamsched.priors import advance_sweep, renew_prior, weigh_pattern
 from streamsched.tables import (
     FOR_PANEL,
     LEASED,
     SUCCEEDED,
+    URGENT,
     VISITED,
     WITH_FINGERPRINT,
     Tables,
@@ -34,13 +36,15 @@ APPLIED, CHANGES, FIRST_VISITS, FAILURES, DUPLICATES, LATE, UNCHANGED, SERVED, H
 COUNTS: Final = 9
 
 _AHEAD: Final = 12  # outcomes between asking the memory for a group and using it
+_HOST_AHEAD: Final = 6  # ... for its host, which the group names
 
 
 class Rules(NamedTuple):
-    """How outcomes are read: the cycle's length in seconds, and from how many bits on two fingerprints differ."""
+    """How outcomes are read: the cycle in seconds, from how many bits on fingerprints differ, and the limits."""
 
     cycle_s: float
     change_bits: int
+    limits: Limits
 
 
 class Columns(NamedTuple):
@@ -55,6 +59,7 @@ class Columns(NamedTuple):
     changed: Bools
     importance: Floats
     cost: Floats
+    retry_after: Floats
 
 
 @bare_kernel
@@ -96,6 +101,10 @@ def _apply(tables: Tables, rows: Ints, start: int, columns: Columns, rules: Rule
         if i + _AHEAD < rows.size:
             soon: Record = tables.pages[rows[i + _AHEAD]]
             prefetch(tables.groups, np.int64(soon.group))
+        if i + _HOST_AHEAD < rows.size:
+            near: Record = tables.pages[rows[i + _HOST_AHEAD]]
+            group: Record = tables.groups[near.group]
+            prefetch(tables.groups, np.int64(group.host))
         at = start + i
         fetched_at = columns.fetched_at[at]
         for row in range(tables.corpus[0].sorted, rows[i] + 1):  # more than one only after an interrupt
@@ -121,7 +130,8 @@ def _apply_one(tables: Tables, row: int, at: int, columns: Columns, rules: Rules
     trace = tables.traces[row]
     given = columns.given[at]
     trace.last_outcome_s = columns.fetched_at[at]
-    page.flags &= ~np.uint8(LEASED | FOR_PANEL)
+    recall(tables, row)
+    page.flags &= ~np.uint8(LEASED | FOR_PANEL | URGENT)
     tables.corpus[0].applied += 1
     renew_prior(tables, page)  # whatever the outcome: the page's record is at hand, and its group's
     if given & IMPORTANCE:
@@ -129,6 +139,9 @@ def _apply_one(tables: Tables, row: int, at: int, columns: Columns, rules: Rules
     if given & COST:
         page.cost = columns.cost[at]
     status = columns.status[at] if given & STATUS else np.int32(200)
+    retry_after = columns.retry_after[at] if given & RETRY_AFTER else 0.0
+    group: Record = tables.groups[page.group]
+    hear_host(tables.groups[group.host], rules.limits, given, status, retry_after, columns.fetched_at[at])
     fingerprint = columns.fingerprint[at] if given & FINGERPRINT else np.uint64(0)
     verdict = judge(
         given,
@@ -143,7 +156,7 @@ def _apply_one(tables: Tables, row: int, at: int, columns: Columns, rules: Rules
     )
     if verdict == FAILURE:
         tables.corpus[0].failures += 1
-        if page.failures < 0xFFFF:
+        if page.failures < 0xFF:
             page.failures += 1
         return FAILURES
     if verdict != FIRST:
@@ -173,6 +186,7 @@ def _remember(tables: Tables, row: int, status: int, changed: bool, shows: bool,
     """Keep what the next visit is to be compared with."""
     page = tables.pages[row]
     page.failures = 0
+    page.gone = min(page.gone + 1, 255) if is_gone(status) else 0
     page.flags |= np.uint8(VISITED)
     if is_success(status):
         page.flags |= np.uint8(SUCCEEDED)

@@ -107,7 +107,7 @@ class Shard:
         visit = {name: getattr(outcome, name) for name in fields if getattr(outcome, name) is not None}
         verdict = naive.judge(visit, page.left, self.change_bits)
         if verdict == "failure":
-            page.failures = min(page.failures + 1, 65_535)
+            page.failures = min(page.failures + 1, 255)
             return verdict
         if verdict != "first":
             self.learn(page, outcome.fetched_at, verdict == "change")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from streamsched import ranking
 from streamsched.formula import Program
-from streamsched.leases import grant, release
+from streamsched.leases import Leases
 from streamsched.order import tie_keys
 from streamsched.ranking import FullScan, Query
 from tests.fences import small_reserve
@@ -40,7 +40,7 @@ def test_ranking_is_the_full_sort(pages: list[tuple[float, float | None]], k: in
     table = make_pages(len(pages))
     for row, (_, until) in enumerate(pages):
         if until is not None:
-            grant(table.tables, np.array([row]), until)
+            Leases().grant(table.tables, np.array([row]), until)
     scan = FullScan(cast(Program, TableOfScores(values)), threads)
     ranked = scan.rank(table.tables, Query(k, 100.0, 1.0, salt))
     ties = tie_keys(table.tables.pages["url_hash"][: len(pages)], salt).tolist()
@@ -52,5 +52,5 @@ def test_ranking_is_the_full_sort(pages: list[tuple[float, float | None]], k: in
 
     assert ranked.rows.tolist() == sorted(eligible, key=place)[:k]
     assert ranked.scores.tobytes() == values[ranked.rows].tobytes()
-    release(table.tables, np.arange(len(pages)))
+    Leases().release(table.tables, np.arange(len(pages)))
     assert scan.rank(table.tables, Query(1000, 100.0, 1.0, salt)).rows.size == len(pages)

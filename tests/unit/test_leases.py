@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamsched import Observed, Outcome, Scheduler
-from streamsched.leases import are_leased, grant, release
+from streamsched.leases import Leases, are_leased
 from streamsched.pages import PageTable
 from tests.scores import make_pages
 
@@ -27,22 +27,22 @@ def free(scheduler: Scheduler, now: float) -> list[str]:
 
 def test_leased_pages_are_out_and_others_are_not() -> None:
     table = make_pages(5)
-    grant(table.tables, np.array([1, 3]), 10.0)
+    Leases().grant(table.tables, np.array([1, 3]), 10.0)
     assert are_leased(table.tables, np.arange(5), 9.0).tolist() == [False, True, False, True, False]
-    release(table.tables, np.array([3, 4]))
+    Leases().release(table.tables, np.array([3, 4]))
     assert are_leased(table.tables, np.array([3, 1]), 9.0).tolist() == [False, True]
 
 
 def test_lease_ends_at_the_very_second_of_its_expiry() -> None:
     table = make_pages(1)
-    grant(table.tables, np.array([0]), 10.0)
+    Leases().grant(table.tables, np.array([0]), 10.0)
     last = np.nextafter(10.0, 0.0)
     assert [bool(are_leased(table.tables, np.array([0]), now)[0]) for now in (-1e9, last, 10.0)] == [True, True, False]
 
 
 def test_no_rows_no_leases() -> None:
     table = PageTable(86_400.0, 6)
-    grant(table.tables, np.empty(0, np.int64), 1.0)
+    Leases().grant(table.tables, np.empty(0, np.int64), 1.0)
     assert are_leased(table.tables, np.empty(0, np.int64), 0.0).size == 0
 
 

@@ -115,7 +115,7 @@ def test_bytes_of_state_name_every_part() -> None:
         "pages": 104,
         "leases": 8,
         "url_index": 8 * 1024,
-        "groups": 96 + len("a.example") + 8 * 1024,
+        "groups": 112 + len("a.example") + 8 * 1024,
         "sketch": 1 << 16,
         "journal": 16,
         "url_text": len(URL),

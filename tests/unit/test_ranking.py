@@ -12,7 +12,7 @@ import pytest
 from streamsched import ranking
 from streamsched.arrays import Floats, Ints
 from streamsched.formula import BLOCK, Arena, Formula, Program
-from streamsched.leases import grant
+from streamsched.leases import Leases
 from streamsched.order import select_top, sort_keys, tie_keys
 from streamsched.packed import PackedUrls
 from streamsched.pages import PageTable
@@ -121,12 +121,12 @@ def test_sample_that_misleads_is_scanned_again(many: PageTable, monkeypatch: pyt
 def test_sample_sees_eligible_pages_only() -> None:
     values = np.arange(MANY, dtype=np.float64)
     table = make_pages(MANY)
-    grant(table.tables, np.arange(MANY - 5_000, MANY), 101.0)
+    Leases().grant(table.tables, np.arange(MANY - 5_000, MANY), 101.0)
     ranked = check(table, values, 100)
     assert ranked.rows[0] == MANY - 5_001
-    grant(table.tables, np.arange(MANY), 101.0)
+    Leases().grant(table.tables, np.arange(MANY), 101.0)
     assert check(table, values, 100).rows.size == 0
-    grant(table.tables, np.arange(50), 100.0)
+    Leases().grant(table.tables, np.arange(50), 100.0)
     assert check(table, values, 100).rows.tolist() == list(range(49, -1, -1))
 
 

@@ -1,0 +1,90 @@
+"""What one scheduler keeps to whatever the scores say: its manners, the rules that override them, and its leases."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from streamsched.arrays import Ints
+from streamsched.checks import check_time, check_whole
+from streamsched.errors import SettingsError
+from streamsched.leases import Leases
+from streamsched.manners import HostRule, Manners, Rule
+from streamsched.pages import PageTable
+from streamsched.politeness import ON_REQUEST, count_handed, make_limits
+from streamsched.rules import RuleBook
+from streamsched.tables import URGENT, Tables
+from streamsched.targets import HOST, find_hosts, parse_target
+
+__all__ = ["Courtesy"]
+
+
+class Courtesy:
+    """The manners of one scheduler as they stand now. For one call at a time.
+
+    ``limits``: as kernels take them; ``leases``: which pages are out.
+    """
+
+    def __init__(self, manners: Manners | None, per_host: int | None) -> None:
+        """Take the settings; `per_host` is another name for their `per_batch`. Raises SettingsError."""
+        found = Manners() if manners is None else manners
+        if not isinstance(found, Manners):
+            raise SettingsError("manners", manners, "Manners, or None for those that all have")
+        if per_host is not None:
+            check_whole("per_host", per_host, 1, "1 or more pages, or None for any")
+            if found.per_batch not in (None, per_host):
+                raise SettingsError(
+                    "per_host", per_host, f"None, or the manners' per_batch, which is {found.per_batch}"
+                )
+            found = replace(found, per_batch=per_host)
+        self.manners = found
+        self.limits = make_limits(found)
+        self.leases = Leases()
+        self._rules = RuleBook(found, self.limits)
+
+    def set_rules(self, pages: PageTable, rules: Mapping[str, Rule | HostRule | None]) -> Ints:
+        """Set rules by target; return the rows that may go by others now: int64[m]. See `RuleBook.set`."""
+        return self._rules.set(pages, rules)
+
+    def reach(self, tables: Tables) -> None:
+        """Let pages and hosts that came since the last call go by their rules. O(new pages) where there are rules."""
+        self._rules.reach(tables)
+
+    def grant(self, tables: Tables, rows: Ints, now: float, until_s: float, panel: int = 0) -> None:
+        """Lease `rows`: int64[m] at `now` until `until_s`; their hosts rest for their delays. O(m)."""
+        count_handed(tables, rows, self.limits, now)
+        self.leases.grant(tables, rows, until_s, panel)
+
+    @staticmethod
+    def ask(tables: Tables, rows: Ints) -> None:
+        """Mark `rows`: int64[m] as asked for, until their next outcomes. O(m)."""
+        tables.pages["flags"][rows] |= np.uint8(URGENT)
+
+    @staticmethod
+    def block(tables: Tables, host: str, until_s: float) -> Ints:
+        """Let hosts rest until `until_s`, whatever they rested for; return which these are: int64[m].
+
+        O(1), O(hosts) where `host` has a ``*``. Raises SettingsError for what is no host or no time.
+        """
+        target = parse_target(host)
+        if target.kind != HOST:
+            raise SettingsError("host", host, "a host such as example.org or *.example.org")
+        hosts = find_hosts(tables, [target])
+        tables.groups["ready_s"][hosts] = check_time(until_s, "until")
+        tables.groups["why"][hosts] = ON_REQUEST
+        return hosts
+
+    def state(self) -> dict[str, Any]:
+        """Return what `restored` needs, beside the settings, as JSON can hold it."""
+        return {"manners": self.manners.to_json(), "rules": self._rules.to_json()}
+
+    @classmethod
+    def restored(cls, state: dict[str, Any], tables: Tables) -> Courtesy:
+        """Return what `state` told once, with the tables of that time. O(pages)."""
+        courtesy = cls(Manners.from_json(state["manners"]), None)
+        courtesy._rules.restore(state["rules"], tables)
+        courtesy.leases.rebuild(tables)
+        return courtesy
