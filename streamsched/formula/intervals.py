@@ -145,6 +145,7 @@ def _run_corner(operation: int, slots: Floats, operands: tuple[int, int], result
             slots[result, i] = _settle_pair(divide(slots[a, i], slots[b, i]), slots[a, i], slots[b, i])
 
 
+# Of a number and NaN `min` and `max` return the first: corners after the first where 0 meets infinity are passed over.
 @bare_kernel
 def _run_corners(
     operation: int, slots: Floats, operands: tuple[int, int, int, int], result: int, first: int, stop: int
@@ -154,21 +155,21 @@ def _run_corners(
     if operation == PRODUCT_OF_2_LOW:
         for i in range(first, stop):
             one, other = slots[a, i] * slots[b, i], slots[c, i] * slots[d, i]
-            slots[result, i] = _lower(_settle(one, 0.0), other)
+            slots[result, i] = min(_settle(one, 0.0), other)
     elif operation == PRODUCT_OF_2_HIGH:
         for i in range(first, stop):
             one, other = slots[a, i] * slots[b, i], slots[c, i] * slots[d, i]
-            slots[result, i] = _higher(_settle(one, 0.0), other)
+            slots[result, i] = max(_settle(one, 0.0), other)
     elif operation == PRODUCT_OF_4_LOW:
         for i in range(first, stop):
             one, two = slots[a, i] * slots[c, i], slots[a, i] * slots[d, i]
             three, four = slots[b, i] * slots[c, i], slots[b, i] * slots[d, i]
-            slots[result, i] = _lower(_lower(_lower(_settle(one, 0.0), two), three), four)
+            slots[result, i] = min(_settle(one, 0.0), two, three, four)
     elif operation == PRODUCT_OF_4_HIGH:
         for i in range(first, stop):
             one, two = slots[a, i] * slots[c, i], slots[a, i] * slots[d, i]
             three, four = slots[b, i] * slots[c, i], slots[b, i] * slots[d, i]
-            slots[result, i] = _higher(_higher(_higher(_settle(one, 0.0), two), three), four)
+            slots[result, i] = max(_settle(one, 0.0), two, three, four)
     elif operation == QUOTIENT_LOW:  # as the higher end of -a / b
         for i in range(first, stop):
             slots[result, i] = -_divide_high(-slots[b, i], -slots[a, i], slots[c, i], slots[d, i])
@@ -197,7 +198,7 @@ def _run_function(operation: int, slots: Floats, operands: tuple[int, int], resu
             logarithm = log(slots[b, i])
             logarithm *= _UP if logarithm > 0.0 else _DOWN
             logarithm = 0.0 if slots[b, i] <= 0.0 else logarithm
-            slots[result, i] = _higher(logarithm, 0.0) if slots[a, i] <= 0.0 else logarithm
+            slots[result, i] = max(logarithm, 0.0) if slots[a, i] <= 0.0 else logarithm
 
 
 @bare_kernel
@@ -219,19 +220,19 @@ def _run_power(
         for i in range(first, stop):
             low, high, least, greatest = slots[a, i], slots[b, i], slots[c, i], slots[d, i]
             floor = _SMALLEST if high > 0.0 else 1.0  # the first takes processors long
-            power = _raise_high(_higher(high if least >= 0.0 else low, floor), least, greatest)
+            power = _raise_high(max(high if least >= 0.0 else low, floor), least, greatest)
             slots[result, i] = _widen_high(power, high, least, greatest)
     elif operation == POWER_OF_2_LOW:
         for i in range(first, stop):
             low, high, least, greatest = slots[a, i], slots[b, i], slots[c, i], slots[d, i]
-            power = _lower(_raise_low(low, least, greatest), _raise_low(high, least, greatest))
+            power = min(_raise_low(low, least, greatest), _raise_low(high, least, greatest))
             slots[result, i] = _widen_low(power, low, least, greatest)
     else:
         for i in range(first, stop):
             low, high, least, greatest = slots[a, i], slots[b, i], slots[c, i], slots[d, i]
             floor = _SMALLEST if high > 0.0 else 1.0
-            one, other = _higher(low, floor), _higher(high, floor)
-            power = _higher(_raise_high(one, least, greatest), _raise_high(other, least, greatest))
+            one, other = max(low, floor), max(high, floor)
+            power = max(_raise_high(one, least, greatest), _raise_high(other, least, greatest))
             slots[result, i] = _widen_high(power, high, least, greatest)
 
 
@@ -268,7 +269,7 @@ def _widen_high(power: float, high: float, least: float, greatest: float) -> flo
 def _widen_low(power: float, low: float, least: float, greatest: float) -> float:
     """Return a lower end of powers from their least, of bases from `low`: 0 if that is not above 0, but of 0**0."""
     of_none = 1.0 if (low == 0.0) & (least == 0.0) & (greatest == 0.0) else 0.0
-    return of_none if low <= 0.0 else _higher(power * _POWER_DOWN - _SUBNORMAL, 0.0)
+    return of_none if low <= 0.0 else max(power * _POWER_DOWN - _SUBNORMAL, 0.0)
 
 
 @inlined
@@ -281,14 +282,3 @@ def _settle_pair(value: float, a: float, b: float) -> float:
     """Return 0 for NaN that was made of two numbers."""
     nothing = a if np.isnan(a) else (b if np.isnan(b) else 0.0)
     return nothing if np.isnan(value) else value
-
-
-# Unlike `min` and `max`, of a value and NaN these return the value: a corner where 0 meets infinity is passed over.
-@inlined
-def _lower(value: float, other: float) -> float:
-    return other if other < value else value  # noqa: FURB136
-
-
-@inlined
-def _higher(value: float, other: float) -> float:
-    return other if other > value else value  # noqa: FURB136

@@ -4,41 +4,42 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection
+from typing import TypeAlias
 
 import numpy as np
 import pytest
 
 from streamsched.arrays import Floats
 from streamsched.formula import BoundProgram, Formula, intervals, machine
-from streamsched.formula.machine import ROWS
+from streamsched.formula.machine import COPY, ROWS
 
 INF, NAN = math.inf, math.nan
-SIGNED = dict.fromkeys(("X", "t"), (-INF, INF))
-STEPS = {
-    code: name
-    for module in (machine, intervals)
-    for name, code in vars(module).items()
-    if name in machine.OPERATION_CODES.values() or name.endswith(("LOW", "HIGH")) or name in ("PRODUCT", "QUOTIENT")
-} | {code: name for name, code in machine.OPERATION_CODES.items()}
+SIGNED = {"X": (-INF, INF), "t": (-INF, INF)}
+STEPS = {code: op for op, code in machine.OPERATION_CODES.items()} | {
+    code: name for name, code in vars(intervals).items() if name.isupper() and isinstance(code, int) and code > COPY
+}
 
 
 def compiled(text: str, moving: Collection[str] = ("t", "posterior")) -> BoundProgram:
     return Formula.parse(text).compile_bound(moving)
 
 
-def bound(text: str, x: float | tuple[float, float], t: float | tuple[float, float] = 0.0) -> float:
-    """The bound for one row; what is given by two numbers moves between them, of whatever sign."""
-    ends = {"X": x if isinstance(x, tuple) else (x, x), "t": t if isinstance(t, tuple) else (t, t)}
+Given: TypeAlias = float | tuple[float, float]  # what stands still, or the ends of what moves
+
+
+def bound(text: str, x: Given, t: Given, *, told: bool = False) -> float:
+    """The bound for one row; terminals may have whatever sign, unless it is told where these are."""
+    ends: dict[str, tuple[float, float]] = {
+        "X": x if isinstance(x, tuple) else (x, x),
+        "t": t if isinstance(t, tuple) else (t, t),
+    }
     moving = [name for name, given in (("X", x), ("t", t)) if isinstance(given, tuple)]
-    program = Formula.parse(text).compile_bound(moving, SIGNED)
+    program = Formula.parse(text).compile_bound(moving, ends if told else SIGNED)
     lows, highs = ({name: np.array([float(pair[end])]) for name, pair in ends.items()} for end in (0, 1))
     return float(program.run(lows, highs, 1)[0])
 
 
-def ends(text: str, x: float | tuple[float, float], t: float | tuple[float, float] = 0.0) -> tuple[float, float]:
-    return -bound(f"-({text})", x, t), bound(text, x, t)
-
-
+@pytest.mark.parametrize("told", [False, True])
 @pytest.mark.parametrize(
     ("text", "x", "t", "expected"),
     [
@@ -108,15 +109,14 @@ def ends(text: str, x: float | tuple[float, float], t: float | tuple[float, floa
         ("pow(X, t)", 2, (-INF, INF), (2.0**-80, 2.0**80)),
     ],
 )
-def test_ends_by_hand(
-    text: str, x: float | tuple[float, float], t: float | tuple[float, float], expected: tuple[float, float]
-) -> None:
-    assert ends(text, x, t) == pytest.approx(expected, rel=1e-14, abs=1e-321)
+def test_ends_by_hand(text: str, x: Given, t: Given, expected: tuple[float, float], told: bool) -> None:
+    found = -bound(f"-({text})", x, t, told=told), bound(text, x, t, told=told)
+    assert found == pytest.approx(expected, rel=1e-14, abs=1e-321)
 
 
 @pytest.mark.parametrize("text", ["X + t", "X - t", "X * t", "X / t", "log(X)", "exp(X)", "pow(X, t)", "pow(t, X)"])
 @pytest.mark.parametrize("t", [NAN, (0.0, 1.0)])
-def test_what_is_never_a_number_has_any_bound(text: str, t: float | tuple[float, float]) -> None:
+def test_what_is_never_a_number_has_any_bound(text: str, t: Given) -> None:
     """NaN here as well, and nothing else goes wrong."""
     assert not bound(f"0 * t * ({text})", (NAN, NAN), t) > 0.0
 
@@ -171,7 +171,7 @@ def test_steps_are_what_other_kernels_may_run() -> None:
 def test_results_of_intervals_lie_apart_from_their_operands() -> None:
     for text in ("(X - t) * (n - t) * (t - rate) / (t - X)", "log(t) * log(n - t) - pow(t, X - t) / exp(log(t) * t)"):
         for operation, result, *operands in compiled(text).steps.tolist():
-            assert operation <= machine.COPY or result not in operands
+            assert operation <= COPY or result not in operands
 
 
 def columns(rows: int, *names: str) -> tuple[dict[str, Floats], dict[str, Floats]]:

@@ -15,8 +15,8 @@ from streamsched.formula import BLOCK, TERMINALS, Binary, Constant, Formula, Ter
 
 def test_public_names() -> None:
     assert set(streamsched.formula.__all__) == {
-        *("BLOCK", "MAX_DEPTH", "MAX_LENGTH", "MAX_SIZE", "TERMINALS", "Arena", "Binary", "BinaryOp", "Constant"),
-        *("Formula", "Node", "Program", "Terminal", "Unary", "UnaryOp"),
+        *("BLOCK", "MAX_DEPTH", "MAX_LENGTH", "MAX_SIZE", "TERMINALS", "Arena", "Binary", "BinaryOp"),
+        *("BoundProgram", "Constant", "Formula", "Node", "Program", "Terminal", "Unary", "UnaryOp"),
     }
 
 
