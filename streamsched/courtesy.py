@@ -33,17 +33,21 @@ class Courtesy:
         found = Manners() if manners is None else manners
         if not isinstance(found, Manners):
             raise SettingsError("manners", manners, "Manners, or None for those that all have")
-        if per_host is not None:
-            check_whole("per_host", per_host, 1, "1 or more pages, or None for any")
-            if found.per_batch not in (None, per_host):
-                raise SettingsError(
-                    "per_host", per_host, f"None, or the manners' per_batch, which is {found.per_batch}"
-                )
-            found = replace(found, per_batch=per_host)
         self.manners = found
         self.limits = make_limits(found)
+        if per_host is not None:
+            if found.per_batch not in (None, per_host):
+                raise SettingsError("per_host", per_host, f"None, or per_batch of the manners, {found.per_batch}")
+            self.limit_batches(per_host)
         self.leases = Leases()
         self._rules = RuleBook(found, self.limits)
+
+    def limit_batches(self, per_host: int | None) -> None:
+        """Let batches have so many pages of one host at the most, None for any number. Raises SettingsError."""
+        if per_host is not None:
+            per_host = check_whole("per_host", per_host, 1, "1 or more pages, or None for any")
+        self.manners = replace(self.manners, per_batch=per_host)
+        self.limits = self.limits._replace(per_batch=make_limits(self.manners).per_batch)
 
     def set_rules(self, pages: PageTable, rules: Mapping[str, Rule | HostRule | None]) -> Ints:
         """Set rules by target; return the rows that may go by others now: int64[m]. See `RuleBook.set`."""

@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from streamsched.arrays import Bytes, Ints
+from streamsched.arrays import Bytes, Ints, Record
 from streamsched.groups import find_authority
 from streamsched.jit import bare_kernel
 from streamsched.tables import Tables
@@ -50,7 +50,8 @@ def mark_fitting(  # noqa: PLR0913, PLR0917  what to look at, what to look for, 
     `scheme`: that of the URL in lower case, of length 0 for any; `path`: a pattern of all that follows the host.
     """
     for i in range(places.size):
-        span = tables.traces[rows[places[i]]].url_span
+        trace: Record = tables.traces[rows[places[i]]]
+        span = trace.url_span
         # In a kernel int() leaves a uint64 unsigned, and unsigned with signed makes a float.
         start = np.int64(span >> np.uint64(16))
         stop = start + np.int64(span & np.uint64(0xFFFF))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from streamsched.checks import check_whole
 from streamsched.durations import parse_duration
@@ -142,7 +142,7 @@ def _settle(settings: object, name: str, *, zero: bool = False) -> None:
     if found is None and _default(settings, name) is None:
         return
     is_number = isinstance(found, int | float) and not isinstance(found, bool)
-    seconds = 0.0 if zero and is_number and found == 0 else parse_duration(found, name)
+    seconds = 0.0 if zero and is_number and found == 0 else parse_duration(cast(str | float, found), name)
     object.__setattr__(settings, name, seconds)
 
 

@@ -111,7 +111,8 @@ def ready_at(page: Record, trace: Record, limits: Limits) -> float:
 
     The latest of `revisit_at`, `rested_at` and `probe_at`; a page that was asked for waits for none of them.
     """
-    if limits.rules[page.rule].never:
+    rule: Record = limits.rules[page.rule]
+    if rule.never:
         return np.inf
     if page.flags & URGENT:
         return -np.inf

@@ -113,8 +113,14 @@ class Scheduler:
 
     @property
     def per_host(self) -> int | None:
-        """The most pages of one host in a batch: the manners' `per_batch`."""
+        """The most pages of one host in a batch: the manners' `per_batch`. May be set anew."""
         return self.manners.per_batch
+
+    @per_host.setter
+    def per_host(self, most: int | None) -> None:
+        with self._lock:
+            self._courtesy.limit_batches(most)
+            self._pages.limits = self._courtesy.limits
 
     @property
     def champion(self) -> Champion:

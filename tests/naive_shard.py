@@ -38,6 +38,7 @@ class Page:
     own_shape: float = 0.0
     own_exposure: float = 0.0
     failures: int = 0
+    gone: int = 0
     importance: float = 1.0
     cost: float = 1.0
     lease_until_s: float | None = None
@@ -113,6 +114,7 @@ class Shard:
             self.learn(page, outcome.fetched_at, verdict == "change")
         page.left = left_behind(visit, page.left, verdict == "change")
         page.failures = 0
+        page.gone = min(page.gone + 1, 255) if outcome.status in (404, 410) else 0
         page.last_visit_s = outcome.fetched_at
         if self.is_sampled(page.url):
             self.journal.append(Visit(page.url, page.last_visit_s, verdict == "change", verdict == "first"))

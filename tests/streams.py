@@ -38,6 +38,7 @@ class Crawl:
     verdicts: Sequence[bool | None] = (None,)
     importances: Sequence[float | None] = (None,)
     costs: Sequence[float | None] = (None,)
+    retry_afters: Sequence[float | None] = (None,)
 
     def outcomes(self) -> Iterator[Outcome]:
         for i in range(self.count):
@@ -49,6 +50,7 @@ class Crawl:
                 self.verdicts[i % len(self.verdicts)],
                 self.importances[i % len(self.importances)],
                 self.costs[i % len(self.costs)],
+                self.retry_afters[i % len(self.retry_afters)],
             )
 
 
@@ -80,6 +82,7 @@ def streams(draw: st.DrawFn) -> list[Outcome]:
             verdicts=draw(some(None, False, True)),
             importances=draw(some(None, None, 0.0, 0.1, 3e38)),
             costs=draw(some(None, None, 0.0, 2.5)),
+            retry_afters=draw(some(None, None, 0.0, 90.0, 1e6)),
         )
         outcomes += crawl.outcomes()
     return outcomes

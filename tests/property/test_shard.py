@@ -116,7 +116,7 @@ def assert_same_page(scheduler: Scheduler, row: int, page: naive_shard.Page) -> 
     assert trace["last_outcome_s"] == page.last_outcome_s
     assert (record["visits"], record["changes"]) == (len(page.flags), sum(page.flags))
     assert (record["importance"], record["cost"]) == (page.importance, page.cost)
-    assert record["failures"] == page.failures
+    assert (record["failures"], record["gone"]) == (page.failures, page.gone)
     assert prior[0] + record["own_shape"] == near(page.prior[0] + page.own_shape)
     assert prior[1] + record["own_exposure"] == near(page.prior[1] + page.own_exposure)
     assert f"{trace['history']:064b}"[::-1] == "".join("01"[flag] for flag in page.flags[::-1])[:64].ljust(64, "0")

@@ -7,7 +7,7 @@ import pytest
 
 from streamsched.outcomes import OutcomeBatch
 from streamsched.pages import PageTable
-from streamsched.tables import VISITED
+from streamsched.tables import OUT, VISITED
 
 
 def sound() -> PageTable:
@@ -34,6 +34,8 @@ def test_sound_tables_have_no_faults() -> None:
         ("corpus", "sorted", 0, 39, "every page is in a group"),
         ("groups", "host", 1, 3, "a group's host is a host"),
         ("groups", "parent", 0, 1, "a group stands after its parent"),
+        ("groups", "out", 0, 1, "hosts count their pages that are out"),
+        ("pages", "flags", 0, VISITED | OUT, "hosts count their pages that are out"),
         ("pages", "changes", 0, 3, "pages changed at most as often as visited"),
         ("pages", "flags", 0, 0xFF ^ VISITED, "only visited pages have visits"),
         ("pages", "own_shape", 0, -1e-9, "visits never take evidence away"),

@@ -103,6 +103,19 @@ def test_failures_stop_at_what_their_field_holds() -> None:
     assert table.tables.pages["failures"][0] == 0
 
 
+def test_answers_that_a_page_is_gone_are_counted_in_a_row() -> None:
+    """A failure says nothing of that; any other answer ends the row."""
+    table = make(Outcome(URL, 0.0, 404))
+    told = []
+    for at, status in enumerate((410, 503, 404, 403, 404, 200, 410, 304), 1):
+        observe(table, Outcome(URL, float(at), status))
+        told.append(int(table.tables.pages["gone"][0]))
+    assert told == [2, 2, 3, 0, 1, 0, 1, 0]
+    table.tables.pages["gone"][0] = 254
+    observe(table, Outcome(URL, 20.0, 404), Outcome(URL, 21.0, 404))
+    assert table.tables.pages["gone"][0] == 255
+
+
 def test_visits_stop_at_what_their_field_holds() -> None:
     """Then X stops with n, so that X/n stays what it was."""
     table = make(*visits([0.0, 1.0]))
