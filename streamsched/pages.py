@@ -17,8 +17,9 @@ from streamsched.packed import MAX_URL_BYTES, PackedUrls
 from streamsched.politeness import make_limits
 from streamsched.priors import begin_corpus
 from streamsched.tables import CORPUS, GROUP, PAGE, TRACE, VISIT, Tables
+from streamsched.touched import UNWATCHED, Touched
 from streamsched.urls import MAX_PAGES, UrlIndex, url_texts
-from streamsched.visits import COUNTS, Columns, Rules, apply_outcomes, begin_pages
+from streamsched.visits import COUNTS, Columns, Rules, Told, apply_outcomes, begin_pages
 
 __all__ = ["PageTable"]
 
@@ -53,6 +54,7 @@ class PageTable:
         self._scratch = np.zeros(MAX_URL_BYTES, np.uint8)
         self._corpus = np.zeros(1, CORPUS)
         self._index = UrlIndex()
+        self.touched: Touched | None = None
         begin_corpus(self._corpus, cycle_s)
 
     def __len__(self) -> int:
@@ -84,7 +86,7 @@ class PageTable:
 
         O(1) an outcome, amortised: 104 bytes of the page's records, its group's mean, and four rows of the sweep.
         """
-        counts = np.zeros(COUNTS, np.int64)
+        told = Told(np.zeros(COUNTS, np.int64), self.touched.noted if self.touched else UNWATCHED)
         columns = Columns(
             frozen(batch.urls.blob),
             frozen(batch.urls.offsets),
@@ -101,9 +103,9 @@ class PageTable:
         for start in range(0, len(batch), _CHUNK):
             span = (start, min(start + _CHUNK, len(batch)))
             self._make_room(batch.urls, *span)
-            apply_outcomes(self.tables, self._index.arrays(), columns, span, rules, counts)
+            apply_outcomes(self.tables, self._index.arrays(), columns, span, rules, told)
         self._index.settle()
-        return counts
+        return told.counts
 
     def discover(self, urls: PackedUrls, now: float) -> int:
         """Add those of `urls` that are unknown, as never visited and known since `now`; return how many. O(1) a URL."""
@@ -117,7 +119,19 @@ class PageTable:
 
     def weigh(self, urls: PackedUrls, importance: Floats) -> None:
         """Set the importance of known pages: float64[n], one for each of `urls`. O(1) a URL."""
-        self._pages.array["importance"][self.find(urls)] = importance
+        rows = self.find(urls)
+        if self.touched:
+            self.touched.add(rows)
+        self._pages.array["importance"][rows] = importance
+
+    def watch(self) -> Touched:
+        """Note from now on which rows' scores may have moved, for one reader; return where. O(1).
+
+        Told are the rows of applied outcomes, those that the sweep passed, and those weighed; what else is written to
+        the records is for the writer to tell. Nothing of it is saved.
+        """
+        self.touched = Touched(self._corpus)
+        return self.touched
 
     def rebuild_index(self) -> None:
         """Enter all pages and groups into the hash indexes anew, after the records were loaded. O(pages)."""

@@ -25,9 +25,10 @@ from streamsched.tables import (
     WITH_FINGERPRINT,
     Tables,
 )
+from streamsched.touched import Noted, note_row
 from streamsched.urls import ROWS_AT_ONCE, IndexArrays, resolve
 
-__all__ = ["COUNTS", "Columns", "Rules", "apply_outcomes", "begin_pages"]
+__all__ = ["COUNTS", "Columns", "Rules", "Told", "apply_outcomes", "begin_pages"]
 
 # Positions in the counts that `apply_outcomes` adds to; every outcome is APPLIED, DUPLICATES or LATE, and an applied
 # one also one of the rest. Of those that were leased for their score and showed whether their page had changed, SERVED
@@ -62,6 +63,13 @@ class Columns(NamedTuple):
     retry_after: Floats
 
 
+class Told(NamedTuple):
+    """What a batch did: ``counts``: int64[COUNTS], and the rows whose scores it may have moved."""
+
+    counts: Ints
+    noted: Noted
+
+
 @bare_kernel
 def begin_pages(tables: Tables, known_since_s: float) -> None:
     """Sort into groups all pages entered since the last call, as known since `known_since_s`. O(URL) a page."""
@@ -81,9 +89,9 @@ def _begin_page(tables: Tables, row: int, known_since_s: float) -> None:
 
 @bare_kernel
 def apply_outcomes(
-    tables: Tables, index: IndexArrays, columns: Columns, span: tuple[int, int], rules: Rules, counts: Ints
+    tables: Tables, index: IndexArrays, columns: Columns, span: tuple[int, int], rules: Rules, told: Told
 ) -> None:
-    """Apply the outcomes from ``span[0]`` up to ``span[1]``, in order, and add to ``counts``: int64[COUNTS]. O(1) each.
+    """Apply the outcomes from ``span[0]`` up to ``span[1]``, in order, and add to what is told. O(1) each.
 
     A page that is new gets the next row: room must have been made. Rows are looked up `ROWS_AT_ONCE` outcomes at a
     time, so few that their records are still in the core's own cache when the outcomes are applied.
@@ -91,12 +99,13 @@ def apply_outcomes(
     for start in range(span[0], span[1], ROWS_AT_ONCE):
         rows = index.rows[: min(ROWS_AT_ONCE, span[1] - start)]
         resolve(tables, index, columns.blob, columns.offsets[start : start + rows.size + 1], rows, True)
-        _apply(tables, rows, start, columns, rules, counts)
+        _apply(tables, rows, start, columns, rules, told)
 
 
 @bare_kernel
-def _apply(tables: Tables, rows: Ints, start: int, columns: Columns, rules: Rules, counts: Ints) -> None:
+def _apply(tables: Tables, rows: Ints, start: int, columns: Columns, rules: Rules, told: Told) -> None:
     """Apply outcome ``start + i`` to ``rows[i]``, in order."""
+    counts = told.counts
     for i in range(rows.size):
         if i + _AHEAD < rows.size:
             soon: Record = tables.pages[rows[i + _AHEAD]]
@@ -115,6 +124,7 @@ def _apply(tables: Tables, rows: Ints, start: int, columns: Columns, rules: Rule
             counts[DUPLICATES if fetched_at == trace.last_outcome_s else LATE] += 1
             continue
         counts[APPLIED] += 1
+        note_row(told.noted, rows[i])
         served = (page.flags & (LEASED | FOR_PANEL)) == LEASED
         became = _apply_one(tables, rows[i], at, columns, rules)
         counts[became] += 1
