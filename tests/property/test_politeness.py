@@ -1,0 +1,268 @@
+"""Politeness is its slow twin: what pages and hosts wait for, which leases are out, and which rule a page goes by."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streamsched import Outcome, OutcomeBatch, Scheduler
+from streamsched.arrays import Floats, Ints, Record
+from streamsched.eligibility import are_eligible, read_waits
+from streamsched.globs import fits
+from streamsched.groups import find_host
+from streamsched.jit import bare_kernel
+from streamsched.leases import Leases, are_leased
+from streamsched.manners import HostRule, Manners, Rule
+from streamsched.packed import PackedUrls
+from streamsched.pages import PageTable
+from streamsched.politeness import (
+    Limits,
+    host_room,
+)
+from streamsched.tables import Tables
+from tests import naive_politeness, naive_shard
+from tests.fences import fenced, small_reserve
+from tests.streams import DAY, cut, streams
+
+
+@pytest.fixture(autouse=True, scope="module")
+def small_tables() -> Iterator[None]:
+    with small_reserve():
+        yield
+
+
+lengths = st.sampled_from([0.0, 1.0, 3_600.0, 1e5, 3e6])
+some_counts = st.none() | st.integers(1, 4)
+manners = st.builds(
+    Manners,
+    delay=lengths,
+    in_flight=some_counts,
+    per_batch=some_counts,
+    backoff=lengths,
+    backoff_most=st.sampled_from([1.0, 1e4, 1e6]),
+    retire_after=st.none() | st.sampled_from([1, 3, 255]),
+    probe_every=st.sampled_from([1.0, 3e6]),
+    min_revisit=st.sampled_from([0.0, 3_600.0]),
+    max_revisit=st.none() | st.sampled_from([3_600.0, 1e6]),
+)
+rules = st.sampled_from(
+    [Rule(), Rule(never=True), Rule(min_revisit=2 * DAY), Rule(max_revisit=DAY), Rule(min_revisit=0, max_revisit=1)]
+)
+host_rules = st.builds(HostRule, delay=st.none() | lengths, in_flight=some_counts, per_batch=some_counts)
+sizes = st.lists(st.sampled_from([1, 7, 1000]), min_size=1, max_size=3)
+
+
+def near(expected: object) -> object:
+    return pytest.approx(expected, rel=1e-9, nan_ok=True)
+
+
+@bare_kernel
+def read_rooms(tables: Tables, rows: Ints, limits: Limits, now: float, lease_s: float, rooms: Floats) -> None:
+    for i in range(rows.size):
+        page: Record = tables.pages[rows[i]]
+        group: Record = tables.groups[page.group]
+        rooms[i] = host_room(tables.groups[group.host], limits, now, lease_s)
+
+
+class Both:
+    """A scheduler and its twins, told the same."""
+
+    def __init__(self, manners: Manners) -> None:
+        self.manners = manners
+        self.scheduler = Scheduler(manners=manners)
+        self.shard = naive_shard.Shard(DAY)
+        self.hosts: dict[str, naive_politeness.Host] = {}
+        self.leases = naive_politeness.Leases()
+        self.rules: dict[str, Rule] = {}
+        self.host_rules: dict[str, HostRule] = {}
+        self.urgent: set[str] = set()
+
+    def host(self, url: str) -> naive_politeness.Host:
+        name = naive_shard.names_of(url)[0]
+        host = self.hosts.setdefault(name, naive_politeness.Host(self.manners))
+        host.rule = self.host_rules.get(name, HostRule())
+        host.out = {url for url in self.leases.until_s if naive_shard.names_of(url)[0] == name}
+        return host
+
+    def observe(self, outcomes: list[Outcome]) -> None:
+        self.scheduler.observe(OutcomeBatch.from_outcomes(outcomes))
+        for outcome in outcomes:
+            if self.shard.observe(outcome) not in ("duplicate", "late"):
+                self.host(outcome.url).hear(outcome)
+                self.urgent.discard(outcome.url)
+                self.leases.until_s.pop(outcome.url, None)
+
+    def set_rule(self, target: str, rule: Rule | HostRule) -> None:
+        self.scheduler.set_rule(target, rule)
+        if isinstance(rule, HostRule):
+            self.host_rules[target] = rule
+        else:
+            self.rules.pop(target, None)
+            self.rules[target] = rule
+
+    def hand_out(self, k: int, now: float, lease_s: float) -> None:
+        self.leases.expire(now)
+        batch = self.scheduler.next_batch(k, now=now, lease=lease_s)
+        for url in batch.urls:
+            self.host(url).hand_out(1, now)
+            self.leases.until_s[url] = now + lease_s
+
+    def check(self, now: float) -> None:
+        tables, limits = self.scheduler.pages.tables, self.scheduler.pages.limits
+        assert self.scheduler.pages.faults() == []
+        rows = np.arange(len(self.scheduler))
+        waits = read_waits(tables, rows, limits)
+        rooms = np.empty(rows.size)
+        read_rooms(tables, rows, limits, now, 600.0, rooms)
+        eligible = are_eligible(tables, rows, now, limits)
+        leased = are_leased(tables, rows, now)
+        for row, page in enumerate(self.shard.pages.values()):
+            rule = naive_politeness.rule_of(page.url, self.rules)
+            host, urgent = self.host(page.url), page.url in self.urgent
+            ready = naive_politeness.ready_at(page, rule, self.manners, urgent=urgent)
+            assert waits.ready_at[row] == near(ready)
+            overdue = naive_politeness.overdue_at(page, rule, self.manners, urgent=urgent)
+            assert waits.overdue_at[row] == near(overdue)
+            record = tables.groups[tables.groups["host"][tables.pages["group"][row]]]
+            assert (float(record["ready_s"]), int(record["strikes"])) == (near(host.ready_s), host.strikes)
+            assert int(record["out"]) == len(host.out)
+            assert rooms[row] == min(host.room(now, 600.0), 1 << 62)
+            assert eligible[row] == (waits.ready_at[row] <= now and rooms[row] > 0 and not leased[row])
+
+
+targets = st.sampled_from(
+    [
+        "a.example",
+        "*.example",
+        "*",
+        "b.example",
+        "a.example/docs/*",
+        "a.example/docs/api/*",
+        "https://*/docs/*1",
+        "*/*?page=*",
+        "http://a.example/blog/*",
+        "b.example/1",
+        "https://a.example/docs/3",
+        "a.example/docs/3",
+        "http://a.example:8080/docs/2",
+    ]
+)
+
+
+@settings(max_examples=40)
+@given(streams(), sizes, manners, st.data())
+def test_whatever_comes_pages_and_hosts_wait_as_their_twins_do(
+    outcomes: list[Outcome], sizes: list[int], manners: Manners, data: st.DataObject
+) -> None:
+    with fenced():
+        both, now = Both(manners), 0.0
+        for part in cut(outcomes, sizes):
+            for target, rule in data.draw(st.dictionaries(targets, rules, max_size=3)).items():
+                both.set_rule(target, rule)
+            if data.draw(st.booleans()):
+                both.set_rule(data.draw(st.sampled_from(["a.example", "b.example"])), data.draw(host_rules))
+            both.observe(part)
+            now += data.draw(st.sampled_from([0.0, 5.0, 3_600.0, 30 * DAY]))
+            both.hand_out(data.draw(st.integers(0, 5)), now, data.draw(st.sampled_from([1.0, 600.0, 2 * DAY])))
+            if data.draw(st.booleans()):
+                url = data.draw(st.sampled_from(list(both.shard.pages)))
+                both.scheduler.ask([url], now=now)
+                both.urgent.add(url)
+            both.check(now)
+
+
+@settings(max_examples=300)
+@given(st.text("ab*", max_size=8), st.text("ab*/", max_size=12))
+def test_globs_are_regular_expressions(glob: str, text: str) -> None:
+    blob = np.frombuffer(b"*" + text.encode() + b"a", np.uint8).copy()
+    expected = naive_politeness.fits(text.encode(), glob.encode())
+    assert fits(blob, 1, 1 + len(text), np.array(list(glob.encode()), np.uint8)) == expected
+
+
+hosts_of_urls = ["a.example", "A.example", "b.example:81", "x.b.example", "user@a.example", "ä.example", ""]
+urls = st.builds(
+    "{}{}{}".format,
+    st.sampled_from(["", "https://", "http://", "HTTPS://", "ftp://"]),
+    st.sampled_from(hosts_of_urls),
+    st.text("/ab?#:é", max_size=4),
+).filter(bool)
+wild = st.builds(
+    "{}{}{}".format,
+    st.sampled_from(["", "", "https://", "http://"]),
+    st.sampled_from(["a.example", "A.Example", "*", "*.example", "b.example:81", "*b*", "ä.example"]),
+    st.sampled_from(["", "", "/*", "/a*", "*", "/a", "/", "?*", "/*b", "/é*"]),
+)
+
+
+@settings(max_examples=150)
+@given(st.lists(urls, min_size=1, max_size=8, unique=True), st.lists(st.tuples(wild, rules), max_size=5), st.data())
+def test_a_page_goes_by_the_rule_of_its_twin(
+    urls: list[str], rules: list[tuple[str, Rule]], data: st.DataObject
+) -> None:
+    """Whether the rules were there before it or came one by one; and after some were taken back."""
+    scheduler = Scheduler()
+    known: dict[str, Rule] = {}
+    first = data.draw(st.integers(0, len(urls)))
+    scheduler.discover(urls[:first], now=0.0)
+    for target, rule in rules:
+        taken_back = data.draw(st.integers(0, 4)) == 0
+        scheduler.set_rule(target, None if taken_back else rule)
+        known.pop(target, None)
+        if not taken_back:
+            known[target] = rule
+    scheduler.discover(urls[first:], now=0.0)
+    numbers = scheduler.pages.tables.pages["rule"][: len(urls)]
+    told = scheduler.pages.limits.rules[numbers]
+    expected = [naive_politeness.rule_of(url, known) for url in urls]
+    assert told["never"].astype(bool).tolist() == [rule.never for rule in expected]
+    assert told["min_revisit_s"].tolist() == [rule.min_revisit or 0.0 for rule in expected]
+    assert told["max_revisit_s"].tolist() == [rule.max_revisit or np.inf for rule in expected]
+
+
+moments = st.integers(0, 6).map(float)
+acts = st.one_of(
+    st.tuples(st.just("grant"), st.sets(st.integers(0, 5)), moments),
+    st.tuples(st.just("report"), st.sets(st.integers(0, 5)), moments),
+    st.tuples(st.just("release"), st.sets(st.integers(0, 5)), moments),
+    st.tuples(st.just("expire"), st.just(set()), moments),
+    st.tuples(st.just("rebuild"), st.just(set()), moments),
+)
+
+
+@settings(max_examples=150)
+@given(st.lists(acts, max_size=25))
+def test_leases_run_out_in_time_and_once(acts: list[tuple[str, set[int], float]]) -> None:
+    """Granted again or not, freed by outcomes or not, in whatever order; and hosts count what is out."""
+    table = PageTable(DAY, 6)
+    urls = [f"https://{host}.example/{i}" for host in "ab" for i in range(3)]
+    table.discover(PackedUrls.pack(urls), 0.0)
+    leases, twin = Leases(), naive_politeness.Leases()
+    for step, (act, numbers, until_s) in enumerate(acts):
+        rows = np.array(sorted(numbers), np.int64)
+        if act == "grant":
+            leases.grant(table.tables, rows, until_s)
+            twin.until_s |= {urls[number]: until_s for number in numbers}
+        elif act == "report":
+            table.observe(OutcomeBatch([urls[row] for row in rows], np.full(rows.size, 1e3 + step)))
+        elif act == "release":
+            leases.release(table.tables, np.concatenate([rows, rows]))
+        elif act == "rebuild":
+            leases.rebuild(table.tables)
+        else:
+            due = [twin.until_s[url] for url in twin.until_s if twin.until_s[url] <= until_s]
+            rows = leases.expire(table.tables, until_s)
+            times = table.tables.lease_until_s[rows].tolist()
+            assert times == sorted(due)
+            assert sorted(urls[row] for row in rows) == sorted(twin.expire(until_s))
+        if act in ("report", "release"):
+            for number in numbers:
+                twin.until_s.pop(urls[number], None)
+        out = twin.out()
+        for host in ("a.example", "b.example"):
+            assert table.tables.groups["out"][find_host(table.tables, host)] == out[host]
+        assert leases.next_expiry() <= min(twin.until_s.values(), default=np.inf)
+        assert table.faults() == []
