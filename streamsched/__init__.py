@@ -13,6 +13,7 @@ from streamsched.errors import (
 )
 from streamsched.explanation import Explanation
 from streamsched.formula import Formula
+from streamsched.manners import HostRule, Manners, Rule
 from streamsched.outcomes import Outcome, OutcomeBatch
 from streamsched.packed import PackedUrls
 from streamsched.replies import Batch, Observed
@@ -24,12 +25,15 @@ __all__ = [
     "Explanation",
     "Formula",
     "FormulaError",
+    "HostRule",
     "InvalidOutcome",
+    "Manners",
     "Observed",
     "Outcome",
     "OutcomeBatch",
     "PackedUrls",
     "ReplayError",
+    "Rule",
     "Scheduler",
     "SettingsError",
     "SnapshotError",

@@ -161,12 +161,9 @@ class Scheduler:
         """
         packed = urls if isinstance(urls, PackedUrls) else PackedUrls.pack(urls)
         weights = None if importance is None else np.broadcast_to(np.asarray(importance, np.float64), len(packed))
-        checked = OutcomeBatch(packed, np.full(len(packed), check_time(now)), importance=weights)
-        for problem in checked.problems():
-            raise problem
+        _check_urls(packed, now, weights)
         with self._lock:
-            added = self._pages.discover(packed, float(now))
-            self._courtesy.reach(self._pages.tables)
+            added = self._add(packed, now)
             if weights is not None:
                 self._pages.weigh(packed, weights)
         return added
@@ -205,9 +202,11 @@ class Scheduler:
         They go before others until their next outcomes and wait only for their leases and hosts; but a page that is
         never to be visited stays so. New pages are added as by `discover`.
         """
+        packed = PackedUrls.pack(urls)
+        _check_urls(packed, now)
         with self._lock:
-            added = self.discover(urls, now=now)
-            self._courtesy.ask(self._pages.tables, self._find(urls))
+            added = self._add(packed, now)
+            self._courtesy.ask(self._pages.tables, self._pages.find(packed))
         return added
 
     def block(self, host: str, until: float) -> int:
@@ -358,6 +357,11 @@ class Scheduler:
             "positions": self.positions,
         }
 
+    def _add(self, urls: PackedUrls, now: float) -> int:
+        added = self._pages.discover(urls, float(now))
+        self._courtesy.reach(self._pages.tables)
+        return added
+
     def _find(self, urls: Sequence[str]) -> Ints:
         return self._pages.find(PackedUrls.pack(urls))
 
@@ -377,6 +381,12 @@ class Scheduler:
         tables = self._pages.tables
         urls, hosts = url_texts(tables, ranked.rows), host_names(tables, ranked.rows)
         return Batch(urls, ranked.scores, hosts, ranked.rows, now, until, panel)
+
+
+def _check_urls(urls: PackedUrls, now: float, importance: Floats | None = None) -> None:
+    """Raise InvalidOutcome for the first URL or weight that breaks the format."""
+    for problem in OutcomeBatch(urls, np.full(len(urls), check_time(now)), importance=importance).problems():
+        raise problem
 
 
 def _check_pages(k: int) -> int:

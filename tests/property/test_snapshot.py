@@ -8,13 +8,14 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamsched import Outcome, Scheduler, SnapshotError
+from streamsched import HostRule, Manners, Outcome, Rule, Scheduler, SnapshotError
 from streamsched.snapshot import load_state, newest_snapshot
 from tests.fences import small_reserve
 from tests.streams import cut, daily_crawl, streams
@@ -59,15 +60,24 @@ def answers(scheduler: Scheduler, now: float) -> list[object]:
 def test_loaded_scheduler_goes_on_as_the_saved_one(
     outcomes: list[Outcome], at: int, formula: str, per_host: int | None
 ) -> None:
-    scheduler = Scheduler(cycle="12h", formula=formula, seed=2**70, per_host=per_host, change_bits=3, panel=0.4)
+    manners: dict[str, Any] = {
+        "per_host": per_host,
+        "manners": Manners(delay=3, in_flight=4, min_revisit="1h", max_revisit="9d"),
+    }
+    scheduler = Scheduler(cycle="12h", formula=formula, seed=2**70, change_bits=3, panel=0.4, **manners)
+    scheduler.set_rules({"a.example": HostRule(delay=9), "*/docs/*": Rule(never=True), "b.example/1": Rule()})
     scheduler.observe(outcomes[:at])
     scheduler.next_batch(5, now=1e5)
+    scheduler.next_batch(5, now=1.05e5, lease=7e3)
+    scheduler.ask(["https://a.example/docs/1", "b.example/1"], now=1e5)
+    scheduler.block("b.example", 1.2e5)
     scheduler.positions["crawl"] = {"offset": at}
     with TemporaryDirectory() as folder:
         scheduler.save(folder)
         loaded = Scheduler.load(folder, threads=1)
     assert loaded.pages.faults() == []
     assert loaded.positions == scheduler.positions
+    assert loaded.manners == scheduler.manners
     assert answers(loaded, 1.1e5) == answers(scheduler, 1.1e5)
     assert loaded.observe(outcomes[at // 2 :]) == scheduler.observe(outcomes[at // 2 :])
     assert loaded.pages.faults() == []

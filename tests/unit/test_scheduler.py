@@ -17,15 +17,19 @@ from streamsched import (
     Batch,
     Formula,
     FormulaError,
+    HostRule,
     InvalidOutcome,
+    Manners,
     Observed,
     Outcome,
     OutcomeBatch,
     PackedUrls,
+    Rule,
     Scheduler,
     SettingsError,
     UnknownPage,
 )
+from streamsched.tables import URGENT
 
 DAY = 86_400.0
 
@@ -48,12 +52,15 @@ def test_public_names() -> None:
         "Explanation",
         "Formula",
         "FormulaError",
+        "HostRule",
         "InvalidOutcome",
+        "Manners",
         "Observed",
         "Outcome",
         "OutcomeBatch",
         "PackedUrls",
         "ReplayError",
+        "Rule",
         "Scheduler",
         "SettingsError",
         "SnapshotError",
@@ -83,6 +90,8 @@ def test_public_names() -> None:
         ("per_host", -1),
         ("per_host", 2.0),
         ("per_host", True),
+        ("manners", {"delay": 1}),
+        ("manners", "polite"),
         ("change_bits", 0),
         ("change_bits", 65),
         ("change_bits", 6.0),
@@ -152,6 +161,7 @@ def test_time_must_be_a_finite_number(now: Any) -> None:
         lambda: scheduler.tie_keys(now=now),
         lambda: scheduler.explain(url(0), now=now),
         lambda: scheduler.discover([url(9)], now=now),
+        lambda: scheduler.ask([url(9)], now=now),
     ):
         with pytest.raises(SettingsError, match="now: expected UTC epoch seconds, finite"):
             act()
@@ -311,6 +321,56 @@ def test_at_most_so_many_of_a_host() -> None:
     assert sorted(Counter(scheduler.next_batch(81, now=0.0).hosts).values()) == [2, 2]
 
 
+def test_per_host_is_the_per_batch_of_manners() -> None:
+    for scheduler in (Scheduler(per_host=2), Scheduler(manners=Manners(per_batch=2)), known(per_host=2)):
+        assert (scheduler.per_host, scheduler.manners) == (2, Manners(per_batch=2))
+        assert scheduler.pages.limits.per_batch == 2
+    assert Scheduler(per_host=2, manners=Manners(per_batch=2)).per_host == 2
+    with pytest.raises(SettingsError, match="per_host: expected None, or per_batch of the manners, 3, found 2"):
+        Scheduler(per_host=2, manners=Manners(per_batch=3))
+    scheduler = known(per_host=2)
+    scheduler.per_host = 3
+    assert len(scheduler.rank(9, now=0.0)) == 3
+    scheduler.per_host = None
+    assert len(scheduler.rank(9, now=0.0)) == 5
+    assert (scheduler.per_host, scheduler.pages.limits.per_batch > 10**9) == (None, True)
+    with pytest.raises(SettingsError, match="per_host: expected 1 or more pages"):
+        scheduler.per_host = 0
+
+
+def test_rules_are_set_one_or_many_and_tell_how_many_pages() -> None:
+    scheduler = known()
+    assert scheduler.set_rule(url(1), Rule(never=True)) == 1
+    assert scheduler.set_rules({"a.example/*": Rule(min_revisit="1d"), "b.example": HostRule(delay=1)}) == 5
+    assert scheduler.explain(url(1), now=9 * DAY).reasons[0] == "not eligible: never to be visited, by its rule"
+    assert scheduler.explain(url(4), now=4 * DAY).eligible_from_s == 5 * DAY
+    scheduler.discover([url(9)], now=0.0)
+    scheduler.set_rule("a.example/9", Rule(never=True))
+    assert scheduler.explain(url(9), now=0.0).eligible_from_s is None
+
+
+def test_hosts_are_blocked_and_unblocked() -> None:
+    scheduler = known()
+    scheduler.discover([url(0, "b.example")], now=0.0)
+    assert scheduler.block("*.example", 2 * DAY) == 2
+    assert scheduler.block("b.example", DAY) == 1
+    assert scheduler.block("c.example", DAY) == 0
+    assert scheduler.explain(url(0), now=DAY).eligible_from_s == 2 * DAY
+    assert scheduler.explain(url(0, "b.example"), now=DAY).eligible
+    for host, until in (("a.example/x", DAY), ("a.example", math.nan), ("", DAY)):
+        with pytest.raises(SettingsError):
+            scheduler.block(host, until)
+
+
+def test_asking_for_what_is_no_url_asks_for_none() -> None:
+    scheduler = known()
+    with pytest.raises(InvalidOutcome):
+        scheduler.ask([url(0), ""], now=0.0)
+    assert not np.any(scheduler.pages.tables.pages["flags"][:5] & URGENT)
+    assert scheduler.ask([url(0), url(8)], now=0.0) == 1
+    assert np.flatnonzero(scheduler.pages.tables.pages["flags"][:6] & URGENT).tolist() == [0, 5]
+
+
 def test_equal_scores_are_drawn_anew_by_seed_and_cycle() -> None:
     orders = {
         tuple(known(20, formula="1", seed=seed).rank(20, now=now * DAY).urls) for seed in (0, 1) for now in (100, 101)
@@ -375,6 +435,10 @@ def test_every_call_waits_for_the_others(tmp_path: Path) -> None:
     calls: list[Callable[[], object]] = [
         lambda: scheduler.observe(Outcome(url(0), 9 * DAY)),
         lambda: scheduler.discover([url(8)], now=0.0),
+        lambda: scheduler.ask([url(9)], now=0.0),
+        lambda: scheduler.block("a.example", 1.0),
+        lambda: scheduler.set_rule("a.example", Rule()),
+        lambda: scheduler.set_rules({}),
         lambda: scheduler.rank(1, now=0.0),
         lambda: scheduler.next_batch(1, now=0.0),
         lambda: scheduler.release([url(0)]),
