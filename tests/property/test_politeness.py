@@ -224,7 +224,7 @@ def test_a_page_goes_by_the_rule_of_its_twin(
 
 
 moments = st.integers(0, 6).map(float)
-acts = st.one_of(
+acts: st.SearchStrategy[tuple[str, set[int], float]] = st.one_of(
     st.tuples(st.just("grant"), st.sets(st.integers(0, 5)), moments),
     st.tuples(st.just("report"), st.sets(st.integers(0, 5)), moments),
     st.tuples(st.just("release"), st.sets(st.integers(0, 5)), moments),

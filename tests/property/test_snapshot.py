@@ -8,7 +8,6 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import numpy as np
 import pytest
@@ -60,11 +59,8 @@ def answers(scheduler: Scheduler, now: float) -> list[object]:
 def test_loaded_scheduler_goes_on_as_the_saved_one(
     outcomes: list[Outcome], at: int, formula: str, per_host: int | None
 ) -> None:
-    manners: dict[str, Any] = {
-        "per_host": per_host,
-        "manners": Manners(delay=3, in_flight=4, min_revisit="1h", max_revisit="9d"),
-    }
-    scheduler = Scheduler(cycle="12h", formula=formula, seed=2**70, change_bits=3, panel=0.4, **manners)
+    manners = Manners(delay=3, in_flight=4, per_batch=per_host, min_revisit="1h", max_revisit="9d")
+    scheduler = Scheduler(cycle="12h", formula=formula, seed=2**70, manners=manners, change_bits=3, panel=0.4)
     scheduler.set_rules({"a.example": HostRule(delay=9), "*/docs/*": Rule(never=True), "b.example/1": Rule()})
     scheduler.observe(outcomes[:at])
     scheduler.next_batch(5, now=1e5)

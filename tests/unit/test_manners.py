@@ -65,7 +65,7 @@ def test_lengths_of_time_are_kept_as_seconds() -> None:
     "settings",
     [
         Manners(),
-        Manners(delay=2, in_flight=np.int64(3), per_batch=4, retire_after=None, min_revisit="1h", max_revisit="1d"),
+        Manners(delay=2, in_flight=3, per_batch=4, retire_after=None, min_revisit="1h", max_revisit="1d"),
         Rule(),
         Rule(never=True),
         Rule(min_revisit=0, max_revisit="1d"),
@@ -76,6 +76,12 @@ def test_lengths_of_time_are_kept_as_seconds() -> None:
 def test_json_keeps_all(settings: Any) -> None:
     told = json.loads(json.dumps(settings.to_json()))
     assert type(settings).from_json(told) == settings
+
+
+def test_numbers_as_numpy_has_them() -> None:
+    """And then they can still be saved as JSON."""
+    numbers: dict[str, Any] = {"in_flight": np.int64(3), "per_batch": np.uint8(4), "delay": np.float64(2.0)}
+    assert json.dumps(HostRule(**numbers).to_json()) == '{"delay": 2.0, "in_flight": 3, "per_batch": 4}'
 
 
 def test_json_of_a_rule_is_what_it_sets() -> None:
