@@ -104,13 +104,13 @@ class Chosen:
 
     def __init__(self, numbers: Mapping[str, int]) -> None:
         self._numbers = numbers
-        self._single: dict[str, int] = {}
+        self._single: dict[str, tuple[int, int]] = {}  # place in the order, and what it stands for
         self._plain: dict[str, list[tuple[int, Target]]] = {}  # by host; with the place of each in the order
         self._starred: list[tuple[int, Target]] = []
         for place, text in enumerate(numbers):
             target = parse_target(text)
             if target.kind == SINGLE:
-                self._single[text] = numbers[text]
+                self._single[text] = (place, numbers[text])
             elif "*" in target.host:
                 self._starred.append((place, target))
             else:
@@ -133,9 +133,10 @@ class Chosen:
                     mark_fitting(tables, rows, places, _bytes(target.scheme), _bytes(target.path), number, numbers)
         if self._single:
             for place, url in enumerate(_read_urls(tables, rows)):
-                number = self._single.get(url, self._single.get(re.sub("^https?://", "", url), -1))
-                if number >= 0:
-                    numbers[place] = number
+                names = (url, re.sub("^https?://", "", url))
+                met = [self._single[name] for name in names if name in self._single]
+                if met:
+                    numbers[place] = max(met)[1]
         return numbers
 
     def _meeting(self, host: str) -> list[Target]:

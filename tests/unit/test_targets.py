@@ -83,6 +83,9 @@ def test_the_last_of_the_last_kind_decides() -> None:
     order = {"https://a.example/news/1": 1, "a.example/*": 2, "*/news/*": 3, "a.example": 4, "*": 5}
     assert Chosen(order).number_pages(tables, np.array([0, 1, 2, 3])).tolist() == [2, 1, 3, 5]
     assert Chosen(dict(reversed(order.items()))).number_pages(tables, np.array([1, 2])).tolist() == [1, 2]
+    singles = {"https://a.example/news/1": 1, "a.example/news/1": 2}
+    assert Chosen(singles).number_pages(tables, np.array([1])).tolist() == [2]
+    assert Chosen(dict(reversed(singles.items()))).number_pages(tables, np.array([1])).tolist() == [1]
     assert Chosen({}).number_pages(tables, np.array([0, 1])).tolist() == [0, 0]
     assert Chosen(order).number_pages(tables, np.empty(0, np.int64)).size == 0
 
