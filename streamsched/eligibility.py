@@ -10,7 +10,7 @@ import numpy as np
 from streamsched.arrays import Bools, Floats, Ints, Record
 from streamsched.durations import format_duration, format_moment
 from streamsched.groups import group_name
-from streamsched.jit import bare_kernel
+from streamsched.jit import bare_kernel, inlined
 from streamsched.leases import are_leased
 from streamsched.politeness import (
     FOR_DELAY,
@@ -26,9 +26,9 @@ from streamsched.politeness import (
     rested_at,
     revisit_at,
 )
-from streamsched.tables import URGENT, Tables
+from streamsched.tables import LEASED, URGENT, Tables
 
-__all__ = ["Waits", "are_eligible", "read_waits", "say_eligibility"]
+__all__ = ["Waits", "are_eligible", "read_waits", "rest_until", "say_eligibility"]
 
 _WHY: Final = {
     FOR_DELAY: "for the delay between two visits",
@@ -62,6 +62,20 @@ def are_eligible(tables: Tables, rows: Ints, now: float, limits: Limits) -> Bool
     open_ = np.empty(rows.size, np.bool_)
     _are_open(tables, rows, limits, now, open_)
     return open_ & ~are_leased(tables, rows, now)
+
+
+@inlined
+def rest_until(tables: Tables, row: int, limits: Limits, now: float) -> float:
+    """Return until when a page must not be handed out, how many of its host may be aside: by `now` where it may. O(1).
+
+    inf where no clock tells it: never, or leased at `now`, which an outcome may end.
+    """
+    page: Record = tables.pages[row]
+    if page.flags & LEASED and tables.lease_until_s[row] > now:
+        return np.inf
+    group: Record = tables.groups[page.group]
+    host: Record = tables.groups[group.host]
+    return float(max(host.ready_s, ready_at(page, tables.traces[row], limits)))
 
 
 def say_eligibility(tables: Tables, row: int, now: float, limits: Limits) -> tuple[float | None, list[str]]:

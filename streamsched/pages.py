@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 import numpy as np
@@ -81,9 +82,10 @@ class PageTable:
         """Return the rows of `urls`: int64[n], -1 for pages never seen. O(1) a URL."""
         return self._index.find(self.tables, urls)
 
-    def observe(self, batch: OutcomeBatch) -> Ints:
+    def observe(self, batch: OutcomeBatch, then: Callable[[int], object] | None = None) -> Ints:
         """Apply a valid batch in stream order; return int64[COUNTS], as `streamsched.visits` orders them.
 
+        Calls `then` with the number of outcomes whenever some tens of thousands are applied, and at the end.
         O(1) an outcome, amortised: 104 bytes of the page's records, its group's mean, and four rows of the sweep.
         """
         told = Told(np.zeros(COUNTS, np.int64), self.touched.noted if self.touched else UNWATCHED)
@@ -104,6 +106,8 @@ class PageTable:
             span = (start, min(start + _CHUNK, len(batch)))
             self._make_room(batch.urls, *span)
             apply_outcomes(self.tables, self._index.arrays(), columns, span, rules, told)
+            if then is not None:
+                then(span[1] - span[0])
         self._index.settle()
         return told.counts
 
@@ -132,6 +136,10 @@ class PageTable:
         """
         self.touched = Touched(self._corpus)
         return self.touched
+
+    def unwatch(self) -> None:
+        """Note no rows any more. O(1)."""
+        self.touched = None
 
     def rebuild_index(self) -> None:
         """Enter all pages and groups into the hash indexes anew, after the records were loaded. O(pages)."""

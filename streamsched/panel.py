@@ -15,9 +15,10 @@ from typing import Any, Final
 import numpy as np
 
 from streamsched.arrays import Ints
+from streamsched.eligibility import are_eligible
 from streamsched.journal import find_sampled, sample_bar, sample_hashes
-from streamsched.leases import are_leased
-from streamsched.selection import fit_hosts
+from streamsched.politeness import Limits
+from streamsched.selection import Seats, Terms
 from streamsched.tables import Tables
 
 __all__ = ["NO_PANEL", "Panel"]
@@ -38,13 +39,14 @@ class Panel:
         self._handed = 0  # pages handed out in it
         self._own = 0  # of these, the panel's
         self._rows = np.empty(0, np.int64)  # members, by ascending sample hash
+        self._seats = Seats()
         self._searched = 0  # rows among which members were looked for
 
-    def choose(self, tables: Tables, k: int, now: float, per_host: int | None) -> Ints:
+    def choose(self, tables: Tables, k: int, now: float, limits: Limits, lease_s: float) -> Ints:
         """Return the members to put first into a batch of `k` pages at `now`: int64[m]. O(panel + new pages).
 
-        Those that neither are leased nor had an outcome in this cycle. Where the panel must be sized anew, once a cycle
-        at the most, it is O(pages).
+        Those that may be handed out and had no outcome in this cycle, as far as their hosts have room. Where the panel
+        must be sized anew, once a cycle at the most, it is O(pages).
         """
         if not self.share:
             return np.empty(0, np.int64)
@@ -53,11 +55,15 @@ class Panel:
             self._turn(tables, cycle)
         self._renew(tables)
         tried = np.floor(tables.traces["last_outcome_s"][self._rows] / self._cycle_s) >= cycle
-        due = self._rows[~tried & ~are_leased(tables, self._rows, now)]
-        due = due[fit_hosts(tables, due, per_host)]
+        due = self._rows[~tried]
+        due = due[are_eligible(tables, due, now, limits)]
         k = min(k, int(tables.corpus["pages"][0]))
         allowed = math.ceil(self.share * (self._handed + k) - _ROUNDING) - self._own
-        return due[: min(max(allowed, 0), k)]
+        kept = self._seats.seat(
+            tables, Terms(limits, now, lease_s), due, np.full(due.size, np.inf), min(max(allowed, 0), k)
+        )
+        self._seats.clear(tables)
+        return due[kept]
 
     def count(self, pages: int, own: int) -> None:
         """Note that `pages` pages were handed out, `own` of them the panel's. O(1)."""

@@ -7,23 +7,29 @@ keeps only what reaches a threshold that a sample set and that rises from there.
 
 from __future__ import annotations
 
+import math
 import os
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 
-from streamsched.arrays import Floats, Hashes, Ints, Records, Rows
+from streamsched.arrays import Floats, Hashes, Ints, Record, Records, Rows
+from streamsched.eligibility import are_eligible, rest_until
 from streamsched.formula import BLOCK, Arena, Program
-from streamsched.jit import bare_kernel, mix
-from streamsched.leases import are_leased
+from streamsched.jit import bare_kernel, inlined, mix
+from streamsched.manners import Manners
 from streamsched.order import select_top, sort_keys
-from streamsched.tables import LEASED, Tables
+from streamsched.politeness import Limits, host_room, make_limits, overdue_at
+from streamsched.selection import Seats, Terms
+from streamsched.tables import Tables
 from streamsched.terminals import TerminalColumns
 
-__all__ = ["FullScan", "Query", "Ranked", "Ranking"]
+__all__ = ["DEFAULT_LIMITS", "FullScan", "Query", "Ranked", "Ranking", "seat_pages"]
 
+DEFAULT_LIMITS: Final = make_limits(Manners())
+_INFINITE: Final = np.uint64(0xFFF0000000000000)  # the sort key of inf
 _SAMPLE_BLOCKS: Final = 64  # runs of rows that the first threshold is taken from
 _SAMPLE_ROWS: Final = 256  # rows a run
 _THREADED_ROWS: Final = 4 * BLOCK  # fewer rows are scored faster than threads start
@@ -37,6 +43,10 @@ class Query:
     now: float
     cycle_s: float
     salt: int  # of the hash that orders equal scores
+    limits: Limits = DEFAULT_LIMITS
+    lease_s: float = math.inf  # for how long pages will be out: with delays, hosts give as many as fit into that
+    first: Ints = field(default_factory=lambda: np.empty(0, np.int64))  # eligible pages that come before all others
+    hasty: bool = True  # whether some page may be overdue or asked for
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +61,26 @@ class Ranking(Protocol):
     """Answers which k eligible pages are best at any time, under one program."""
 
     def rank(self, tables: Tables, query: Query) -> Ranked:
-        """Return the best `query.k` pages that are not leased at `query.now`."""
+        """Return the best `query.k` pages that may be handed out at `query.now`, as far as hosts have room."""
         ...
+
+
+def seat_pages(seats: Seats, tables: Tables, query: Query, best: Ranked) -> Ranked:
+    """Return the query's first pages and behind them those of `best`, as far as their hosts have room. O(m).
+
+    The first ones' scores are inf.
+    """
+    others = ~np.isin(best.rows, query.first) if query.first.size else slice(None)
+    rows = np.concatenate([query.first, best.rows[others]])
+    scores = np.concatenate([np.full(query.first.size, np.inf), best.scores[others]])
+    kept = seats.seat(tables, Terms(query.limits, query.now, query.lease_s), rows, scores, query.k)
+    return Ranked(rows[kept], scores[kept])
 
 
 class FullScan:
     """A ranking that scores all pages at each query: O(pages) time, memory for two blocks and 2 k candidates a thread.
+
+    What is overdue or asked for ranks as though it scored inf.
 
     For one query at a time; the threads are its own.
     """
@@ -64,13 +88,35 @@ class FullScan:
     def __init__(self, program: Program, threads: int | None = None) -> None:
         self._threads = threads or min(os.cpu_count() or 1, 8)
         self._workers = [_Worker(program) for _ in range(self._threads)]
+        self._seats = Seats()
 
     def rank(self, tables: Tables, query: Query) -> Ranked:
-        """Return the best `query.k` pages that are not leased at `query.now`. O(pages)."""
+        """Return the best `query.k` pages that may be handed out at `query.now`, as far as hosts have room.
+
+        O(pages), again for each time that full hosts leave too few.
+        """
         pages = int(tables.corpus["pages"][0])
         query = replace(query, k=min(query.k, pages))  # candidates take memory by k
-        if query.k <= 0:
-            return Ranked(np.empty(0, np.int64), np.empty(0))
+        wanted = query.k
+        while query.k > 0:
+            best = self._best(tables, replace(query, k=wanted), pages)
+            seated = seat_pages(self._seats, tables, query, best)
+            if seated.rows.size == query.k or best.rows.size < wanted or wanted == pages:
+                self._seats.clear(tables)
+                return self.name_scores(tables, query, seated)
+            wanted = min(4 * wanted, pages)
+        return Ranked(np.empty(0, np.int64), np.empty(0))
+
+    def name_scores(self, tables: Tables, query: Query, seated: Ranked) -> Ranked:
+        """Give the pages that came first, whatever they score, their scores. O(first)."""
+        if not query.first.size:
+            return seated
+        before = int(np.count_nonzero(np.isin(seated.rows, query.first)))
+        own = self.score(tables, query.now, query.cycle_s, seated.rows[:before])
+        return Ranked(seated.rows, np.concatenate([own, seated.scores[before:]]))
+
+    def _best(self, tables: Tables, query: Query, pages: int) -> Ranked:
+        """Return the best `query.k` pages that may be handed out, each alone."""
         start = self._first_bar(tables, query, pages)
         ranked = self._scan(tables, query, pages, start)
         if start is not None and ranked.rows.size < query.k:
@@ -94,7 +140,7 @@ class FullScan:
             return None
         starts = np.linspace(0, pages - _SAMPLE_ROWS, _SAMPLE_BLOCKS).astype(np.int64)
         rows = (starts[:, None] + np.arange(_SAMPLE_ROWS)).ravel()
-        rows = rows[~are_leased(tables, rows, query.now)]
+        rows = rows[are_eligible(tables, rows, query.now, query.limits)]
         expected = query.k * rows.size / pages
         place = int(expected + 6 * np.sqrt(expected) + 10)  # six standard deviations on the safe side
         if place >= rows.size:
@@ -112,7 +158,7 @@ class FullScan:
             for start in blocks:  # a range's iterator hands each block to one thread only
                 part = slice(start, min(start + BLOCK, pages))
                 scores = worker.score(tables.pages[part], tables.traces[part], query.now, query.cycle_s)
-                candidates.add(_Block(scores, tables.pages[part], tables.lease_until_s[part], start), query)
+                candidates.add(tables, scores, start, query)
 
         if len(jobs) == 1:
             scan(*jobs[0])
@@ -159,15 +205,6 @@ class _Held(NamedTuple):
     ties: Hashes
 
 
-class _Block(NamedTuple):
-    """Some pages as a kernel takes them: their scores, records and leases, and the row of the first."""
-
-    scores: Floats
-    pages: Records
-    lease_until_s: Floats
-    start: int
-
-
 _LAST: Final = np.uint64((1 << 64) - 1)
 
 
@@ -181,11 +218,12 @@ class _Candidates:
         self._count = 0
         self._bar = _Bar(np.uint64(0), _LAST) if bar is None else _Bar(sort_keys(np.array([bar]))[0], _LAST)
 
-    def add(self, block: _Block, query: Query) -> None:
-        """Take in the rows of a block that may be among the best."""
-        if self._count + block.scores.size > self._held.rows.size:
+    def add(self, tables: Tables, scores: Floats, start: int, query: Query) -> None:
+        """Take in the rows from `start` on that may be among the best."""
+        if self._count + scores.size > self._held.rows.size:
             self._shrink()
-        self._count = _collect(block, query.now, np.uint64(query.salt), self._bar, self._held, self._count)
+        asked = _Asked(query.now, np.uint64(query.salt), query.limits, query.lease_s, query.hasty)
+        self._count = _collect(tables, _Part(scores, start), asked, self._bar, self._held, self._count)
 
     def held(self) -> _Held:
         """Return the rows held so far."""
@@ -203,28 +241,57 @@ class _Candidates:
             self._bar = _Bar(sort_keys(self._held.scores[last : last + 1])[0], self._held.ties[last])
 
 
+class _Part(NamedTuple):
+    """The scores of some pages: float64[m], and the row of the first."""
+
+    scores: Floats
+    start: int
+
+
+class _Asked(NamedTuple):
+    """A query as a kernel takes it."""
+
+    now: float
+    salt: np.uint64
+    limits: Limits
+    lease_s: float
+    hasty: bool
+
+
 @bare_kernel
-def _collect(block: _Block, now: float, salt: int, bar: _Bar, held: _Held, count: int) -> int:
-    """Append to `held` the eligible rows that are not worse than `bar`; return how many it holds then."""
+def _collect(tables: Tables, part: _Part, asked: _Asked, bar: _Bar, held: _Held, count: int) -> int:
+    """Append to `held` the rows that may be handed out and are not worse than `bar`; return how many it holds then."""
+    scores, start = part.scores, part.start
     sign = np.uint64(1 << 63)
-    words = block.scores.view(np.uint64)
-    for i in range(block.scores.size):
-        score = block.scores[i]
-        if np.isnan(score):
+    words = scores.view(np.uint64)
+    for i in range(scores.size):
+        score = scores[i]
+        if asked.hasty and overdue_at(tables.pages[start + i], asked.limits) <= asked.now:
+            score = np.inf
+            key = _INFINITE
+        elif np.isnan(score):
             key = np.uint64(0)
         elif score == 0.0:
             key = sign
         else:
             key = ~words[i] if words[i] & sign else words[i] | sign
-        if key < bar.key:
+        if key < bar.key or not _is_open(tables, start + i, asked):
             continue
-        if block.pages[i].flags & LEASED and block.lease_until_s[i] > now:
-            continue
-        tie = mix(block.pages[i].url_hash ^ salt)
+        tie = mix(tables.pages[start + i].url_hash ^ asked.salt)
         if key == bar.key and tie > bar.tie:
             continue
-        held.rows[count] = block.start + i
+        held.rows[count] = start + i
         held.scores[count] = score
         held.ties[count] = tie
         count += 1
     return count
+
+
+@inlined
+def _is_open(tables: Tables, row: int, asked: _Asked) -> bool:
+    """Return whether a page may be handed out, were it alone. O(1)."""
+    if rest_until(tables, row, asked.limits, asked.now) > asked.now:
+        return False
+    page: Record = tables.pages[row]
+    group: Record = tables.groups[page.group]
+    return bool(host_room(tables.groups[group.host], asked.limits, asked.now, asked.lease_s) > 0)

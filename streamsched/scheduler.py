@@ -32,7 +32,7 @@ from streamsched.pages import PageTable
 from streamsched.panel import Panel
 from streamsched.ranking import FullScan, Query, Ranked
 from streamsched.replies import KEPT_REJECTIONS, Batch, Observed
-from streamsched.selection import select_pages
+from streamsched.roster import Roster
 from streamsched.snapshot import digest_state, load_state, save_state
 from streamsched.tables import Tables
 from streamsched.training import Span, Training, complete_training, count_cycles, gather_training
@@ -88,7 +88,7 @@ class Scheduler:
         self._pages.limits = self._courtesy.limits
         self._panel = Panel(check_share("panel", panel), self.cycle_s)
         self._champion = Champion(parse_provided(formula))
-        self._ranking = FullScan(self.formula.compile(), self._threads)
+        self._roster = Roster(self._pages, self.formula, self._threads)
 
     def __len__(self) -> int:
         """Return how many pages are known."""
@@ -147,7 +147,7 @@ class Scheduler:
             valid[[problem.record for problem in problems]] = False
             batch = batch.take(np.flatnonzero(valid))
         with self._lock:
-            counts = self._pages.observe(batch).tolist()
+            counts = self._pages.observe(batch, self._roster.count).tolist()
             self._courtesy.reach(self._pages.tables)
         applied, changed, first_visits, failures, duplicates, late, _, served, hits = counts
         kept = tuple(problems[:KEPT_REJECTIONS])
@@ -172,7 +172,7 @@ class Scheduler:
         """Return the best `k` pages that are not leased at `now`, without leasing them. O(pages)."""
         now, k = check_time(now), _check_pages(k)
         with self._lock:
-            return self._batch(self._best(k, now, np.empty(0, np.int64)), now)
+            return self._batch(self._roster.rank(self._query(k, now, math.inf)), now)
 
     def next_batch(self, k: int = 1000, *, now: float, lease: str | float = "10m") -> Batch:
         """Return the best `k` pages and lease them, members of the panel that are due before all others. O(pages).
@@ -180,20 +180,22 @@ class Scheduler:
         None of them is handed out again before its outcome is observed or `now` + `lease` has come.
         """
         now, k = check_time(now), _check_pages(k)
-        until = now + parse_duration(lease, "lease")
+        lease_s = parse_duration(lease, "lease")
         with self._lock:
-            self._courtesy.leases.expire(self._pages.tables, now)
-            first = self._panel.choose(self._pages.tables, k, now, self.per_host)
-            ranked = self._best(k, now, first)
-            self._courtesy.grant(self._pages.tables, ranked.rows, now, until, first.size)
+            query = self._query(k, now, lease_s)
+            first = self._panel.choose(self._pages.tables, k, now, query.limits, lease_s)
+            ranked = self._roster.rank(replace(query, first=first))
+            self._courtesy.grant(self._pages.tables, ranked.rows, now, now + lease_s, first.size)
+            self._roster.settle()
             self._panel.count(ranked.rows.size, first.size)
-            return self._batch(ranked, now, until, first.size)
+            return self._batch(ranked, now, now + lease_s, first.size)
 
     def release(self, urls: Sequence[str]) -> int:
         """Give leased pages back unvisited; return how many of `urls` are known. O(1) a URL."""
         with self._lock:
             rows = self._find(urls)
             self._courtesy.leases.release(self._pages.tables, rows[rows >= 0])
+            self._roster.keep_up(rows)
         return int(np.count_nonzero(rows >= 0))
 
     def ask(self, urls: Sequence[str], *, now: float) -> int:
@@ -206,7 +208,9 @@ class Scheduler:
         _check_urls(packed, now)
         with self._lock:
             added = self._add(packed, now)
-            self._courtesy.ask(self._pages.tables, self._pages.find(packed))
+            rows = self._pages.find(packed)
+            self._courtesy.ask(self._pages.tables, rows)
+            self._roster.keep_up(rows)
         return added
 
     def block(self, host: str, until: float) -> int:
@@ -216,7 +220,9 @@ class Scheduler:
         ends the rest.
         """
         with self._lock:
-            return self._courtesy.block(self._pages.tables, host, until).size
+            blocked = self._courtesy.block(self._pages.tables, host, until).size
+            self._roster.forget()  # it may be sooner than what they rested for
+        return blocked
 
     def set_rules(self, rules: Mapping[str, Rule | HostRule | None]) -> int:
         """Set rules for hosts, URL patterns and pages, None to take them back; return how many pages may be concerned.
@@ -226,7 +232,9 @@ class Scheduler:
         Raises SettingsError, and sets none, where one cannot work.
         """
         with self._lock:
-            return self._courtesy.set_rules(self._pages, rules).size
+            concerned = self._courtesy.set_rules(self._pages, rules).size
+            self._roster.forget()
+        return concerned
 
     def set_rule(self, target: str, rule: Rule | HostRule | None) -> int:
         """Set one rule as `set_rules` does; many at once take less time."""
@@ -236,12 +244,12 @@ class Scheduler:
         """Return the scores of `urls` at `now`: float64[n]. O(1) a URL. Raises UnknownPage for a page never seen."""
         with self._lock:
             rows = self._known(urls)
-            return self._ranking.score(self._pages.tables, check_time(now), self.cycle_s, rows)
+            return self._scan.score(self._pages.tables, check_time(now), self.cycle_s, rows)
 
     def scores(self, *, now: float) -> Floats:
         """Return the scores of all pages by row: float64[pages]. O(pages)."""
         with self._lock:
-            return self._ranking.score(self._pages.tables, check_time(now), self.cycle_s)
+            return self._scan.score(self._pages.tables, check_time(now), self.cycle_s)
 
     def tie_keys(self, *, now: float = 0.0) -> Hashes:
         """Return the salted page hashes by row, uint64[pages]: the smaller goes first among equal scores. O(pages)."""
@@ -257,7 +265,7 @@ class Scheduler:
             row = int(self._known([url])[0])
             now = check_time(now)
             query = Query(1, now, self.cycle_s, self._salt(now))
-            ranked = RankedBy(self._champion, self._ranking, self._courtesy.limits)
+            ranked = RankedBy(self._champion, self._scan, self._courtesy.limits)
             told = explain_page(self._pages.tables, ranked, query, row)
             return replace(told, reasons=told.reasons + self._panel.reasons(self._pages.tables, row))
 
@@ -283,16 +291,21 @@ class Scheduler:
         """
         return count_cycles(self._copy_sample()[0], check_time(now), self.cycle_s, share)
 
-    def use(self, formula: str | Formula | Champion) -> None:
+    def use(self, formula: str | Formula | Champion, *, wait: bool = False) -> None:
         """Rank by `formula` from now on; a formula without a history of its own counts as set by hand.
 
-        Raises FormulaError at the column that does not fit.
+        Where many pages are ranked by another, that goes on until the new ranking stands, some tenths of a second at
+        millions of pages; `wait` returns after that. Raises FormulaError at the column that does not fit.
         """
         parsed = parse_provided(formula.formula if isinstance(formula, Champion) else formula)
-        ranking = FullScan(parsed.compile(), self._threads)
         champion = formula if isinstance(formula, Champion) else Champion(parsed, BY_HAND)
-        with self._lock:
-            self._champion, self._ranking = champion, ranking
+
+        def take_over() -> None:
+            self._champion = champion
+
+        waiting = self._roster.change(parsed, self._lock, take_over)
+        if wait:
+            waiting()
 
     def save(self, path: str | Path) -> Path:
         """Save the state to the directory `path`, made if need be, atomically; return the file written. O(pages)."""
@@ -318,6 +331,7 @@ class Scheduler:
             scheduler._champion = Champion.from_json(settings["champion"])
         scheduler.positions = settings["positions"]
         scheduler._pages = pages
+        scheduler._roster = Roster(pages, scheduler.formula, scheduler._threads)
         scheduler._courtesy = Courtesy.restored(settings["courtesy"], pages.tables)
         pages.limits = scheduler._courtesy.limits
         scheduler._panel.restore(settings["panel"])
@@ -372,10 +386,15 @@ class Scheduler:
             raise UnknownPage(urls[int(unknown[0])])
         return rows
 
-    def _best(self, k: int, now: float, first: Ints) -> Ranked:
-        """Return the rows `first`, then the best others, `k` in all; at most `per_host` of a host."""
-        query = Query(k, now, self.cycle_s, self._salt(now))
-        return select_pages(self._ranking, self._pages.tables, query, self.per_host, first)
+    @property
+    def _scan(self) -> FullScan:
+        return self._roster.current.scan
+
+    def _query(self, k: int, now: float, lease_s: float) -> Query:
+        """Return the query for the best `k` pages at `now`; pages whose leases have run out by then take part."""
+        ended = self._courtesy.leases.expire(self._pages.tables, now)
+        self._roster.keep_up(ended)
+        return Query(k, now, self.cycle_s, self._salt(now), self._courtesy.limits, lease_s)
 
     def _batch(self, ranked: Ranked, now: float, until: float | None = None, panel: int = 0) -> Batch:
         tables = self._pages.tables

@@ -1,49 +1,86 @@
-"""Which pages go into a batch: the ranking's best, behind pages that come first, and so many of a host at the most."""
+"""Which pages go into a batch: the best, in their order, as far as their hosts have room for them.
+
+Taking pages from the best down and passing over those whose host is full gives the batch of the greatest sum of scores,
+and in each place a page no worse than any other batch has there: pages of which each host gives so many at the most are
+the independent sets of a partition matroid, on which the greedy choice is best (Edmonds 1971).
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from streamsched.arrays import Ints
-from streamsched.ranking import FullScan, Query, Ranked
+from streamsched.arrays import Floats, Ints, Record
+from streamsched.jit import bare_kernel
+from streamsched.memory import Region
+from streamsched.politeness import Limits, host_room
 from streamsched.tables import Tables
 
-__all__ = ["fit_hosts", "select_pages"]
+__all__ = ["Room", "Seats", "Terms"]
+
+_RESERVED_GROUPS: Final = 1 << 24
 
 
-def select_pages(ranking: FullScan, tables: Tables, query: Query, per_host: int | None, first: Ints) -> Ranked:
-    """Return `query.k` eligible pages: ``first``: int64[m], then the best others that their hosts have room for.
+class Room(NamedTuple):
+    """How full hosts are in the batch that is being made, by group, as kernels take it."""
 
-    O(pages), again for each time that full hosts leave too few. The rows `first` must fit theirs.
-    """
-    wanted = query.k
-    while True:
-        best = ranking.rank(tables, replace(query, k=wanted))
-        others = np.flatnonzero(~np.isin(best.rows, first)) if first.size else np.arange(best.rows.size)
-        rows = np.concatenate([first, best.rows[others]])
-        keep = fit_hosts(tables, rows, per_host)[: query.k]
-        if keep.size == query.k or best.rows.size < wanted or per_host is None:
-            scores = np.concatenate([ranking.score(tables, query.now, query.cycle_s, first), best.scores[others]])
-            return Ranked(rows[keep], scores[keep])
-        wanted *= 4
+    used: npt.NDArray[np.int32]  # int32[groups]: pages seated
+    least: Floats  # float64[groups]: of the last of them, where there are any, its score
 
 
-def fit_hosts(tables: Tables, rows: Ints, per_host: int | None) -> Ints:
-    """Return which places of ``rows``: int64[n] are left if each host's first `per_host` pages stay. O(n log n)."""
-    if per_host is None:
-        return np.arange(rows.size)
-    return np.flatnonzero(_place_in_host(tables.groups["host"][tables.pages["group"][rows]]) < per_host)
+class Terms(NamedTuple):
+    """What hosts have room for: by which limits, when, and for how long pages will be out."""
+
+    limits: Limits
+    now: float
+    lease_s: float
 
 
-def _place_in_host(hosts: npt.NDArray[np.uint32]) -> Ints:
-    """Return how many of the same host stand before each place: int64[n]. O(n log n)."""
-    order = np.argsort(hosts, kind="stable")
-    sorted_hosts = hosts[order]
-    starts = np.flatnonzero(np.r_[True, sorted_hosts[1:] != sorted_hosts[:-1]])
-    run = np.arange(hosts.size) - np.repeat(starts, np.diff(np.r_[starts, hosts.size]))
-    places = np.empty(hosts.size, np.int64)
-    places[order] = run
-    return places
+class Seats:
+    """The places of one batch. For one call at a time; takes 12 bytes of memory for each host that it meets."""
+
+    def __init__(self) -> None:
+        self._used = Region(np.int32, _RESERVED_GROUPS)
+        self._least = Region(np.float64, _RESERVED_GROUPS)
+        self._seated = np.empty(0, np.int64)
+
+    @property
+    def room(self) -> Room:
+        """How full hosts are, valid until the next call."""
+        return Room(self._used.array, self._least.array)
+
+    def seat(self, tables: Tables, terms: Terms, rows: Ints, scores: Floats, k: int) -> Ints:
+        """Seat the first `k` of ``rows``: int64[m] whose hosts have room; return their places in it: int64[n]. O(m).
+
+        `scores`: float64[m], descending; inf for pages that are to come first. What was seated before is forgotten.
+        """
+        self.clear(tables)
+        for region in (self._used, self._least):
+            region.ensure(int(tables.corpus["groups"][0]))
+        kept = np.empty(min(k, rows.size), np.int64)
+        count = _seat(tables, terms, rows, scores, self.room, kept)
+        self._seated = rows[kept[:count]]
+        return kept[:count]
+
+    def clear(self, tables: Tables) -> None:
+        """Forget who is seated. O(k)."""
+        self._used.array[tables.groups["host"][tables.pages["group"][self._seated]]] = 0
+        self._seated = self._seated[:0]
+
+
+@bare_kernel
+def _seat(tables: Tables, terms: Terms, rows: Ints, scores: Floats, room: Room, kept: Ints) -> int:
+    count = 0
+    for i in range(rows.size):
+        if count == kept.size:
+            break
+        page: Record = tables.pages[rows[i]]
+        group: Record = tables.groups[page.group]
+        if room.used[group.host] < host_room(tables.groups[group.host], terms.limits, terms.now, terms.lease_s):
+            room.used[group.host] += 1
+            room.least[group.host] = scores[i]
+            kept[count] = i
+            count += 1
+    return count

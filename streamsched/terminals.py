@@ -15,7 +15,16 @@ from streamsched.formula.vocabulary import TERMINALS
 from streamsched.jit import bare_kernel, inlined, widen_vectors
 from streamsched.tables import LONGEST_INTERVAL
 
-__all__ = ["PROVIDED", "TERMINAL_CODES", "TerminalColumns", "fill_terminal"]
+__all__ = [
+    "MOVING",
+    "PROVIDED",
+    "RANGES",
+    "TERMINAL_CODES",
+    "TerminalColumns",
+    "fill_terminal",
+    "fill_terminal_at",
+    "loosen_terminal",
+]
 
 _VISITS: Final = 0
 _CHANGES: Final = 1
@@ -35,6 +44,12 @@ TERMINAL_CODES: Final[Mapping[str, int]] = MappingProxyType(
     {name: code for code, name in enumerate(TERMINALS) if code <= _COST}
 )
 PROVIDED: Final = tuple(TERMINAL_CODES)  # the terminals that a page's record tells
+MOVING: Final = frozenset({"t", "posterior"})  # those that the clock moves, upwards alone
+# Between which numbers terminals stay, where more is known than that they are finite and not negative.
+RANGES: Final[Mapping[str, tuple[float, float]]] = MappingProxyType(
+    dict.fromkeys(("NAD", "SAD", "AAD", "GAD", "posterior"), (0.0, 1.0 + 1e-09)) | {"t": (0.0, LONGEST_INTERVAL)}
+)
+_SLACK: Final = 2e-15  # of `posterior`, which rises with time but for some units in the last place
 
 
 class TerminalColumns:
@@ -93,11 +108,36 @@ def fill_terminal(  # noqa: C901  a case for each terminal
 
 
 @bare_kernel
+def fill_terminal_at(code: int, pages: Records, times: Floats, cycle_s: float, out: Floats) -> None:
+    """Fill `out`: float64[m] with the moving terminal of `code`, each page at its own of ``times``. O(m)."""
+    for i in range(out.size):
+        out[i] = _elapsed(pages[i], times[i], cycle_s)
+    if code == _POSTERIOR:
+        _turn_to_posterior(pages, out)
+
+
+@bare_kernel
+def loosen_terminal(code: int, upwards: bool, out: Floats) -> None:
+    """Move a column outwards by as much as rounding may keep its terminal from rising with time. O(m)."""
+    if code == _POSTERIOR:
+        factor = 1.0 + _SLACK if upwards else 1.0 - _SLACK
+        for i in range(out.size):
+            out[i] *= factor
+
+
+@bare_kernel
 def _fill_posterior(pages: Records, now: float, cycle_s: float, out: Floats) -> None:
     """Fill `posterior.probability_changed` of each page, pass by pass: some run on vectors."""
     for i in range(out.size):
-        page = pages[i]
-        out[i] = _elapsed(page, now, cycle_s) / (page.prior_exposure + page.own_exposure)
+        out[i] = _elapsed(pages[i], now, cycle_s)
+    _turn_to_posterior(pages, out)
+
+
+@bare_kernel
+def _turn_to_posterior(pages: Records, out: Floats) -> None:
+    """Turn the cycles since each page's last visit into the probability that it has changed since."""
+    for i in range(out.size):
+        out[i] = out[i] / (pages[i].prior_exposure + pages[i].own_exposure)
     _take_log1p(out)
     for i in range(out.size):
         out[i] = out[i] * (pages[i].prior_shape + pages[i].own_shape)

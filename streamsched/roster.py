@@ -1,0 +1,119 @@
+"""The rankings behind a scheduler: the one in use, and one that is made ready beside it to take over."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Final, TypeAlias
+
+from streamsched.arrays import Ints
+from streamsched.formula import Formula
+from streamsched.pages import PageTable
+from streamsched.ranking import Query, Ranked
+from streamsched.shelves import Shelves
+from streamsched.standing import Standing
+
+__all__ = ["Roster", "Waiting"]
+
+Waiting: TypeAlias = Callable[[], None]  # returns when what was begun is done
+
+_IDLE: Final = 4  # outcomes as many as one of so many pages without a query, and bounds are not kept up any more
+_CHUNK: Final = 1 << 12  # blocks bounded at a time: the lock is held for a few milliseconds
+_FEW: Final = 1 << 16
+_PAUSE_S: Final = 5e-4  # in between, so that whoever waits for the lock gets it
+
+
+class Roster:
+    """The ranking by the formula in use, kept up while it is asked. For one call at a time, under its owner's lock.
+
+    ``current``: that ranking.
+    """
+
+    def __init__(self, pages: PageTable, formula: Formula, threads: int | None) -> None:
+        self._pages = pages
+        self._threads = threads
+        self._shelves = Shelves()
+        self.current = Standing(formula, self._shelves, threads)
+        self._next: Standing | None = None
+        self._since = 0  # outcomes since the last query
+
+    def rank(self, query: Query) -> Ranked:
+        """Return the best pages: see `Standing.rank`."""
+        self._since = 0
+        if self._pages.touched is None:
+            self._pages.watch()
+            self._absorb(None)
+        else:
+            self.keep_up()
+        return self.current.rank(self._pages.tables, query)
+
+    def settle(self) -> None:
+        """Note that pages of the last answer were leased."""
+        self.current.settle(self._pages.tables)
+
+    def keep_up(self, rows: Ints | None = None) -> None:
+        """Take in what has happened to pages since the last call, and to ``rows``: int64[m]. O(outcomes)."""
+        touched = self._pages.touched
+        if touched is not None:
+            if rows is not None:
+                touched.add(rows)
+            self._absorb(touched.take())
+
+    def count(self, outcomes: int) -> None:
+        """Take in outcomes; where many came and nobody asked, let the bounds go until somebody does. O(outcomes)."""
+        self._since += outcomes
+        if self._since > len(self._pages) // _IDLE + _FEW:
+            self._pages.unwatch()
+        else:
+            self.keep_up()
+
+    def forget(self) -> None:
+        """Let all bounds go: rules have changed, and pages may be handed out earlier than was said."""
+        self._absorb(None)
+
+    def change(self, formula: Formula, lock: AbstractContextManager[object], done: Callable[[], object]) -> Waiting:
+        """Rank by `formula` as soon as that ranking is ready, and call `done` at that instant.
+
+        At once where no bounds are kept; otherwise another thread makes them, a few at a time under `lock`, while the
+        current ranking goes on. A later change takes the place of one under way.
+        """
+        with lock:
+            self._next = None
+            if self._pages.touched is None or self.current.clock == -math.inf:
+                self._take_over(Standing(formula, self._shelves, self._threads), done)
+                return _no_wait
+            self._next = Standing(formula, self._shelves, self._threads)
+            thread = threading.Thread(target=self._prepare, args=(self._next, lock, done), daemon=True)
+            thread.start()
+        return thread.join
+
+    def _prepare(self, standing: Standing, lock: AbstractContextManager[object], done: Callable[[], object]) -> None:
+        first, more = 0, True
+        while more:
+            with lock:
+                if self._next is not standing:
+                    return
+                if self._pages.touched is not None:
+                    standing.follow(self._pages.tables, self.current)
+                    more = standing.prepare(self._pages.tables, first, _CHUNK)
+                if not more or self._pages.touched is None:
+                    self._take_over(standing, done)
+                    return
+            first += _CHUNK
+            time.sleep(_PAUSE_S)
+
+    def _take_over(self, standing: Standing, done: Callable[[], object]) -> None:
+        self.current, self._next = standing, None
+        done()
+
+    def _absorb(self, rows: Ints | None) -> None:
+        self.current.absorb(self._pages.tables, rows)
+        if self._next is not None:
+            self._next.absorb(self._pages.tables, rows)
+
+
+def _no_wait() -> None:
+    """Return at once: it is done."""
