@@ -382,7 +382,7 @@ def _choose_reach(blocks: Blocks, block: int, moment: Moment, lanes: Lanes, i: i
     if not wanted > ahead * _LEAST_PART:  # NaN and 0 where the bound is infinite
         wanted = ahead * _LEAST_PART
     blocks.reach[block] = min(max(min(wanted, _GREATEST_PART * ahead), LEAST_REACH), GREATEST_REACH)  # lines bend
-    return wanted < ahead
+    return bool(wanted < ahead)
 
 
 @inlined
