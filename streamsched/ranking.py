@@ -23,7 +23,7 @@ from streamsched.manners import Manners
 from streamsched.order import select_top, sort_keys
 from streamsched.politeness import Limits, host_room, make_limits, overdue_at
 from streamsched.selection import Seats, Terms
-from streamsched.tables import Tables
+from streamsched.tables import VISITED, Tables
 from streamsched.terminals import TerminalColumns
 
 __all__ = ["DEFAULT_LIMITS", "FullScan", "Query", "Ranked", "Ranking", "seat_pages"]
@@ -47,6 +47,7 @@ class Query:
     lease_s: float = math.inf  # for how long pages will be out: with delays, hosts give as many as fit into that
     first: Ints = field(default_factory=lambda: np.empty(0, np.int64))  # eligible pages that come before all others
     hasty: bool = True  # whether some page may be overdue or asked for
+    only_new: bool = False  # of the pages never visited alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +142,8 @@ class FullScan:
         starts = np.linspace(0, pages - _SAMPLE_ROWS, _SAMPLE_BLOCKS).astype(np.int64)
         rows = (starts[:, None] + np.arange(_SAMPLE_ROWS)).ravel()
         rows = rows[are_eligible(tables, rows, query.now, query.limits)]
+        if query.only_new:
+            rows = rows[(tables.pages["flags"][rows] & VISITED) == 0]
         expected = query.k * rows.size / pages
         place = int(expected + 6 * np.sqrt(expected) + 10)  # six standard deviations on the safe side
         if place >= rows.size:
@@ -222,7 +225,7 @@ class _Candidates:
         """Take in the rows from `start` on that may be among the best."""
         if self._count + scores.size > self._held.rows.size:
             self._shrink()
-        asked = _Asked(query.now, np.uint64(query.salt), query.limits, query.lease_s, query.hasty)
+        asked = _Asked(query.now, np.uint64(query.salt), query.limits, query.lease_s, query.hasty, query.only_new)
         self._count = _collect(tables, _Part(scores, start), asked, self._bar, self._held, self._count)
 
     def held(self) -> _Held:
@@ -256,6 +259,7 @@ class _Asked(NamedTuple):
     limits: Limits
     lease_s: float
     hasty: bool
+    only_new: bool
 
 
 @bare_kernel
@@ -266,6 +270,8 @@ def _collect(tables: Tables, part: _Part, asked: _Asked, bar: _Bar, held: _Held,
     words = scores.view(np.uint64)
     for i in range(scores.size):
         score = scores[i]
+        if asked.only_new and tables.pages[start + i].flags & VISITED:
+            continue
         if asked.hasty and overdue_at(tables.pages[start + i], asked.limits) <= asked.now:
             score = np.inf
             key = _INFINITE

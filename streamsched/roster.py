@@ -36,8 +36,10 @@ class Roster:
         self._pages = pages
         self._threads = threads
         self._shelves = Shelves()
+        self._formula = formula
         self.current = Standing(formula, self._shelves, threads)
         self._next: Standing | None = None
+        self._new: Standing | None = None  # of the pages never visited alone, once it was asked for
         self._since = 0  # outcomes since the last query
 
     def rank(self, query: Query) -> Ranked:
@@ -50,9 +52,18 @@ class Roster:
             self.keep_up()
         return self.current.rank(self._pages.tables, query)
 
+    def rank_new(self, query: Query) -> Ranked:
+        """Return the best of the pages never visited: see `Standing.rank`. To be asked after `rank`."""
+        if self._new is None:
+            self._new = Standing(self._formula, self._shelves, self._threads, only_new=True)
+            self._new.follow(self._pages.tables, self.current)
+        return self._new.rank(self._pages.tables, query)
+
     def settle(self) -> None:
-        """Note that pages of the last answer were leased."""
+        """Note that pages of the last answers were leased."""
         self.current.settle(self._pages.tables)
+        if self._new is not None:
+            self._new.settle(self._pages.tables)
 
     def keep_up(self, rows: Ints | None = None) -> None:
         """Take in what has happened to pages since the last call, and to ``rows``: int64[m]. O(outcomes)."""
@@ -83,14 +94,16 @@ class Roster:
         with lock:
             self._next = None
             if self._pages.touched is None or self.current.clock == -math.inf:
-                self._take_over(Standing(formula, self._shelves, self._threads), done)
+                self._take_over(formula, Standing(formula, self._shelves, self._threads), done)
                 return _no_wait
             self._next = Standing(formula, self._shelves, self._threads)
-            thread = threading.Thread(target=self._prepare, args=(self._next, lock, done), daemon=True)
+            thread = threading.Thread(target=self._prepare, args=(formula, self._next, lock, done), daemon=True)
             thread.start()
         return thread.join
 
-    def _prepare(self, standing: Standing, lock: AbstractContextManager[object], done: Callable[[], object]) -> None:
+    def _prepare(
+        self, formula: Formula, standing: Standing, lock: AbstractContextManager[object], done: Callable[[], object]
+    ) -> None:
         first, more = 0, True
         while more:
             with lock:
@@ -100,19 +113,19 @@ class Roster:
                     standing.follow(self._pages.tables, self.current)
                     more = standing.prepare(self._pages.tables, first, _CHUNK)
                 if not more or self._pages.touched is None:
-                    self._take_over(standing, done)
+                    self._take_over(formula, standing, done)
                     return
             first += _CHUNK
             time.sleep(_PAUSE_S)
 
-    def _take_over(self, standing: Standing, done: Callable[[], object]) -> None:
-        self.current, self._next = standing, None
+    def _take_over(self, formula: Formula, standing: Standing, done: Callable[[], object]) -> None:
+        self._formula, self.current, self._next, self._new = formula, standing, None, None
         done()
 
     def _absorb(self, rows: Ints | None) -> None:
-        self.current.absorb(self._pages.tables, rows)
-        if self._next is not None:
-            self._next.absorb(self._pages.tables, rows)
+        for standing in (self.current, self._next, self._new):
+            if standing is not None:
+                standing.absorb(self._pages.tables, rows)
 
 
 def _no_wait() -> None:

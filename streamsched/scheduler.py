@@ -33,6 +33,7 @@ from streamsched.panel import Panel
 from streamsched.ranking import FullScan, Query, Ranked
 from streamsched.replies import KEPT_REJECTIONS, Batch, Observed
 from streamsched.roster import Roster
+from streamsched.shares import Shares, Ways
 from streamsched.snapshot import digest_state, load_state, save_state
 from streamsched.tables import Tables
 from streamsched.training import Span, Training, complete_training, count_cycles, gather_training
@@ -53,8 +54,10 @@ class Scheduler:
     of equal scores, which is drawn anew each cycle; `manners`: how often pages and hosts may be visited; `per_host`:
     the most pages of one host in a batch, as in `manners`; `change_bits`: from how many differing bits of 64 two
     fingerprints are two contents; `panel`: the share of the pages handed out that goes to a uniform sample visited
-    every cycle, for evolution to learn from; `threads`: of the ranking, None for the machine's (the result is the
-    same). Methods may be called from several threads; each waits for the others.
+    every cycle, for evolution to learn from; `new_share`: the share of a batch that pages never visited have at the
+    least, where there are so many; `explore_share`: that of the pages handed out that are drawn by lot; `threads`: of
+    the ranking, None for the machine's (the result is the same). Methods may be called from several threads; each waits
+    for the others.
 
     >>> s = Scheduler(cycle="1d")
     >>> s.observe([Outcome("https://a.example/", 0.0), Outcome("https://a.example/", 86400.0, changed=True)]).changed
@@ -73,6 +76,8 @@ class Scheduler:
         per_host: int | None = None,
         change_bits: int = CHANGE_BITS,
         panel: float = 0.0,
+        new_share: float = 0.1,
+        explore_share: float = 0.0,
         threads: int | None = None,
     ) -> None:
         """Start with no pages. Raises SettingsError for a setting that cannot work, FormulaError for a formula."""
@@ -87,6 +92,8 @@ class Scheduler:
         self._courtesy = Courtesy(manners, per_host)
         self._pages.limits = self._courtesy.limits
         self._panel = Panel(check_share("panel", panel), self.cycle_s)
+        new, explore = check_share("new_share", new_share), check_share("explore_share", explore_share)
+        self._shares = Shares(new, explore, self.seed)
         self._champion = Champion(parse_provided(formula))
         self._roster = Roster(self._pages, self.formula, self._threads)
 
@@ -184,7 +191,11 @@ class Scheduler:
         with self._lock:
             query = self._query(k, now, lease_s)
             first = self._panel.choose(self._pages.tables, k, now, query.limits, lease_s)
-            ranked = self._roster.rank(replace(query, first=first))
+            query = replace(query, first=first)
+            ways = Ways(
+                self._roster.rank_new, lambda rows: self._scan.score(self._pages.tables, now, self.cycle_s, rows)
+            )
+            ranked = self._shares.adjust(self._pages.tables, query, self._roster.rank(query), ways)
             self._courtesy.grant(self._pages.tables, ranked.rows, now, now + lease_s, first.size)
             self._roster.settle()
             self._panel.count(ranked.rows.size, first.size)
@@ -325,6 +336,8 @@ class Scheduler:
             seed=settings["seed"],
             change_bits=settings["change_bits"],
             panel=settings["panel"]["share"],
+            new_share=settings["shares"]["new"],
+            explore_share=settings["shares"]["explore"],
             threads=threads,
         )
         if settings["champion"]["formula"] == settings["formula"]:
@@ -335,6 +348,7 @@ class Scheduler:
         scheduler._courtesy = Courtesy.restored(settings["courtesy"], pages.tables)
         pages.limits = scheduler._courtesy.limits
         scheduler._panel.restore(settings["panel"])
+        scheduler._shares.restore(settings["shares"])
         return scheduler
 
     def digest(self) -> str:
@@ -368,6 +382,7 @@ class Scheduler:
             "courtesy": self._courtesy.state(),
             "change_bits": self._pages.change_bits,
             "panel": self._panel.state(),
+            "shares": self._shares.state(),
             "positions": self.positions,
         }
 

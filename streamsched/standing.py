@@ -10,7 +10,7 @@ a clock that leaps, as many pages wanted as there are), that is done instead, an
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -35,7 +35,7 @@ from streamsched.order import select_top
 from streamsched.ranking import DEFAULT_LIMITS, FullScan, Query, Ranked, seat_pages
 from streamsched.selection import Seats
 from streamsched.shelves import BLOCK_ROWS, Shelves
-from streamsched.tables import Tables
+from streamsched.tables import VISITED, Tables
 
 __all__ = ["Standing"]
 
@@ -95,15 +95,16 @@ class Standing:
         shelves: Shelves,
         threads: int | None = None,
         *,
-        flags: tuple[int, int] = (0, 0),
+        only_new: bool = False,
         fewest_pages: int = _FEWEST_PAGES,
     ) -> None:
-        """Begin without bounds. `flags`: a mask and what of it the flags of pages must have to be ranked at all."""
+        """Begin without bounds. `only_new`: rank the pages never visited alone."""
         self.scan = FullScan(formula.compile(), threads)
         self.scans = 0  # queries that scored all pages
         self._gauge = make_gauge(formula)
         self._shelves = shelves
-        self._table = BoundTable(*flags)
+        self._only_new = only_new
+        self._table = BoundTable(VISITED if only_new else 0, 0)
         self._fewest = fewest_pages
         self._clock = -math.inf  # of the newest query: bounds hold from it on
         self._own = _make_lanes(LANES)
@@ -125,6 +126,7 @@ class Standing:
         O(k) blocks where bounds are close, O(pages) where they say too little.
         """
         self._cover(tables)
+        query = replace(query, only_new=self._only_new)
         k = min(query.k, self._shelves.pages)
         if self._shelves.pages < self._fewest or query.now < self._clock or k <= 0:
             return self.scan.rank(tables, query)
