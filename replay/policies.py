@@ -21,6 +21,7 @@ from typing import Final
 import numpy as np
 
 from streamsched.arrays import Floats, Rows
+from streamsched.champion import OBJECTIVES
 from streamsched.errors import FormulaError, ReplayError
 from streamsched.order import select_top
 from streamsched.outcomes import OutcomeBatch
@@ -49,7 +50,7 @@ FORMULAS: Final[dict[str, str]] = {
     "aad": "1 - exp(-AAD * t)",
     "gad": "1 - exp(-GAD * t)",
     "posterior": "posterior",
-    "freshness": "importance * (1 - exp(-rate * t) * (1 + rate * t)) / rate",
+    "freshness": OBJECTIVES["freshness"],
 }
 EVOLVING: Final = ("gp4c", "gp4c-paper")  # a minute or more for a year of 2,000 pages; the others take a second
 STEADY: Final = ("rand", *FORMULAS, "default", "oracle")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Final
 
 from streamsched.durations import format_date
@@ -11,12 +12,17 @@ from streamsched.errors import FormulaError, SettingsError
 from streamsched.formula import TERMINALS, Formula
 from streamsched.terminals import PROVIDED
 
-__all__ = ["BY_EVOLUTION", "BY_HAND", "FIRST", "METRIC_NAMES", "Champion", "parse_provided"]
+__all__ = ["BY_EVOLUTION", "BY_HAND", "FIRST", "METRIC_NAMES", "OBJECTIVES", "Champion", "parse_provided"]
 
 FIRST: Final = "first"
 BY_HAND: Final = "hand"
 BY_EVOLUTION: Final = "evolution"
 _ORIGINS: Final = (FIRST, BY_HAND, BY_EVOLUTION)
+# What a crawl may be for, and the formula that serves it: most changes found in a visit, or most copies current for
+# most of the time, weighted by importance.
+OBJECTIVES: Final = MappingProxyType(
+    {"changes": "posterior", "freshness": "importance * (1 - exp(-rate * t) * (1 + rate * t)) / rate"}
+)
 METRIC_NAMES: Final = {"ndcg": "NDCG", "change_rate": "ChangeRate"}
 
 

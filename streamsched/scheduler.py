@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streamsched.arrays import Floats, Hashes, Ints
-from streamsched.champion import BY_HAND, Champion, parse_provided
+from streamsched.champion import BY_HAND, OBJECTIVES, Champion, parse_provided
 from streamsched.change import CHANGE_BITS
 from streamsched.checks import check_share, check_time, check_whole
 from streamsched.courtesy import Courtesy
@@ -41,7 +41,7 @@ from streamsched.urls import url_texts
 
 __all__ = ["DEFAULT_FORMULA", "Batch", "Observed", "Scheduler"]
 
-DEFAULT_FORMULA: Final = "posterior"
+DEFAULT_FORMULA: Final = OBJECTIVES["changes"]
 _NOT_DIGESTED: Final = ("positions", "champion")  # they say how the state came about
 _SHORTEST_CYCLE_S: Final = 1.0
 _LONGEST_CYCLE_S: Final = 1e12  # longer, and rates per cycle leave the range in which float64 sums them
@@ -50,7 +50,9 @@ _LONGEST_CYCLE_S: Final = 1e12  # longer, and rates per cycle leave the range in
 class Scheduler:
     """Which pages to visit next: keeps every page's state from crawl outcomes, and ranks them by a formula.
 
-    `cycle`: the unit of t and of rates, as ``"1d"`` or seconds; `formula`: the score function; `seed`: salts the order
+    `cycle`: the unit of t and of rates, as ``"1d"`` or seconds; `objective`: what the crawl is for, ``"changes"`` found
+    or ``"freshness"`` of the copies kept, weighted by importance, or any formula; `formula`: the same as a formula
+    alone, in place of an objective; `seed`: salts the order
     of equal scores, which is drawn anew each cycle; `manners`: how often pages and hosts may be visited; `per_host`:
     the most pages of one host in a batch, as in `manners`; `change_bits`: from how many differing bits of 64 two
     fingerprints are two contents; `panel`: the share of the pages handed out that goes to a uniform sample visited
@@ -70,7 +72,8 @@ class Scheduler:
         self,
         *,
         cycle: str | float = "1d",
-        formula: str | Formula = DEFAULT_FORMULA,
+        objective: str = "changes",
+        formula: str | Formula | None = None,
         seed: int = 0,
         manners: Manners | None = None,
         per_host: int | None = None,
@@ -94,7 +97,8 @@ class Scheduler:
         self._panel = Panel(check_share("panel", panel), self.cycle_s)
         new, explore = check_share("new_share", new_share), check_share("explore_share", explore_share)
         self._shares = Shares(new, explore, self.seed)
-        self._champion = Champion(parse_provided(formula))
+        wanted = OBJECTIVES.get(objective, objective) if formula is None else formula
+        self._champion = Champion(parse_provided(wanted))
         self._roster = Roster(self._pages, self.formula, self._threads)
 
     def __len__(self) -> int:
