@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamsched import Observed, Outcome, Scheduler
+from streamsched import Manners, Observed, Outcome, Scheduler
 from streamsched.leases import Leases, are_leased
 from streamsched.pages import PageTable
 from tests.scores import make_pages
@@ -16,7 +16,7 @@ URLS = [f"https://a.example/{i}" for i in range(4)]
 
 
 def known() -> Scheduler:
-    scheduler = Scheduler(formula="t")
+    scheduler = Scheduler(formula="t", manners=Manners(backoff=0))
     scheduler.observe([Outcome(url, float(i)) for i, url in enumerate(URLS)])
     return scheduler
 
