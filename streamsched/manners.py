@@ -99,7 +99,9 @@ class Rule:
 
     def to_json(self) -> dict[str, Any]:
         """Return what the rule sets as JSON has it."""
-        return {name: value for name, value in dataclasses.asdict(self).items() if value is not None and value is not False}
+        return {
+            name: value for name, value in dataclasses.asdict(self).items() if value is not None and value is not False
+        }
 
     @classmethod
     def from_json(cls, told: dict[str, Any]) -> Rule:
