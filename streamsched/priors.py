@@ -112,7 +112,7 @@ def _sum_page(tables: Tables, row: int) -> None:
     if group.recheck_until >= corpus.sweep:
         sort_page_deeper(tables, row)
         group = tables.groups[page.group]
-    renew_prior(tables, page)
+    give_prior(page, corpus.shape, group.mean)
     if page.visits == 0:
         return
     shape = page.prior_shape + page.own_shape

@@ -21,7 +21,7 @@ __all__ = ["MAX_PAGES", "NOT_FOUND", "ROWS_AT_ONCE", "IndexArrays", "UrlIndex", 
 NOT_FOUND: Final = -1
 MAX_PAGES: Final = (1 << 32) - 2  # a slot keeps row + 1 in 32 bits
 _FEWEST_SLOTS: Final = 1 << 10
-ROWS_AT_ONCE: Final = 2048  # their records, two cache lines each, fill an eighth of a core's second-level cache
+ROWS_AT_ONCE: Final = 2048  # their records, two or three cache lines each, fill an eighth of a core's second cache
 _AT_ONCE: Final = 32  # look-ups whose memory is asked for together, so that they wait together
 _MOVED_PER_INSERT: Final = 8  # old slots moved for each new URL: the old table is empty long before the new one is full
 
@@ -142,6 +142,7 @@ def _ask_ahead(tables: Tables, index: IndexArrays, blob: Bytes, offsets: Ints, f
         if index.likely[i] >= 0:
             prefetch(tables.pages, index.likely[i])
             prefetch(tables.traces, index.likely[i])
+            prefetch(tables.traces, index.likely[i] + 1)  # up to where the record ends, often the next cache line
     for i in range(count):
         if index.likely[i] >= 0:
             trace: Record = tables.traces[index.likely[i]]
