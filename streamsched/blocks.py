@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from streamsched.arrays import Bytes, Floats, Ints
+from streamsched.arrays import Bytes, Floats, Ints, Record
 from streamsched.eligibility import rest_until
 from streamsched.gauge import LANES, Gauge, bound_lanes, gather_lanes, score_lanes
 from streamsched.jit import bare_kernel, inlined, mix
@@ -21,7 +21,7 @@ from streamsched.memory import Region
 from streamsched.politeness import Limits, host_room, overdue_at
 from streamsched.selection import Room
 from streamsched.shelves import BLOCK_ROWS, MIXED, Order, block_of, row_at
-from streamsched.tables import Tables
+from streamsched.tables import LEASED, OUT, Tables
 
 __all__ = [
     "GREATEST_REACH",
@@ -151,25 +151,22 @@ def renew(stage: Stage, picked: Ints, moment: Moment, lanes: Lanes) -> None:
 def open_blocks(stage: Stage, picked: Ints, moment: Moment, lanes: Lanes) -> None:
     """Score the pages of the blocks ``picked``: int64[m], and bound them, into `lanes`: BLOCK_ROWS of them each. O(m).
 
-    Lanes of pages that are not eligible get row -1. The blocks count as opened until they are settled. A block whose
-    bound reaches the moment's target, though none of its pages does, is bounded once more, for a shorter time.
+    Lanes of pages that are not eligible get row -1. The blocks count as opened until they are settled. From a first
+    bound follows how far ahead to look, for a second.
     """
     blocks, gauge = stage.blocks, stage.gauge
     for start in range(0, picked.size, _AT_ONCE):
         part = picked[start : start + _AT_ONCE]
         own = _part_of(lanes, start, start + part.size)
         _take_lanes(stage, part, moment, own, True)
-        again = False
         for i in range(part.size):
             blocks.opened[part[i]] = 1
-            again |= _choose_reach(blocks, part[i], moment, own, i)
-        if again:
-            for i in range(part.size):
+            if _choose_reach(blocks, part[i], moment, own, i):
                 end = _look_ahead(blocks, part[i], moment)
+                own.ends[i] = min(end, gauge.cuts[i])
                 for lane in range(i * BLOCK_ROWS, (i + 1) * BLOCK_ROWS):
-                    gauge.ends[lane] = min(gauge.ends[lane], end)
-                own.ends[i] = min(own.ends[i], end)
-            _bound_lanes(gauge, part.size * BLOCK_ROWS, moment, own)
+                    gauge.ends[lane] = end
+        _bound_lanes(gauge, part.size * BLOCK_ROWS, moment, own)
 
 
 @bare_kernel
@@ -215,7 +212,8 @@ def _raise_bound(stage: Stage, row: int, bound: float, moment: Moment) -> None:
     tables, order, blocks = stage.tables, stage.order, stage.blocks
     block = block_of(order, row)
     node = block // NODE_BLOCKS
-    rest = rest_until(tables, row, moment.limits, moment.now)
+    ended = (tables.pages[row].flags & (LEASED | OUT)) == LEASED  # its lease, as was told, though not by `now`
+    rest = rest_until(tables, row, moment.limits, max(moment.now, tables.lease_until_s[row]) if ended else moment.now)
     overdue = overdue_at(tables.pages[row], moment.limits)
     if rest > moment.now:  # it will be eligible again: what is said of the block may not outlast that
         overdue = rest
@@ -328,22 +326,13 @@ def _take_lanes(stage: Stage, picked: Ints, moment: Moment, lanes: Lanes, scored
         for lane in range(BLOCK_ROWS):
             lanes.rows[i * BLOCK_ROWS + lane] = row_at(order, first + lane) if first + lane < pages else -1
             gauge.ends[i * BLOCK_ROWS + lane] = end
-        lanes.ends[i] = end
     gather_lanes(gauge, tables, lanes.rows[:count])
-    for lane in range(count):
-        row = lanes.rows[lane]
-        if row < 0:
-            continue
-        if (np.int64(gauge.pages[lane].flags) & blocks.mask) != blocks.want:
-            lanes.rows[lane] = -1
-            continue
-        until = rest_until(tables, row, moment.limits, now)
-        if until > now:
-            lanes.rows[lane] = -1
-        else:
-            until = overdue_at(gauge.pages[lane], moment.limits)
-        if until > now:
-            lanes.ends[lane // BLOCK_ROWS] = min(lanes.ends[lane // BLOCK_ROWS], until)
+    for i in range(picked.size):
+        lanes.ends[i] = gauge.cuts[i] = np.inf  # where no page is eligible, until one will be
+        for lane in range(i * BLOCK_ROWS, (i + 1) * BLOCK_ROWS):
+            if lanes.rows[lane] >= 0:
+                _admit(stage, moment, lanes, i, lane)
+        lanes.ends[i] = min(lanes.ends[i], gauge.cuts[i])
     if scored:
         score_lanes(gauge, count, now, moment.cycle_s, lanes.scores)
     _bound_lanes(gauge, count, moment, lanes)
@@ -351,6 +340,23 @@ def _take_lanes(stage: Stage, picked: Ints, moment: Moment, lanes: Lanes, scored
         for lane in range(count):
             if lanes.rows[lane] >= 0 and overdue_at(gauge.pages[lane], moment.limits) <= now:
                 lanes.scores[lane] = np.inf
+
+
+@inlined
+def _admit(stage: Stage, moment: Moment, lanes: Lanes, i: int, lane: int) -> None:
+    """Keep a lane if its page counts and may be handed out; let its block's bound end before that changes."""
+    page: Record = stage.gauge.pages[lane]
+    if (np.int64(page.flags) & stage.blocks.mask) != stage.blocks.want:
+        lanes.rows[lane] = -1
+        return
+    until = rest_until(stage.tables, lanes.rows[lane], moment.limits, moment.now)
+    if until > moment.now:
+        lanes.rows[lane] = -1
+    else:
+        lanes.ends[i] = min(lanes.ends[i], stage.gauge.ends[lane])
+        until = overdue_at(page, moment.limits)
+    if until > moment.now:
+        stage.gauge.cuts[i] = min(stage.gauge.cuts[i], until)
 
 
 @bare_kernel
@@ -363,7 +369,7 @@ def _bound_lanes(gauge: Gauge, count: int, moment: Moment, lanes: Lanes) -> None
 
 @inlined
 def _choose_reach(blocks: Blocks, block: int, moment: Moment, lanes: Lanes, i: int) -> bool:
-    """Choose how far a block should look ahead, from its best score now and its bound; return whether less far.
+    """Choose how far a block should look ahead, from its best score now and its bound; return whether that is known.
 
     Until the target, which falls, meets the straight line from the one to the other.
     """
@@ -382,7 +388,7 @@ def _choose_reach(blocks: Blocks, block: int, moment: Moment, lanes: Lanes, i: i
     if not wanted > ahead * _LEAST_PART:  # NaN and 0 where the bound is infinite
         wanted = ahead * _LEAST_PART
     blocks.reach[block] = min(max(min(wanted, _GREATEST_PART * ahead), LEAST_REACH), GREATEST_REACH)  # lines bend
-    return bool(wanted < ahead)
+    return True
 
 
 @inlined

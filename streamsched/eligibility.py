@@ -26,7 +26,7 @@ from streamsched.politeness import (
     rested_at,
     revisit_at,
 )
-from streamsched.tables import LEASED, URGENT, Tables
+from streamsched.tables import LEASED, OUT, URGENT, Tables
 
 __all__ = ["Waits", "are_eligible", "read_waits", "rest_until", "say_eligibility"]
 
@@ -68,14 +68,16 @@ def are_eligible(tables: Tables, rows: Ints, now: float, limits: Limits) -> Bool
 def rest_until(tables: Tables, row: int, limits: Limits, now: float) -> float:
     """Return until when a page must not be handed out, how many of its host may be aside: by `now` where it may. O(1).
 
-    inf where no clock tells it: never, or leased at `now`, which an outcome may end.
+    inf where no clock tells it: never, or out on a lease, which an outcome may end and whose expiry is told.
     """
     page: Record = tables.pages[row]
-    if page.flags & LEASED and tables.lease_until_s[row] > now:
+    leased = page.flags & LEASED and tables.lease_until_s[row] > now
+    if leased and page.flags & OUT:
         return np.inf
     group: Record = tables.groups[page.group]
     host: Record = tables.groups[group.host]
-    return float(max(host.ready_s, ready_at(page, tables.traces[row], limits)))
+    until = max(host.ready_s, ready_at(page, tables.traces[row], limits))
+    return float(max(until, tables.lease_until_s[row]) if leased else until)  # what was told once is not told again
 
 
 def say_eligibility(tables: Tables, row: int, now: float, limits: Limits) -> tuple[float | None, list[str]]:

@@ -57,15 +57,15 @@ class Seats:
         `scores`: float64[m], descending; inf for pages that are to come first. What was seated before is forgotten.
         """
         self.clear(tables)
-        for region in (self._used, self._least):
-            region.ensure(int(tables.corpus["groups"][0]))
         kept = np.empty(min(k, rows.size), np.int64)
         count = _seat(tables, terms, rows, scores, self.room, kept)
         self._seated = rows[kept[:count]]
         return kept[:count]
 
     def clear(self, tables: Tables) -> None:
-        """Forget who is seated. O(k)."""
+        """Forget who is seated, and make room for hosts that are new. O(k)."""
+        for region in (self._used, self._least):
+            region.ensure(int(tables.corpus["groups"][0]))
         self._used.array[tables.groups["host"][tables.pages["group"][self._seated]]] = 0
         self._seated = self._seated[:0]
 

@@ -58,21 +58,23 @@ class Shelves:
         """Return the bytes of memory in use."""
         return 4 * self.pages + 4 * self.blocks
 
-    def take_in(self, tables: Tables) -> int:
-        """Take in pages that came since the last call; return the first block that is not as it was. O(new pages)."""
+    def first_changed(self, pages: int) -> int:
+        """Return the first block that is not as it was when `pages` pages were in order. O(1)."""
+        shelf = pages >> self._bits
+        return (shelf << self._bits if shelf < self._sorted else pages) // BLOCK_ROWS
+
+    def take_in(self, tables: Tables) -> None:
+        """Take in pages that came since the last call. O(new pages)."""
         pages = int(tables.corpus["pages"][0])
-        first = self.pages // BLOCK_ROWS
         if pages == self.pages:
-            return self.blocks
+            return
         for region, size in ((self._rows, pages), (self._places, pages), (self._hosts, pages // BLOCK_ROWS + 1)):
             region.ensure(size)
         _place_in_rows_order(self.order, self.pages, pages)
         self.pages = pages
         while (self._sorted + 1) << self._bits <= pages:
-            first = min(first, (self._sorted << self._bits) // BLOCK_ROWS)
             self._sort(tables, self._sorted << self._bits)
             self._sorted += 1
-        return first
 
     def _sort(self, tables: Tables, start: int) -> None:
         """Put the pages of the full shelf that begins at row `start` in the order of their hosts, then of rows."""

@@ -4,7 +4,7 @@ Every block of sixteen pages has a bound that its pages' scores do not exceed un
 blocks whose time has come and those of the highest bounds, scores their pages, seats the best as far as hosts have
 room, and goes on until no block that is left could hold a page that would be seated. Outcomes raise the bounds of their
 pages' blocks. Where so many blocks would have to be opened that scoring all pages is faster (equal scores without end,
-a clock that leaps, as many pages wanted as there are), that is done instead, and bounds are renewed a few at a time.
+a clock that leaps, as many pages wanted as there are), that is done instead.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from streamsched.blocks import (
 )
 from streamsched.formula import Formula
 from streamsched.gauge import LANES, make_gauge
+from streamsched.inspection import Inspected, find_disorder, find_false_bounds
 from streamsched.jit import bare_kernel, mix
 from streamsched.order import select_top
 from streamsched.ranking import DEFAULT_LIMITS, FullScan, Query, Ranked, seat_pages
@@ -41,7 +42,8 @@ __all__ = ["Standing"]
 
 _FEWEST_PAGES: Final = 1 << 14  # fewer are all scored in less time
 _MOST_OPENED: Final = 8  # a query opens one block of so many at the most: beyond, scoring all pages is faster
-_RENEWED: Final = 32  # ... and renews one of so many beside scoring all
+_PATIENCE: Final = 2  # queries in a row that score all pages, and bounds are renewed
+_CHUNK: Final = 1 << 12  # blocks at a time then
 _WIDER: Final = 4  # times as many candidates are looked at where hosts have no room for the best
 _FORGET: Final = 0.2  # of what earlier queries said of the bar's fall, at each query
 _AHEAD: Final = 4  # steps of the clock between queries that a renewed bound should last
@@ -102,7 +104,8 @@ class Standing:
         self.scan = FullScan(formula.compile(), threads)
         self.scans = 0  # queries that scored all pages
         self._gauge = make_gauge(formula)
-        self._shelves = shelves
+        self._shelves = shelves  # other rankings may take pages in, too
+        self._pages = 0  # of those, how many are covered
         self._only_new = only_new
         self._table = BoundTable(VISITED if only_new else 0, 0)
         self._fewest = fewest_pages
@@ -145,7 +148,7 @@ class Standing:
             bar = float(ranked.scores[-1]) if ranked.rows.size == k else -math.inf
             trend.follow(bar, step / query.cycle_s)
             self._moment = self._moment._replace(target=trend.target, fall=trend.fall, step=trend.step)
-            self._renew_some(tables, bar, step)
+            self._renew(tables, step)
             return ranked
         self._in_vain = 0
         trend.follow(self._opened.bar, step / query.cycle_s)
@@ -180,6 +183,17 @@ class Standing:
         renew(self._stage(tables), blocks, self._moment, self._own)
         return first + count < self._table.blocks
 
+    def check(self, tables: Tables) -> list[str]:
+        """Return which invariants do not hold, none where the ranking is sound. O(pages).
+
+        What has happened to pages must have been told before.
+        """
+        moment = self._moment._replace(now=self._clock)
+        ranking = Inspected(self._shelves.order, self._table.arrays, self.scan, moment, self._pages)
+        opened = self._opened.blocks[: self._opened.count]
+        disorder = find_disorder(tables, self._shelves.order, self._shelves.pages)
+        return disorder + find_false_bounds(tables, ranking, opened)
+
     def nbytes(self) -> int:
         """Return the bytes of memory in use beside the shelves."""
         return self._table.nbytes()
@@ -188,15 +202,17 @@ class Standing:
         return Stage(tables, self._shelves.order, self._table.arrays, self._gauge)
 
     def _cover(self, tables: Tables) -> None:
-        if self._table.blocks != self._shelves.blocks or self._shelves.pages != int(tables.corpus["pages"][0]):
+        self._shelves.take_in(tables)
+        if self._pages != self._shelves.pages:
             self.settle(tables)
-            first = self._shelves.take_in(tables)
-            self._table.cover(self._shelves.blocks, min(first, self._table.blocks))
+            self._table.cover(self._shelves.blocks, self._shelves.first_changed(self._pages))
+            self._pages = self._shelves.pages
 
     def _search(self, tables: Tables, query: Query, k: int) -> Ranked | None:
         """Return the best `k` pages, or None where that takes opening too many blocks."""
         opened = self._opened
         opened.bar = -math.inf
+        self._seats.clear(tables)
         most = self._table.blocks // _MOST_OPENED
         due = np.empty(most + 1, np.int64)
         count = list_due(self._stage(tables), self._moment, due)
@@ -253,20 +269,26 @@ class Standing:
             new[:] = old
         opened.blocks, opened.lanes = blocks, lanes
 
-    def _renew_some(self, tables: Tables, bar: float, step: float) -> None:
-        """Renew a few bounds: those that have ended, for longer than the clock's last step, then the highest.
+    def _renew(self, tables: Tables, step: float) -> None:
+        """Renew all bounds that have ended, for longer than the clock's last step, and those that are high. O(pages).
 
-        Bounds that stay too high however often they are renewed are left alone most of the time.
+        At the second query in a row that scored all pages, for a single one is no use of a ranking that is kept; then
+        ever more seldom, for bounds that stay too high however often they are renewed.
         """
+        if self._in_vain < _PATIENCE or self._in_vain & (self._in_vain - 1):
+            return
         stage, arrays, moment = self._stage(tables), self._table.arrays, self._moment
-        picked = np.empty(max(1, self._table.blocks // _RENEWED), np.int64)
-        due = list_due(stage, moment, picked)
-        if step < math.inf:
-            arrays.reach[picked[:due]] = np.maximum(arrays.reach[picked[:due]], _AHEAD * step / moment.cycle_s)
-        if self._in_vain < 2 * _RENEWED or self._in_vain % _RENEWED == 0:
-            rest = picked[due:]
-            due += list_hot(stage, moment, self._seats.room, bar, rest, np.empty(rest.size))
-        self._open(tables, picked[:due])
+        picked, bounds = np.empty(_CHUNK, np.int64), np.empty(_CHUNK)
+        while due := list_due(stage, moment, picked):
+            rows = picked[:due]
+            if step < math.inf:
+                arrays.reach[rows] = np.maximum(arrays.reach[rows], _AHEAD * step / moment.cycle_s)
+            self._open(tables, rows)
+            self.settle(tables)
+            if due < _CHUNK:
+                break
+        high = list_hot(stage, moment, self._seats.room, moment.target, picked, bounds)
+        self._open(tables, picked[:high])
         self.settle(tables)
 
 

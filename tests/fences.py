@@ -1,18 +1,23 @@
-"""A shard's memory with no row to spare and a fence behind it, so that a kernel that writes too far is caught."""
+"""A shard in small: memory with no row to spare and a fence behind it, so that a kernel that writes too far is caught,
+and rankings that treat a hundred pages as they would treat millions.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 
-from streamsched import pages
+from streamsched import blocks, pages, roster, selection, shelves, standing
 from streamsched.arrays import Records
 from streamsched.memory import Region
+from streamsched.shelves import Shelves
+from streamsched.standing import Standing
 
 FENCE_BYTES = 1 << 14  # more than any one write is long
 POSTS = 0xA5
@@ -47,7 +52,8 @@ def fence(dtype: np.dtype[Any], rows: int) -> Records:
 def fenced() -> Iterator[None]:
     """Page tables made in this block have fenced memory; at its end all fences must stand."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pages, "Region", FencedRegion)
+        for module in (pages, blocks, selection, shelves):
+            patch.setattr(module, "Region", FencedRegion)
         yield
     fences = FencedRegion.fences.copy()
     FencedRegion.fences.clear()
@@ -60,4 +66,21 @@ def small_reserve() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pages, "_RESERVED_PAGES", 64)
         patch.setattr(pages, "_RESERVED_TEXT", 1 << 10)
+        yield
+
+
+@contextmanager
+def small_rankings(bits: int = 5, most_opened: int = 1) -> Iterator[None]:
+    """Schedulers made in this block keep bounds of any number of pages, on shelves of ``2**bits`` rows.
+
+    And score all pages only where more than one block of `most_opened` would have to be opened.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(roster, "Shelves", partial(Shelves, bits=bits))
+        patch.setattr(roster, "Standing", partial(Standing, fewest_pages=1))
+        patch.setattr(standing, "_MOST_OPENED", most_opened)
+        patch.setattr(roster, "_CHUNK", 2)
+        for module in (blocks, selection, shelves):
+            for name in [name for name in vars(module) if name.startswith("_RESERVED")]:
+                patch.setattr(module, name, 1 << 10)
         yield

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import math
 import re
@@ -366,6 +367,7 @@ def at_most_per_host(urls: list[str], per_host: int) -> list[str]:
     return kept
 
 
+@functools.lru_cache(1 << 14)
 def hash_of(raw: bytes) -> int:
     """The 64-bit hash of some bytes, in Python's whole numbers."""
     k0, k1, k2 = 0xA0761D6478BD642F, 0xE7037ED1A0B428DB, 0x8EBC6AF09C88C6E3

@@ -1,0 +1,134 @@
+"""The slow, obvious twin of a scheduler's ranking: all pages, one by one, sorted, and hosts filled from the best down."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+
+from streamsched.manners import HostRule, Manners, Rule
+from streamsched.outcomes import Outcome
+from tests import naive_politeness, naive_shard
+from tests.naive_shard import names_of
+
+
+class World:
+    """What a scheduler was told, and what it handed out, kept as plain Python keeps it."""
+
+    def __init__(self, cycle_s: float, manners: Manners, seed: int) -> None:
+        self.cycle_s = cycle_s
+        self.manners = manners
+        self.seed = seed
+        self.per_batch = manners.per_batch
+        self.shard = naive_shard.Shard(cycle_s)
+        self.hosts: dict[str, naive_politeness.Host] = {}
+        self.leases = naive_politeness.Leases()
+        self.rules: dict[str, Rule] = {}
+        self.urgent: set[str] = set()
+
+    def host(self, url: str) -> naive_politeness.Host:
+        """The host of a page."""
+        return self.hosts.setdefault(names_of(url)[0], naive_politeness.Host(self.manners))
+
+    def add(self, url: str, now: float) -> None:
+        """A page becomes known."""
+        self.shard.page(url, now)
+        self.host(url)
+
+    def observe(self, outcomes: Sequence[Outcome]) -> None:
+        """Outcomes in their order."""
+        for outcome in outcomes:
+            if self.shard.observe(outcome) not in ("duplicate", "late"):
+                self.host(outcome.url).hear(outcome)
+                self.urgent.discard(outcome.url)
+                self.leases.until_s.pop(outcome.url, None)
+
+    def lease(self, urls: Sequence[str], now: float, lease_s: float) -> None:
+        """Pages are handed out."""
+        for name, pages in Counter(names_of(url)[0] for url in urls).items():
+            self.hosts[name].hand_out(pages, now)
+        for url in urls:
+            self.leases.until_s[url] = self.shard.pages[url].lease_until_s = now + lease_s
+
+    def release(self, urls: Sequence[str]) -> None:
+        """Pages come back unvisited."""
+        for url in urls:
+            self.leases.until_s.pop(url, None)
+            if url in self.shard.pages:
+                self.shard.pages[url].lease_until_s = None
+
+    def set_rule(self, target: str, rule: Rule | HostRule | None) -> None:
+        """A rule of one host, or of pages by pattern."""
+        if isinstance(rule, HostRule):
+            self.hosts[target].rule = rule
+            return
+        self.rules.pop(target, None)
+        if rule is not None:
+            self.rules[target] = rule
+
+    def is_rested(self, url: str, now: float) -> bool:
+        """Whether a page may be handed out, its host aside."""
+        page = self.shard.pages[url]
+        rule = naive_politeness.rule_of(url, self.rules)
+        ready_s = naive_politeness.ready_at(page, rule, self.manners, urgent=url in self.urgent)
+        return ready_s <= now and (page.lease_until_s is None or page.lease_until_s <= now)
+
+    def is_hasty(self, url: str, now: float) -> bool:
+        """Whether a page goes before those that are not."""
+        rule = naive_politeness.rule_of(url, self.rules)
+        urgent = url in self.urgent
+        return naive_politeness.overdue_at(self.shard.pages[url], rule, self.manners, urgent=urgent) <= now
+
+    def rooms(self, now: float, lease_s: float) -> dict[str, float]:
+        """How many pages of each host a batch may have."""
+        out = Counter(names_of(url)[0] for url in self.leases.until_s)
+        rooms = {}
+        for name, host in self.hosts.items():
+            host.out = {str(number) for number in range(out[name])}
+            own = host.rule.per_batch
+            per_batch = math.inf if own is not None or self.per_batch is None else self.per_batch
+            rooms[name] = min(host.room(now, min(lease_s, 1e300)), per_batch)
+        return rooms
+
+    def rank(
+        self, scores: Mapping[str, float], k: int, now: float, lease_s: float = math.inf, *, only_new: bool = False
+    ) -> list[tuple[str, float]]:
+        """The batch of `k` pages that should be handed out, with what each scores."""
+        self.leases.expire(now)
+        rooms = self.rooms(now, lease_s)
+        known = {
+            url: math.inf if self.is_hasty(url, now) else score
+            for url, score in scores.items()
+            if self.is_rested(url, now) and not (only_new and self.shard.pages[url].left is not None)
+        }
+        order = naive_shard.full_sort(known, self.seed, math.floor(now / self.cycle_s))
+        return [(url, known[url]) for url in fill_hosts(order, rooms, k)]
+
+
+def fill_hosts(order: Sequence[str], rooms: Mapping[str, float], k: int) -> list[str]:
+    """The first `k` whose hosts have room."""
+    taken: Counter[str] = Counter()
+    batch: list[str] = []
+    for url in order:
+        name = names_of(url)[0]
+        if len(batch) < k and taken[name] < rooms[name]:
+            taken[name] += 1
+            batch.append(url)
+    return batch
+
+
+def best_batches(
+    scores: Mapping[str, float], rooms: Mapping[str, float], k: int
+) -> tuple[float, list[float], Collection[frozenset[str]]]:
+    """Of all batches that hosts allow: the greatest sum, the greatest scores in order, and which reach the sum."""
+    allowed = [
+        frozenset(urls)
+        for size in range(k + 1)
+        for urls in itertools.combinations(scores, size)
+        if all(count <= rooms[name] for name, count in Counter(names_of(url)[0] for url in urls).items())
+    ]
+    sums = {urls: math.fsum(scores[url] for url in urls) for urls in allowed}
+    greatest = max(sums.values())
+    in_order = max(sorted((scores[url] for url in urls), reverse=True) for urls in allowed)
+    return greatest, in_order, [urls for urls, total in sums.items() if total == greatest]
