@@ -5,19 +5,17 @@ from __future__ import annotations
 import argparse
 from typing import Final
 
-from benchmarks import evolution, ingest, ranking, reevolution, startup
+from benchmarks import evolution, ingest, ranking, reevolution, startup, topk
 from benchmarks.timing import print_rows
 
-_NAMES: Final = ("ingest", "ranking", "startup", "evolution", "reevolution")
+_NAMES: Final = ("ingest", "ranking", "topk", "startup", "evolution", "reevolution")
 
 
 def main() -> None:
     """Run the benchmarks named, all of them by default."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("names", nargs="*", choices=[*_NAMES, []], metavar="NAME")
-    sizes = (
-        "pages of the ingest (5,000,000), ranking (10,000,000), evolution (240,000), reevolution (1,000,000) benchmarks"
-    )
+    sizes = "pages of the ingest (5,000,000), ranking and topk (10,000,000), evolution (240,000), reevolution (1,000,000) benchmarks"
     parser.add_argument("--pages", type=int, help=sizes)
     parser.add_argument("--repeats", type=int, default=5, help="runs, of which the best counts (5)")
     parser.add_argument("--generations", type=int, default=50, help="of the evolution benchmark's whole runs (50)")
@@ -27,6 +25,8 @@ def main() -> None:
         print_rows("Ingest", ingest.measure(arguments.pages or 5_000_000, arguments.repeats))
     if "ranking" in names:
         print_rows("Ranking", ranking.measure(arguments.pages or 10_000_000, arguments.repeats))
+    if "topk" in names:
+        print_rows("Maintained top k", topk.measure(arguments.pages or 10_000_000, arguments.repeats))
     if "startup" in names:
         print_rows("Start-up", startup.measure(arguments.repeats))
     if "evolution" in names:

@@ -91,7 +91,7 @@ class Stage(NamedTuple):
 
 
 class BoundTable:
-    """The bounds of one ranking: 21 bytes a block, 1.3 a page."""
+    """The bounds of one ranking: 21 bytes a block, 2.7 a page."""
 
     def __init__(self, mask: int = 0, want: int = 0) -> None:
         self.blocks = 0

@@ -44,6 +44,7 @@ class Gauge(NamedTuple):
     pages: Records  # PAGE[LANES]
     traces: Records  # TRACE[LANES]
     ends: Floats  # float64[LANES]: until when each lane's bound is to hold
+    cuts: Floats  # float64[LANES]: by block, when a page of it becomes eligible or overdue
 
 
 def make_gauge(formula: Formula) -> Gauge:
@@ -65,6 +66,7 @@ def make_gauge(formula: Formula) -> Gauge:
         not _UNTRACED.issuperset(formula.terminals),
         np.zeros(LANES, PAGE),
         np.zeros(LANES, TRACE),
+        np.empty(LANES),
         np.empty(LANES),
     )
 

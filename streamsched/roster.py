@@ -65,6 +65,11 @@ class Roster:
         if self._new is not None:
             self._new.settle(self._pages.tables)
 
+    def nbytes(self) -> int:
+        """Return the bytes of memory that rankings take."""
+        held = [standing for standing in (self.current, self._next, self._new) if standing is not None]
+        return self._shelves.nbytes() + sum(standing.nbytes() for standing in held)
+
     def keep_up(self, rows: Ints | None = None) -> None:
         """Take in what has happened to pages since the last call, and to ``rows``: int64[m]. O(outcomes)."""
         touched = self._pages.touched

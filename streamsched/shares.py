@@ -17,6 +17,7 @@ import numpy as np
 
 from streamsched.arrays import Bools, Floats, Ints
 from streamsched.eligibility import are_eligible
+from streamsched.jit import bare_kernel
 from streamsched.order import select_top, tie_keys
 from streamsched.ranking import Query, Ranked, seat_pages
 from streamsched.selection import Seats
@@ -44,6 +45,7 @@ class Shares:
         self._seed = seed
         self._handed = 0  # pages handed out, and how many of them were drawn
         self._drawn = 0
+        self._first_new = 0  # the first row that may never have been visited
         self._seats = Seats()
 
     def adjust(self, tables: Tables, query: Query, ranked: Ranked, ways: Ways) -> Ranked:
@@ -52,7 +54,7 @@ class Shares:
         self._handed += size
         rows = ranked.rows
         missing = math.floor(self.new * size + _ROUNDING) - int(np.count_nonzero(_are_new(tables, rows)))
-        if missing > 0:
+        if missing > 0 and self._find_new(tables):
             keep = _drop_last(rows, np.isin(rows, query.first) | _are_new(tables, rows), missing)
             found = ways.rank_new(replace(query, k=size, first=rows[keep]))
             rows = self._fill_up(tables, query, found.rows, rows)
@@ -72,6 +74,11 @@ class Shares:
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from what `state` returned once."""
         self._handed, self._drawn = state["handed"], state["drawn"]
+
+    def _find_new(self, tables: Tables) -> bool:
+        """Return whether some page was never visited. O(1) amortised."""
+        self._first_new = _pass_visited(tables, self._first_new)
+        return self._first_new < int(tables.corpus["pages"][0])
 
     def _fill_up(self, tables: Tables, query: Query, chosen: Ints, before: Ints) -> Ints:
         """Return the pages `chosen`, and of those `before` as many as there is room for besides."""
@@ -113,3 +120,11 @@ def _drop_last(rows: Ints, stays: Bools, count: int) -> Bools:
     if count:
         keep[np.flatnonzero(~stays)[-count:]] = False
     return keep
+
+
+@bare_kernel
+def _pass_visited(tables: Tables, row: int) -> int:
+    """Return the first row from `row` on that was never visited, or how many there are."""
+    while row < tables.corpus[0].pages and tables.pages[row].flags & VISITED:
+        row += 1
+    return row

@@ -1,4 +1,4 @@
-"""The order in which a ranking looks at pages: blocks of sixteen, of one host each where the host is large enough.
+"""The order in which a ranking looks at pages: blocks of eight, of one host each where the host is large enough.
 
 Rows are given out in the order in which pages are first seen, hosts mixed. A shelf is a run of rows; within a full one
 the pages are put in the order of their hosts, so that most blocks of a large host hold nothing else and can be passed
@@ -18,7 +18,7 @@ from streamsched.tables import Tables
 
 __all__ = ["BLOCK_ROWS", "MIXED", "SHELF_BITS", "Order", "Shelves", "block_of", "row_at"]
 
-BLOCK_ROWS: Final = 16  # pages of a block: 1 KiB of their records
+BLOCK_ROWS: Final = 8  # pages of a block: half a KiB of their records
 SHELF_BITS: Final = 16  # log2 of the rows of a shelf
 MIXED: Final = 0xFFFFFFFF  # as a block's host: of several
 _RESERVED_PAGES: Final = 1 << 27  # address space only

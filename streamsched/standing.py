@@ -1,6 +1,6 @@
 """The maintained ranking: the k best eligible pages at any time, exactly, by looking at a few blocks of them.
 
-Every block of sixteen pages has a bound that its pages' scores do not exceed until a stated time. A query opens the
+Every block of eight pages has a bound that its pages' scores do not exceed until a stated time. A query opens the
 blocks whose time has come and those of the highest bounds, scores their pages, seats the best as far as hosts have
 room, and goes on until no block that is left could hold a page that would be seated. Outcomes raise the bounds of their
 pages' blocks. Where so many blocks would have to be opened that scoring all pages is faster (equal scores without end,
@@ -85,7 +85,7 @@ class _Trend:
 
 
 class Standing:
-    """The ranking of one shard's pages by one formula, kept up to date. 1.2 bytes a page, 5.4 with its shelves.
+    """The ranking of one shard's pages by one formula, kept up to date. 2.7 bytes a page, 7.2 with its shelves.
 
     For one call at a time. Whoever changes a page's record has to say so by `absorb` before the next query, the end of
     its lease too; `settle` comes after pages of an answer were leased.
@@ -219,7 +219,7 @@ class Standing:
         if count > most:
             return None
         self._open(tables, due[:count])
-        found, seen, wanted = _Found(self._seats, query, k), 0, k + k // 8 + 32
+        found, seen, wanted = _Found(self._seats, query, k), 0, k + k // 16 + 32
         while True:
             picked = self._pick(tables, wanted)
             if opened.count + picked.size > most:
