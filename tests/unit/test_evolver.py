@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -51,12 +52,8 @@ def settle(one: Evolver, now: float) -> EvolutionRecord:
     """See the evolution under way to its end."""
     job = one._job
     assert job is not None
-    job._writer.join()
-    record = one.tick(now)  # starts the process
-    if record is None:
-        assert job.process is not None
-        job.process.wait(timeout=120)
-        record = one.tick(now)
+    job._thread.join(timeout=120)
+    record = one.tick(now)
     assert record is not None
     assert not one.running
     assert not job.folder.exists()
@@ -68,6 +65,17 @@ def evolve(one: Evolver, day: int = 7) -> EvolutionRecord:
     assert one.tick(day * DAY) is None
     assert one.running
     return settle(one, day * DAY)
+
+
+def child(one: Evolver) -> subprocess.Popen[bytes]:
+    """Wait for the process of the evolution under way."""
+    job = one._job
+    assert job is not None
+    while job._started is None:
+        assert job._thread.is_alive()
+        os.sched_yield()
+    assert job.process is not None
+    return job.process
 
 
 def gone(pid: int) -> bool:
@@ -139,22 +147,109 @@ def test_a_failure_leaves_the_champion_and_a_record_and_the_next_is_tried(tmp_pa
     assert [one.decision for one in RecordBook(tmp_path).read()[0]] == ["failed", "promoted"]
 
 
-@pytest.mark.parametrize("breed", ["hang", "hang_deaf"])
-def test_a_hang_is_killed_at_the_time_limit(tmp_path: Path, breed: str) -> None:
-    seconds = iter([0.0] + [5.0] * 3 + [5000.0] * 9)
-    with evolver(tmp_path, breed, clock=lambda: next(seconds)) as one:
+class Clock:
+    """Seconds that pass where the test says so."""
+
+    seconds = 0.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+def test_ticks_rarer_than_the_time_limit_find_what_has_ended(tmp_path: Path) -> None:
+    """Two ticks make an evolution, one that begins it and one that ends it, a day apart by the clock too."""
+    clock = Clock()
+    with evolver(tmp_path, "win", clock=clock) as one:
+        one.tick(0.0)
+        one.tick(7 * DAY)
+        assert one._job is not None
+        one._job._thread.join(timeout=120)
+        clock.seconds = DAY
+        record = one.tick(8 * DAY)
+        assert record is not None
+        assert (record.decision, record.seconds) == ("promoted", 0.0)
+
+
+def test_the_time_limit_counts_from_the_start_of_the_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+
+    def take_long(*given: Any) -> Any:
+        clock.seconds = 5000.0
+        return gather(*given)
+
+    gather = Evolver._gather
+    monkeypatch.setattr(Evolver, "_gather", take_long)
+    with evolver(tmp_path, "hang", clock=clock) as one:
+        one.tick(0.0)
+        one.tick(7 * DAY)
+        child(one)
+        assert one.tick(7 * DAY) is None
+        clock.seconds = 5601.0
+        record = one.tick(7 * DAY)
+        assert record is not None
+        assert record.why == "stopped after 600 s, its time limit"
+
+
+def test_closed_while_it_gathers_it_starts_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    closing = threading.Event()
+
+    def wait(*given: Any) -> Any:
+        assert closing.wait(timeout=120)
+        return gather(*given)
+
+    gather = Evolver._gather
+    monkeypatch.setattr(Evolver, "_gather", wait)
+    with evolver(tmp_path, "hang") as one:
         one.tick(0.0)
         one.tick(7 * DAY)
         job = one._job
         assert job is not None
-        job._writer.join()
-        record = None
-        while record is None:
-            record = one.tick(7 * DAY)
+        closer = threading.Thread(target=one.close)
+        closer.start()
+        while not job._given_up:
+            os.sched_yield()
+        closing.set()
+        closer.join(timeout=120)
+        assert job.process is None
+    assert list(tmp_path.glob(".evolution-*")) == []
+
+
+def test_a_directory_removed_meanwhile_is_a_failure_and_the_next_is_tried(tmp_path: Path) -> None:
+    folder = tmp_path / "state"
+    with evolver(folder, "hang") as one:
+        one.tick(0.0)
+        one.tick(7 * DAY)
+        process = child(one)
+        folder.rename(tmp_path / f"gone-{one._number}")
+        process.terminate()
+        record = settle(one, 7 * DAY)
+        assert (record.number, record.decision) == (1, "failed")
+        one._breed = "tests.breeders:crash"
+        one.tick(14 * DAY)
+        assert one._job is not None
+        child(one)
+        folder.rename(tmp_path / f"gone-{one._number}")
+        assert settle(one, 14 * DAY).why.startswith("its process ended with code 1")
+        one._breed = "tests.breeders:win"
+        assert evolve(one, 21).decision == "promoted"
+    assert [record.decision for record in RecordBook(folder).read()[0]] == ["failed", "promoted"]
+
+
+@pytest.mark.parametrize("breed", ["hang", "hang_deaf"])
+def test_a_hang_is_killed_at_the_time_limit(tmp_path: Path, breed: str) -> None:
+    clock = Clock()
+    with evolver(tmp_path, breed, clock=clock) as one:
+        one.tick(0.0)
+        one.tick(7 * DAY)
+        process = child(one)
+        clock.seconds = 600.0
+        assert one.tick(7 * DAY) is None
+        clock.seconds = 600.1
+        record = one.tick(7 * DAY)
+        assert record is not None
         assert (record.decision, record.why) == ("failed", "stopped after 600 s, its time limit")
-        assert job.process is not None
-        assert job.process.returncode == -signal.SIGKILL
-        assert not job.folder.exists()
+        assert process.returncode == -signal.SIGKILL
+        assert list(tmp_path.glob(".evolution-*")) == []
         assert one.scheduler.formula.text == "posterior"
 
 
@@ -163,15 +258,10 @@ def test_a_killed_process_leaves_the_champion(tmp_path: Path, number: signal.Sig
     with evolver(tmp_path, "hang") as one:
         one.tick(0.0)
         one.tick(7 * DAY)
-        job = one._job
-        assert job is not None
-        job._writer.join()
+        process = child(one)
         assert one.tick(7 * DAY) is None
-        assert job.process is not None
-        job.process.send_signal(number)
-        job.process.wait(timeout=120)
-        record = one.tick(7 * DAY)
-        assert record is not None
+        process.send_signal(number)
+        record = settle(one, 7 * DAY)
         assert (record.decision, record.why) == ("failed", f"its process was killed by signal {int(number)}")
         assert one.scheduler.formula.text == "posterior"
 
@@ -180,45 +270,36 @@ def test_never_two_at_once(tmp_path: Path) -> None:
     with evolver(tmp_path, "hang", EvolutionPlan(every=1, drift=None, history=8)) as one:
         one.tick(0.0)
         one.tick(DAY)
-        job = one._job
-        assert job is not None
-        job._writer.join()
+        job, pid = one._job, child(one).pid
         for day in range(2, 30):
             assert one.tick(day * DAY) is None
             assert one._job is job
         assert len(list(tmp_path.glob(".evolution-*"))) == 1
-        pid = job.process.pid if job.process else 0
         assert not gone(pid)
     assert gone(pid)
     assert list(tmp_path.glob(".evolution-*")) == []
 
 
-def test_a_second_process_waits_for_the_first(tmp_path: Path) -> None:
+def test_a_second_evolver_leaves_the_first_alone_and_waits_for_it(tmp_path: Path) -> None:
     """As after a parent's kill: the child of the next parent begins when the first has ended."""
-    with evolver(tmp_path, "hang") as first, evolver(tmp_path / "other", "win") as second:
-        for one in (first, second):
-            one.tick(0.0)
-            one.tick(7 * DAY)
-            assert one._job is not None
-            one._job._writer.join()
-        assert second._job is not None
-        moved = tmp_path / second._job.folder.name
-        second._job.folder = second._job.folder.rename(moved)
+    with evolver(tmp_path, "hang") as first:
+        first.tick(0.0)
         first.tick(7 * DAY)
+        process = child(first)
         lock = tmp_path / ".evolution.lock"
-        assert first._job is not None
-        assert first._job.process is not None
         while not (lock.exists() and _locked(lock)):
             os.sched_yield()
-        assert second.tick(7 * DAY) is None
-        assert second._job.process is not None
-        with pytest.raises(subprocess.TimeoutExpired):
-            second._job.process.wait(timeout=2.0)
-        first._job.process.kill()
-        second._job.process.wait(timeout=120)
-        record = second.tick(7 * DAY)
-        assert record is not None
-        assert record.decision == "promoted"
+        (tmp_path / ".evolution-left").mkdir()  # by a process that was killed
+        with evolver(tmp_path, "win") as second:
+            assert not (tmp_path / ".evolution-left").exists()
+            second.tick(0.0)
+            second.tick(7 * DAY)
+            with pytest.raises(subprocess.TimeoutExpired):
+                child(second).wait(timeout=2.0)
+            assert len(list(tmp_path.glob(".evolution-*"))) == 2
+            process.kill()
+            assert settle(second, 7 * DAY).decision == "promoted"
+            assert settle(first, 7 * DAY).decision == "failed"
 
 
 def _locked(path: Path) -> bool:
@@ -228,13 +309,11 @@ def _locked(path: Path) -> bool:
 PARENT = """
 import sys
 from pathlib import Path
-from tests.unit.test_evolver import DAY, evolver
+from tests.unit.test_evolver import DAY, child, evolver
 one = evolver(Path(sys.argv[1]), "hang_deaf")
 one.tick(0.0)
 one.tick(7 * DAY)
-one._job._writer.join()
-one.tick(7 * DAY)
-print(one._job.process.pid, flush=True)
+print(child(one).pid, flush=True)
 sys.stdin.read()
 """
 
