@@ -179,8 +179,9 @@ class Evolver:
 
     def _draw_up(self, now: float, trigger: str) -> EvolutionRecord:
         """Return the record of an evolution that begins; from here on the next is counted from it."""
-        number, self._number = self._number, self._number + 1
         self._last_cycle = math.floor(now / self.scheduler.cycle_s)
+        number = self._number if self._book is None else max(self._number, self._book.next_number())
+        self._number = number + 1
         if self._watch is not None:
             self._watch.forget()
         champion, seed = self.scheduler.champion, self.plan.seed + number
@@ -216,14 +217,16 @@ class Evolver:
             except FormulaError as error:
                 why = f"the challenger cannot be used: {str(error).splitlines()[0]}"
                 record = replace(record, decision="failed", why=why, champion_after=before)
+        if isinstance(outcome, Breeding) and record.decision != "failed":
+            record = self._keep(outcome.archive, record)
         try:
             if self._book is not None:
-                self._book.append(record)
+                record = self._book.append(record)
         except SnapshotError:
             self.scheduler.use(before)
             raise
-        if isinstance(outcome, Breeding) and record.decision != "failed":
-            self._keep(outcome.archive)
+        if record.decision == "promoted":
+            self.scheduler.use(record.champion_after)  # its record's number may have become another
         return record
 
     def _judge(self, draft: EvolutionRecord, bred: Breeding) -> EvolutionRecord:
@@ -264,15 +267,23 @@ class Evolver:
             book.append(record)
         self._write_elites(directory)
 
-    def _keep(self, archive: Iterable[str]) -> None:
-        """Keep elites for the next evolution, new ones first."""
+    def _keep(self, archive: Iterable[str], record: EvolutionRecord) -> EvolutionRecord:
+        """Keep elites for the next evolution, new ones first; return `record`, which says so where it cannot be done.
+
+        They are a convenience: whoever goes on without them begins with fewer formulas.
+        """
         self.archive = tuple(dict.fromkeys([*archive, *self.archive]))[: self.plan.archive]
-        if self._directory is not None:
-            self._write_elites(self._directory)
+        try:
+            if self._directory is not None:
+                self._write_elites(self._directory)
+        except SnapshotError as error:
+            return replace(record, why=f"{record.why}; elites were not kept: {error}")
+        return record
 
     def _write_elites(self, directory: Path) -> None:
         content: dict[str, Any] = {"formulas": list(self.archive)}
         try:
+            directory.mkdir(parents=True, exist_ok=True)
             write_json(directory / ARCHIVE_NAME, content)
         except OSError as error:
             raise SnapshotError(str(directory), f"cannot be written: {error.strerror or error}") from error

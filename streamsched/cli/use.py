@@ -46,10 +46,10 @@ def _use(arguments: argparse.Namespace) -> int:
         else:
             scheduler.use(choice)
             champion, why = Champion(scheduler.formula, BY_HAND, number, now), "asked for this formula"
-            scheduler.use(champion)
-        book.append(EvolutionRecord(number, now, "asked", "set", why, before, champion))
+        record = book.append(EvolutionRecord(number, now, "asked", "set", why, before, champion))
+        scheduler.use(record.champion_after)
         scheduler.save(arguments.state)
-    say(f"{champion.formula}: {champion}; record {number}")
+    say(f"{record.champion_after.formula}: {record.champion_after}; record {record.number}")
     return DONE
 
 

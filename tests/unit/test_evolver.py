@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -403,6 +404,34 @@ def test_a_record_that_cannot_be_written_promotes_nobody(tmp_path: Path, monkeyp
         assert one.scheduler.champion == Champion(Formula.parse("posterior"))
         monkeypatch.undo()
         assert evolve(one, 14).decision == "promoted"
+
+
+def test_records_that_others_write_meanwhile_keep_their_numbers(tmp_path: Path) -> None:
+    one = evolver(tmp_path, "win")
+    first = one.evolve_now(12 * DAY)
+    by_hand = replace(first, number=2, decision="set", why="asked for this formula")
+    RecordBook(tmp_path).append(by_hand)
+    one._breed = "tests.breeders:lose"
+    assert one.evolve_now(13 * DAY).number == 3
+    one._breed = "tests.breeders:win"
+    one.scheduler.use("t")
+    with one:
+        one.tick(20 * DAY)
+        RecordBook(tmp_path).append(replace(by_hand, number=4))
+        record = settle(one, 20 * DAY)
+    assert (record.number, record.champion_after.record, one.scheduler.champion.record) == (5, 5, 5)
+    assert [one.number for one in RecordBook(tmp_path).read()[0]] == [1, 2, 3, 4, 5]
+
+
+def test_elites_that_cannot_be_written_cost_no_record(tmp_path: Path) -> None:
+    one = evolver(tmp_path, "win")
+    (tmp_path / ARCHIVE_NAME).mkdir(parents=True)
+    record = one.evolve_now(12 * DAY)
+    assert record.decision == "promoted"
+    assert "; elites were not kept: " in record.why
+    assert RecordBook(tmp_path).read() == ([record], [])
+    assert one.scheduler.champion == record.champion_after
+    assert one.archive == (WINNER, f"{WINNER} * 1")
 
 
 def test_what_cannot_be_gathered_or_started_is_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
