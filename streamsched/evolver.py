@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from streamsched.champion import BY_EVOLUTION, BY_HAND, Champion
+from streamsched.checks import check_time
 from streamsched.drift import HitRateWatch
 from streamsched.errors import FormulaError, SettingsError, SnapshotError, StreamschedError
 from streamsched.evolution.findings import Breeding, DataSpan
@@ -22,7 +23,7 @@ from streamsched.evolution.history import ChangeHistory
 from streamsched.evolution.jobs import Job, sweep_jobs
 from streamsched.evolution.parcels import read_json, write_json
 from streamsched.evolution.plan import EvolutionPlan
-from streamsched.evolution.records import EvolutionRecord, RecordBook
+from streamsched.evolution.records import TRIGGERS, EvolutionRecord, RecordBook
 from streamsched.evolution.worker import find_breed
 from streamsched.formula import Formula
 from streamsched.replies import Observed
@@ -51,14 +52,17 @@ class Evolver:
         self,
         scheduler: Scheduler,
         plan: EvolutionPlan | None = None,
-        directory: Path | None = None,
+        directory: str | Path | None = None,
         *,
         breed: str = BREED,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Go on from the records in `directory`. Raises SnapshotError where they cannot be read."""
+        if not isinstance(plan, EvolutionPlan | None):
+            raise SettingsError("plan", plan, "an EvolutionPlan, or None for its defaults")
+        directory = None if directory is None else Path(directory)
         self.scheduler = scheduler
-        self.plan = plan or EvolutionPlan()
+        self.plan = EvolutionPlan() if plan is None else plan
         self.archive: tuple[str, ...] = ()
         self._book = None if directory is None else RecordBook(directory)
         self._directory = directory
@@ -92,6 +96,7 @@ class Evolver:
 
     def due(self, now: float) -> str | None:
         """Return why an evolution is due at `now`, UTC epoch seconds: "schedule", "drift" or not at all. O(1)."""
+        now = check_time(now)
         with self._lock:
             cycle = math.floor(now / self.scheduler.cycle_s)
             if self._last_cycle is None:
@@ -109,6 +114,7 @@ class Evolver:
         """
         if self._directory is None:
             raise SettingsError("directory", None, "a directory: evolutions in processes of their own need its files")
+        now = check_time(now)
         with self._lock:
             if self._job is None:
                 trigger = self.due(now)
@@ -129,6 +135,9 @@ class Evolver:
 
         Raises SnapshotError where the record cannot be written, and whatever the evolution raises.
         """
+        now = check_time(now)
+        if trigger not in TRIGGERS:
+            raise SettingsError("trigger", trigger, f"one of {', '.join(TRIGGERS)}")
         with self._lock:
             if self._job is not None:
                 self._job.end()
@@ -186,6 +195,7 @@ class Evolver:
             self._watch.forget()
         champion, seed = self.scheduler.champion, self.plan.seed + number
         plan = self.plan.to_json()
+        del plan["settings"]["workers"]  # it changes nothing: records are alike whatever the number
         return EvolutionRecord(number, now, trigger, "failed", "", champion, champion, settings=plan, seed=seed)
 
     def _gather(self, now: float, seed: int) -> tuple[Sequence[ChangeHistory], DataSpan]:

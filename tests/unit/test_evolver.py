@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 import subprocess
@@ -21,6 +22,7 @@ from streamsched.champion import BY_HAND, Champion
 from streamsched.errors import SettingsError, SnapshotError
 from streamsched.evolution.plan import EvolutionPlan
 from streamsched.evolution.records import EvolutionRecord, RecordBook
+from streamsched.evolution.settings import WARM
 from streamsched.evolver import ARCHIVE_NAME, Evolver
 from tests.fences import small_reserve
 from tests.shell import ROOT
@@ -522,11 +524,54 @@ def test_gaps_are_filled_in_several_ways() -> None:
         {"drift": "ddm"},
         {"history": 3},
         {"draws": 0},
+        {"draws": 30_000_000},
+        {"archive": 10**9},
+        {"history": 10**9},
         {"seed": None},
+        {"seed": -5},
+        {"seed": 10**40},
         {"time_limit_s": 0},
+        {"time_limit_s": True},
+        {"time_limit_s": math.nan},
+        {"settings": None},
+        {"settings": {}},
+        {"settings": "WARM"},
+        {"settings": 5},
     ],
 )
 def test_plans_that_cannot_work(wrong: dict[str, Any]) -> None:
     with pytest.raises(SettingsError, match=next(iter(wrong))):
         EvolutionPlan(**wrong)
     assert json.loads(json.dumps(PLAN.to_json()))["settings"]["generations"] == 5
+
+
+@pytest.mark.parametrize("plan", [{}, 0, "weekly", EvolutionPlan])
+def test_a_plan_is_a_plan(plan: Any) -> None:
+    with pytest.raises(SettingsError, match="plan: expected an EvolutionPlan"):
+        Evolver(Scheduler(), plan)
+
+
+@pytest.mark.parametrize("now", [math.nan, math.inf, None, "today"])
+def test_times_are_numbers(tmp_path: Path, now: Any) -> None:
+    one = evolver(tmp_path, "win")
+    for ask in (one.tick, one.due, one.evolve_now):
+        with pytest.raises(SettingsError, match="now: expected UTC epoch seconds"):
+            ask(now)
+    assert one._last_cycle is None
+
+
+def test_a_directory_may_be_named_by_a_string(tmp_path: Path) -> None:
+    assert Evolver(crawled(), PLAN, str(tmp_path), breed="tests.breeders:win").evolve_now(12 * DAY).number == 1
+    assert RecordBook(tmp_path).find(1) is not None
+
+
+def test_only_known_triggers_are_recorded(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="trigger: expected one of schedule, drift, asked, found 'whim'"):
+        evolver(tmp_path, "win").evolve_now(12 * DAY, "whim")
+    assert RecordBook(tmp_path).read() == ([], [])
+
+
+def test_records_do_not_hang_on_the_number_of_workers() -> None:
+    plans = [replace(PLAN, settings=replace(WARM, workers=workers)) for workers in (1, 2)]
+    first, second = (evolver(None, "win", plan).evolve_now(12 * DAY) for plan in plans)
+    assert first == second
