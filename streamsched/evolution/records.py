@@ -111,9 +111,8 @@ class RecordBook:
                 continue
             try:
                 records.append(EvolutionRecord.from_json(json.loads(line)))
-            except (ValueError, TypeError, RecursionError) as error:
-                first = str(error).split("\n")[0]
-                reason = "cut off in being written" if torn else f"is no record: {first}"
+            except (ValueError, TypeError, AttributeError, RecursionError) as error:
+                reason = "cut off in being written" if torn else f"is no record: {_spell_fault(error)}"
                 faults.append(RecordFault(place, reason, torn))
         return records, faults
 
@@ -157,6 +156,15 @@ class RecordBook:
             return b""
         except OSError as error:
             raise SnapshotError(str(self.path), f"cannot be read: {error.strerror or error}") from error
+
+
+def _spell_fault(error: Exception) -> str:
+    """Return what is wrong with a line, in a reader's words, not in Python's."""
+    if isinstance(error, json.JSONDecodeError | UnicodeDecodeError | RecursionError):
+        return "not JSON"
+    if isinstance(error, TypeError | AttributeError):
+        return "a field holds what it cannot"
+    return str(error).split("\n", maxsplit=1)[0]
 
 
 def _renumber(record: EvolutionRecord, free: int) -> EvolutionRecord:
