@@ -30,6 +30,7 @@ STYLE: Final[Any] = {
     "axes.spines.right": False,
     "axes.grid": True,
     "axes.axisbelow": True,
+    "axes.formatter.useoffset": False,  # ticks show what they stand for, however close together they are
     "grid.linewidth": 0.5,
     "timezone": "UTC",
 }

@@ -21,3 +21,13 @@ def test_coordinates_are_shortened_and_labels_are_not() -> None:
     assert ">0.6950<" in svg
     assert re.search(r'd="[^"]*\d\.\d\d\b', svg)
     assert not re.search(r'd="[^"]*\d\.\d{3,}', svg)
+
+
+def test_ticks_close_together_show_what_they_stand_for() -> None:
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(3, 2))
+        axes = figure.subplots()
+        axes.plot([0, 1], [1000.001, 1000.004])
+        svg = finish_svg(figure, "a")
+    assert len(re.findall(r">1000\.00\d+<", svg)) >= 3
+    assert ">+1" not in svg
