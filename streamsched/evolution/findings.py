@@ -40,7 +40,9 @@ class DataSpan:
 
     def __str__(self) -> str:
         rest = "" if self.observed >= 1.0 else ", the rest completed"
-        return f"{self.pages:,} pages × {self.cycles} cycles, {self.observed:.1%} seen{rest}".replace("%", " %")
+        pages = f"{self.pages:,} page{'s' if self.pages != 1 else ''}"
+        cycles = f"{self.cycles} cycle{'s' if self.cycles != 1 else ''}"
+        return f"{pages} × {cycles}, {self.observed:.1%} seen{rest}".replace("%", " %")
 
 
 @dataclass(frozen=True, slots=True)

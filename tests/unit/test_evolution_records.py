@@ -194,3 +194,4 @@ def test_breedings_go_through_json_and_are_checked() -> None:
 def test_data_say_what_they_are_made_of() -> None:
     assert str(DataSpan(0.0, 19, 50_000, 0.405)) == "50,000 pages × 19 cycles, 40.5 % seen, the rest completed"
     assert str(DataSpan(0.0, 19, 50_000)) == "50,000 pages × 19 cycles, 100.0 % seen"
+    assert str(DataSpan(0.0, 1, 1)) == "1 page × 1 cycle, 100.0 % seen"
