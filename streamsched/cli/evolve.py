@@ -39,14 +39,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--protocol", choices=["paper"], default="paper", help="the experiment: GP4C's temporal 5-fold (paper)"
     )
     parser.add_argument(
-        "--from", dest="start", type=moment, metavar="DATE", help="first day: of 57 cycles, or of all up to --to"
+        "--from", dest="start", type=moment, metavar="DATE", help="first day: of 57 cycles, or with --to of the window"
     )
     parser.add_argument(
         "--to",
         dest="end",
         type=moment,
         metavar="DATE",
-        help="end, exclusive: of 57 cycles, or of all since --from (the log's, of 57 cycles, unless --from is given)",
+        help="end, exclusive: of 57 cycles (the log's end), or with --from of the window, cut into three equal spans",
     )
     parser.add_argument("--cycle", type=duration, default=86_400.0, metavar="TIME", help="how often to rank (1d)")
     parser.add_argument(

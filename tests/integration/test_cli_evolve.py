@@ -89,5 +89,5 @@ def test_files_that_cannot_be_read_or_written_have_code_3(streamsched: Command, 
 def test_help_says_which_days_are_taken(streamsched: Command) -> None:
     """As `choose_spans` has them."""
     shown = " ".join(streamsched("evolve", "--help").out.split())
-    assert "first day: of 57 cycles, or of all up to --to" in shown
-    assert "end, exclusive: of 57 cycles, or of all since --from" in shown
+    assert "first day: of 57 cycles, or with --to of the window" in shown
+    assert "end, exclusive: of 57 cycles (the log's end), or with --from of the window, cut into three" in shown
