@@ -141,6 +141,7 @@ def _spell_apart(numbers: Sequence[float | None]) -> list[str]:
     >>> _spell_apart([0.0, 0.021, 2.23, 44.2, None]), _spell_apart([0.0, 0.0213, 0.0241, 2.2])
     (['0', '0.02', '2.2', '44', '–'], ['0', '0.021', '0.024', '2.20'])
     """
+    texts: list[str] = []
     for more in range(_MOST_DIGITS):
         texts = ["–" if number is None else _spell_short(number, more) for number in numbers]
         if len(set(texts)) == len(set(numbers)):

@@ -38,7 +38,7 @@ class EvolutionPlan:
     - ``draws``: in how many ways gaps in the history are filled in, at most; by default one for each replicate of the
       contest. Many pages over many cycles need fewer;
     - ``archive``: formulas kept from one evolution to begin the next with;
-    - ``time_limit_s``: seconds of wall clock until an evolution's process is killed;
+    - ``time_limit_s``: seconds of wall clock that an evolution's process may take; the first tick after that kills it;
     - ``seed``: of all that is random; evolution number i uses ``seed + i``;
     - ``settings``: of the evolution itself, `streamsched.evolution.settings.WARM` unless told otherwise.
 
