@@ -159,7 +159,9 @@ def _choose_format(stream: ByteStream, asked: str | None) -> str:
     if found is None and not head:
         return FORMATS[0]  # empty: any will do
     if found is None:
-        reason = f"format not recognised: expected one of {', '.join(FORMATS)}; say which with format="
+        reason = (
+            f"format not recognised: expected one of {', '.join(FORMATS)}, told by name or content, or named beforehand"
+        )
         raise SourceError(stream.path, reason)
     return found
 

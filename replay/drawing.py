@@ -30,6 +30,7 @@ STYLE: Final[Any] = {
     "axes.spines.right": False,
     "axes.grid": True,
     "axes.axisbelow": True,
+    "axes.formatter.useoffset": False,  # ticks show what they stand for, however close together they are
     "grid.linewidth": 0.5,
     "timezone": "UTC",
 }
@@ -72,6 +73,9 @@ def dress_axes(axes: Axes, title: str) -> None:
         spine.set_color(FAINT)
 
 
+_COORDINATE: Final = re.compile(r"\d+\.\d{3,}(?=[^<>]*>)")  # within a tag: the numbers of labels stand between tags
+
+
 def finish_svg(figure: Figure, salt: str) -> str:
     """Return the figure as an SVG element for an HTML page, without metadata, declarations or names of its own."""
     out = io.StringIO()
@@ -81,7 +85,7 @@ def finish_svg(figure: Figure, salt: str) -> str:
     svg = text[text.index("<svg") :]
     for pattern, kept in _STRIPPED:
         svg = pattern.sub(kept, svg)
-    svg = re.sub(r"\d+\.\d{3,}", lambda number: f"{float(number[0]):.2f}", svg)
+    svg = _COORDINATE.sub(lambda number: f"{float(number[0]):.2f}", svg)
     for code, variable in {**_VARIABLES, **_HUE_VARIABLES}.items():
         svg = svg.replace(code, f"var({variable})")
     return svg.strip()

@@ -143,7 +143,7 @@ class PublishedPolicy(ScheduledPolicy):
             f"too little to learn from: {data}",
             before,
             before,
-            settings.to_json(),
+            {name: value for name, value in settings.to_json().items() if name != "workers"},
             self._seed,
         )
         draft = replace(draft, data=data)

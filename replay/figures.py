@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeAlias
 
 import matplotlib as mpl
@@ -25,6 +25,7 @@ __all__ = ["draw_deciles", "draw_series", "draw_waits", "share_by_decile"]
 
 Line: TypeAlias = tuple[npt.NDArray[Any], Floats]  # across and up, of one length
 
+_MOST_DIGITS: Final = 4  # beyond the usual: ten of them are as wide as the figure
 _WAIT_TICKS: Final = {1 / 24: "1 h", 0.25: "6 h", 1.0: "1 d", 7.0: "1 wk", 30.0: "1 mo", 365.0: "1 yr"}
 
 
@@ -100,8 +101,8 @@ def draw_deciles(result: ReplayResult) -> str:
         axes.set_ylim(rows, 0)
         axes.set_yticks(np.arange(rows) + 0.5, [_shorten(policy.name) for policy in result.policies])
         rates = [result.changes[result.tenths == tenth] for tenth in range(DECILES)]
-        labels = [_spell_short(float(changes.mean())) if changes.size else "–" for changes in rates]
-        axes.set_xticks(np.arange(DECILES) + 0.5, labels)
+        means = [float(changes.mean()) if changes.size else None for changes in rates]
+        axes.set_xticks(np.arange(DECILES) + 0.5, _spell_apart(means))
         axes.set_xlabel("changes of a page, in each tenth of the pages", color=INK)
         axes.set_title("Share of visits, %", color=INK)
         axes.grid(visible=False)
@@ -134,10 +135,21 @@ def _shorten(name: str, limit: int = 18) -> str:
     return name if len(name) <= limit else f"{name[: limit - 1]}…"
 
 
-def _spell_short(number: float) -> str:
-    """Return a number of 0 or more in two digits, or as a whole number.
+def _spell_apart(numbers: Sequence[float | None]) -> list[str]:
+    """Return numbers of 0 or more in two digits, or in as many as tell different ones apart; a dash for None.
 
-    >>> [_spell_short(number) for number in (0.0, 0.021, 2.23, 44.2)]
-    ['0', '0.02', '2.2', '44']
+    >>> _spell_apart([0.0, 0.021, 2.23, 44.2, None]), _spell_apart([0.0, 0.0213, 0.0241, 2.2])
+    (['0', '0.02', '2.2', '44', '–'], ['0', '0.021', '0.024', '2.20'])
     """
-    return f"{number:.0f}" if number >= 10 or number == 0 else f"{number:.1f}" if number >= 1 else f"{number:.2f}"
+    texts: list[str] = []
+    for more in range(_MOST_DIGITS):
+        texts = ["–" if number is None else _spell_short(number, more) for number in numbers]
+        if len(set(texts)) == len(set(numbers)):
+            break
+    return texts
+
+
+def _spell_short(number: float, more: int) -> str:
+    if number == 0:
+        return "0"
+    return f"{number:.{more + (0 if number >= 10 else 1 if number >= 1 else 2)}f}"

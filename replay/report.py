@@ -54,6 +54,7 @@ _EVOLUTIONS: Final = (
     "promoted where its gain is more than twice that. Point at a decision for why it was made."
 )
 _EVOLUTION_HEADS: Final = ("Date", "Champion", "Challenger", "Gain", "Decision")
+_FORMULA_HEADS: Final = ("Champion", "Challenger")
 
 
 def write_report(result: ReplayResult, path: str | Path) -> None:
@@ -143,7 +144,10 @@ def _spell_evolutions(result: ReplayResult) -> str:
     ]
     if not rows:
         return ""
-    heads = "".join(f"<th scope=col>{head}</th>" for head in ("Policy", *_EVOLUTION_HEADS))
+    heads = "".join(
+        f"<th scope=col{' class=word' if head in _FORMULA_HEADS else ''}>{head}</th>"
+        for head in ("Policy", *_EVOLUTION_HEADS)
+    )
     table = f"<table><thead><tr>{heads}</tr></thead>\n<tbody>{''.join(rows)}</tbody></table>"
     return f'<h2>How formulas evolved</h2>\n<p>{_EVOLUTIONS}</p>\n<div class="scroll">{table}</div>\n'
 

@@ -25,6 +25,7 @@ thead th{vertical-align:bottom;font-size:.9rem;color:var(--quiet)}
 th:first-child,td:first-child{text-align:left;padding-left:0;position:sticky;left:0;background:var(--page);
  white-space:normal;overflow-wrap:break-word;min-width:7.5rem;max-width:16rem}
 tbody th{font-weight:600}
+th.word,td.word{text-align:left}
 td small,th small{color:var(--quiet);font-weight:400}
 td small{margin-left:.3rem}
 th small{display:block;font-size:.8rem}

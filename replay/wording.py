@@ -73,8 +73,9 @@ def explain_figures(result: ReplayResult) -> str:
     """Return what the intervals and the delays are, and what the log's times are worth, in a few sentences."""
     seeds = len(result.settings.seeds)
     spread = f"over {seeds} seeds" if seeds > 1 else f"by batch means over {BATCH_CYCLES} cycles each"
+    spreads = any(figure.half_width is not None for policy in result.policies for figure in policy.figures.values())
     said = [
-        f"± is half the 95 % interval, {spread}.",
+        *([f"± is half the 95 % interval, {spread}."] if spreads else []),
         (
             "Delays are in days, from a change to the visit that found it; changes never found have none, so read them "
             "beside the changes unseen at the end."

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from streamsched.durations import format_date
-from streamsched.errors import FormulaError, SettingsError
+from streamsched.errors import FormulaError, SettingsError, shorten
 from streamsched.formula import TERMINALS, Formula
 from streamsched.terminals import PROVIDED
 
@@ -68,7 +68,7 @@ class Champion:
             formula: Any = Formula.parse(fields["formula"])
             champion = cls(**fields | {"formula": formula})
         except (KeyError, TypeError) as error:
-            raise ValueError(f"champion: expected its fields, found {error}") from error
+            raise ValueError(f"champion: expected its fields, found {shorten(fields)}") from error
         numbers = (champion.record, champion.since_s, champion.gain)
         if champion.origin not in _ORIGINS or not all(one is None or isinstance(one, int | float) for one in numbers):
             raise ValueError(f"champion: expected an origin of {', '.join(_ORIGINS)} and numbers, found {fields}")

@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from streamsched.champion import BY_EVOLUTION, BY_HAND, Champion
+from streamsched.checks import check_time
 from streamsched.drift import HitRateWatch
 from streamsched.errors import FormulaError, SettingsError, SnapshotError, StreamschedError
 from streamsched.evolution.findings import Breeding, DataSpan
@@ -22,7 +23,7 @@ from streamsched.evolution.history import ChangeHistory
 from streamsched.evolution.jobs import Job, sweep_jobs
 from streamsched.evolution.parcels import read_json, write_json
 from streamsched.evolution.plan import EvolutionPlan
-from streamsched.evolution.records import EvolutionRecord, RecordBook
+from streamsched.evolution.records import TRIGGERS, EvolutionRecord, RecordBook
 from streamsched.evolution.worker import find_breed
 from streamsched.formula import Formula
 from streamsched.replies import Observed
@@ -51,14 +52,17 @@ class Evolver:
         self,
         scheduler: Scheduler,
         plan: EvolutionPlan | None = None,
-        directory: Path | None = None,
+        directory: str | Path | None = None,
         *,
         breed: str = BREED,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Go on from the records in `directory`. Raises SnapshotError where they cannot be read."""
+        if not isinstance(plan, EvolutionPlan | None):
+            raise SettingsError("plan", plan, "an EvolutionPlan, or None for its defaults")
+        directory = None if directory is None else Path(directory)
         self.scheduler = scheduler
-        self.plan = plan or EvolutionPlan()
+        self.plan = EvolutionPlan() if plan is None else plan
         self.archive: tuple[str, ...] = ()
         self._book = None if directory is None else RecordBook(directory)
         self._directory = directory
@@ -92,6 +96,7 @@ class Evolver:
 
     def due(self, now: float) -> str | None:
         """Return why an evolution is due at `now`, UTC epoch seconds: "schedule", "drift" or not at all. O(1)."""
+        now = check_time(now)
         with self._lock:
             cycle = math.floor(now / self.scheduler.cycle_s)
             if self._last_cycle is None:
@@ -109,6 +114,7 @@ class Evolver:
         """
         if self._directory is None:
             raise SettingsError("directory", None, "a directory: evolutions in processes of their own need its files")
+        now = check_time(now)
         with self._lock:
             if self._job is None:
                 trigger = self.due(now)
@@ -129,6 +135,9 @@ class Evolver:
 
         Raises SnapshotError where the record cannot be written, and whatever the evolution raises.
         """
+        now = check_time(now)
+        if trigger not in TRIGGERS:
+            raise SettingsError("trigger", trigger, f"one of {', '.join(TRIGGERS)}")
         with self._lock:
             if self._job is not None:
                 self._job.end()
@@ -179,12 +188,14 @@ class Evolver:
 
     def _draw_up(self, now: float, trigger: str) -> EvolutionRecord:
         """Return the record of an evolution that begins; from here on the next is counted from it."""
-        number, self._number = self._number, self._number + 1
         self._last_cycle = math.floor(now / self.scheduler.cycle_s)
+        number = self._number if self._book is None else max(self._number, self._book.next_number())
+        self._number = number + 1
         if self._watch is not None:
             self._watch.forget()
         champion, seed = self.scheduler.champion, self.plan.seed + number
         plan = self.plan.to_json()
+        del plan["settings"]["workers"]  # it changes nothing: records are alike whatever the number
         return EvolutionRecord(number, now, trigger, "failed", "", champion, champion, settings=plan, seed=seed)
 
     def _gather(self, now: float, seed: int) -> tuple[Sequence[ChangeHistory], DataSpan]:
@@ -216,14 +227,16 @@ class Evolver:
             except FormulaError as error:
                 why = f"the challenger cannot be used: {str(error).splitlines()[0]}"
                 record = replace(record, decision="failed", why=why, champion_after=before)
+        if isinstance(outcome, Breeding) and record.decision != "failed":
+            record = self._keep(outcome.archive, record)
         try:
             if self._book is not None:
-                self._book.append(record)
+                record = self._book.append(record)
         except SnapshotError:
             self.scheduler.use(before)
             raise
-        if isinstance(outcome, Breeding) and record.decision != "failed":
-            self._keep(outcome.archive)
+        if record.decision == "promoted":
+            self.scheduler.use(record.champion_after)  # its record's number may have become another
         return record
 
     def _judge(self, draft: EvolutionRecord, bred: Breeding) -> EvolutionRecord:
@@ -264,15 +277,23 @@ class Evolver:
             book.append(record)
         self._write_elites(directory)
 
-    def _keep(self, archive: Iterable[str]) -> None:
-        """Keep elites for the next evolution, new ones first."""
+    def _keep(self, archive: Iterable[str], record: EvolutionRecord) -> EvolutionRecord:
+        """Keep elites for the next evolution, new ones first; return `record`, which says so where it cannot be done.
+
+        They are a convenience: whoever goes on without them begins with fewer formulas.
+        """
         self.archive = tuple(dict.fromkeys([*archive, *self.archive]))[: self.plan.archive]
-        if self._directory is not None:
-            self._write_elites(self._directory)
+        try:
+            if self._directory is not None:
+                self._write_elites(self._directory)
+        except SnapshotError as error:
+            return replace(record, why=f"{record.why}; elites were not kept: {error}")
+        return record
 
     def _write_elites(self, directory: Path) -> None:
         content: dict[str, Any] = {"formulas": list(self.archive)}
         try:
+            directory.mkdir(parents=True, exist_ok=True)
             write_json(directory / ARCHIVE_NAME, content)
         except OSError as error:
             raise SnapshotError(str(directory), f"cannot be written: {error.strerror or error}") from error

@@ -68,9 +68,12 @@ class Training:
         return int(np.count_nonzero(self.panel))
 
     def __str__(self) -> str:
-        pages, cycles = self.observed.shape
+        pages, cycles = (
+            f"{count} {word}{'s' if count != 1 else ''}"
+            for count, word in zip(self.observed.shape, ("page", "cycle"), strict=True)
+        )
         share = f"{self.observed_share:.1%} of page-cycles observed, the rest drawn from the posterior"
-        return f"{pages} pages × {cycles} cycles, {share}; {self.panel_pages} pages in the panel"
+        return f"{pages} × {cycles}, {share}; {self.panel_pages} in the panel"
 
 
 class Gathered(NamedTuple):

@@ -142,11 +142,11 @@ def _draw(
             look = dress(line.stroke)
             axes.plot(line.across, line.up, **look, label=line.label)
             if line.spread is not None:
-                low, high = line.up - line.spread, line.up + line.spread
+                low, high = np.clip((line.up - line.spread, line.up + line.spread), 0.0, 1.0)  # as shares are
                 axes.vlines(line.across, low, high, colors=look["color"], linewidth=0.8, alpha=0.7)
         _add_legend(figure, axes)
         if axes.get_ylim()[0] < 0:
-            axes.set_ylim(bottom=0)  # intervals may reach below, shares do not
+            axes.set_ylim(bottom=0)
         finish(axes)
         return finish_svg(figure, salt)
 

@@ -133,7 +133,6 @@ def render_protocol(result: ProtocolResult) -> str:
 
 _WORDS: Final = ("Against", "Metric", "Baseline", "Evolved for", "Formula", "Claim", "Found")  # columns of words
 _STYLE: Final = """
-.word{text-align:left}
 .tables{display:grid;gap:1rem 1.5rem;grid-template-columns:repeat(auto-fit,minmax(min(100%,36rem),1fr))}
 .tables th,.tables td{padding:.25rem .4rem;font-size:.86rem}
 td.formula{white-space:normal;min-width:18rem;font:.85rem/1.4 ui-monospace,monospace;

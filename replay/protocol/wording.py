@@ -79,13 +79,10 @@ class Claim:
         A gain is smaller where it is sure, but surely below the paper's; refuted where it surely is, and not sure; and
         undecided where the interval has room for none and for the paper's. A tie is confirmed where the interval has no
         room for a gain such as the paper calls a win, sure or not; refuted by a sure difference; undecided otherwise.
-        Folds that found the very same decide nothing: so it looks where next to nothing was found.
         """
         low, high = self.found.low, self.found.high
         if self.published is None or low is None or high is None:
             return None
-        if low == high == 0.0:
-            return "undecided"
         side = is_apart(self.found)
         if self.published > 0:
             below = high < self.published
@@ -156,7 +153,7 @@ def spell_sweep(result: ProtocolResult) -> str:
         difference = compare_folds(ndcg.sweep[metric][:, :1], change_rate.sweep[metric][:, :1])
         parts.append(f"{HEADS[metric]} {spell_difference(difference)}")
     share = 100 * result.settings.cuts[0]
-    return f"Here, evolved for NDCG against evolved for ChangeRate, at {share:.3g} %: {', '.join(parts)}."
+    return f"{ndcg.name} here, evolved for NDCG against evolved for ChangeRate, at {share:.3g} %: {', '.join(parts)}."
 
 
 def spell_new_pages(result: ProtocolResult) -> str:
@@ -166,7 +163,8 @@ def spell_new_pages(result: ProtocolResult) -> str:
         f"{100 * float(one.outcomes['best'].new_share[:, 1:].mean()):.0f} % evolved for {HEADS[one.fitness]}"
         for one in shown
     ]
-    return f"New pages here, after the first ranked cycle: {', '.join(parts)}." if parts else ""
+    name = f" of {shown[0].name}" if shown else ""
+    return f"New pages here{name}, after the first ranked cycle: {', '.join(parts)}." if parts else ""
 
 
 def caution(result: ProtocolResult) -> str:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 import math
+import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -13,8 +14,21 @@ from typing import Final
 from streamsched.durations import parse_duration
 from streamsched.errors import SettingsError
 
-__all__ = ["add_examples", "add_now", "add_state", "clock", "duration", "moment", "url", "whole"]
+__all__ = [
+    "add_examples",
+    "add_now",
+    "add_state",
+    "clock",
+    "duration",
+    "moment",
+    "share",
+    "shield_formulas",
+    "url",
+    "whole",
+]
 
+_OF_FORMULAS: Final = ("--formula", "--policy", "--state-policy")  # options whose values may be formulas
+_NEGATIVE: Final = re.compile(r"-(?!-|h$)")  # what begins with a single minus, but for the help
 _LARGEST: Final = 2**63 - 1  # what an int64 counts
 
 
@@ -70,6 +84,38 @@ def duration(text: str) -> float:
         return parse_duration(text)
     except SettingsError as error:
         raise argparse.ArgumentTypeError(f"expected {error.expected}, found {text!r}") from None
+
+
+def share(text: str) -> float:
+    """Return the share that `text` writes as a number, such as 0.05; how large it may be is for others to say.
+
+    >>> share("0.05")
+    0.05
+    """
+    try:
+        return float(text)
+    except ValueError:
+        hint = " (5 % is 0.05)" if text.endswith("%") else ""
+        raise argparse.ArgumentTypeError(f"expected a share such as 0.05{hint}, found {text!r}") from None
+
+
+def shield_formulas(words: Sequence[str]) -> list[str]:
+    """Return the command line `words` with formulas that begin with a minus written so that none passes for an option.
+
+    >>> shield_formulas(["use", "-t", "--state", "s"]), shield_formulas(["next", "--formula", "-t", "-k", "3"])
+    (['use', '(-t)', '--state', 's'], ['next', '--formula=-t', '-k', '3'])
+    """
+    shielded: list[str] = []
+    for word in words:
+        before = shielded[-1] if shielded else ""
+        negative = _NEGATIVE.match(word) is not None
+        if negative and before in _OF_FORMULAS:
+            shielded[-1] = f"{before}={word}"
+        elif negative and words[0] == "use" and not before.startswith("--") and not word[1:].isdecimal():
+            shielded.append(f"({word})")
+        else:
+            shielded.append(word)
+    return shielded
 
 
 def url(text: str) -> str:

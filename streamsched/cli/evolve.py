@@ -9,9 +9,10 @@ from typing import Final
 
 from rich.console import Console
 
-from streamsched.cli.arguments import add_examples, duration, moment, whole
+from streamsched.cli.arguments import add_examples, duration, moment, share, whole
 from streamsched.cli.exits import DONE
 from streamsched.cli.output import check_writable, complain, name_rejections, say, write_file
+from streamsched.errors import SettingsError
 from streamsched.evolution.alphabet import TERMINAL_SETS
 from streamsched.evolution.settings import EvolutionSettings, Metric
 from streamsched.replay.protocol import ProtocolResult, ProtocolSettings, run_protocol, to_json
@@ -37,13 +38,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--protocol", choices=["paper"], default="paper", help="the experiment: GP4C's temporal 5-fold (paper)"
     )
-    parser.add_argument("--from", dest="start", type=moment, metavar="DATE", help="first day (57 cycles before --to)")
     parser.add_argument(
-        "--to", dest="end", type=moment, metavar="DATE", help="end, exclusive (the log's); with --from: thirds of both"
+        "--from", dest="start", type=moment, metavar="DATE", help="first day: of 57 cycles, or with --to of the window"
+    )
+    parser.add_argument(
+        "--to",
+        dest="end",
+        type=moment,
+        metavar="DATE",
+        help="end, exclusive: of 57 cycles (the log's end), or with --from of the window, cut into three equal spans",
     )
     parser.add_argument("--cycle", type=duration, default=86_400.0, metavar="TIME", help="how often to rank (1d)")
     parser.add_argument(
-        "--budget", type=float, default=_DEFAULTS.budget, metavar="SHARE", help="of a fold's pages, a cycle (0.05)"
+        "--budget", type=share, default=_DEFAULTS.budget, metavar="SHARE", help="of a fold's pages, a cycle (0.05)"
     )
     parser.add_argument(
         "--warmup", type=whole(1), default=_DEFAULTS.warmup, metavar="N", help="cycles that visit every page (2)"
@@ -100,6 +107,10 @@ def _settings(arguments: argparse.Namespace) -> ProtocolSettings:
         reading="that_day" if arguments.changed == "that-day" else "since_visit",
         workers=arguments.workers,
     )
+    for option in ("metric", "terminals"):
+        given = getattr(arguments, option) or []
+        if len(set(given)) < len(given):
+            raise SettingsError(f"--{option}", " ".join(given), "each once")
     metrics = arguments.metric or [*_METRICS]
     return ProtocolSettings(
         arguments.log,

@@ -21,6 +21,13 @@ from streamsched.replay import KINDS, SyntheticSettings, synthesize, write_chang
 __all__ = ["add_arguments"]
 
 _DEFAULTS: Final = SyntheticSettings()
+_OPTIONS: Final = {  # by the settings that they set
+    "pages": "--pages",
+    "days": "--days",
+    "start_s": "--from",
+    "zone_hours": "--zone",
+    "bulk_edits_per_day": "--bulk-edits",
+}
 _EXAMPLES: Final = """\
   streamsched generate corpus.tsv.gz                         # 417,000 pages, 57 days
   streamsched generate small.tsv.gz --pages 20000 --seed 1
@@ -61,20 +68,24 @@ def _generate(arguments: argparse.Namespace) -> int:
     with _show_progress(Console(stderr=True)) as advance:
         log = synthesize(settings, arguments.seed)
         count = write_changes(log, output, advance)
-    say(f"wrote {count:,} changes of {len(log.urls):,} pages in {settings.days:,} days to {output}")
+    pages = len(log.urls)  # which appear, each a line of the file; the others are changes
+    say(f"wrote {pages:,} pages and {count - pages:,} changes of theirs in {settings.days:,} days to {output}")
     return DONE
 
 
 def _settings(arguments: argparse.Namespace) -> SyntheticSettings:
     kinds: dict[str, Any] = {} if arguments.kinds is None else dict.fromkeys(KINDS, 0.0) | arguments.kinds
-    return SyntheticSettings(
-        pages=arguments.pages,
-        days=arguments.days,
-        start_s=arguments.start,
-        zone_hours=arguments.zone,
-        bulk_edits_per_day=arguments.bulk_edits,
-        **kinds,
-    )
+    try:
+        return SyntheticSettings(
+            pages=arguments.pages,
+            days=arguments.days,
+            start_s=arguments.start,
+            zone_hours=arguments.zone,
+            bulk_edits_per_day=arguments.bulk_edits,
+            **kinds,
+        )
+    except SettingsError as error:
+        raise SettingsError(_OPTIONS.get(error.setting, error.setting), error.found, error.expected) from error
 
 
 @contextmanager

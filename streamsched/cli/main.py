@@ -13,6 +13,7 @@ from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from typing import Final
 
+from streamsched.cli.arguments import shield_formulas
 from streamsched.cli.exits import DEFECT, DONE, EXIT_HELP, INTERRUPTED, UNREADABLE, exit_code
 from streamsched.cli.interruption import orderly_exit
 from streamsched.cli.output import complain
@@ -82,7 +83,7 @@ def _obey(words: Sequence[str]) -> int:
     """Run the command of `words` and return its exit code; errors of the system's are left to the caller."""
     try:
         with orderly_exit(), on_compile(_Notice()):
-            arguments = build_parser(words).parse_args(words)
+            arguments = build_parser(words).parse_args(shield_formulas(words))
             code: int = arguments.run(arguments)
     except SystemExit as leaving:  # argparse has printed help or a usage error; or SIGTERM
         return int(leaving.code or DONE)

@@ -63,6 +63,12 @@ def check_writable(path: Path) -> None:
         raise _unwritable(path, error) from error
     if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
         raise SourceError(str(path), "cannot be written: expected the name of a file in a directory that can be")
+    if not path.exists():  # some directories promise more than they keep
+        try:
+            path.touch(exist_ok=False)
+            path.unlink()
+        except OSError as error:
+            raise _unwritable(path, error) from error
 
 
 def write_file(path: Path, text: str) -> None:

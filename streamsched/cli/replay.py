@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Final
 
 from rich.console import Console
 
-from streamsched.cli.arguments import add_examples, duration, moment, whole
+from streamsched.cli.arguments import add_examples, duration, moment, share, whole
 from streamsched.cli.exits import DONE
 from streamsched.cli.lock import lock_state
 from streamsched.cli.output import check_writable, complain, name_rejections, say, write_file
@@ -24,6 +25,7 @@ from streamsched.snapshot import has_snapshot
 __all__ = ["add_arguments"]
 
 _STDIO: Final = "-"
+_STATELESS: Final = ("rand", "oracle")  # policies that learn nothing
 _EXAMPLES = f"""\
   streamsched replay data/scoop-extras.tsv.gz --from 2025-08-22 --report out.html
   streamsched replay outcomes.jsonl.gz --policy posterior --policy age --policy '1 - exp(-X/n*t)' --budget 0.02
@@ -42,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--policy", action="append", metavar="NAME", help="a policy or a quoted formula; repeat (all but gp4c)"
     )
-    parser.add_argument("--budget", type=float, default=0.05, metavar="SHARE", help="of the pages, a cycle (0.05)")
+    parser.add_argument("--budget", type=share, default=0.05, metavar="SHARE", help="of the pages, a cycle (0.05)")
     parser.add_argument(
         "--cycle", type=duration, default=86_400.0, metavar="TIME", help="how often pages are ranked (1d)"
     )
@@ -60,7 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", metavar="FILE", help="write the figures to FILE, - for standard output")
     parser.add_argument("--report", type=Path, metavar="FILE.html", help="write one self-contained page with plots")
     parser.add_argument("--save-state", type=Path, metavar="DIR", help="save what a policy knows at the end")
-    parser.add_argument("--state-policy", metavar="NAME", help="which policy that is (the only --policy, or default)")
+    parser.add_argument("--state-policy", metavar="NAME", help="which of those replayed (the only one, or default)")
     parser.set_defaults(run=_replay)
 
 
@@ -73,10 +75,9 @@ def _replay(arguments: argparse.Namespace) -> int:
     with nullcontext() if directory is None else lock_state(directory, make=True):
         if directory is not None and has_snapshot(directory):
             raise SettingsError("--save-state", str(directory), "a directory that holds no state yet")
-        name = _state_policy(arguments)
+        name = _state_policy(settings.policies, arguments.state_policy) if directory is not None else ""
         kept: list[ScheduledPolicy] = []
-        again = name not in settings.policies or name not in EVOLVING  # what evolves takes too long to run twice
-        if directory is not None and again:
+        if directory is not None and name not in EVOLVING:  # what evolves takes too long to run twice
             kept.append(rehearse(settings, name))
 
         def keep(policy: str, seed: int, state: Policy) -> None:
@@ -92,12 +93,16 @@ def _replay(arguments: argparse.Namespace) -> int:
     return DONE
 
 
-def _state_policy(arguments: argparse.Namespace) -> str:
-    """Return which policy's state is to be saved."""
-    if arguments.state_policy is not None:
-        return str(arguments.state_policy)
-    (only, *others) = arguments.policy or ["default"]
-    return "default" if others or only in ("rand", "oracle") else only
+def _state_policy(policies: Sequence[str], asked: str | None) -> str:
+    """Return which of `policies` is to be saved: the one `asked` for, the only one, or the default."""
+    keeping = [policy for policy in policies if policy not in _STATELESS]
+    if asked is None and len(policies) == 1:
+        asked = policies[0]
+    name = "default" if asked is None and "default" in policies else asked
+    if name not in keeping:
+        known = f"one of {', '.join(keeping)}" if keeping else f"a --policy other than {' and '.join(_STATELESS)}"
+        raise SettingsError("--state-policy", name, f"{known}, whose state is to be saved")
+    return name
 
 
 def _settings(arguments: argparse.Namespace) -> ReplaySettings:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from streamsched.cli.arguments import add_examples, add_state, duration, whole
+from streamsched.cli.arguments import add_examples, add_state, clock, duration, whole
 from streamsched.cli.exits import DONE, after_signal
 from streamsched.cli.interruption import Interruption
 from streamsched.cli.lock import lock_state
@@ -18,6 +18,7 @@ from streamsched.cli.output import name_rejections, say, say_json
 from streamsched.connectors import Delivery, FileSource, Position, open_source
 from streamsched.connectors.recognition import FORMATS
 from streamsched.errors import SettingsError, SourceError
+from streamsched.formula import Formula
 from streamsched.replies import Observed
 from streamsched.scheduler import DEFAULT_FORMULA, Scheduler
 from streamsched.snapshot import has_snapshot
@@ -68,6 +69,7 @@ def _run(arguments: argparse.Namespace) -> int:
         scheduler = _open_state(arguments)
         position = scheduler.positions.get(str(Path(arguments.source).resolve())) if is_file else None
         with _open_source(arguments, position) as source, Interruption(waits=not is_file) as interruption:
+            _change_formula(scheduler, arguments)
             intake = _Intake(scheduler, arguments, keeps_positions=is_file)
             failure = intake.take(interruption.until(source))
             saved = scheduler.save(arguments.state)
@@ -96,9 +98,18 @@ def _open_state(arguments: argparse.Namespace) -> Scheduler:
     scheduler = Scheduler.load(arguments.state)
     if arguments.cycle is not None and arguments.cycle != scheduler.cycle_s:
         raise SettingsError("--cycle", arguments.cycle, f"{scheduler.cycle_s} seconds, as in the saved state")
-    if arguments.formula is not None:
-        scheduler.use(arguments.formula)
     return scheduler
+
+
+def _change_formula(scheduler: Scheduler, arguments: argparse.Namespace) -> None:
+    """Rank by the formula asked for, with a record where it is another, so that the change can be taken back."""
+    if arguments.formula is not None and Formula.parse(arguments.formula) != scheduler.formula:
+        # Imported only where it is asked for: reading a stream needs none of it.
+        from streamsched.cli.use import set_formula  # noqa: PLC0415
+        from streamsched.evolution.records import RecordBook  # noqa: PLC0415
+
+        set_formula(scheduler, RecordBook(arguments.state), clock(None), arguments.formula)
+        scheduler.save(arguments.state)
 
 
 def _open_source(arguments: argparse.Namespace, known: dict[str, object] | None) -> FileSource:

@@ -14,13 +14,13 @@ from streamsched.errors import SettingsError
 from streamsched.evolution.records import EvolutionRecord, RecordBook
 from streamsched.scheduler import Scheduler
 
-__all__ = ["add_arguments"]
+__all__ = ["add_arguments", "set_formula"]
 
 _EXAMPLES: Final = """\
   streamsched use 'posterior + 0.01 * t' --state state/
   streamsched use 7 --state state/      # the champion after evolution 7, as `streamsched evolutions` lists it
 
-A whole number is that of a record; the constant formula 7 is written (7).
+A whole number is that of a record; the constant formulas 7 and -7 are written (7) and (-7).
 """
 
 
@@ -37,20 +37,39 @@ def _use(arguments: argparse.Namespace) -> int:
     with lock_state(arguments.state):
         scheduler = Scheduler.load(arguments.state)
         book = RecordBook(arguments.state)
-        before, number = scheduler.champion, book.next_number()
         now = clock(arguments.now)
         choice: str = arguments.choice.strip()
-        if choice.isdecimal():
-            champion, why = _champion_of(book, choice), f"asked to go back to the champion of record {int(choice)}"
-            scheduler.use(champion)
+        if choice.removeprefix("-").isdecimal():
+            champion, number = _champion_of(book, choice), int(choice)
+            why = f"asked to go back to the champion of record {number}"
+            record = EvolutionRecord(book.next_number(), now, "asked", "set", why, scheduler.champion, champion)
+            record = _put_in_charge(scheduler, book, record)
+            what = f"{champion}, as after record {number}"
         else:
-            scheduler.use(choice)
-            champion, why = Champion(scheduler.formula, BY_HAND, number, now), "asked for this formula"
-            scheduler.use(champion)
-        book.append(EvolutionRecord(number, now, "asked", "set", why, before, champion))
+            record = set_formula(scheduler, book, now, choice)
+            what = "set by hand"
         scheduler.save(arguments.state)
-    say(f"{champion.formula}: {champion}; record {number}")
+    say(f"{scheduler.formula}: {what}; this is record {record.number}")
     return DONE
+
+
+def set_formula(scheduler: Scheduler, book: RecordBook, now: float, formula: str) -> EvolutionRecord:
+    """Rank by `formula` from `now` on, and write and return the record of it; saving the state is left to the caller.
+
+    Raises FormulaError where it cannot be used, SnapshotError where the record cannot be written.
+    """
+    before, number = scheduler.champion, book.next_number()
+    scheduler.use(formula)
+    champion = Champion(scheduler.formula, BY_HAND, number, now)
+    why = "asked for this formula"
+    return _put_in_charge(scheduler, book, EvolutionRecord(number, now, "asked", "set", why, before, champion))
+
+
+def _put_in_charge(scheduler: Scheduler, book: RecordBook, record: EvolutionRecord) -> EvolutionRecord:
+    scheduler.use(record.champion_after)  # refuses a formula of another version before anything is written
+    record = book.append(record)
+    scheduler.use(record.champion_after)
+    return record
 
 
 def _champion_of(book: RecordBook, choice: str) -> Champion:

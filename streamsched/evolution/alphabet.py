@@ -7,13 +7,14 @@ from typing import Final, Literal, TypeAlias
 
 from streamsched.formula import Constant, Terminal
 
-__all__ = ["BINARY", "CONSTANTS", "TERMINAL_SETS", "UNARY", "Alphabet", "TerminalSet"]
+__all__ = ["BINARY", "CONSTANTS", "MOST_LEAVES", "TERMINAL_SETS", "UNARY", "Alphabet", "TerminalSet"]
 
 TerminalSet: TypeAlias = Literal["basic", "paper", "full"]
 
 CONSTANTS: Final = (0.001, 0.01, 0.1, 0.5, 1.0, 10.0, 100.0, 1000.0)  # SPEC 5; section 4.2.1 of the paper
 BINARY: Final = ("+", "-", "*", "/", "pow")
 UNARY: Final = ("log", "exp")
+MOST_LEAVES: Final = 256 - len(BINARY) - len(UNARY)  # terminals and constants: a symbol is a byte
 
 _BASIC: Final = ("n", "X", "t")
 _PAPER: Final = (*_BASIC, "CG", "NAD", "SAD", "AAD", "GAD")
@@ -53,8 +54,8 @@ class Alphabet:
             raise ValueError("terminals: expected one or more, found none")
         if len(set(leaves)) != len(leaves):
             raise ValueError(f"expected each terminal and constant once, found {leaves}")
-        if len(leaves) + len(BINARY) + len(UNARY) > 256:
-            raise ValueError(f"expected at most 256 symbols, found {len(leaves) + len(BINARY) + len(UNARY)}")
+        if len(leaves) > MOST_LEAVES:
+            raise ValueError(f"expected at most {MOST_LEAVES} terminals and constants, found {len(leaves)}")
         for name, value in {
             "constants": numbers,
             "symbols": (*leaves, *BINARY, *UNARY),

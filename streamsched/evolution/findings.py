@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import MISSING, asdict, dataclass, fields
 from typing import Any
 
 from streamsched.evolution.promotion import Verdict
@@ -40,7 +40,9 @@ class DataSpan:
 
     def __str__(self) -> str:
         rest = "" if self.observed >= 1.0 else ", the rest completed"
-        return f"{self.pages:,} pages × {self.cycles} cycles, {self.observed:.1%} seen{rest}".replace("%", " %")
+        pages = f"{self.pages:,} page{'s' if self.pages != 1 else ''}"
+        cycles = f"{self.cycles} cycle{'s' if self.cycles != 1 else ''}"
+        return f"{pages} × {cycles}, {self.observed:.1%} seen{rest}".replace("%", " %")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,10 +88,13 @@ def checked_fields(kind: type[Any], content: object) -> dict[str, Any]:
     known = {one.name for one in fields(kind)}
     if not content.keys() <= known:
         raise ValueError(f"unknown field {min(content.keys() - known)!r}")
-    try:
-        kind(**content)
-    except TypeError as error:
-        raise ValueError(str(error)) from error
+    missing = [
+        one.name
+        for one in fields(kind)
+        if one.default is MISSING and one.default_factory is MISSING and one.name not in content
+    ]
+    if missing:
+        raise ValueError(f"missing {', '.join(missing)}")
     return dict(content)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import subprocess
@@ -10,8 +11,9 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import IO, Any, Final, TypeAlias
 
 from streamsched.errors import StreamschedError
 from streamsched.evolution.findings import Breeding, DataSpan
@@ -25,14 +27,15 @@ Gather: TypeAlias = Callable[[], tuple[Sequence[ChangeHistory], DataSpan]]
 
 _PREFIX: Final = ".evolution-"
 _ERRORS: Final = "errors.txt"
+_CLAIM: Final = "claim"  # a file that is locked as long as the job's owner lives
 _ROOT: Final = Path(__file__).resolve().parents[2]  # where the package stands, installed or not
 _ONE_THREAD: Final = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
 
 
 class Job:
-    """An evolution under way. What it learns from is gathered and written on a thread: whoever begins it waits for
-    nothing. `meta`: what the worker is to know besides; `breed`: the function it calls, as ``module:function``;
-    `limit_s`: seconds by `clock` until the process is killed.
+    """An evolution under way. A thread gathers and writes what it learns from, starts the process and waits for it:
+    whoever begins it waits for nothing. `meta`: what the worker is to know besides; `breed`: the function it calls, as
+    ``module:function``; `limit_s`: seconds by `clock`, from the start of the process, until `poll` gives it up.
     """
 
     def __init__(
@@ -46,56 +49,73 @@ class Job:
     ) -> None:
         """Begin. Raises OSError where `directory` cannot be written."""
         directory.mkdir(parents=True, exist_ok=True)
-        self.folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=directory))
+        self.folder, self._claim = _make_folder(directory)
         self.data: DataSpan | None = None
         self.process: subprocess.Popen[bytes] | None = None
         self._breed = breed
         self._limit_s = limit_s
         self._clock = clock
         self._begun = clock()
+        self._started: float | None = None  # the process
+        self._ended: float | None = None
         self._fault: str | None = None
-        self._writer = threading.Thread(target=self._write, args=(gather, dict(meta)), daemon=True)
-        self._writer.start()
+        self._given_up = False
+        self._lock = threading.Lock()  # of what end() and the thread must not both decide: whether there is a process
+        self._thread = threading.Thread(target=self._work, args=(gather, dict(meta)), daemon=True)
+        self._thread.start()
 
     @property
     def seconds(self) -> float:
-        """How long it has been under way."""
-        return self._clock() - self._begun
+        """How long it has been under way, or was: it does not grow while the result waits to be collected."""
+        return (self._clock() if self._ended is None else self._ended) - self._begun
 
     def poll(self) -> Breeding | str | None:
         """Return what came of it: None while it is under way, one sentence where it failed. Milliseconds at most.
 
-        Once there is an answer, call `end`.
+        What ended by itself has ended, however late that is seen. Once there is an answer, call `end`.
         """
-        if self._writer.is_alive():
-            return None  # reading and writing a bounded amount: it ends, or the machine does
-        if self._fault is not None:
-            return self._fault
-        if self.process is None:
-            try:
-                self.process = self._spawn()
-            except OSError as error:
-                return f"its process could not be started: {error.strerror or error}"
-        code = self.process.poll()
-        if code is None:
-            return f"stopped after {self._limit_s:g} s, its time limit" if self.seconds > self._limit_s else None
-        return self._read_result() if code == 0 else self._tell(code)
+        if not self._thread.is_alive():
+            code = None if self.process is None else self.process.returncode
+            return self._fault if code is None else self._read_result() if code == 0 else self._tell(code)
+        started = self._started  # before it: reading and writing a bounded amount, which ends, or the machine does
+        late = started is not None and self._clock() - started > self._limit_s
+        return f"stopped after {self._limit_s:g} s, its time limit" if late else None
 
     def end(self) -> None:
         """Leave nothing behind: neither the process, which is killed if it still runs, nor its files."""
-        self._writer.join()
+        with self._lock:
+            self._given_up = True
         if self.process is not None:
-            if self.process.poll() is None:
-                self.process.kill()
-            self.process.wait()
+            self.process.kill()
+        self._thread.join()
         shutil.rmtree(self.folder, ignore_errors=True)
+        self._claim.close()
 
-    def _write(self, gather: Gather, meta: dict[str, Any]) -> None:
+    def _work(self, gather: Gather, meta: dict[str, Any]) -> None:
+        """Gather, start the process and see it to its end, unless `end` comes first."""
+        self._fault = self._write(gather, meta) or self._start()
+        if self.process is not None:
+            self.process.wait()
+        self._ended = self._clock()
+
+    def _write(self, gather: Gather, meta: dict[str, Any]) -> str | None:
         try:
             draws, self.data = gather()
             write_parcel(self.folder, draws, self.data, meta)
         except Exception as error:  # noqa: BLE001  on a thread of its own: nobody above could be told
-            self._fault = f"could not gather what to learn from: {type(error).__name__}: {_line(str(error))}"
+            return f"could not gather what to learn from: {type(error).__name__}: {_line(str(error))}"
+        return None
+
+    def _start(self) -> str | None:
+        with self._lock:
+            if self._given_up:
+                return "given up before its process was started"
+            try:
+                self.process = self._spawn()
+            except (OSError, subprocess.SubprocessError) as error:
+                return f"its process could not be started: {getattr(error, 'strerror', None) or error}"
+            self._started = self._clock()
+        return None
 
     def _spawn(self) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-P", "-m", "streamsched.evolution.worker"]
@@ -119,14 +139,52 @@ class Job:
     def _tell(self, code: int) -> str:
         if code < 0:
             return f"its process was killed by signal {-code}"
-        lines = (self.folder / _ERRORS).read_bytes().decode(errors="replace").strip().splitlines()
+        try:
+            lines = (self.folder / _ERRORS).read_bytes().decode(errors="replace").strip().splitlines()
+        except OSError:  # somebody removed the directory
+            lines = []
         return f"its process ended with code {code}" + (f": {_line(lines[-1])}" if lines else "")
 
 
 def sweep_jobs(directory: Path) -> None:
-    """Remove what jobs of a process that was killed left in `directory`. O(files)."""
+    """Remove what jobs of a process that was killed left in `directory`, not what others work on. O(files)."""
     for folder in directory.glob(f"{_PREFIX}*"):
-        shutil.rmtree(folder, ignore_errors=True)
+        with suppress(OSError):
+            claim = _claim_folder(folder)
+            if claim is not None:
+                with claim:
+                    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _make_folder(directory: Path) -> tuple[Path, IO[bytes]]:
+    """Return a new folder, and the claim on it that keeps others from sweeping it away. Raises OSError."""
+    while True:
+        folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=directory))
+        claim = _claim_folder(folder)
+        if claim is not None:
+            return folder, claim  # else it was swept away before it was claimed
+
+
+def _claim_folder(folder: Path) -> IO[bytes] | None:
+    """Return the lock file of `folder`, held until it is closed or this process ends.
+
+    None where another holds it or the folder is gone; raises OSError where it cannot be told.
+    """
+    try:
+        claim = (folder / _CLAIM).open("ab")
+    except FileNotFoundError:
+        return None
+    try:
+        fcntl.flock(claim, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if (folder / _CLAIM).exists():
+            return claim
+    except BlockingIOError:
+        pass
+    except OSError:
+        claim.close()
+        raise
+    claim.close()
+    return None
 
 
 def _line(text: str, limit: int = 300) -> str:

@@ -6,6 +6,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias, get_args
 
+from streamsched.checks import check_whole
 from streamsched.errors import SettingsError
 from streamsched.evolution.settings import WARM, EvolutionSettings
 
@@ -13,7 +14,14 @@ __all__ = ["Detector", "EvolutionPlan"]
 
 Detector: TypeAlias = Literal["adwin", "page_hinkley"]
 
-_LEAST: Final = {"every": 0, "rest": 1, "history": 8, "draws": 1, "archive": 0}
+_BOUNDS: Final = {  # the least and the most; beyond the most memory or patience would run out first
+    "every": (0, 10**9),
+    "rest": (1, 10**9),
+    "history": (8, 100_000),
+    "draws": (1, 1_000),
+    "archive": (0, 10_000),
+    "seed": (0, 2**62),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,11 +38,12 @@ class EvolutionPlan:
     - ``draws``: in how many ways gaps in the history are filled in, at most; by default one for each replicate of the
       contest. Many pages over many cycles need fewer;
     - ``archive``: formulas kept from one evolution to begin the next with;
-    - ``time_limit_s``: seconds of wall clock until an evolution's process is killed;
+    - ``time_limit_s``: seconds of wall clock that an evolution's process may take; the first tick after that kills it;
     - ``seed``: of all that is random; evolution number i uses ``seed + i``;
     - ``settings``: of the evolution itself, `streamsched.evolution.settings.WARM` unless told otherwise.
 
-    Raises SettingsError where a value cannot work.
+    Raises SettingsError where a value cannot work: ``history`` is 8 to 100,000, ``draws`` 1 to 1,000, ``archive`` at
+    most 10,000, ``seed`` from 0 to 2**62.
     """
 
     every: int = 7
@@ -48,16 +57,15 @@ class EvolutionPlan:
     settings: EvolutionSettings = WARM
 
     def __post_init__(self) -> None:
-        for name, least in _LEAST.items():
-            value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < least:
-                raise SettingsError(name, value, f"a whole number of {least} or more")
-        if not isinstance(self.seed, int) or isinstance(self.seed, bool):
-            raise SettingsError("seed", self.seed, "a whole number")
+        for name, (least, most) in _BOUNDS.items():
+            check_whole(name, getattr(self, name), least, f"a whole number from {least} to {most}", most=most)
         if self.drift is not None and self.drift not in get_args(Detector):
             raise SettingsError("drift", self.drift, f"one of {', '.join(get_args(Detector))}, or None")
-        if not isinstance(self.time_limit_s, int | float) or not self.time_limit_s > 0:
-            raise SettingsError("time_limit_s", self.time_limit_s, "seconds above 0")
+        limit = self.time_limit_s
+        if isinstance(limit, bool) or not isinstance(limit, int | float) or not limit > 0:
+            raise SettingsError("time_limit_s", limit, "seconds above 0")
+        if not isinstance(self.settings, EvolutionSettings):
+            raise SettingsError("settings", self.settings, "EvolutionSettings, such as WARM")
 
     def to_json(self) -> dict[str, Any]:
         """Return the plan as JSON has it, its `settings` by name within."""

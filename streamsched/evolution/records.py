@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -110,9 +111,8 @@ class RecordBook:
                 continue
             try:
                 records.append(EvolutionRecord.from_json(json.loads(line)))
-            except (ValueError, TypeError, RecursionError) as error:
-                first = str(error).split("\n")[0]
-                reason = "cut off in being written" if torn else f"is no record: {first}"
+            except (ValueError, TypeError, AttributeError, RecursionError) as error:
+                reason = "cut off in being written" if torn else f"is no record: {_spell_fault(error)}"
                 faults.append(RecordFault(place, reason, torn))
         return records, faults
 
@@ -125,16 +125,19 @@ class RecordBook:
         lines = self._bytes().splitlines()
         return max([len(lines), *(record.number for record in self.read()[0])]) + 1
 
-    def append(self, record: EvolutionRecord) -> None:
-        """Add a line for `record`; it is on disk before this returns. O(bytes of the record).
+    def append(self, record: EvolutionRecord) -> EvolutionRecord:
+        """Add a line for `record` and return what it holds; it is on disk before this returns. O(bytes of the file).
 
+        Where another writer took its number meanwhile, it gets the next, and so does the champion that rose by it.
         Raises SnapshotError where it cannot be written; the file is then as it was before.
         """
-        line = json.dumps(record.to_json(), sort_keys=True, allow_nan=False).encode() + b"\n"
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             new = not self.path.exists()
             with self.path.open("a+b", buffering=0) as file:
+                fcntl.flock(file, fcntl.LOCK_EX)  # of number and line together; closing the file lets go
+                record = _renumber(record, self.next_number())
+                line = json.dumps(record.to_json(), sort_keys=True, allow_nan=False).encode() + b"\n"
                 size = file.seek(0, os.SEEK_END)
                 if size:
                     file.seek(size - 1)
@@ -144,6 +147,7 @@ class RecordBook:
                 _sync_directory(self.path.parent)
         except OSError as error:
             raise SnapshotError(str(self.path), f"cannot be written: {error.strerror or error}") from error
+        return record
 
     def _bytes(self) -> bytes:
         try:
@@ -152,6 +156,25 @@ class RecordBook:
             return b""
         except OSError as error:
             raise SnapshotError(str(self.path), f"cannot be read: {error.strerror or error}") from error
+
+
+def _spell_fault(error: Exception) -> str:
+    """Return what is wrong with a line, in a reader's words, not in Python's."""
+    if isinstance(error, json.JSONDecodeError | UnicodeDecodeError | RecursionError):
+        return "not JSON"
+    if isinstance(error, TypeError | AttributeError):
+        return "a field holds what it cannot"
+    return str(error).split("\n", maxsplit=1)[0]
+
+
+def _renumber(record: EvolutionRecord, free: int) -> EvolutionRecord:
+    """Return `record` with the number `free` if its own is below: numbers below it may have been given out."""
+    if record.number >= free:
+        return record
+    champion = record.champion_after
+    if record.decision in ("promoted", "set") and champion.record == record.number:
+        champion = replace(champion, record=free)
+    return replace(record, number=free, champion_after=champion)
 
 
 def _write_whole(handle: int, line: bytes, size: int) -> None:

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias, get_args
 
 from streamsched.errors import SettingsError, shorten
-from streamsched.evolution.alphabet import CONSTANTS, TERMINAL_SETS, Alphabet, TerminalSet
+from streamsched.evolution.alphabet import CONSTANTS, MOST_LEAVES, TERMINAL_SETS, Alphabet, TerminalSet
 from streamsched.evolution.selection import Selection
 
-__all__ = ["MOST_LEVELS", "WARM", "EvolutionSettings", "Metric", "Parents", "Reading"]
+__all__ = ["MOST", "MOST_LEVELS", "WARM", "EvolutionSettings", "Metric", "Parents", "Reading"]
 
 Metric: TypeAlias = Literal["ndcg", "change_rate"]
 Parents: TypeAlias = Literal["generation", "elites"]
@@ -27,16 +27,16 @@ _CHOICES: Final = {
     "selection": get_args(Selection),
     "terminals": get_args(TerminalSet),
 }
-_LEAST: Final = {  # of the whole numbers
-    "population": 1,
-    "generations": 1,
-    "max_depth": 1,
-    "crossover_depth": 1,
-    "tournament": 1,
-    "elites": 1,
-    "seeds": 1,
-    "warmup": 1,
-    "workers": 1,
+MOST: Final = {  # of the whole numbers, each 1 or more; beyond it memory or patience would run out first
+    "population": 100_000,
+    "generations": 100_000,
+    "max_depth": MOST_LEVELS,
+    "crossover_depth": MOST_LEVELS,
+    "tournament": 100_000,
+    "elites": 100_000,
+    "seeds": 10_000,
+    "warmup": 100_000,
+    "workers": 1_024,
 }
 _RATES: Final = ("crossover", "reproduction", "replacement", "swap")
 
@@ -82,7 +82,7 @@ class EvolutionSettings:
     - ``workers``: threads that evaluate, None for as many as there are processors; results do not depend on it;
     - ``seconds``: of wall clock until it stops with what it has, None for no limit.
 
-    Raises SettingsError where a value cannot work.
+    Raises SettingsError where a value cannot work; `MOST` has the largest of each whole number.
     """
 
     population: int = 300
@@ -109,13 +109,12 @@ class EvolutionSettings:
     seconds: float | None = None
 
     def __post_init__(self) -> None:
-        for name, least in _LEAST.items():
+        for name, most in MOST.items():
             value = getattr(self, name)
             open_ = name == "workers" and value is None
-            _require(open_ or _is_whole(value, least), name, value, f"a whole number, {least} or more")
+            _require(open_ or _is_whole(value, most), name, value, f"a whole number from 1 to {most}")
         for name, choices in _CHOICES.items():
             _require(getattr(self, name) in choices, name, getattr(self, name), f"one of {', '.join(choices)}")
-        _require(self.max_depth <= MOST_LEVELS, "max_depth", self.max_depth, f"at most {MOST_LEVELS} levels")
         self._check_initial_depth()
         self._check_rates()
         self._check_constants()
@@ -140,12 +139,13 @@ class EvolutionSettings:
     def from_json(cls, settings: Mapping[str, Any]) -> EvolutionSettings:
         """Return the settings that `to_json` wrote; what is left out has its default.
 
-        Raises SettingsError for an unknown name or a value that cannot work.
+        Raises SettingsError for what is no mapping, an unknown name or a value that cannot work.
 
         >>> EvolutionSettings.from_json({"population": 0})
         Traceback (most recent call last):
-        streamsched.errors.SettingsError: population: expected a whole number, 1 or more, found 0
+        streamsched.errors.SettingsError: population: expected a whole number from 1 to 100000, found 0
         """
+        _require(isinstance(settings, Mapping), "settings", settings, "settings by name")
         known = [field.name for field in dataclasses.fields(cls)]
         for name in settings:
             _require(name in known, shorten(name), settings[name], f"a setting, one of {', '.join(known)}")
@@ -156,9 +156,11 @@ class EvolutionSettings:
 
     def _check_initial_depth(self) -> None:
         depths = self.initial_depth
-        fits = isinstance(depths, tuple) and len(depths) == 2 and all(_is_whole(depth, 1) for depth in depths)
+        fits = (
+            isinstance(depths, tuple) and len(depths) == 2 and all(_is_whole(depth, self.max_depth) for depth in depths)
+        )
         expected = f"two whole numbers, 1 or more, ascending, at most max_depth = {self.max_depth}"
-        _require(fits and depths[0] <= depths[1] <= self.max_depth, "initial_depth", depths, expected)
+        _require(fits and depths[0] <= depths[1], "initial_depth", depths, expected)
 
     def _check_rates(self) -> None:
         for name in _RATES:
@@ -168,17 +170,19 @@ class EvolutionSettings:
         _require(0 < total < math.inf, "crossover", self.crossover, f"one of {', '.join(_RATES)} above 0")
 
     def _check_constants(self) -> None:
-        expected = "finite numbers, each once"
+        names = TERMINAL_SETS[self.terminals]
+        room = MOST_LEAVES - len(names)
+        expected = f"at most {room} finite numbers, each once"
         fits = isinstance(self.constants, tuple) and all(_is_number(number) for number in self.constants)
-        _require(fits, "constants", self.constants, expected)
+        _require(fits and len(self.constants) <= room, "constants", self.constants, expected)
         try:
-            Alphabet(TERMINAL_SETS[self.terminals], self.constants)
+            Alphabet(names, self.constants)
         except ValueError as error:
             raise SettingsError("constants", self.constants, expected) from error
 
 
-def _is_whole(value: object, least: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+def _is_whole(value: object, most: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= most
 
 
 def _is_number(value: object) -> bool:

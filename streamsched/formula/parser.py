@@ -24,7 +24,7 @@ from typing import Final, NamedTuple, NoReturn, cast
 from streamsched.errors import FormulaError, shorten
 from streamsched.formula.lexer import Token, tokenize
 from streamsched.formula.nodes import MAX_DEPTH, MAX_NAME, MAX_SIZE, Binary, Constant, Node, Terminal, Unary
-from streamsched.formula.vocabulary import BINDING, FUNCTIONS, NEGATION_BINDING, BinaryOp, UnaryOp
+from streamsched.formula.vocabulary import BINDING, FUNCTIONS, NEGATION_BINDING, PLANNED, BinaryOp, UnaryOp
 
 __all__ = ["MAX_LENGTH", "parse_tree"]
 
@@ -170,10 +170,11 @@ class _Parser:
         self._push(Terminal(token.text), 1, token.column)
 
     def _candidates(self, name: str) -> str:
-        """Return the known name nearest to `name`, or all of them where none is near."""
-        known = {known.casefold(): known for known in [*self.terminals, *FUNCTIONS]}
+        """Return the known name nearest to `name`, or all of them where none is near; never one that no page tells."""
+        told = [*(one for one in self.terminals if one not in PLANNED), *FUNCTIONS]
+        known = {known.casefold(): known for known in told}
         near = difflib.get_close_matches(name[:MAX_NAME].casefold(), known, n=1)
-        return f"perhaps {known[near[0]]!r}" if near else f"one of {', '.join([*self.terminals, *FUNCTIONS])}"
+        return f"perhaps {known[near[0]]!r}" if near else f"one of {', '.join(told)}"
 
     def _closer(self) -> str:
         if not self.brackets:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, Literal, TypeAlias
 
-__all__ = ["BINDING", "FUNCTIONS", "NEGATION_BINDING", "TERMINALS", "BinaryOp", "UnaryOp"]
+__all__ = ["BINDING", "FUNCTIONS", "NEGATION_BINDING", "PLANNED", "TERMINALS", "BinaryOp", "UnaryOp"]
 
 UnaryOp: TypeAlias = Literal["neg", "log", "exp"]
 BinaryOp: TypeAlias = Literal["+", "-", "*", "/", "pow"]
@@ -27,6 +27,8 @@ TERMINALS: Final[dict[str, str]] = {
     "due": "how far a page of regular updates is towards its next one",
     "surge": "share of the page's group hit by surges since the last visit",
 }
+
+PLANNED: Final = ("tau", "rhythm", "due", "surge")  # terminals that no page tells yet
 
 FUNCTIONS: Final[dict[str, int]] = {"log": 1, "exp": 1, "pow": 2}  # name to number of arguments
 

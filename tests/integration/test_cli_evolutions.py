@@ -12,9 +12,10 @@ from streamsched.cli.lock import lock_state
 from streamsched.evolution.plan import EvolutionPlan
 from streamsched.evolution.records import RecordBook
 from streamsched.evolver import Evolver
-from tests.shell import NOW, Command
+from tests.shell import NOW, Command, crawl, write
 
 WINNER = "posterior + 0.01 * t"
+KINDS = ("champion", "challenger", "data", "why")
 
 
 @pytest.fixture
@@ -32,12 +33,17 @@ def evolved(state: Path) -> Path:
 def test_records_are_listed(streamsched: Command, evolved: Path) -> None:
     answer = streamsched("evolutions", "--state", evolved)
     assert (answer.code, answer.err) == (0, "")
-    rows = answer.lines[2:]
-    assert len(rows) == 2
-    for words in ("1 2025-08-22 00:00 asked", WINNER, "+10.0 ± ", " % NDCG promoted"):
-        assert words in " ".join(rows[0].split())
-    for words in ("2 2025-08-22 00:00 asked", "NAD", "-10.0 ± ", "kept", "not promoted: the gain of -"):
-        assert words in " ".join(rows[1].split())
+    rows = [" ".join(line.split()) for line in answer.lines]
+    assert rows[0] == "1 2025-08-22 00:00 UTC, asked: promoted"
+    assert rows[1] == f"champion {WINNER}"
+    assert rows[2].startswith(f"challenger {WINNER} (+10.0 ± ")
+    assert rows[2].endswith(" % NDCG)")
+    assert rows[3].startswith("data 12 pages × ")
+    assert rows[4].startswith("why promoted: the gain of +")
+    assert rows[5] == "2 2025-08-22 00:00 UTC, asked: kept"
+    assert [row.split()[0] for row in rows] == ["1", *KINDS, "2", *KINDS]
+    assert rows[9].startswith("why not promoted: the gain of -")
+    assert len(rows) == 10
 
 
 def test_records_as_json(streamsched: Command, evolved: Path) -> None:
@@ -59,16 +65,54 @@ def test_damaged_records_are_named_and_the_others_listed(streamsched: Command, e
     path.write_bytes(b"\n".join([lines[0], b"{}", lines[1][:50]]))
     answer = streamsched("evolutions", "--state", evolved)
     assert answer.code == 0
-    assert len(answer.lines) == 3
+    assert len(answer.lines) == 5
     named = answer.err.splitlines()
     assert len(named) == 2
-    assert named[0].startswith(f"{path}: line 2: is no record: ")
+    fields = "number, when_s, trigger, decision, why, champion_before, champion_after"
+    assert named[0] == f"{path}: line 2: is no record: missing {fields}"
     assert named[1] == f"{path}: line 3: cut off in being written"
+
+
+def test_a_file_without_a_record_is_an_error(streamsched: Command, evolved: Path) -> None:
+    path = RecordBook(evolved).path
+    path.write_text("{}\nnonsense\n[]\n")
+    answer = streamsched("evolutions", "--state", evolved)
+    assert (answer.code, answer.out) == (4, "")
+    assert answer.err.splitlines()[1] == f"{path}: line 2: is no record: not JSON"
+    assert answer.err.splitlines()[-1] == (
+        f"streamsched: {path}: 3 lines cannot be read as records, and there is no other"
+    )
+    assert "__init__" not in answer.err
+
+
+def test_a_file_is_not_called_missing(streamsched: Command, evolved: Path) -> None:
+    answer = streamsched("evolutions", "--state", RecordBook(evolved).path)
+    assert (answer.code, "is a file: expected the directory" in answer.err) == (4, True)
+
+
+@pytest.mark.parametrize(("choice", "formula"), [("-t", "-t"), ("-(t * X)", "-(t * X)"), ("(-7)", "-7")])
+def test_a_formula_may_begin_with_a_minus(streamsched: Command, evolved: Path, choice: str, formula: str) -> None:
+    answer = streamsched("use", choice, "--state", evolved)
+    assert (answer.code, answer.out) == (0, f"{formula}: set by hand; this is record 3\n")
+    assert streamsched("next", "--state", evolved, "--formula", choice, "--peek", "--now", str(NOW)).code == 0
+
+
+def test_a_formula_given_to_run_leaves_a_record(streamsched: Command, evolved: Path, tmp_path: Path) -> None:
+    words = ("run", "--source", write(tmp_path / "more.jsonl", crawl()), "--state", evolved)
+    before = Scheduler.load(evolved).champion
+    assert streamsched(*words, "--formula", "-t").code == 0
+    record = RecordBook(evolved).read()[0][-1]
+    assert (record.number, record.decision, record.why) == (3, "set", "asked for this formula")
+    assert (record.champion_before, record.champion_after) == (before, Scheduler.load(evolved).champion)
+    assert streamsched(*words, "--formula", "-t").code == 0  # nothing changes
+    assert streamsched(*words).code == 0
+    assert RecordBook(evolved).read()[0][-1].number == 3
+    assert Scheduler.load(evolved).champion == record.champion_after
 
 
 def test_a_formula_is_set_by_hand(streamsched: Command, evolved: Path) -> None:
     answer = streamsched("use", "t * X", "--state", evolved, "--now", str(NOW))
-    assert (answer.code, answer.out) == (0, "t * X: set by hand, record 3; record 3\n")
+    assert (answer.code, answer.out) == (0, "t * X: set by hand; this is record 3\n")
     scheduler = Scheduler.load(evolved)
     assert (scheduler.formula.text, scheduler.champion.record) == ("t * X", 3)
     record = RecordBook(evolved).read()[0][-1]
@@ -83,11 +127,13 @@ def test_the_champion_of_any_record_is_taken_back(streamsched: Command, evolved:
     assert streamsched("use", "posterior", "--state", evolved).code == 0
     answer = streamsched("use", "1", "--state", evolved)
     assert answer.code == 0
-    assert answer.out == f"{WINNER}: {risen}; record 4\n"
+    assert answer.out == f"{WINNER}: {risen}, as after record 1; this is record 4\n"
     assert Scheduler.load(evolved).champion == risen
     told = streamsched("explain", "https://h0.example/p0", "--state", evolved, "--now", str(NOW))
     assert "  formula    champion of evolution 1, promoted 2025-08-22, +10.0 % NDCG on held-out pages" in told.lines
-    assert streamsched("use", "3", "--state", evolved).out.startswith("posterior: set by hand, record 3; ")
+    assert streamsched("use", "3", "--state", evolved).out.startswith(
+        "posterior: set by hand, record 3, as after record 3; "
+    )
     assert [record.number for record in RecordBook(evolved).read()[0]] == [1, 2, 3, 4, 5]
 
 
@@ -103,6 +149,7 @@ def test_next_by_another_formula_keeps_the_champion(streamsched: Command, evolve
         ("9", 2, "NUMBER: expected the number of a record in "),
         ("0", 2, "found '0'"),
         ("9" * 5000, 2, "found '999"),
+        ("-1", 2, "NUMBER: expected the number of a record in "),
         ("1 +", 2, "column 4"),
         ("rhythm", 2, "terminal 'rhythm'"),
     ],

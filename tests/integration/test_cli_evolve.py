@@ -60,7 +60,9 @@ def test_every_option_reaches_the_experiment(streamsched: Command, log: Path) ->
         (["--budget", "0.001"], "pages: expected 5000 or more, so that a budget of 0.001 visits a page"),
         (["--budget", "2"], "budget: expected a share of the pages above 0, at most 1, found 2.0"),
         (["--from", "2026-01-01T06:00"], "start: expected a UTC midnight"),
-        (["--metric", "ndcg", "--metric", "ndcg"], "metrics: expected some of change_rate, ndcg, each once"),
+        (["--metric", "ndcg", "--metric", "ndcg"], "streamsched: --metric: expected each once, found 'ndcg ndcg'"),
+        (["--terminals", "full", "--terminals", "full"], "streamsched: --terminals: expected each once"),
+        (["--population", "1000000000"], "population: expected a whole number from 1 to 100000"),
         (["--population", "0"], "--population: expected a whole number of 1 or more"),
         (["--protocol", "mine"], "invalid choice: 'mine'"),
     ],
@@ -75,7 +77,17 @@ def test_files_that_cannot_be_read_or_written_have_code_3(streamsched: Command, 
     answer = streamsched("evolve", tmp_path / "none.tsv")
     assert (answer.code, answer.out) == (3, "")
     assert "none.tsv" in answer.err
+    (tmp_path / "notes.md").write_text("# Notes\n")
+    answer = streamsched("evolve", tmp_path / "notes.md")
+    assert (answer.code, "told by name or content" in answer.err, "format=" in answer.err) == (3, True, False)
     for option in ("--json", "--report"):
         answer = streamsched("evolve", log, option, tmp_path)
         assert (answer.code, answer.out) == (3, "")
         assert str(tmp_path) in answer.err
+
+
+def test_help_says_which_days_are_taken(streamsched: Command) -> None:
+    """As `choose_spans` has them."""
+    shown = " ".join(streamsched("evolve", "--help").out.split())
+    assert "first day: of 57 cycles, or with --to of the window" in shown
+    assert "end, exclusive: of 57 cycles (the log's end), or with --from of the window, cut into three" in shown

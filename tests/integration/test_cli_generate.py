@@ -18,11 +18,16 @@ def test_a_generated_log_can_be_replayed(streamsched: Command, tmp_path: Path) -
     answer = streamsched("generate", out, *SMALL)
     assert (answer.code, answer.err) == (0, "")
     log = read_truth(out)
-    assert answer.out == f"wrote {log.times_s.size:,} changes of 200 pages in 9 days to {out}\n"
+    assert answer.out == f"wrote 200 pages and {log.times_s.size - 200:,} changes of theirs in 9 days to {out}\n"
     content = streamsched("replay", out, "--policy", "nad", "--json", "-").json
     assert (content["pages"], content["cycles"], content["rejected"]) == (200, 9, 0)
     assert content["policies"]["nad"]["change_rate"] > 0.3
     assert files(out.parent) == ["log.tsv.gz"]
+
+
+def test_pages_that_never_change_have_no_changes(streamsched: Command, tmp_path: Path) -> None:
+    answer = streamsched("generate", tmp_path / "log.tsv", *SMALL, "--kinds", "dead=1")
+    assert answer.out == f"wrote 200 pages and 0 changes of theirs in 9 days to {tmp_path / 'log.tsv'}\n"
 
 
 def test_a_seed_gives_the_same_file(streamsched: Command, tmp_path: Path) -> None:
@@ -70,11 +75,11 @@ def test_a_file_that_is_there_is_not_overwritten_unasked(streamsched: Command, t
         ("log.tsv --kinds dead=nan", "found 'dead=nan'"),
         ("log.tsv --kinds dead=0.5,dead=0.5", "found 'dead=0.5,dead=0.5'"),
         ("log.tsv --kinds dead=0.5", "expected shares that sum to 1, found 'dead=0.5'"),
-        ("log.tsv --zone 15", "zone_hours: expected hours from -14 to 14, found 15"),
-        ("log.tsv --zone nan", "zone_hours: expected hours from -14 to 14, found nan"),
-        ("log.tsv --bulk-edits -1", "bulk_edits_per_day: expected a number of 0 or more"),
-        ("log.tsv --from 0.5", "start_s: expected epoch seconds at a whole second"),
-        ("log.tsv --days 99999", "days: expected fewer than"),
+        ("log.tsv --zone 15", "streamsched: --zone: expected hours from -14 to 14, found 15"),
+        ("log.tsv --zone nan", "streamsched: --zone: expected hours from -14 to 14, found nan"),
+        ("log.tsv --bulk-edits -1", "streamsched: --bulk-edits: expected a number of 0 or more"),
+        ("log.tsv --from 0.5", "streamsched: --from: expected epoch seconds at a whole second"),
+        ("log.tsv --days 99999", "streamsched: --days: expected fewer than"),
     ],
 )
 def test_what_cannot_work_has_code_2(

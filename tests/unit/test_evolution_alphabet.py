@@ -44,7 +44,7 @@ def test_alphabets_are_equal_where_their_leaves_are() -> None:
         (("X",), (math.inf,), "expected a finite constant"),
         (("log",), (), "expected a terminal's name"),
         (("2X",), (), "expected a terminal's name"),
-        (("X",), tuple(map(float, range(249))), "at most 256 symbols, found 257"),
+        (("X",), tuple(map(float, range(249))), "at most 249 terminals and constants, found 250"),
     ],
 )
 def test_what_no_genome_could_hold_is_refused(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -63,6 +64,24 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
     assert read[0].seconds == 8.5
     assert (book.next_number(), book.find(2)) == (4, by_hand)
     assert [json.loads(line)["number"] for line in book.path.read_text().splitlines()] == [1, 2, 3]
+
+
+def test_a_number_that_another_took_is_not_given_twice(tmp_path: Path) -> None:
+    book = written(tmp_path, 2)
+    promoted = book.append(record(2))
+    assert (promoted.number, promoted.champion_after.record) == (3, 3)
+    kept = book.append(record(1, decision="kept", champion_after=record(1).champion_after))
+    assert (kept.number, kept.champion_after.record) == (4, 1)
+    assert book.append(record(9)).number == 9
+    assert [one.number for one in book.read()[0]] == [1, 2, 3, 4, 9]
+    assert book.find(3) == promoted
+
+
+def test_writers_at_once_get_numbers_of_their_own(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        given = list(pool.map(lambda _: RecordBook(tmp_path).append(record(1)).number, range(24)))
+    assert sorted(given) == list(range(1, 25))
+    assert [one.number for one in RecordBook(tmp_path).read()[0]] == list(range(1, 25))
 
 
 def test_two_runs_of_an_evolution_leave_equal_records() -> None:
@@ -175,3 +194,4 @@ def test_breedings_go_through_json_and_are_checked() -> None:
 def test_data_say_what_they_are_made_of() -> None:
     assert str(DataSpan(0.0, 19, 50_000, 0.405)) == "50,000 pages × 19 cycles, 40.5 % seen, the rest completed"
     assert str(DataSpan(0.0, 19, 50_000)) == "50,000 pages × 19 cycles, 100.0 % seen"
+    assert str(DataSpan(0.0, 1, 1)) == "1 page × 1 cycle, 100.0 % seen"

@@ -51,6 +51,7 @@ def test_every_setting_is_documented() -> None:
     ("name", "value"),
     [
         ("population", 0),
+        ("population", 1_000_000_000),
         ("population", 2.5),
         ("population", True),
         ("population", "300"),
@@ -64,6 +65,9 @@ def test_every_setting_is_documented() -> None:
         ("initial_depth", 6),
         ("initial_depth", (2, 6.0)),
         ("tournament", 0),
+        ("tournament", 10**9),
+        ("crossover_depth", MOST_LEVELS + 1),
+        ("workers", 10**6),
         ("parents", "all"),
         ("crossover", -1.0),
         ("crossover", math.nan),
@@ -116,6 +120,20 @@ def test_json_brings_them_back() -> None:
 
 def test_json_may_leave_out_what_is_usual() -> None:
     assert EvolutionSettings.from_json({"swap": 0}) == EvolutionSettings(swap=0)
+
+
+@pytest.mark.parametrize("wrong", [None, 7, "WARM", ["population"]])
+def test_json_that_is_no_mapping_is_refused(wrong: Any) -> None:
+    with pytest.raises(SettingsError, match="settings: expected settings by name"):
+        EvolutionSettings.from_json(wrong)
+
+
+@pytest.mark.parametrize(("terminals", "room"), [("basic", 246), ("full", 237)])
+def test_the_number_of_constants_is_limited_by_name(terminals: Any, room: int) -> None:
+    numbers = tuple(map(float, range(room + 1)))
+    with pytest.raises(SettingsError, match=f"constants: expected at most {room} finite numbers, each once"):
+        EvolutionSettings(terminals=terminals, constants=numbers)
+    assert len(EvolutionSettings(terminals=terminals, constants=numbers[:-1]).alphabet.symbols) == 256
 
 
 def test_json_with_a_name_unknown_is_refused() -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +22,7 @@ from streamsched.champion import BY_HAND, Champion
 from streamsched.errors import SettingsError, SnapshotError
 from streamsched.evolution.plan import EvolutionPlan
 from streamsched.evolution.records import EvolutionRecord, RecordBook
+from streamsched.evolution.settings import WARM
 from streamsched.evolver import ARCHIVE_NAME, Evolver
 from tests.fences import small_reserve
 from tests.shell import ROOT
@@ -51,12 +55,8 @@ def settle(one: Evolver, now: float) -> EvolutionRecord:
     """See the evolution under way to its end."""
     job = one._job
     assert job is not None
-    job._writer.join()
-    record = one.tick(now)  # starts the process
-    if record is None:
-        assert job.process is not None
-        job.process.wait(timeout=120)
-        record = one.tick(now)
+    job._thread.join(timeout=120)
+    record = one.tick(now)
     assert record is not None
     assert not one.running
     assert not job.folder.exists()
@@ -68,6 +68,17 @@ def evolve(one: Evolver, day: int = 7) -> EvolutionRecord:
     assert one.tick(day * DAY) is None
     assert one.running
     return settle(one, day * DAY)
+
+
+def child(one: Evolver) -> subprocess.Popen[bytes]:
+    """Wait for the process of the evolution under way."""
+    job = one._job
+    assert job is not None
+    while job._started is None:
+        assert job._thread.is_alive()
+        os.sched_yield()
+    assert job.process is not None
+    return job.process
 
 
 def gone(pid: int) -> bool:
@@ -139,22 +150,109 @@ def test_a_failure_leaves_the_champion_and_a_record_and_the_next_is_tried(tmp_pa
     assert [one.decision for one in RecordBook(tmp_path).read()[0]] == ["failed", "promoted"]
 
 
-@pytest.mark.parametrize("breed", ["hang", "hang_deaf"])
-def test_a_hang_is_killed_at_the_time_limit(tmp_path: Path, breed: str) -> None:
-    seconds = iter([0.0] + [5.0] * 3 + [5000.0] * 9)
-    with evolver(tmp_path, breed, clock=lambda: next(seconds)) as one:
+class Clock:
+    """Seconds that pass where the test says so."""
+
+    seconds = 0.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+def test_ticks_rarer_than_the_time_limit_find_what_has_ended(tmp_path: Path) -> None:
+    """Two ticks make an evolution, one that begins it and one that ends it, a day apart by the clock too."""
+    clock = Clock()
+    with evolver(tmp_path, "win", clock=clock) as one:
+        one.tick(0.0)
+        one.tick(7 * DAY)
+        assert one._job is not None
+        one._job._thread.join(timeout=120)
+        clock.seconds = DAY
+        record = one.tick(8 * DAY)
+        assert record is not None
+        assert (record.decision, record.seconds) == ("promoted", 0.0)
+
+
+def test_the_time_limit_counts_from_the_start_of_the_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+
+    def take_long(*given: Any) -> Any:
+        clock.seconds = 5000.0
+        return gather(*given)
+
+    gather = Evolver._gather
+    monkeypatch.setattr(Evolver, "_gather", take_long)
+    with evolver(tmp_path, "hang", clock=clock) as one:
+        one.tick(0.0)
+        one.tick(7 * DAY)
+        child(one)
+        assert one.tick(7 * DAY) is None
+        clock.seconds = 5601.0
+        record = one.tick(7 * DAY)
+        assert record is not None
+        assert record.why == "stopped after 600 s, its time limit"
+
+
+def test_closed_while_it_gathers_it_starts_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    closing = threading.Event()
+
+    def wait(*given: Any) -> Any:
+        assert closing.wait(timeout=120)
+        return gather(*given)
+
+    gather = Evolver._gather
+    monkeypatch.setattr(Evolver, "_gather", wait)
+    with evolver(tmp_path, "hang") as one:
         one.tick(0.0)
         one.tick(7 * DAY)
         job = one._job
         assert job is not None
-        job._writer.join()
-        record = None
-        while record is None:
-            record = one.tick(7 * DAY)
+        closer = threading.Thread(target=one.close)
+        closer.start()
+        while not job._given_up:
+            os.sched_yield()
+        closing.set()
+        closer.join(timeout=120)
+        assert job.process is None
+    assert list(tmp_path.glob(".evolution-*")) == []
+
+
+def test_a_directory_removed_meanwhile_is_a_failure_and_the_next_is_tried(tmp_path: Path) -> None:
+    folder = tmp_path / "state"
+    with evolver(folder, "hang") as one:
+        one.tick(0.0)
+        one.tick(7 * DAY)
+        process = child(one)
+        folder.rename(tmp_path / f"gone-{one._number}")
+        process.terminate()
+        record = settle(one, 7 * DAY)
+        assert (record.number, record.decision) == (1, "failed")
+        one._breed = "tests.breeders:crash"
+        one.tick(14 * DAY)
+        assert one._job is not None
+        child(one)
+        folder.rename(tmp_path / f"gone-{one._number}")
+        assert settle(one, 14 * DAY).why.startswith("its process ended with code 1")
+        one._breed = "tests.breeders:win"
+        assert evolve(one, 21).decision == "promoted"
+    assert [record.decision for record in RecordBook(folder).read()[0]] == ["failed", "promoted"]
+
+
+@pytest.mark.parametrize("breed", ["hang", "hang_deaf"])
+def test_a_hang_is_killed_at_the_time_limit(tmp_path: Path, breed: str) -> None:
+    clock = Clock()
+    with evolver(tmp_path, breed, clock=clock) as one:
+        one.tick(0.0)
+        one.tick(7 * DAY)
+        process = child(one)
+        clock.seconds = 600.0
+        assert one.tick(7 * DAY) is None
+        clock.seconds = 600.1
+        record = one.tick(7 * DAY)
+        assert record is not None
         assert (record.decision, record.why) == ("failed", "stopped after 600 s, its time limit")
-        assert job.process is not None
-        assert job.process.returncode == -signal.SIGKILL
-        assert not job.folder.exists()
+        assert process.returncode == -signal.SIGKILL
+        assert list(tmp_path.glob(".evolution-*")) == []
         assert one.scheduler.formula.text == "posterior"
 
 
@@ -163,15 +261,10 @@ def test_a_killed_process_leaves_the_champion(tmp_path: Path, number: signal.Sig
     with evolver(tmp_path, "hang") as one:
         one.tick(0.0)
         one.tick(7 * DAY)
-        job = one._job
-        assert job is not None
-        job._writer.join()
+        process = child(one)
         assert one.tick(7 * DAY) is None
-        assert job.process is not None
-        job.process.send_signal(number)
-        job.process.wait(timeout=120)
-        record = one.tick(7 * DAY)
-        assert record is not None
+        process.send_signal(number)
+        record = settle(one, 7 * DAY)
         assert (record.decision, record.why) == ("failed", f"its process was killed by signal {int(number)}")
         assert one.scheduler.formula.text == "posterior"
 
@@ -180,45 +273,36 @@ def test_never_two_at_once(tmp_path: Path) -> None:
     with evolver(tmp_path, "hang", EvolutionPlan(every=1, drift=None, history=8)) as one:
         one.tick(0.0)
         one.tick(DAY)
-        job = one._job
-        assert job is not None
-        job._writer.join()
+        job, pid = one._job, child(one).pid
         for day in range(2, 30):
             assert one.tick(day * DAY) is None
             assert one._job is job
         assert len(list(tmp_path.glob(".evolution-*"))) == 1
-        pid = job.process.pid if job.process else 0
         assert not gone(pid)
     assert gone(pid)
     assert list(tmp_path.glob(".evolution-*")) == []
 
 
-def test_a_second_process_waits_for_the_first(tmp_path: Path) -> None:
+def test_a_second_evolver_leaves_the_first_alone_and_waits_for_it(tmp_path: Path) -> None:
     """As after a parent's kill: the child of the next parent begins when the first has ended."""
-    with evolver(tmp_path, "hang") as first, evolver(tmp_path / "other", "win") as second:
-        for one in (first, second):
-            one.tick(0.0)
-            one.tick(7 * DAY)
-            assert one._job is not None
-            one._job._writer.join()
-        assert second._job is not None
-        moved = tmp_path / second._job.folder.name
-        second._job.folder = second._job.folder.rename(moved)
+    with evolver(tmp_path, "hang") as first:
+        first.tick(0.0)
         first.tick(7 * DAY)
+        process = child(first)
         lock = tmp_path / ".evolution.lock"
-        assert first._job is not None
-        assert first._job.process is not None
         while not (lock.exists() and _locked(lock)):
             os.sched_yield()
-        assert second.tick(7 * DAY) is None
-        assert second._job.process is not None
-        with pytest.raises(subprocess.TimeoutExpired):
-            second._job.process.wait(timeout=2.0)
-        first._job.process.kill()
-        second._job.process.wait(timeout=120)
-        record = second.tick(7 * DAY)
-        assert record is not None
-        assert record.decision == "promoted"
+        (tmp_path / ".evolution-left").mkdir()  # by a process that was killed
+        with evolver(tmp_path, "win") as second:
+            assert not (tmp_path / ".evolution-left").exists()
+            second.tick(0.0)
+            second.tick(7 * DAY)
+            with pytest.raises(subprocess.TimeoutExpired):
+                child(second).wait(timeout=2.0)
+            assert len(list(tmp_path.glob(".evolution-*"))) == 2
+            process.kill()
+            assert settle(second, 7 * DAY).decision == "promoted"
+            assert settle(first, 7 * DAY).decision == "failed"
 
 
 def _locked(path: Path) -> bool:
@@ -228,13 +312,11 @@ def _locked(path: Path) -> bool:
 PARENT = """
 import sys
 from pathlib import Path
-from tests.unit.test_evolver import DAY, evolver
+from tests.unit.test_evolver import DAY, child, evolver
 one = evolver(Path(sys.argv[1]), "hang_deaf")
 one.tick(0.0)
 one.tick(7 * DAY)
-one._job._writer.join()
-one.tick(7 * DAY)
-print(one._job.process.pid, flush=True)
+print(child(one).pid, flush=True)
 sys.stdin.read()
 """
 
@@ -326,6 +408,34 @@ def test_a_record_that_cannot_be_written_promotes_nobody(tmp_path: Path, monkeyp
         assert evolve(one, 14).decision == "promoted"
 
 
+def test_records_that_others_write_meanwhile_keep_their_numbers(tmp_path: Path) -> None:
+    one = evolver(tmp_path, "win")
+    first = one.evolve_now(12 * DAY)
+    by_hand = replace(first, number=2, decision="set", why="asked for this formula")
+    RecordBook(tmp_path).append(by_hand)
+    one._breed = "tests.breeders:lose"
+    assert one.evolve_now(13 * DAY).number == 3
+    one._breed = "tests.breeders:win"
+    one.scheduler.use("t")
+    with one:
+        one.tick(20 * DAY)
+        RecordBook(tmp_path).append(replace(by_hand, number=4))
+        record = settle(one, 20 * DAY)
+    assert (record.number, record.champion_after.record, one.scheduler.champion.record) == (5, 5, 5)
+    assert [one.number for one in RecordBook(tmp_path).read()[0]] == [1, 2, 3, 4, 5]
+
+
+def test_elites_that_cannot_be_written_cost_no_record(tmp_path: Path) -> None:
+    one = evolver(tmp_path, "win")
+    (tmp_path / ARCHIVE_NAME).mkdir(parents=True)
+    record = one.evolve_now(12 * DAY)
+    assert record.decision == "promoted"
+    assert "; elites were not kept: " in record.why
+    assert RecordBook(tmp_path).read() == ([record], [])
+    assert one.scheduler.champion == record.champion_after
+    assert one.archive == (WINNER, f"{WINNER} * 1")
+
+
 def test_what_cannot_be_gathered_or_started_is_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with evolver(tmp_path, "win") as one:
         monkeypatch.setattr(Scheduler, "trainings", lambda *_, **__: 1 / 0)
@@ -414,11 +524,54 @@ def test_gaps_are_filled_in_several_ways() -> None:
         {"drift": "ddm"},
         {"history": 3},
         {"draws": 0},
+        {"draws": 30_000_000},
+        {"archive": 10**9},
+        {"history": 10**9},
         {"seed": None},
+        {"seed": -5},
+        {"seed": 10**40},
         {"time_limit_s": 0},
+        {"time_limit_s": True},
+        {"time_limit_s": math.nan},
+        {"settings": None},
+        {"settings": {}},
+        {"settings": "WARM"},
+        {"settings": 5},
     ],
 )
 def test_plans_that_cannot_work(wrong: dict[str, Any]) -> None:
     with pytest.raises(SettingsError, match=next(iter(wrong))):
         EvolutionPlan(**wrong)
     assert json.loads(json.dumps(PLAN.to_json()))["settings"]["generations"] == 5
+
+
+@pytest.mark.parametrize("plan", [{}, 0, "weekly", EvolutionPlan])
+def test_a_plan_is_a_plan(plan: Any) -> None:
+    with pytest.raises(SettingsError, match="plan: expected an EvolutionPlan"):
+        Evolver(Scheduler(), plan)
+
+
+@pytest.mark.parametrize("now", [math.nan, math.inf, None, "today"])
+def test_times_are_numbers(tmp_path: Path, now: Any) -> None:
+    one = evolver(tmp_path, "win")
+    for ask in (one.tick, one.due, one.evolve_now):
+        with pytest.raises(SettingsError, match="now: expected UTC epoch seconds"):
+            ask(now)
+    assert one._last_cycle is None
+
+
+def test_a_directory_may_be_named_by_a_string(tmp_path: Path) -> None:
+    assert Evolver(crawled(), PLAN, str(tmp_path), breed="tests.breeders:win").evolve_now(12 * DAY).number == 1
+    assert RecordBook(tmp_path).find(1) is not None
+
+
+def test_only_known_triggers_are_recorded(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="trigger: expected one of schedule, drift, asked, found 'whim'"):
+        evolver(tmp_path, "win").evolve_now(12 * DAY, "whim")
+    assert RecordBook(tmp_path).read() == ([], [])
+
+
+def test_records_do_not_hang_on_the_number_of_workers() -> None:
+    plans = [replace(PLAN, settings=replace(WARM, workers=workers)) for workers in (1, 2)]
+    first, second = (evolver(None, "win", plan).evolve_now(12 * DAY) for plan in plans)
+    assert first == second

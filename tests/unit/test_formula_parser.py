@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from streamsched.errors import FormulaError
-from streamsched.formula import MAX_LENGTH, TERMINALS, Binary, Constant, Formula, Node, Terminal, Unary
+from streamsched.formula import MAX_LENGTH, Binary, Constant, Formula, Node, Terminal, Unary
+from streamsched.terminals import PROVIDED
 
 X, N, T = Terminal("X"), Terminal("n"), Terminal("t")
 
@@ -87,7 +88,8 @@ REST = "expected an operator or the end"
         ("X * x", 5, "found unknown name 'x', expected perhaps 'X'"),
         ("1 - posteriour", 5, "found unknown name 'posteriour', expected perhaps 'posterior'"),
         ("LOG(X)", 1, "found unknown name 'LOG', expected perhaps 'log'"),
-        ("sqrt(X)", 1, f"found unknown name 'sqrt', expected one of {', '.join(TERMINALS)}, log, exp, pow"),
+        ("sqrt(X)", 1, f"found unknown name 'sqrt', expected one of {', '.join(PROVIDED)}, log, exp, pow"),
+        ("tua", 1, f"found unknown name 'tua', expected one of {', '.join(PROVIDED)}, log, exp, pow"),
         ("X + " + "y" * 5000, 5, "found unknown name 'yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy…, expected one of n, X, "),
     ],
 )

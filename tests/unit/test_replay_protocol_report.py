@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import re
 from html.parser import HTMLParser
+from typing import Any
 
+import numpy as np
 import pytest
+from matplotlib.axes import Axes
 
+from streamsched.arrays import Floats
 from streamsched.replay.protocol import ProtocolResult
 from streamsched.replay.protocol.report import render_protocol
 from tests.protocols import flat, made_result
@@ -55,6 +59,17 @@ def test_the_page_is_well_formed_and_holds_every_figure_and_table(page: str) -> 
     assert "script" not in reader.seen
     assert not any(name.startswith("on") for name, _ in reader.attributes)
     assert page.count("The claim that GP4C_All beats NAD holds on this log") == 1
+
+
+def test_intervals_of_shares_stay_between_0_and_1(monkeypatch: pytest.MonkeyPatch) -> None:
+    def note(*given: Any, **_: object) -> None:
+        drawn.extend(given[2:4])
+
+    drawn: list[Floats] = []
+    monkeypatch.setattr(Axes, "vlines", note)
+    render_protocol(made_result(GP4C_All=flat(0.0, 0.0, 1.0, 1.0, 0.0)))
+    assert min(float(np.nanmin(one)) for one in drawn) == 0.0
+    assert max(float(np.nanmax(one)) for one in drawn) == 1.0
 
 
 def test_nothing_is_fetched_from_anywhere(page: str) -> None:

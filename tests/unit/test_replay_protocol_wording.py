@@ -70,8 +70,11 @@ def test_an_interval_with_room_for_either_leaves_it_undecided() -> None:
     assert spell_verdict(result).count("cannot be decided on this log") == 2
 
 
-def test_methods_that_found_the_same_in_every_fold_decide_nothing() -> None:
-    assert standings(made_result(nad=NAD)) == ["undecided"] * 4
+def test_methods_that_found_the_same_in_every_fold_leave_no_room_for_a_gain() -> None:
+    """As where all are at the ceiling."""
+    result = made_result(nad=NAD, GP4C_All=NAD, GP4C_Basic=NAD, posterior=NAD)
+    found = {(claim.name, claim.standing) for claim in judge_claims(result) if claim.baseline == "nad"}
+    assert found == {("GP4C_All", "refuted"), ("GP4C_Basic", "confirmed")}
 
 
 def test_metrics_that_disagree_are_told_apart() -> None:
@@ -113,7 +116,7 @@ def test_a_claim_shows_what_was_published() -> None:
 def test_the_top_of_the_list_is_compared_fold_by_fold() -> None:
     result = made_result()
     assert spell_sweep(result) == (
-        "Here, evolved for NDCG against evolved for ChangeRate, at 1 %: "
+        "GP4C_All here, evolved for NDCG against evolved for ChangeRate, at 1 %: "
         "ChangeRate +0.0 % (+0.0 to +0.0), NDCG +0.0 % (+0.0 to +0.0)."
     )
     better = [
@@ -129,7 +132,7 @@ def test_new_pages_are_counted_from_the_second_cycle_on() -> None:
     one = result.evolved[0]
     outcomes = {how: replace(o, new_share=o.new_share + np.array([0.6, 0.1, 0.0])) for how, o in one.outcomes.items()}
     assert spell_new_pages(replace(result, evolved=(replace(one, outcomes=outcomes),))) == (
-        "New pages here, after the first ranked cycle: 45 % evolved for ChangeRate."
+        "New pages here of GP4C_Basic, after the first ranked cycle: 45 % evolved for ChangeRate."
     )
     assert spell_new_pages(replace(result, evolved=())) == ""
 

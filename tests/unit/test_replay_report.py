@@ -155,3 +155,7 @@ def test_evolutions_have_a_table_of_their_own_where_there_were_any(result: Repla
     assert 'title="it &lt;won&gt;"' in table
     assert ">kept</td>" in table
     assert table.count("<tr>") == 3
+    assert (
+        "<th scope=col>Date</th><th scope=col class=word>Champion</th><th scope=col class=word>Challenger</th>" in table
+    )
+    assert "th.word,td.word{text-align:left}" in html

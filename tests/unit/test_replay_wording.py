@@ -59,6 +59,9 @@ def test_what_is_wrong_with_the_log_is_told(result: ReplayResult) -> None:
     assert "batch means over 7 cycles" in explain_figures(result)
     said = explain_figures(replace(result, rejected=1234, note="Times are guesses."))
     assert said.endswith("1,234 malformed records of the log were left out. Times are guesses.")
+    alone = {metric: replace(figure, low=None, high=None) for metric, figure in result.policies[0].figures.items()}
+    few = replace(result, policies=(replace(result.policies[0], figures=alone),))
+    assert explain_figures(few).startswith("Delays are in days")
     seeds = replace(result.settings, seeds=(0, 1))
     assert "over 2 seeds" in explain_figures(replace(result, settings=seeds))
 

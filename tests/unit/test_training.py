@@ -37,7 +37,7 @@ def test_daily_visits_are_the_history() -> None:
     assert (training.span, training.newcomers, training.panel_pages) == (Span(START, 4, DAY), 0, 0)
     assert (
         str(training)
-        == "2 pages × 4 cycles, 100.0% of page-cycles observed, the rest drawn from the posterior; 0 pages in the panel"
+        == "2 pages × 4 cycles, 100.0% of page-cycles observed, the rest drawn from the posterior; 0 in the panel"
     )
 
 
