@@ -16,16 +16,36 @@ from streamsched.formula import Formula
 from streamsched.formula.bounds import compile_bound
 from streamsched.formula.intervals import BoundSteps, run_bounds
 from streamsched.formula.machine import ROWS, Steps, run_steps
-from streamsched.jit import bare_kernel
+from streamsched.jit import bare_kernel, inlined
+from streamsched.shelves import BLOCK_ROWS
 from streamsched.tables import PAGE, TRACE, Tables
 from streamsched.terminals import MOVING, RANGES, TERMINAL_CODES, fill_terminal, fill_terminal_at, loosen_terminal
 
-__all__ = ["LANES", "Gauge", "bound_lanes", "gather_lanes", "make_gauge", "score_lanes"]
+__all__ = ["LANES", "LEADERS", "Gauge", "bound_lanes", "gather_lanes", "make_gauge", "move_lane", "score_lanes"]
 
 LANES: Final = ROWS  # pages at a time
+LEADERS: Final = LANES // BLOCK_ROWS  # lanes behind these: one for each block
 _UNTRACED: Final = frozenset({"n", "X", "t", "CG", "NAD", "rate", "posterior", "importance", "cost"})
 
 Codes = npt.NDArray[np.int64]
+
+
+class Search(NamedTuple):
+    """How far ahead leaders stay at or below what will be asked for: columns of float64[LEADERS].
+
+    Times are in cycles from now; heights are of bounds, and of what the target has fallen until then.
+    """
+
+    low: Floats  # the latest time at which a leader stays below, as far as is known
+    low_height: Floats
+    high: Floats  # the earliest at which it does not; inf where none is known
+    high_height: Floats
+    before: Floats  # the latest but one
+    before_height: Floats
+    at: Floats  # the time looked at
+    bound: Floats  # ... and the bound there
+    side: Floats  # ... and on which side of the target that is
+    block: Floats  # whose leader it is
 
 
 class Gauge(NamedTuple):
@@ -41,10 +61,11 @@ class Gauge(NamedTuple):
     bound_slots: Floats
     bound_result: int
     traced: bool  # whether some terminal reads TRACE
-    pages: Records  # PAGE[LANES]
-    traces: Records  # TRACE[LANES]
-    ends: Floats  # float64[LANES]: until when each lane's bound is to hold
-    cuts: Floats  # float64[LANES]: by block, when a page of it becomes eligible or overdue
+    pages: Records  # PAGE[LANES + LEADERS]
+    traces: Records  # TRACE[LANES + LEADERS]
+    ends: Floats  # float64[LANES + LEADERS]: until when each lane's bound is to hold
+    cuts: Floats  # float64[LEADERS]: by block, when a page of it becomes eligible or overdue
+    search: Search
 
 
 def make_gauge(formula: Formula) -> Gauge:
@@ -64,10 +85,11 @@ def make_gauge(formula: Formula) -> Gauge:
         bound.make_slots(LANES),
         bound.result,
         not _UNTRACED.issuperset(formula.terminals),
-        np.zeros(LANES, PAGE),
-        np.zeros(LANES, TRACE),
-        np.empty(LANES),
-        np.empty(LANES),
+        np.zeros(LANES + LEADERS, PAGE),
+        np.zeros(LANES + LEADERS, TRACE),
+        np.empty(LANES + LEADERS),
+        np.empty(LEADERS),
+        Search(*(np.empty(LEADERS) for _ in Search._fields)),
     )
 
 
@@ -77,14 +99,24 @@ def gather_lanes(gauge: Gauge, tables: Tables, rows: Ints) -> None:
     for i in range(rows.size):
         if rows[i] >= 0:
             gauge.pages[i] = tables.pages[rows[i]]
-            if gauge.traced:
+    if gauge.traced:
+        for i in range(rows.size):
+            if rows[i] >= 0:
                 gauge.traces[i] = tables.traces[rows[i]]
 
 
+@inlined
+def move_lane(gauge: Gauge, lane: int, to: int) -> None:
+    """Copy the records of one lane into another. O(1)."""
+    gauge.pages[to] = gauge.pages[lane]
+    if gauge.traced:
+        gauge.traces[to] = gauge.traces[lane]
+
+
 @bare_kernel
-def score_lanes(gauge: Gauge, count: int, now: float, cycle_s: float, out: Floats) -> None:
-    """Write to `out`: float64[count or more] the scores of the first `count` lanes at `now`. O(count * steps)."""
-    pages, traces = gauge.pages[:count], gauge.traces[:count]
+def score_lanes(gauge: Gauge, first: int, count: int, now: float, cycle_s: float, out: Floats) -> None:
+    """Write to `out`: float64[count or more] the scores of `count` lanes from `first` on at `now`. O(count * steps)."""
+    pages, traces = gauge.pages[first : first + count], gauge.traces[first : first + count]
     for slot in range(gauge.codes.size):
         fill_terminal(gauge.codes[slot], pages, traces, now, cycle_s, gauge.slots[slot, :count])
     if gauge.steps.shape[0]:
@@ -94,19 +126,19 @@ def score_lanes(gauge: Gauge, count: int, now: float, cycle_s: float, out: Float
 
 
 @bare_kernel
-def bound_lanes(gauge: Gauge, now: float, ends: Floats, cycle_s: float, out: Floats) -> None:
-    """Write to `out` what the score of no lane exceeds from `now` to ``ends``: float64[count]; -inf for NaN.
+def bound_lanes(gauge: Gauge, first: int, count: int, now: float, cycle_s: float, out: Floats) -> None:
+    """Write to `out` what the scores of `count` lanes from `first` on do not exceed from `now` to their ends.
 
-    `out`: float64[count or more]. O(count * steps).
+    `out`: float64[count or more], -inf for NaN. O(count * steps).
     """
-    count = ends.size
     slots = gauge.bound_slots
-    pages, traces = gauge.pages[:count], gauge.traces[:count]
+    pages, traces = gauge.pages[first : first + count], gauge.traces[first : first + count]
     lows = gauge.low_codes.size
     for slot in range(lows):
         fill_terminal(gauge.low_codes[slot], pages, traces, now, cycle_s, slots[slot, :count])
         loosen_terminal(gauge.low_codes[slot], False, slots[slot, :count])
     for slot in range(gauge.high_codes.size):
+        ends = gauge.ends[first : first + count]
         fill_terminal_at(gauge.high_codes[slot], pages, ends, cycle_s, slots[lows + slot, :count])
         loosen_terminal(gauge.high_codes[slot], True, slots[lows + slot, :count])
     if gauge.bound_steps.shape[0]:

@@ -7,8 +7,9 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from streamsched.arrays import Bools, Ints
-from streamsched.blocks import NODE_BLOCKS, Blocks, Moment
+from streamsched.blocks import NODE_BLOCKS, Blocks
 from streamsched.eligibility import read_waits
+from streamsched.foresight import Moment
 from streamsched.ranking import FullScan
 from streamsched.shelves import BLOCK_ROWS, MIXED, Order
 from streamsched.tables import LEASED, OUT, Tables

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Final
 
 from streamsched.arrays import Floats, Ints
@@ -49,22 +51,26 @@ class Observed:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Batch:
     """The `panel` pages that are due in the panel, then others in ranking order, best first: m <= k in all.
 
-    ``urls``: their text; ``scores``: float64[m]; ``hosts``: host and port of each; ``rows``: int64[m], their rows;
-    ``now``: the time of the ranking; ``lease_until_s``: when the leases of these pages expire, None where none was
-    taken.
+    ``urls``: their text; ``scores``: float64[m]; ``rows``: int64[m], their rows; ``now``: the time of the ranking;
+    ``lease_until_s``: when the leases of these pages expire, None where none was taken.
     """
 
     urls: list[str]
     scores: Floats
-    hosts: list[str]
     rows: Ints = field(repr=False)
+    name_hosts: Callable[[], list[str]] = field(repr=False, compare=False)
     now: float
     lease_until_s: float | None = None
     panel: int = 0
 
     def __len__(self) -> int:
         return len(self.urls)
+
+    @cached_property
+    def hosts(self) -> list[str]:
+        """Host and port of each page, read when first asked for."""
+        return self.name_hosts()

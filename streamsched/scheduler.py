@@ -417,8 +417,8 @@ class Scheduler:
 
     def _batch(self, ranked: Ranked, now: float, until: float | None = None, panel: int = 0) -> Batch:
         tables = self._pages.tables
-        urls, hosts = url_texts(tables, ranked.rows), host_names(tables, ranked.rows)
-        return Batch(urls, ranked.scores, hosts, ranked.rows, now, until, panel)
+        urls = url_texts(tables, ranked.rows)
+        return Batch(urls, ranked.scores, ranked.rows, lambda: host_names(tables, ranked.rows), now, until, panel)
 
 
 def _check_urls(urls: PackedUrls, now: float, importance: Floats | None = None) -> None:

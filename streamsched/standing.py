@@ -11,29 +11,28 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 
-from streamsched.arrays import Floats, Hashes, Ints
+from streamsched.arrays import Ints
 from streamsched.blocks import (
     BoundTable,
     Lanes,
-    Moment,
     Stage,
-    absorb,
     list_due,
     list_hot,
-    open_blocks,
-    renew,
     settle,
+    slice_lanes,
 )
+from streamsched.candidates import Candidates
+from streamsched.crew import Crew
+from streamsched.foresight import Moment
 from streamsched.formula import Formula
-from streamsched.gauge import LANES, make_gauge
+from streamsched.gauge import LANES
 from streamsched.inspection import Inspected, find_disorder, find_false_bounds
-from streamsched.jit import bare_kernel, mix
-from streamsched.order import select_top
-from streamsched.ranking import DEFAULT_LIMITS, FullScan, Query, Ranked, seat_pages
+from streamsched.opening import absorb, renew
+from streamsched.ranking import DEFAULT_LIMITS, FullScan, Query, Ranked
 from streamsched.selection import Seats
 from streamsched.shelves import BLOCK_ROWS, Shelves
 from streamsched.tables import VISITED, Tables
@@ -44,7 +43,7 @@ _FEWEST_PAGES: Final = 1 << 14  # fewer are all scored in less time
 _MOST_OPENED: Final = 8  # a query opens one block of so many at the most: beyond, scoring all pages is faster
 _PATIENCE: Final = 2  # queries in a row that score all pages, and bounds are renewed
 _CHUNK: Final = 1 << 12  # blocks at a time then
-_WIDER: Final = 4  # times as many candidates are looked at where hosts have no room for the best
+_WIDER: Final = 4  # times as many blocks as are wanted may reach the bar that was foreseen
 _FORGET: Final = 0.2  # of what earlier queries said of the bar's fall, at each query
 _AHEAD: Final = 4  # steps of the clock between queries that a renewed bound should last
 
@@ -103,7 +102,7 @@ class Standing:
         """Begin without bounds. `only_new`: rank the pages never visited alone."""
         self.scan = FullScan(formula.compile(), threads)
         self.scans = 0  # queries that scored all pages
-        self._gauge = make_gauge(formula)
+        self._crew = Crew(formula, threads)
         self._shelves = shelves  # other rankings may take pages in, too
         self._pages = 0  # of those, how many are covered
         self._only_new = only_new
@@ -114,7 +113,7 @@ class Standing:
         self._listed, self._bounds = np.empty(0, np.int64), np.empty(0)
         self._opened = _Opened(np.empty(0, np.int64), _make_lanes(0))
         self._moment = Moment(-math.inf, 1.0, -math.inf, 0.0, 0.0, DEFAULT_LIMITS, math.inf)
-        self._seats = Seats()
+        self._seats, self._found = Seats(), Candidates()
         self._trend = _Trend()
         self._in_vain = 0  # queries in a row that scored all pages
 
@@ -199,7 +198,7 @@ class Standing:
         return self._table.nbytes()
 
     def _stage(self, tables: Tables) -> Stage:
-        return Stage(tables, self._shelves.order, self._table.arrays, self._gauge)
+        return Stage(tables, self._shelves.order, self._table.arrays, self._crew.gauge)
 
     def _cover(self, tables: Tables) -> None:
         self._shelves.take_in(tables)
@@ -210,34 +209,46 @@ class Standing:
 
     def _search(self, tables: Tables, query: Query, k: int) -> Ranked | None:
         """Return the best `k` pages, or None where that takes opening too many blocks."""
-        opened = self._opened
+        opened, found, query = self._opened, self._found, replace(query, k=k)
         opened.bar = -math.inf
         self._seats.clear(tables)
-        most = self._table.blocks // _MOST_OPENED
+        most, wanted = self._table.blocks // _MOST_OPENED, k + k // 16 + 32
         due = np.empty(most + 1, np.int64)
         count = list_due(self._stage(tables), self._moment, due)
         if count > most:
             return None
         self._open(tables, due[:count])
-        found, seen, wanted = _Found(self._seats, query, k), 0, k + k // 16 + 32
+        picked, seen = self._guess(tables, wanted), 0
         while True:
-            picked = self._pick(tables, wanted)
             if opened.count + picked.size > most:
                 return None
             self._open(tables, picked)
-            seated = found.add(tables, opened, seen)
+            lanes = slice_lanes(opened.lanes, 0, opened.count)
+            seated = found.seat(self._seats, tables, query, lanes, seen * BLOCK_ROWS)
+            seen, opened.bar = opened.count, found.bar
+            picked = self._pick(tables, wanted)
             if not picked.size:
                 return seated
-            seen, opened.bar = opened.count, found.bar
+
+    def _guess(self, tables: Tables, wanted: int) -> Ints:
+        """Return the blocks to open first: those that reach the bar that was foreseen, unless these are too many."""
+        target = self._moment.target
+        if target > -math.inf:
+            picked = self._list(tables, _WIDER * wanted, target)
+            if picked.size < _WIDER * wanted:
+                self._found.clear(target)
+                return picked
+        self._found.clear(-math.inf)
+        return self._pick(tables, wanted)
 
     def _pick(self, tables: Tables, wanted: int) -> Ints:
         """Return the blocks to open next: of those that reach the bar, the `wanted` of the highest bounds, or more."""
         arrays, bar = self._table.arrays, self._opened.bar
         nodes = arrays.node_bound.size
-        if wanted < nodes:  # so many nodes hold as many such blocks, unless they are open already
+        if bar == -math.inf and wanted < nodes:  # so many nodes hold as many such blocks, unless they are open already
             start = float(np.partition(arrays.node_bound, nodes - wanted)[nodes - wanted])
-            picked = self._list(tables, wanted, max(start, bar))
-            if picked.size or start <= bar:
+            picked = self._list(tables, wanted, start)
+            if picked.size:
                 return picked
         return self._list(tables, wanted, bar)
 
@@ -257,15 +268,15 @@ class Standing:
         if opened.count > opened.blocks.size:
             self._grow(opened, first)
         opened.blocks[first : opened.count] = picked
-        part = _slice_lanes(opened.lanes, first, opened.count)
-        open_blocks(self._stage(tables), picked, self._moment, part)
+        part = slice_lanes(opened.lanes, first, opened.count)
+        self._crew.open(self._stage(tables), picked, self._moment, part)
 
     @staticmethod
     def _grow(opened: _Opened, used: int) -> None:
         size = 2 * opened.count
         blocks, lanes = np.empty(size, np.int64), _make_lanes(size * BLOCK_ROWS)
         blocks[:used] = opened.blocks[:used]
-        for new, old in zip(_slice_lanes(lanes, 0, used), _slice_lanes(opened.lanes, 0, used), strict=True):
+        for new, old in zip(slice_lanes(lanes, 0, used), slice_lanes(opened.lanes, 0, used), strict=True):
             new[:] = old
         opened.blocks, opened.lanes = blocks, lanes
 
@@ -292,69 +303,5 @@ class Standing:
         self.settle(tables)
 
 
-class _Found:
-    """The eligible pages of opened blocks that may be among those a batch has seats for."""
-
-    def __init__(self, seats: Seats, query: Query, k: int) -> None:
-        self.bar = -math.inf  # what a page must score to be seated; -inf where there is room for any, or for NaN
-        self._seats = seats
-        self._query = query
-        self._k = k
-        self._rows, self._scores, self._ties = np.empty(0, np.int64), np.empty(0), np.empty(0, np.uint64)
-
-    def add(self, tables: Tables, opened: _Opened, first: int) -> Ranked:
-        """Take in the blocks opened since there were `first`; return who is seated then, raise the bar."""
-        self._pool(tables, _slice_lanes(opened.lanes, first, opened.count))
-        wanted = self._k
-        while True:
-            best = select_top(self._scores, self._ties, wanted)
-            ranked = Ranked(self._rows[best], self._scores[best])
-            seated = seat_pages(self._seats, tables, self._query, ranked)
-            if seated.rows.size == self._k or best.size < wanted:
-                break
-            wanted *= _WIDER
-        if seated.rows.size == self._k and not math.isnan(seated.scores[-1]):
-            self.bar = float(seated.scores[-1])
-            keep = self._scores >= self.bar
-            self._rows, self._scores, self._ties = self._rows[keep], self._scores[keep], self._ties[keep]
-        return seated
-
-    def _pool(self, tables: Tables, lanes: Lanes) -> None:
-        """Put the pages of `lanes` that reach the bar to the others."""
-        size = lanes.rows.size
-        pool = _Pool(np.empty(size, np.int64), np.empty(size), np.empty(size, np.uint64))
-        count = _collect(tables, lanes, np.uint64(self._query.salt), self.bar, pool)
-        self._rows = np.concatenate([self._rows, pool.rows[:count]])
-        self._scores = np.concatenate([self._scores, pool.scores[:count]])
-        self._ties = np.concatenate([self._ties, pool.ties[:count]])
-
-
 def _make_lanes(count: int) -> Lanes:
     return Lanes(np.empty(count, np.int64), np.empty(count), np.empty(count), np.empty(count))
-
-
-def _slice_lanes(lanes: Lanes, first: int, stop: int) -> Lanes:
-    """Return the lanes of blocks number `first` up to `stop`."""
-    part = slice(first * BLOCK_ROWS, stop * BLOCK_ROWS)
-    return Lanes(lanes.rows[part], lanes.scores[part], lanes.bounds[part], lanes.ends[first:stop])
-
-
-class _Pool(NamedTuple):
-    """Pages, what they score, and what orders equal scores: int64[m], float64[m], uint64[m]."""
-
-    rows: Ints
-    scores: Floats
-    ties: Hashes
-
-
-@bare_kernel
-def _collect(tables: Tables, lanes: Lanes, salt: int, bar: float, pool: _Pool) -> int:
-    """Write the lanes of eligible pages that are not below `bar`; return how many they are."""
-    count = 0
-    for lane in range(lanes.rows.size):
-        if lanes.rows[lane] >= 0 and not lanes.scores[lane] < bar:
-            pool.rows[count] = lanes.rows[lane]
-            pool.scores[count] = lanes.scores[lane]
-            pool.ties[count] = mix(tables.pages[lanes.rows[lane]].url_hash ^ salt)
-            count += 1
-    return count
