@@ -43,7 +43,7 @@ class Shares:
         self.new = new
         self.explore = explore
         self._seed = seed
-        self._handed = 0  # pages handed out, and how many of them were drawn
+        self._handed = 0  # pages handed out, counted where some are drawn, and how many of them were
         self._drawn = 0
         self._first_new = 0  # the first row that may never have been visited
         self._seats = Seats()
@@ -51,7 +51,8 @@ class Shares:
     def adjust(self, tables: Tables, query: Query, ranked: Ranked, ways: Ways) -> Ranked:
         """Return the batch `ranked`, the answer to `query`, with its shares, in the order of scores. O(batch)."""
         size = ranked.rows.size
-        self._handed += size
+        if self.explore:
+            self._handed += size
         rows = ranked.rows
         missing = math.floor(self.new * size + _ROUNDING) - int(np.count_nonzero(_are_new(tables, rows)))
         if missing > 0 and self._find_new(tables):

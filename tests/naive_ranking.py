@@ -1,4 +1,4 @@
-"""The slow, obvious twin of a scheduler's ranking: all pages, one by one, sorted, and hosts filled from the best down."""
+"""The slow, obvious twin of a scheduler's ranking: all pages sorted, and hosts filled from the best down."""
 
 from __future__ import annotations
 
@@ -59,10 +59,12 @@ class World:
                 self.shard.pages[url].lease_until_s = None
 
     def set_rule(self, target: str, rule: Rule | HostRule | None) -> None:
-        """A rule of one host, or of pages by pattern."""
+        """A rule of one host, or of pages by pattern; None takes back both."""
         if isinstance(rule, HostRule):
             self.hosts[target].rule = rule
             return
+        if rule is None and target in self.hosts:
+            self.hosts[target].rule = HostRule()
         self.rules.pop(target, None)
         if rule is not None:
             self.rules[target] = rule
@@ -120,15 +122,20 @@ def fill_hosts(order: Sequence[str], rooms: Mapping[str, float], k: int) -> list
 
 def best_batches(
     scores: Mapping[str, float], rooms: Mapping[str, float], k: int
-) -> tuple[float, list[float], Collection[frozenset[str]]]:
-    """Of all batches that hosts allow: the greatest sum, the greatest scores in order, and which reach the sum."""
-    allowed = [
-        frozenset(urls)
-        for size in range(k + 1)
-        for urls in itertools.combinations(scores, size)
-        if all(count <= rooms[name] for name, count in Counter(names_of(url)[0] for url in urls).items())
-    ]
+) -> tuple[list[float], Collection[frozenset[str]]]:
+    """Of all the largest batches that hosts allow: the scores of the one that is first in order, best score first;
+    and all that reach the greatest sum of scores.
+    """
+    size = min(k, sum(int(min(room, len(scores))) for room in rooms.values()), len(scores))
+    allowed: list[frozenset[str]] = []
+    while not allowed:
+        allowed = [frozenset(urls) for urls in itertools.combinations(scores, size) if are_allowed(urls, rooms)]
+        size -= 1
     sums = {urls: math.fsum(scores[url] for url in urls) for urls in allowed}
-    greatest = max(sums.values())
     in_order = max(sorted((scores[url] for url in urls), reverse=True) for urls in allowed)
-    return greatest, in_order, [urls for urls, total in sums.items() if total == greatest]
+    return in_order, [urls for urls, total in sums.items() if total == max(sums.values())]
+
+
+def are_allowed(urls: Sequence[str], rooms: Mapping[str, float]) -> bool:
+    """Whether hosts have room for all of a batch."""
+    return all(count <= rooms[name] for name, count in Counter(names_of(url)[0] for url in urls).items())

@@ -22,6 +22,7 @@ __all__ = [
     "READS_VISITS",
     "READS_WEIGHTED",
     "UNSORTED",
+    "VISITED_AGAIN",
     "Arena",
     "Crawl",
     "Ground",
@@ -46,6 +47,7 @@ READS_IMPORTANCE: Final = 64
 READS_COST: Final = 128
 
 UNSORTED: Final = np.uint8(1)  # in PAGE.flags of a class: its page numbers are in any order
+VISITED_AGAIN: Final = np.uint8(2)  # ... and that: its pages were visited since the warm-up
 
 COUNTS: Final = np.dtype(
     [

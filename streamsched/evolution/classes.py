@@ -21,6 +21,7 @@ from streamsched.evolution.arena import (
     READS_VISITS,
     READS_WEIGHTED,
     UNSORTED,
+    VISITED_AGAIN,
     Arena,
     Crawl,
 )
@@ -75,7 +76,7 @@ def visit_class(crawl: Crawl, one: int, stretch: Stretch) -> None:
     visit = _Visit(
         at=stretch.cycle - crawl.rules.warmup,
         cycle=stretch.cycle,
-        fresh=0 if page.spare else _FRESH,
+        fresh=0 if page.flags & VISITED_AGAIN else _FRESH,
         shared=stretch.shared,
     )
     place = stretch.place
@@ -183,7 +184,7 @@ def _enter_part(crawl: Crawl, one: int, cycle: int, changed: bool, run: tuple[in
     else:
         count_visit(page, trace, changed)
     page.last_visit_s = cycle
-    page.spare = 1
+    page.flags |= VISITED_AGAIN
     target = _find_state(arena, routine.reads, made)
     at = target - counts.before
     if target == made:

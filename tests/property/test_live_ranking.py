@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
+import tempfile
 from collections import Counter
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import Any
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
 
-import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -21,19 +21,16 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from streamsched import Batch, Scheduler
 from streamsched.formula import Binary, BinaryOp, Constant, Formula, Node, Terminal, Unary, UnaryOp
 from streamsched.manners import HostRule, Manners, Rule
-from streamsched.outcomes import OutcomeBatch
+from streamsched.outcomes import Outcome
 from streamsched.standing import Standing
 from streamsched.terminals import PROVIDED
-from tests.fences import fenced, small_rankings, small_reserve
-from tests.naive_ranking import World
 from tests.property.test_politeness import lengths, some_counts
 from tests.stepping import stepped
 from tests.streams import DAY, PREFIXES, Crawl, some
+from tests.twins import Twins, small_shards
 
-START_S = 1_000 * DAY
 MOVING = ("t", "posterior", "rate", "importance")
 known_formulas = st.sampled_from(
     [
@@ -88,162 +85,130 @@ crawls = st.builds(
 )
 page_rules = st.sampled_from([None, Rule(never=True), Rule(min_revisit=2 * DAY), Rule(max_revisit=DAY)])
 targets = st.sampled_from(
-    ["a.example/docs/*", "https://a.example/docs/api/*", "https://a.example/docs/3", "b.example/1"]
+    [
+        "a.example/docs/*",
+        "https://a.example/docs/api/*",
+        "https://a.example/docs/3",
+        "b.example/1",
+        "a.example",
+        "*.example",
+    ]
 )
-hosts = st.sampled_from(["a.example", "b.example"])
+hosts = st.sampled_from(["a.example", "b.example", "a*", "nowhere.example"])
+some_delays = st.sampled_from([None, None, 0.0, 1.0, 3_600.0])
+
+
+class Scale(NamedTuple):
+    """How small the parts are of which millions of pages would have many."""
+
+    bits: int
+    most_opened: int
+    count: int
+
+
+scales = st.builds(Scale, st.sampled_from([5, 6, 16]), st.sampled_from([1, 1, 3]), st.integers(0, 120))
 
 
 class LiveRanking(RuleBasedStateMachine):
     """A scheduler whose ranking is kept up however few pages it has, and its twin."""
 
-    searches: Counter[str] = Counter()
+    met: ClassVar[Counter[str]] = Counter()  # what has come about, over all runs
 
     def __init__(self) -> None:
         super().__init__()
         self.stack = ExitStack()
-        self.told = True  # whether the ranking has been told what happened to pages
 
-    @initialize(
-        bits=st.sampled_from([5, 6, 16]),
-        most_opened=st.sampled_from([1, 1, 3]),
-        manners=some_manners,
-        formula=formulas,
-        per_host=some_counts,
-        eager=st.booleans(),
-        count=st.integers(0, 120),
-    )
-    def begin(
-        self,
-        bits: int,
-        most_opened: int,
-        manners: Manners,
-        formula: Formula,
-        per_host: int | None,
-        eager: bool,
-        count: int,
-    ) -> None:
-        self.stack.enter_context(small_reserve())
-        self.stack.enter_context(fenced())
-        self.stack.enter_context(small_rankings(bits, most_opened))
+    @initialize(scale=scales, manners=some_manners, formula=formulas, per_host=some_counts, eager=st.booleans())
+    def begin(self, scale: Scale, manners: Manners, formula: Formula, per_host: int | None, eager: bool) -> None:
+        self.stack.enter_context(small_shards(scale.bits, scale.most_opened))
         self.stepper = self.stack.enter_context(stepped())
         self.watch()
-        self.scheduler = Scheduler(
-            manners=manners, formula=formula, per_host=per_host, seed=bits, new_share=0.0, threads=1
-        )
-        self.world = World(DAY, manners, bits)
-        self.world.per_batch = per_host
-        self.eager = eager
-        self.now = START_S
-        self.discover(Crawl(PREFIXES[0], 0, count, 0.0, 0.0), None)
+        self.twins = Twins(formula, manners, per_host=per_host, seed=scale.bits, eager=eager)
+        self.discover(Crawl(PREFIXES[0], 0, scale.count, 0.0, 0.0), None)
 
     def watch(self) -> None:
         """Count what becomes of searches, so that it shows whether bounds decide anything."""
         patch = self.stack.enter_context(pytest.MonkeyPatch.context())
-        search, searches = Standing._search, self.searches
+        search, met = Standing._search, self.met
 
         def spy(standing: Standing, *arguments: Any) -> object:
             found = search(standing, *arguments)
             blocks = standing._table.blocks
             part = "given up" if found is None else "all" if standing._opened.count == blocks else "some"
-            searches[part] += 1
+            met[part] += 1
             return found
 
         patch.setattr(Standing, "_search", spy)
 
     @rule(crawl=crawls)
     def observe(self, crawl: Crawl) -> None:
-        outcomes = list(replace(crawl, start_s=self.now + crawl.start_s).outcomes())
-        self.scheduler.observe(OutcomeBatch.from_outcomes(outcomes))
-        self.world.observe(outcomes)
-        self.told = True
+        self.twins.observe(list(replace(crawl, start_s=self.twins.now + crawl.start_s).outcomes()))
+
+    @rule(every=st.integers(1, 3), verdict=st.booleans())
+    def observe_again(self, every: int, verdict: bool) -> None:
+        """A pass over what is known, which is what moves sweeps on."""
+        swept = self.sweeps()
+        for url in list(self.twins.world.shard.pages)[::every]:
+            self.twins.observe([Outcome(url, self.twins.now, changed=verdict)])
+        self.met["swept"] += self.sweeps() > swept
+
+    def sweeps(self) -> int:
+        return int(self.twins.scheduler.pages.tables.corpus["sweep"][0])
 
     @rule(crawl=crawls, importance=st.none() | st.sampled_from([0.0, 5.0]))
     def discover(self, crawl: Crawl, importance: float | None) -> None:
-        urls = [outcome.url for outcome in crawl.outcomes()]
-        self.scheduler.discover(urls, now=self.now, importance=importance)
-        for url in urls:
-            self.world.add(url, self.now)
-        if self.eager:
-            self.scheduler._roster.keep_up()
-        else:
-            self.told = False
+        self.twins.discover(urls_of(crawl), importance)
 
     @rule(seconds=moves)
     def wait(self, seconds: float) -> None:
-        self.now += seconds
+        self.twins.now += seconds
 
     @rule(k=st.sampled_from([0, 1, 2, 3, 5, 5, 20, 1000]), lease_s=st.sampled_from([1.0, 600.0, 600.0, 2 * DAY]))
     def next_batch(self, k: int, lease_s: float) -> None:
-        expected = self.expect(k, lease_s)
-        batch = self.scheduler.next_batch(k, now=self.now, lease=lease_s)
-        self.compare(batch, expected)
-        self.world.lease(batch.urls, self.now, lease_s)
-        self.told = True
+        self.twins.take(k, lease_s)
 
     @rule(k=st.sampled_from([0, 1, 2, 5, 20, 1000]))
     def rank(self, k: int) -> None:
-        expected = self.expect(k, math.inf)
-        self.compare(self.scheduler.rank(k, now=self.now), expected)
-        self.told = True
+        self.twins.rank(k)
 
     @rule(k=st.sampled_from([1, 3, 1000]))
     def rank_new(self, k: int) -> None:
-        expected = self.expect(k, math.inf, only_new=True)
-        roster = self.scheduler._roster
-        query = self.scheduler._query(k, self.now, math.inf)
-        roster.rank(query)
-        self.compare(self.scheduler._batch(roster.rank_new(query), self.now), expected)
-        self.told = True
+        self.twins.rank_new(k)
 
     @rule(crawl=crawls)
     def release(self, crawl: Crawl) -> None:
-        urls = [outcome.url for outcome in crawl.outcomes()]
-        self.scheduler.release(urls)
-        self.world.release(urls)
-        self.told = True
+        self.twins.release(urls_of(crawl))
 
     @rule(crawl=crawls.filter(lambda crawl: crawl.count < 5))
     def ask(self, crawl: Crawl) -> None:
-        urls = [outcome.url for outcome in crawl.outcomes()]
-        self.scheduler.ask(urls, now=self.now)
-        for url in urls:
-            self.world.add(url, self.now)
-            self.world.urgent.add(url)
-        self.told = True
+        self.twins.ask(urls_of(crawl))
 
     @rule(name=hosts, seconds=moves)
     def block(self, name: str, seconds: float) -> None:
-        if self.scheduler.block(name, self.now + seconds):
-            host = self.world.hosts[name]
-            host.ready_s, host.asked_for_rest = self.now + seconds, False
-        self.told = True
+        self.twins.block(name, self.twins.now + seconds)
 
     @rule(of=targets, page_rule=page_rules)
     def set_rule(self, of: str, page_rule: Rule | None) -> None:
-        self.scheduler.set_rule(of, page_rule)
-        self.world.set_rule(of, page_rule)
-        self.told = True
+        self.twins.set_rule(of, page_rule)
 
-    @precondition(lambda self: self.world.hosts)
-    @rule(data=st.data(), in_flight=some_counts, per_batch=some_counts)
-    def set_host_rule(self, data: st.DataObject, in_flight: int | None, per_batch: int | None) -> None:
-        name = data.draw(st.sampled_from(sorted(self.world.hosts)))
-        host_rule = HostRule(in_flight=in_flight, per_batch=per_batch)
-        self.scheduler.set_rule(name, host_rule)
-        self.world.set_rule(name, host_rule)
-        self.told = True
+    @precondition(lambda self: self.twins.world.hosts)
+    @rule(data=st.data(), delay=some_delays, in_flight=some_counts, per_batch=some_counts)
+    def set_host_rule(
+        self, data: st.DataObject, delay: float | None, in_flight: int | None, per_batch: int | None
+    ) -> None:
+        name = data.draw(st.sampled_from(sorted(self.twins.world.hosts)))
+        self.twins.set_rule(name, HostRule(delay=delay, in_flight=in_flight, per_batch=per_batch))
 
     @rule(per_host=some_counts)
     def limit_batches(self, per_host: int | None) -> None:
-        self.scheduler.per_host = per_host
-        self.world.per_batch = per_host
+        self.twins.limit_batches(per_host)
 
     @rule(formula=formulas, wait=st.booleans())
     def use(self, formula: Formula, wait: bool) -> None:
         self.stepper.free = wait
-        self.scheduler.use(formula, wait=wait)
+        self.twins.scheduler.use(formula, wait=wait)
         self.stepper.begin()
-        assert not wait or self.scheduler.formula == formula
+        assert not wait or self.twins.scheduler.formula == formula
         self.wanted = formula
 
     @precondition(lambda self: self.stepper.waiting)
@@ -251,34 +216,45 @@ class LiveRanking(RuleBasedStateMachine):
     def go_on(self, steps: int) -> None:
         for _ in range(steps):
             self.stepper.step()
-        assert self.stepper.waiting or self.scheduler.formula == self.wanted
+        assert self.stepper.waiting or self.twins.scheduler.formula == self.wanted
+        self.met["swapped"] += not self.stepper.waiting
+
+    @rule()
+    def save_and_load(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            self.twins.reload(Path(folder))
+        self.stepper.finish()  # a swap that was under way goes on in what was saved, and is not loaded
+        self.wanted = self.twins.scheduler.formula
 
     @invariant()
     def what_is_kept_is_true(self) -> None:
-        pages = self.scheduler.pages
-        assert pages.faults() == []
-        roster = self.scheduler._roster
-        if pages.touched is not None and self.told:
-            for standing in (roster.current, roster._next, roster._new):
-                assert standing is None or standing.check(pages.tables) == []
-
-    def expect(self, k: int, lease_s: float, *, only_new: bool = False) -> list[tuple[str, float]]:
-        urls = list(self.world.shard.pages)
-        scores = self.scheduler.score(urls, now=self.now).tolist()
-        return self.world.rank(dict(zip(urls, scores, strict=True)), k, self.now, lease_s, only_new=only_new)
-
-    def compare(self, batch: Batch, expected: list[tuple[str, float]]) -> None:
-        assert batch.urls == [url for url, _ in expected]
-        np.testing.assert_array_equal(batch.scores, [score for _, score in expected])
+        self.twins.check()
 
     def teardown(self) -> None:
         self.stack.close()
 
 
-def test_whatever_is_done_the_ranking_is_the_full_sort() -> None:
-    LiveRanking.searches.clear()
+def urls_of(crawl: Crawl) -> list[str]:
+    return [outcome.url for outcome in crawl.outcomes()]
+
+
+def run(examples: int, steps: int) -> Counter[str]:
+    """Go through so many sequences of operations; return what has come about."""
+    LiveRanking.met.clear()
     checked = settings(
-        max_examples=60, stateful_step_count=30, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+        max_examples=examples, stateful_step_count=steps, deadline=None, suppress_health_check=[HealthCheck.too_slow]
     )
-    run_state_machine_as_test(LiveRanking, settings=checked)  # type: ignore[no-untyped-call]
-    assert LiveRanking.searches["some"] > 20
+    run_state_machine_as_test(LiveRanking, settings=checked)
+    return LiveRanking.met
+
+
+def test_whatever_is_done_the_ranking_is_the_full_sort() -> None:
+    met = run(60, 30)
+    assert met["some"] > 20
+    assert met["swept"] > 0
+    assert met["swapped"] > 0
+
+
+@pytest.mark.soak
+def test_whatever_is_done_for_long_the_ranking_is_the_full_sort() -> None:
+    assert run(1_000, 80)["some"] > 1_000

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -190,8 +191,9 @@ def test_sample_is_halved_as_pages_double() -> None:
 def test_pages_are_handed_out_in_the_order_of_the_twin(
     outcomes: list[Outcome], formula: str, seed: int, per_host: int | None, share: float, data: st.DataObject
 ) -> None:
-    manners = Manners(backoff=0)  # hosts that rest are for the twin of politeness
-    scheduler = Scheduler(formula=formula, seed=seed, per_host=per_host, panel=share, manners=manners)
+    manners = Manners(backoff=0, retire_after=None)  # what rests is for the twin of politeness
+    outcomes = [replace(outcome, retry_after=None) for outcome in outcomes]
+    scheduler = Scheduler(formula=formula, seed=seed, per_host=per_host, panel=share, manners=manners, new_share=0.0)
     shard = naive_shard.Shard(DAY)
     panel = naive_shard.Panel(shard, share)
     now = 0.0
