@@ -54,6 +54,7 @@ class Explanation:
     failures: int
     leased_until_s: float | None
     reasons: tuple[str, ...]
+    in_batch: bool | None = None  # whether the next batch would have it, where that was asked
 
     def as_dict(self) -> dict[str, Any]:
         """Return the fields as plain values for JSON; a score that is not finite is None."""

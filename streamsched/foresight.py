@@ -30,6 +30,7 @@ class Moment(NamedTuple):
     """When blocks are looked at, and which score will probably be asked for later: reaches are chosen for that."""
 
     now: float
+    since: float  # from when bounds are to hold: some seconds before, for callers' clocks differ
     cycle_s: float
     target: float  # at the next query; -inf where nothing is known of it
     fall: float  # of the target, a cycle: as pages are served, worse ones get their turn
@@ -62,7 +63,7 @@ def search_ends(gauge: Gauge, count: int, moment: Moment) -> None:
         for i in range(count):
             search.at[i] = _next_look(gauge, i, moment.target)
             gauge.ends[LANES + i] = moment.now + moment.cycle_s * search.at[i]
-        bound_lanes(gauge, LANES, count, moment.now, moment.cycle_s, search.bound)
+        bound_lanes(gauge, LANES, count, moment.since, moment.cycle_s, search.bound)
         for i in range(count):
             _narrow(gauge, i, search.bound[i] + moment.fall * search.at[i], moment.target)
     for i in range(count):

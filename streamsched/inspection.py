@@ -60,7 +60,7 @@ def find_false_bounds(tables: Tables, ranking: Inspected, opened: Ints) -> list[
     faults = [name for name, fits in holds.items() if not fits]
     ends = np.unique(blocks.end[told])
     chosen = ends[np.linspace(0, ends.size - 1, min(ends.size, _TIMES)).astype(np.int64)]
-    for time_s in [clock, *np.nextafter(chosen, -np.inf)]:
+    for time_s in [ranking.moment.since, clock, *np.nextafter(chosen, -np.inf)]:
         if told.any():
             faults += _find_exceeded(tables, ranking, float(time_s))
     return faults

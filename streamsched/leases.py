@@ -73,6 +73,11 @@ class Leases:
             _recall_all(tables, ended[-1])
         return np.concatenate(ended)
 
+    def restore(self, tables: Tables, ended: Ints) -> None:
+        """Undo what `expire` did in returning `ended`: they are out until they are told to have run out again. O(m)."""
+        _send(tables, ended)
+        self._queue_up(tables, ended)
+
     def next_expiry(self) -> float:
         """Return before when no lease runs out: inf where none is queued. O(1)."""
         return self._queue[0][0] if self._queue else np.inf
@@ -82,8 +87,12 @@ class Leases:
         pages = int(tables.corpus["pages"][0])
         rows = np.flatnonzero(tables.pages["flags"][:pages] & OUT)
         rows = rows[np.argsort(tables.lease_until_s[rows], kind="stable")]
-        until_s = tables.lease_until_s[rows]
         self._queue, self._queued = [], 0
+        self._queue_up(tables, rows)
+
+    def _queue_up(self, tables: Tables, rows: Ints) -> None:
+        """Put ``rows``: int64[m], in the order of their expiry, into the queue."""
+        until_s = tables.lease_until_s[rows]
         for part in np.split(rows, np.flatnonzero(until_s[1:] != until_s[:-1]) + 1):
             if part.size:
                 self._push(float(tables.lease_until_s[part[0]]), part)

@@ -44,7 +44,7 @@ def open_blocks(stage: Stage, picked: Ints, moment: Moment, lanes: Lanes) -> Non
         _take_lanes(stage, part, moment, own)
         score_lanes(gauge, 0, count, moment.now, moment.cycle_s, own.scores)
         if moment.target > -np.inf:
-            bound_lanes(gauge, 0, count, moment.now, moment.cycle_s, own.bounds)
+            bound_lanes(gauge, 0, count, moment.since, moment.cycle_s, own.bounds)
             _look_ahead(stage, part, moment, own)
         _bound_eligible(gauge, count, moment, own)
         for lane in range(count):
@@ -70,7 +70,7 @@ def absorb(stage: Stage, rows: Ints, moment: Moment, lanes: Lanes) -> None:
             count += 1
         if count == LANES or (i == rows.size - 1 and count):
             gather_lanes(gauge, tables, lanes.rows[:count])
-            bound_lanes(gauge, 0, count, moment.now, moment.cycle_s, lanes.bounds)
+            bound_lanes(gauge, 0, count, moment.since, moment.cycle_s, lanes.bounds)
             _raise_bounds(stage, count, moment, lanes)
             count = 0
 
@@ -130,7 +130,7 @@ def _raise_later(stage: Stage, led: int, moment: Moment, lanes: Lanes) -> None:
         if lanes.scores[i] < moment.target:
             end = min(end, moment.now + moment.cycle_s * gauge.search.at[i])
         gauge.ends[LANES + i] = end
-    bound_lanes(gauge, LANES, led, moment.now, moment.cycle_s, lanes.bounds)
+    bound_lanes(gauge, LANES, led, moment.since, moment.cycle_s, lanes.bounds)
     for i in range(led):
         block = block_of(stage.order, lanes.rows[i])
         _raise_bound(stage, lanes.rows[i], lanes.bounds[i])
@@ -214,7 +214,7 @@ def _end_lanes(gauge: Gauge, i: int, end: float, lanes: Lanes) -> None:
 @bare_kernel
 def _bound_eligible(gauge: Gauge, count: int, moment: Moment, lanes: Lanes) -> None:
     """Bound the lanes, those of pages that go before others by infinity."""
-    bound_lanes(gauge, 0, count, moment.now, moment.cycle_s, lanes.bounds)
+    bound_lanes(gauge, 0, count, moment.since, moment.cycle_s, lanes.bounds)
     for lane in range(count):
         if lanes.rows[lane] >= 0 and overdue_at(gauge.pages[lane], moment.limits) <= moment.now:
             lanes.bounds[lane] = np.inf

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import Final, TypeAlias
 
 from streamsched.arrays import Ints
@@ -14,7 +15,7 @@ from streamsched.formula import Formula
 from streamsched.pages import PageTable
 from streamsched.ranking import Query, Ranked
 from streamsched.shelves import Shelves
-from streamsched.standing import Standing
+from streamsched.standing import CLOCKS_S, Standing
 
 __all__ = ["Roster", "Waiting"]
 
@@ -51,6 +52,23 @@ class Roster:
         else:
             self.keep_up()
         return self.current.rank(self._pages.tables, query)
+
+    def peek(self, query: Query) -> Ranked:
+        """Return the best pages, as `rank` does, and leave the ranking ready for earlier times than the query's."""
+        if self._is_far(query):
+            return self.current.scan.rank(self._pages.tables, query)
+        return self.rank(query)
+
+    def peek_new(self, query: Query) -> Ranked:
+        """Return the best of the pages never visited, as `rank_new` does, and leave the ranking as `peek` does."""
+        if self._is_far(query):
+            return self.current.scan.rank(self._pages.tables, replace(query, only_new=True))
+        return self.rank_new(query)
+
+    def _is_far(self, query: Query) -> bool:
+        """Return whether later queries are likely to be for other times than from this on: bounds hold from there."""
+        clock = self.current.clock
+        return math.isfinite(clock) and not abs(query.now - clock) <= max(self.current.step_s, CLOCKS_S)
 
     def rank_new(self, query: Query) -> Ranked:
         """Return the best of the pages never visited: see `Standing.rank`. To be asked after `rank`."""

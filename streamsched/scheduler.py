@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import math
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -25,6 +26,7 @@ from streamsched.formula import Formula
 from streamsched.groups import host_names
 from streamsched.journal import copy_sample, find_sampled, number_sample, sample_bar
 from streamsched.manners import HostRule, Manners, Rule
+from streamsched.membership import Chosen, say_membership
 from streamsched.order import tie_keys
 from streamsched.outcomes import Outcome, OutcomeBatch
 from streamsched.packed import PackedUrls
@@ -43,6 +45,7 @@ __all__ = ["DEFAULT_FORMULA", "Batch", "Observed", "Scheduler"]
 
 DEFAULT_FORMULA: Final = OBJECTIVES["changes"]
 _NOT_DIGESTED: Final = ("positions", "champion")  # they say how the state came about
+_USUAL_LEASE_S: Final = 600.0
 _SHORTEST_CYCLE_S: Final = 1.0
 _LONGEST_CYCLE_S: Final = 1e12  # longer, and rates per cycle leave the range in which float64 sums them
 
@@ -180,30 +183,30 @@ class Scheduler:
         return added
 
     def rank(self, k: int = 1000, *, now: float) -> Batch:
-        """Return the best `k` pages that are not leased at `now`, without leasing them. O(pages)."""
+        """Return the best `k` pages that may be handed out at `now`, shares and panel aside, without leasing them.
+
+        O(k); O(pages) for times long after that of the last batch, or before it.
+        """
         now, k = check_time(now), _check_pages(k)
-        with self._lock:
-            return self._batch(self._roster.rank(self._query(k, now, math.inf)), now)
+        with self._lock, self._as_of(now):
+            return self._batch(self._roster.peek(self._query(k, now, math.inf)), now)
 
     def next_batch(self, k: int = 1000, *, now: float, lease: str | float = "10m") -> Batch:
-        """Return the best `k` pages and lease them, members of the panel that are due before all others. O(pages).
+        """Return the best `k` pages and lease them, members of the panel that are due before all others.
 
-        None of them is handed out again before its outcome is observed or `now` + `lease` has come.
+        None of them is handed out again before its outcome is observed or `now` + `lease` has come. O(k) where the
+        clock goes on in steps; O(pages) for the first batches, after a leap of the clock, or for a good part of all.
         """
         now, k = check_time(now), _check_pages(k)
         lease_s = parse_duration(lease, "lease")
         with self._lock:
+            self._roster.keep_up(self._courtesy.leases.expire(self._pages.tables, now))
             query = self._query(k, now, lease_s)
-            first = self._panel.choose(self._pages.tables, k, now, query.limits, lease_s)
-            query = replace(query, first=first)
-            ways = Ways(
-                self._roster.rank_new, lambda rows: self._scan.score(self._pages.tables, now, self.cycle_s, rows)
-            )
-            ranked = self._shares.adjust(self._pages.tables, query, self._roster.rank(query), ways)
-            self._courtesy.grant(self._pages.tables, ranked.rows, now, now + lease_s, first.size)
+            _, ranked, panel = self._compose(query, self._roster.rank, self._roster.rank_new)
+            self._courtesy.grant(self._pages.tables, ranked.rows, now, now + lease_s, panel)
             self._roster.settle()
-            self._panel.count(ranked.rows.size, first.size)
-            return self._batch(ranked, now, now + lease_s, first.size)
+            self._panel.count(ranked.rows.size, panel)
+            return self._batch(ranked, now, now + lease_s, panel)
 
     def release(self, urls: Sequence[str]) -> int:
         """Give leased pages back unvisited; return how many of `urls` are known. O(1) a URL."""
@@ -271,18 +274,24 @@ class Scheduler:
         with self._lock:
             return tie_keys(self._pages.tables.pages["url_hash"][: len(self)], self._salt(check_time(now)))
 
-    def explain(self, url: str, *, now: float) -> Explanation:
-        """Return what is known of a page, its score and place at `now`, and why it is or is not eligible. O(pages).
+    def explain(self, url: str, *, now: float, k: int = 1000) -> Explanation:
+        """Return what is known of a page, its score and place at `now`, and why the next batch of `k` has it or not.
 
-        Raises UnknownPage for a page never seen.
+        O(pages). Raises UnknownPage for a page never seen.
         """
+        now, k = check_time(now), _check_pages(k)
         with self._lock:
             row = int(self._known([url])[0])
-            now = check_time(now)
-            query = Query(1, now, self.cycle_s, self._salt(now))
+            tables = self._pages.tables
             ranked = RankedBy(self._champion, self._scan, self._courtesy.limits)
-            told = explain_page(self._pages.tables, ranked, query, row)
-            return replace(told, reasons=told.reasons + self._panel.reasons(self._pages.tables, row))
+            told = explain_page(tables, ranked, self._query(k, now, _USUAL_LEASE_S), row)
+            with self._as_of(now), self._shares.unchanged():
+                query = self._query(k, now, _USUAL_LEASE_S)
+                best, batch, panel = self._compose(query, self._roster.peek, self._roster.peek_new)
+                chosen = Chosen(query, best, batch, panel)
+                membership = say_membership(tables, chosen, row, eligible=told.eligible)
+            reasons = (*membership, *told.reasons, *self._panel.reasons(tables, row))
+            return replace(told, in_batch=bool(np.isin(row, batch.rows)), reasons=reasons)
 
     def training(self, cycles: int, *, now: float, seed: int = 0) -> Training:
         """Return in which of the last `cycles` whole cycles up to `now` each page of a uniform sample changed.
@@ -410,10 +419,30 @@ class Scheduler:
         return self._roster.current.scan
 
     def _query(self, k: int, now: float, lease_s: float) -> Query:
-        """Return the query for the best `k` pages at `now`; pages whose leases have run out by then take part."""
-        ended = self._courtesy.leases.expire(self._pages.tables, now)
-        self._roster.keep_up(ended)
         return Query(k, now, self.cycle_s, self._salt(now), self._courtesy.limits, lease_s)
+
+    def _compose(
+        self, query: Query, rank: Callable[[Query], Ranked], rank_new: Callable[[Query], Ranked]
+    ) -> tuple[Ranked, Ranked, int]:
+        """Return the panel's pages with the best, the batch that shares make of them, and how many are the panel's."""
+        tables = self._pages.tables
+        first = self._panel.choose(tables, query.k, query.now, query.limits, query.lease_s)
+        query = replace(query, first=first)
+        ways = Ways(rank_new, lambda rows: self._scan.score(tables, query.now, query.cycle_s, rows))
+        best = rank(query)
+        return best, self._shares.adjust(tables, query, best, ways), first.size
+
+    @contextmanager
+    def _as_of(self, now: float) -> Iterator[None]:
+        """Let leases that run out by `now` count as ended, in this block only: `now` may be later than the present."""
+        leases, tables = self._courtesy.leases, self._pages.tables
+        ended = leases.expire(tables, now)
+        self._roster.keep_up(ended)
+        try:
+            yield
+        finally:
+            leases.restore(tables, ended)
+            self._roster.keep_up(ended)
 
     def _batch(self, ranked: Ranked, now: float, until: float | None = None, panel: int = 0) -> Batch:
         tables = self._pages.tables

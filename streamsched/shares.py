@@ -9,7 +9,8 @@ room; what was first in it stays.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
@@ -67,6 +68,15 @@ class Shares:
             keep = _drop_last(rows, stays, lots.size)
             rows = self._fill_up(tables, query, np.concatenate([rows[keep], lots]), rows)
         return ranked if rows is ranked.rows else _put_in_order(tables, query, ranked, rows, ways)
+
+    @contextmanager
+    def unchanged(self) -> Iterator[None]:
+        """Let batches composed in this block not count."""
+        counts = self._handed, self._drawn
+        try:
+            yield
+        finally:
+            self._handed, self._drawn = counts
 
     def state(self) -> dict[str, Any]:
         """Return what `restore` needs, as JSON can hold it."""

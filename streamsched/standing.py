@@ -37,10 +37,11 @@ from streamsched.selection import Seats
 from streamsched.shelves import BLOCK_ROWS, Shelves
 from streamsched.tables import VISITED, Tables
 
-__all__ = ["Standing"]
+__all__ = ["CLOCKS_S", "Standing"]
 
 _FEWEST_PAGES: Final = 1 << 14  # fewer are all scored in less time
 _MOST_OPENED: Final = 8  # a query opens one block of so many at the most: beyond, scoring all pages is faster
+CLOCKS_S: Final = 60.0  # by so much may the time of a query be before that of an earlier one
 _PATIENCE: Final = 2  # queries in a row that score all pages, and bounds are renewed
 _CHUNK: Final = 1 << 12  # blocks at a time then
 _WIDER: Final = 4  # times as many blocks as are wanted may reach the bar that was foreseen
@@ -112,7 +113,7 @@ class Standing:
         self._own = _make_lanes(LANES)
         self._listed, self._bounds = np.empty(0, np.int64), np.empty(0)
         self._opened = _Opened(np.empty(0, np.int64), _make_lanes(0))
-        self._moment = Moment(-math.inf, 1.0, -math.inf, 0.0, 0.0, DEFAULT_LIMITS, math.inf)
+        self._moment = Moment(-math.inf, -math.inf, 1.0, -math.inf, 0.0, 0.0, DEFAULT_LIMITS, math.inf)
         self._seats, self._found = Seats(), Candidates()
         self._trend = _Trend()
         self._in_vain = 0  # queries in a row that scored all pages
@@ -122,6 +123,11 @@ class Standing:
         """The time of the newest query; -inf before the first."""
         return self._clock
 
+    @property
+    def step_s(self) -> float:
+        """How far apart the times of queries are, in seconds; 0 before there were some."""
+        return self._trend.step * self._moment.cycle_s
+
     def rank(self, tables: Tables, query: Query) -> Ranked:
         """Return the best `query.k` pages that may be handed out at `query.now`, as far as hosts have room.
 
@@ -130,12 +136,22 @@ class Standing:
         self._cover(tables)
         query = replace(query, only_new=self._only_new)
         k = min(query.k, self._shelves.pages)
-        if self._shelves.pages < self._fewest or query.now < self._clock or k <= 0:
+        if self._shelves.pages < self._fewest or k <= 0:
             return self.scan.rank(tables, query)
-        step, self._clock = query.now - self._clock, query.now
+        if query.now < self._clock - CLOCKS_S:
+            self._table.cover(self._table.blocks)  # bounds say nothing of earlier times
+            self._clock = query.now
+        step, self._clock = max(query.now - self._clock, 0.0), max(query.now, self._clock)
         trend = self._trend
         self._moment = Moment(
-            query.now, query.cycle_s, trend.target, trend.fall, trend.step, query.limits, query.lease_s
+            query.now,
+            query.now - CLOCKS_S,
+            query.cycle_s,
+            trend.target,
+            trend.fall,
+            trend.step,
+            query.limits,
+            query.lease_s,
         )
         ranked = self._search(tables, query, k)
         self._seats.clear(tables)
@@ -187,7 +203,7 @@ class Standing:
 
         What has happened to pages must have been told before.
         """
-        moment = self._moment._replace(now=self._clock)
+        moment = self._moment._replace(now=self._clock, since=self._clock - CLOCKS_S)
         ranking = Inspected(self._shelves.order, self._table.arrays, self.scan, moment, self._pages)
         opened = self._opened.blocks[: self._opened.count]
         disorder = find_disorder(tables, self._shelves.order, self._shelves.pages)
