@@ -40,6 +40,7 @@ def test_words_say_the_same() -> None:
     told = crawled().explain(URL, now=4 * DAY)
     prior = f"taken for {told.prior_rate:.3g}, the prior of a.example/docs/ (20 pages)"
     assert told.reasons == (
+        "in the next batch of 1,000: by its score, at place 1",
         "last visited 1970-01-03 00:00:00 UTC, 2 d before now",
         f"1 of 1 later visits saw a change; P(changed since) is {told.score:.3g}",
         f"rate {told.terminals['rate']:.3g} a cycle; without its own visits it would be {prior}",
@@ -48,20 +49,20 @@ def test_words_say_the_same() -> None:
     lines = str(told).splitlines()
     assert lines[:2] == [URL, f"  score      {told.score:.6g} = posterior"]
     assert lines[2:4] == ["  formula    the first champion", "  place      1 of 20 eligible pages"]
-    assert lines[4:8] == [f"  because    {reason}" for reason in told.reasons]
-    assert lines[8:] == [f"  {name:<10} {value:.6g}" for name, value in told.terminals.items()]
+    assert lines[4:9] == [f"  because    {reason}" for reason in told.reasons]
+    assert lines[9:] == [f"  {name:<10} {value:.6g}" for name, value in told.terminals.items()]
 
 
 def test_page_visited_once() -> None:
     scheduler = Scheduler()
     scheduler.observe(Outcome(URL, 0.0))
     told = scheduler.explain(URL, now=90.0)
-    assert told.reasons[:2] == (
+    assert told.reasons[1:3] == (
         "last visited 1970-01-01 00:00:00 UTC, 1.5 min before now",
         f"visited once; P(changed since) is {told.score:.3g}",
     )
     assert told.failures == 0
-    assert len(told.reasons) == 3
+    assert len(told.reasons) == 4
 
 
 def test_page_never_visited() -> None:
@@ -69,12 +70,12 @@ def test_page_never_visited() -> None:
     scheduler.discover([URL], now=DAY)
     told = scheduler.explain(URL, now=3 * DAY)
     assert (told.first_visited, told.last_visit_s, told.last_outcome_s) == (False, None, None)
-    assert told.reasons[0] == "never visited; known for 2 d"
+    assert told.reasons[1] == "never visited; known for 2 d"
     scheduler.observe(Outcome(URL, 2 * DAY, 500))
     scheduler.observe(Outcome(URL, 2.5 * DAY, 0))
     told = scheduler.explain(URL, now=3 * DAY)
     assert (told.first_visited, told.last_visit_s, told.last_outcome_s) == (False, None, 2.5 * DAY)
-    assert told.reasons[0] == "never visited; known for 2 d"
+    assert "never visited; known for 2 d" in told.reasons
     assert told.reasons[-1] == "the last 2 visits failed"
 
 
@@ -117,7 +118,7 @@ def test_times_that_no_calendar_holds(at: float) -> None:
     scheduler = Scheduler()
     scheduler.observe(Outcome(URL, at))
     told = scheduler.explain(URL, now=1e308)
-    assert told.reasons[0].startswith(f"last visited second {at:.6g}, ")
+    assert told.reasons[1].startswith(f"last visited second {at:.6g}, ")
     json.dumps(told.as_dict(), allow_nan=False)
     batch = scheduler.next_batch(1, now=-1e308, lease=1e308)
     assert scheduler.explain(URL, now=-1e308).reasons[0].startswith("not eligible: ")
