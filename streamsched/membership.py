@@ -21,6 +21,7 @@ class Chosen(NamedTuple):
     best: Ranked  # the panel's pages and the best as far as hosts have room
     batch: Ranked  # these with the shares of pages never visited and of pages drawn by lot
     panel: int  # how many are the panel's
+    new_share: float
 
 
 def say_membership(tables: Tables, chosen: Chosen, row: int, *, eligible: bool) -> list[str]:
@@ -39,7 +40,7 @@ def _say_why(tables: Tables, chosen: Chosen, row: int) -> str:
         return "as a member of the panel"
     if np.isin(row, chosen.best.rows):
         return f"by its score, at place {place:,}"
-    if not tables.pages["flags"][row] & VISITED:
+    if chosen.new_share and not tables.pages["flags"][row] & VISITED:
         return "in the share of pages never visited"
     return "drawn by lot, in the share for exploration"
 

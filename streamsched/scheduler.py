@@ -288,7 +288,7 @@ class Scheduler:
             with self._as_of(now), self._shares.unchanged():
                 query = self._query(k, now, _USUAL_LEASE_S)
                 best, batch, panel = self._compose(query, self._roster.peek, self._roster.peek_new)
-                chosen = Chosen(query, best, batch, panel)
+                chosen = Chosen(query, best, batch, panel, self._shares.new)
                 membership = say_membership(tables, chosen, row, eligible=told.eligible)
             reasons = (*membership, *told.reasons, *self._panel.reasons(tables, row))
             return replace(told, in_batch=bool(np.isin(row, batch.rows)), reasons=reasons)
