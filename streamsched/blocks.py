@@ -13,13 +13,13 @@ import numpy as np
 import numpy.typing as npt
 
 from streamsched.arrays import Bytes, Floats, Ints
-from streamsched.eligibility import rest_until
+from streamsched.eligibility import page_rest_until, rest_until
 from streamsched.foresight import Moment
 from streamsched.gauge import Gauge
 from streamsched.jit import bare_kernel, inlined, mix
 from streamsched.memory import Region
 from streamsched.politeness import host_room
-from streamsched.selection import Room
+from streamsched.selection import Room, Terms, is_outdone
 from streamsched.shelves import BLOCK_ROWS, MIXED, Order
 from streamsched.tables import Tables
 
@@ -31,10 +31,12 @@ __all__ = [
     "Stage",
     "list_due",
     "list_hot",
+    "rest_within",
     "settle",
     "slice_lanes",
     "store_bound",
     "sum_up_all",
+    "target_of",
 ]
 
 NODE_BLOCKS: Final = 16
@@ -71,6 +73,7 @@ class Stage(NamedTuple):
     order: Order
     blocks: Blocks
     gauge: Gauge
+    room: Room
 
 
 class BoundTable:
@@ -125,15 +128,16 @@ def slice_lanes(lanes: Lanes, first: int, stop: int) -> Lanes:
 
 
 @bare_kernel
-def settle(tables: Tables, blocks: Blocks, picked: Ints, lanes: Lanes, moment: Moment, bar: float) -> None:
+def settle(stage: Stage, picked: Ints, lanes: Lanes, moment: Moment, bar: float) -> None:
     """Keep the bounds of the opened blocks ``picked``: int64[m], of those pages that are eligible still. O(m).
 
     `bar`: what the last page of the answer scored: none below it can have been leased since.
     """
+    blocks = stage.blocks
     for i in range(picked.size):
         for lane in range(i * BLOCK_ROWS, (i + 1) * BLOCK_ROWS):
             if lanes.rows[lane] >= 0 and not lanes.scores[lane] < bar:
-                rest = rest_until(tables, lanes.rows[lane], moment.limits, moment.now)
+                rest = rest_within(stage, picked[i], lanes.rows[lane], moment, moment.now)
                 if rest > moment.now:
                     lanes.rows[lane] = -1
                     lanes.ends[i] = min(lanes.ends[i], rest)
@@ -164,11 +168,12 @@ def list_due(stage: Stage, moment: Moment, out: Ints) -> int:
 
 
 @bare_kernel
-def list_hot(stage: Stage, moment: Moment, room: Room, bar: float, out: Ints, bounds: Floats) -> int:
+def list_hot(stage: Stage, moment: Moment, bar: float, foreseen: bool, out: Ints, bounds: Floats) -> int:
     """Write to `out` the blocks that are not open and may hold a page that reaches `bar`, and their bounds beside.
 
-    Not those of a host that can give no page, or none but better ones than the block may hold. Returns how many there
-    are, at most `out.size`. O(nodes + NODE_BLOCKS for each that matters).
+    Not those of a host that can give no page, or none but better ones than the block may hold; with `foreseen`, none
+    but such as it probably will. Returns how many there are, at most `out.size`. O(nodes + NODE_BLOCKS for each that
+    matters).
     """
     blocks = stage.blocks
     count = 0
@@ -176,8 +181,7 @@ def list_hot(stage: Stage, moment: Moment, room: Room, bar: float, out: Ints, bo
         if blocks.node_bound[node] >= bar:
             for block in range(node * NODE_BLOCKS, min((node + 1) * NODE_BLOCKS, blocks.bound.size)):
                 if blocks.bound[block] >= bar and not blocks.opened[block]:
-                    left = _room_of(stage, block, moment)
-                    if left <= 0 or _is_outdone(stage, block, left, room):
+                    if _is_passed_over(stage, block, moment, foreseen):
                         continue
                     if count == out.size:
                         return count
@@ -197,10 +201,34 @@ def _room_of(stage: Stage, block: int, moment: Moment) -> int:
 
 
 @inlined
-def _is_outdone(stage: Stage, block: int, left: int, room: Room) -> bool:
-    """Return whether the batch has as many pages of the block's host as it may, and all better than the block's."""
+def _is_passed_over(stage: Stage, block: int, moment: Moment, foreseen: bool) -> bool:
+    """Return whether the host of all of a block's pages gives none of them."""
     host = stage.order.hosts[block]
-    return bool(host != MIXED and room.used[host] >= left and stage.blocks.bound[block] < room.least[host])
+    if host == MIXED:
+        return False
+    if foreseen and stage.blocks.bound[block] < stage.room.floor[host]:
+        return True
+    if host_room(stage.tables.groups[host], moment.limits, moment.now, moment.lease_s) <= 0:
+        return True
+    terms = Terms(moment.limits, moment.now, moment.lease_s)
+    return bool(is_outdone(stage.tables, terms, host, stage.blocks.bound[block], stage.room))
+
+
+@inlined
+def target_of(stage: Stage, block: int, moment: Moment) -> float:
+    """Return what a page of the block must probably score at the next query to be asked for; -inf for not known."""
+    host = stage.order.hosts[block]
+    if host == MIXED or moment.target == -np.inf:
+        return moment.target
+    return float(max(moment.target, stage.room.floor[host]))
+
+
+@inlined
+def rest_within(stage: Stage, block: int, row: int, moment: Moment, now: float) -> float:
+    """Return until when a page must not be handed out at `now`, whether its host rests being known of its block."""
+    if stage.order.hosts[block] == MIXED:
+        return rest_until(stage.tables, row, moment.limits, now)
+    return page_rest_until(stage.tables, row, moment.limits, now)
 
 
 @bare_kernel

@@ -28,7 +28,7 @@ from streamsched.politeness import (
 )
 from streamsched.tables import LEASED, OUT, URGENT, Tables
 
-__all__ = ["Waits", "are_eligible", "read_waits", "rest_until", "say_eligibility"]
+__all__ = ["Waits", "are_eligible", "page_rest_until", "read_waits", "rest_until", "say_eligibility"]
 
 _WHY: Final = {
     FOR_DELAY: "for the delay between two visits",
@@ -70,13 +70,19 @@ def rest_until(tables: Tables, row: int, limits: Limits, now: float) -> float:
 
     inf where no clock tells it: never, or out on a lease, which an outcome may end and whose expiry is told.
     """
+    group: Record = tables.groups[tables.pages[row].group]
+    host: Record = tables.groups[group.host]
+    return float(max(host.ready_s, page_rest_until(tables, row, limits, now)))
+
+
+@inlined
+def page_rest_until(tables: Tables, row: int, limits: Limits, now: float) -> float:
+    """Return what `rest_until` does, but that the page's host may rest for longer. O(1)."""
     page: Record = tables.pages[row]
     leased = page.flags & LEASED and tables.lease_until_s[row] > now
     if leased and page.flags & OUT:
         return np.inf
-    group: Record = tables.groups[page.group]
-    host: Record = tables.groups[group.host]
-    until = max(host.ready_s, ready_at(page, tables.traces[row], limits))
+    until = ready_at(page, tables.traces[row], limits)
     return float(max(until, tables.lease_until_s[row]) if leased else until)  # what was told once is not told again
 
 

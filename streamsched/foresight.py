@@ -41,7 +41,7 @@ class Moment(NamedTuple):
 
 @inlined
 def begin_search(gauge: Gauge, i: int, moment: Moment, score: float, bound: float, ahead: float) -> None:
-    """Let leader `i` score `score` now, and have `bound` until `ahead`: cycles, not 0. O(1)."""
+    """Let leader `i`, whose target is set, score `score` now, and have `bound` until `ahead`: cycles, not 0. O(1)."""
     search = gauge.search
     height = bound + moment.fall * ahead
     search.low[i], search.low_height[i] = 0.0, score
@@ -49,7 +49,7 @@ def begin_search(gauge: Gauge, i: int, moment: Moment, score: float, bound: floa
     search.before[i], search.before_height[i] = 0.0, score
     search.at[i], search.side[i] = ahead, _NEITHER
     if ahead < GREATEST_REACH:
-        _narrow(gauge, i, height, moment.target)
+        _narrow(gauge, i, height)
 
 
 @bare_kernel
@@ -61,19 +61,19 @@ def search_ends(gauge: Gauge, count: int, moment: Moment) -> None:
     search = gauge.search
     for _ in range(_TRIES):
         for i in range(count):
-            search.at[i] = _next_look(gauge, i, moment.target)
+            search.at[i] = _next_look(gauge, i)
             gauge.ends[LANES + i] = moment.now + moment.cycle_s * search.at[i]
         bound_lanes(gauge, LANES, count, moment.since, moment.cycle_s, search.bound)
         for i in range(count):
-            _narrow(gauge, i, search.bound[i] + moment.fall * search.at[i], moment.target)
+            _narrow(gauge, i, search.bound[i] + moment.fall * search.at[i])
     for i in range(count):
         search.at[i] = _choose(gauge, i, moment)
 
 
 @inlined
-def _narrow(gauge: Gauge, i: int, height: float, target: float) -> None:
+def _narrow(gauge: Gauge, i: int, height: float) -> None:
     """Take in that leader `i` comes to `height` at the time looked at."""
-    search = gauge.search
+    search, target = gauge.search, gauge.search.target[i]
     if height <= target:
         if search.side[i] == _LOW:  # twice on one side: let the line lean to the other
             search.high_height[i] = 0.5 * (search.high_height[i] + target)
@@ -88,9 +88,9 @@ def _narrow(gauge: Gauge, i: int, height: float, target: float) -> None:
 
 
 @inlined
-def _next_look(gauge: Gauge, i: int, target: float) -> float:
+def _next_look(gauge: Gauge, i: int) -> float:
     """Return the time to look at next: where the straight line through what is known meets the target."""
-    search = gauge.search
+    search, target = gauge.search, gauge.search.target[i]
     low, high = search.low[i], search.high[i]
     if high < np.inf:
         part = (target - search.low_height[i]) / (search.high_height[i] - search.low_height[i])

@@ -36,6 +36,7 @@ class Search(NamedTuple):
     Times are in cycles from now; heights are of bounds, and of what the target has fallen until then.
     """
 
+    target: Floats  # what will probably be asked for
     low: Floats  # the latest time at which a leader stays below, as far as is known
     low_height: Floats
     high: Floats  # the earliest at which it does not; inf where none is known

@@ -76,7 +76,7 @@ def _tells_hosts(order: Order, start: int, hosts: Ints) -> bool:
     for block, host in enumerate(told):
         own = hosts[block * BLOCK_ROWS : (block + 1) * BLOCK_ROWS]
         one = bool(np.all(own == own[0]))
-        if host != (own[0] if one and full else MIXED):
+        if host != (own[0] if one else MIXED) and (full or host != MIXED):
             return False
     return True
 

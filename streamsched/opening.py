@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from streamsched.arrays import Ints, Record
-from streamsched.blocks import NODE_BLOCKS, Blocks, Lanes, Stage, store_bound, sum_up_all
-from streamsched.eligibility import rest_until
+from streamsched.blocks import NODE_BLOCKS, Blocks, Lanes, Stage, rest_within, store_bound, sum_up_all, target_of
 from streamsched.foresight import Moment, begin_search, search_ends
 from streamsched.gauge import LANES, LEADERS, Gauge, bound_lanes, gather_lanes, move_lane, score_lanes
 from streamsched.jit import bare_kernel, inlined
@@ -83,7 +82,7 @@ def _raise_bounds(stage: Stage, count: int, moment: Moment, lanes: Lanes) -> Non
         row, bound = lanes.rows[lane], lanes.bounds[lane]
         if _is_settled(stage, row, moment):
             continue
-        if -np.inf < moment.target < bound:
+        if -np.inf < target_of(stage, block_of(stage.order, row), moment) < bound:
             move_lane(stage.gauge, lane, LANES + led)
             lanes.rows[led] = row  # no lane before this one is read again
             lanes.bounds[led] = bound
@@ -102,7 +101,8 @@ def _is_settled(stage: Stage, row: int, moment: Moment) -> bool:
     tables, blocks = stage.tables, stage.blocks
     block = block_of(stage.order, row)
     ended = (tables.pages[row].flags & (LEASED | OUT)) == LEASED  # its lease, as was told, though not by `now`
-    rest = rest_until(tables, row, moment.limits, max(moment.now, tables.lease_until_s[row]) if ended else moment.now)
+    at = max(moment.now, tables.lease_until_s[row]) if ended else moment.now
+    rest = rest_within(stage, block, row, moment, at)
     overdue = overdue_at(tables.pages[row], moment.limits)
     if rest > moment.now:
         _end_before(blocks, block, rest)
@@ -122,12 +122,14 @@ def _raise_later(stage: Stage, led: int, moment: Moment, lanes: Lanes) -> None:
         return
     score_lanes(gauge, LANES, led, moment.now, moment.cycle_s, lanes.scores)
     for i in range(led):
-        end = blocks.end[block_of(stage.order, lanes.rows[i])]
-        begin_search(gauge, i, moment, lanes.scores[i], lanes.bounds[i], (end - moment.now) / moment.cycle_s)
+        block = block_of(stage.order, lanes.rows[i])
+        gauge.search.target[i] = target_of(stage, block, moment)
+        ahead = (blocks.end[block] - moment.now) / moment.cycle_s
+        begin_search(gauge, i, moment, lanes.scores[i], lanes.bounds[i], ahead)
     search_ends(gauge, led, moment)
     for i in range(led):
         end = blocks.end[block_of(stage.order, lanes.rows[i])]
-        if lanes.scores[i] < moment.target:
+        if lanes.scores[i] < gauge.search.target[i]:
             end = min(end, moment.now + moment.cycle_s * gauge.search.at[i])
         gauge.ends[LANES + i] = end
     bound_lanes(gauge, LANES, led, moment.since, moment.cycle_s, lanes.bounds)
@@ -181,18 +183,18 @@ def _take_lanes(stage: Stage, picked: Ints, moment: Moment, lanes: Lanes) -> Non
         gauge.cuts[i] = np.inf
         for lane in range(i * BLOCK_ROWS, (i + 1) * BLOCK_ROWS):
             if lanes.rows[lane] >= 0:
-                _admit(stage, moment, lanes, i, lane)
+                _admit(stage, picked[i], moment, lanes, i, lane)
         _end_lanes(gauge, i, moment.now + moment.cycle_s * blocks.reach[picked[i]], lanes)
 
 
 @inlined
-def _admit(stage: Stage, moment: Moment, lanes: Lanes, i: int, lane: int) -> None:
+def _admit(stage: Stage, block: int, moment: Moment, lanes: Lanes, i: int, lane: int) -> None:
     """Keep a lane if its page counts and may be handed out; let its block's bound end before that changes."""
     page: Record = stage.gauge.pages[lane]
     if (np.int64(page.flags) & stage.blocks.mask) != stage.blocks.want:
         lanes.rows[lane] = -1
         return
-    until = rest_until(stage.tables, lanes.rows[lane], moment.limits, moment.now)
+    until = rest_within(stage, block, lanes.rows[lane], moment, moment.now)
     if until > moment.now:
         lanes.rows[lane] = -1
     else:
@@ -226,11 +228,13 @@ def _look_ahead(stage: Stage, picked: Ints, moment: Moment, lanes: Lanes) -> Non
     blocks, gauge = stage.blocks, stage.gauge
     led = 0
     for i in range(picked.size):
-        leader = _find_leader(gauge, i, moment, lanes)
+        target = target_of(stage, picked[i], moment)
+        leader = _find_leader(gauge, i, moment, target, lanes)
         if leader >= 0:
             move_lane(gauge, leader, LANES + led)
             score = -np.inf if np.isnan(lanes.scores[leader]) else lanes.scores[leader]
             ahead = (gauge.ends[leader] - moment.now) / moment.cycle_s
+            gauge.search.target[led] = target
             begin_search(gauge, led, moment, score, lanes.bounds[leader], ahead)
             gauge.search.block[led] = i
             led += 1
@@ -244,18 +248,18 @@ def _look_ahead(stage: Stage, picked: Ints, moment: Moment, lanes: Lanes) -> Non
 
 
 @inlined
-def _find_leader(gauge: Gauge, i: int, moment: Moment, lanes: Lanes) -> int:
+def _find_leader(gauge: Gauge, i: int, moment: Moment, target: float, lanes: Lanes) -> int:
     """Return the lane of the page that will be asked for first, of those that are not to be now; -1 for none."""
     leader, first = -1, np.inf
     ahead = (gauge.ends[i * BLOCK_ROWS] - moment.now) / moment.cycle_s
     for lane in range(i * BLOCK_ROWS, (i + 1) * BLOCK_ROWS):
-        if lanes.rows[lane] < 0 or lanes.scores[lane] >= moment.target:
+        if lanes.rows[lane] < 0 or lanes.scores[lane] >= target:
             continue
         score = lanes.scores[lane]
         rise = (lanes.bounds[lane] - score) / ahead + moment.fall
-        meeting = (moment.target - score) / rise if rise > 0.0 else np.inf
+        meeting = (target - score) / rise if rise > 0.0 else np.inf
         if np.isnan(meeting):
-            meeting = 0.0 if lanes.bounds[lane] > moment.target else np.inf
+            meeting = 0.0 if lanes.bounds[lane] > target else np.inf
         if leader < 0 or meeting < first:
             leader, first = lane, meeting
     return leader

@@ -22,7 +22,7 @@ from streamsched.jit import bare_kernel, inlined, mix
 from streamsched.manners import Manners
 from streamsched.order import select_top, sort_keys
 from streamsched.politeness import Limits, host_room, make_limits, overdue_at
-from streamsched.selection import Seats, Terms
+from streamsched.selection import Room, Seats, Terms, is_outdone
 from streamsched.tables import VISITED, Tables
 from streamsched.terminals import TerminalColumns
 
@@ -49,6 +49,11 @@ class Query:
     hasty: bool = True  # whether some page may be overdue or asked for
     only_new: bool = False  # of the pages never visited alone
 
+    @property
+    def terms(self) -> Terms:
+        """What hosts have room for."""
+        return Terms(self.limits, self.now, self.lease_s)
+
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
@@ -74,7 +79,7 @@ def seat_pages(seats: Seats, tables: Tables, query: Query, best: Ranked) -> Rank
     others = ~np.isin(best.rows, query.first) if query.first.size else slice(None)
     rows = np.concatenate([query.first, best.rows[others]])
     scores = np.concatenate([np.full(query.first.size, np.inf), best.scores[others]])
-    kept = seats.seat(tables, Terms(query.limits, query.now, query.lease_s), rows, scores, query.k)
+    kept = seats.seat(tables, query.terms, rows, scores, query.k)
     return Ranked(rows[kept], scores[kept])
 
 
@@ -94,8 +99,9 @@ class FullScan:
     def rank(self, tables: Tables, query: Query) -> Ranked:
         """Return the best `query.k` pages that may be handed out at `query.now`, as far as hosts have room.
 
-        O(pages), again for each time that full hosts leave too few.
+        O(pages), again for each time that full hosts leave too few; then their other pages are passed over.
         """
+        self._seats.clear(tables)
         pages = int(tables.corpus["pages"][0])
         query = replace(query, k=min(query.k, pages))  # candidates take memory by k
         wanted = query.k
@@ -142,6 +148,8 @@ class FullScan:
         starts = np.linspace(0, pages - _SAMPLE_ROWS, _SAMPLE_BLOCKS).astype(np.int64)
         rows = (starts[:, None] + np.arange(_SAMPLE_ROWS)).ravel()
         rows = rows[are_eligible(tables, rows, query.now, query.limits)]
+        # No page of a host whose seats are taken: the bar is for the others.
+        rows = rows[self._seats.room.used[tables.groups["host"][tables.pages["group"][rows]]] == 0]
         if query.only_new:
             rows = rows[(tables.pages["flags"][rows] & VISITED) == 0]
         expected = query.k * rows.size / pages
@@ -161,7 +169,7 @@ class FullScan:
             for start in blocks:  # a range's iterator hands each block to one thread only
                 part = slice(start, min(start + BLOCK, pages))
                 scores = worker.score(tables.pages[part], tables.traces[part], query.now, query.cycle_s)
-                candidates.add(tables, scores, start, query)
+                candidates.add(tables, scores, start, query, self._seats.room)
 
         if len(jobs) == 1:
             scan(*jobs[0])
@@ -221,11 +229,11 @@ class _Candidates:
         self._count = 0
         self._bar = _Bar(np.uint64(0), _LAST) if bar is None else _Bar(sort_keys(np.array([bar]))[0], _LAST)
 
-    def add(self, tables: Tables, scores: Floats, start: int, query: Query) -> None:
+    def add(self, tables: Tables, scores: Floats, start: int, query: Query, room: Room) -> None:
         """Take in the rows from `start` on that may be among the best."""
         if self._count + scores.size > self._held.rows.size:
             self._shrink()
-        asked = _Asked(query.now, np.uint64(query.salt), query.limits, query.lease_s, query.hasty, query.only_new)
+        asked = _Asked(query.now, np.uint64(query.salt), query.limits, query.lease_s, query.hasty, query.only_new, room)
         self._count = _collect(tables, _Part(scores, start), asked, self._bar, self._held, self._count)
 
     def held(self) -> _Held:
@@ -260,6 +268,7 @@ class _Asked(NamedTuple):
     lease_s: float
     hasty: bool
     only_new: bool
+    room: Room
 
 
 @bare_kernel
@@ -281,7 +290,7 @@ def _collect(tables: Tables, part: _Part, asked: _Asked, bar: _Bar, held: _Held,
             key = sign
         else:
             key = ~words[i] if words[i] & sign else words[i] | sign
-        if key < bar.key or not _is_open(tables, start + i, asked):
+        if key < bar.key or not _is_open(tables, start + i, score, asked):
             continue
         tie = mix(tables.pages[start + i].url_hash ^ asked.salt)
         if key == bar.key and tie > bar.tie:
@@ -294,10 +303,13 @@ def _collect(tables: Tables, part: _Part, asked: _Asked, bar: _Bar, held: _Held,
 
 
 @inlined
-def _is_open(tables: Tables, row: int, asked: _Asked) -> bool:
-    """Return whether a page may be handed out, were it alone. O(1)."""
+def _is_open(tables: Tables, row: int, score: float, asked: _Asked) -> bool:
+    """Return whether a page may be handed out, and its host's seats are not all taken by better ones. O(1)."""
     if rest_until(tables, row, asked.limits, asked.now) > asked.now:
         return False
     page: Record = tables.pages[row]
     group: Record = tables.groups[page.group]
-    return bool(host_room(tables.groups[group.host], asked.limits, asked.now, asked.lease_s) > 0)
+    if host_room(tables.groups[group.host], asked.limits, asked.now, asked.lease_s) <= 0:
+        return False
+    terms = Terms(asked.limits, asked.now, asked.lease_s)
+    return not is_outdone(tables, terms, group.host, score, asked.room)

@@ -13,14 +13,15 @@ import numpy as np
 import numpy.typing as npt
 
 from streamsched.arrays import Floats, Ints, Record
-from streamsched.jit import bare_kernel
+from streamsched.jit import bare_kernel, inlined
 from streamsched.memory import Region
 from streamsched.politeness import Limits, host_room
 from streamsched.tables import Tables
 
-__all__ = ["Room", "Seats", "Terms"]
+__all__ = ["Room", "Seats", "Terms", "is_outdone"]
 
 _RESERVED_GROUPS: Final = 1 << 24
+_MARGIN: Final = 0.25  # of what lies between the best and the last of a full host's pages
 
 
 class Room(NamedTuple):
@@ -28,6 +29,7 @@ class Room(NamedTuple):
 
     used: npt.NDArray[np.int32]  # int32[groups]: pages seated
     least: Floats  # float64[groups]: of the last of them, where there are any, its score
+    floor: Floats  # float64[groups]: what pages of a host that was full have scored at least; -inf where it was not
 
 
 class Terms(NamedTuple):
@@ -39,17 +41,19 @@ class Terms(NamedTuple):
 
 
 class Seats:
-    """The places of one batch. For one call at a time; takes 12 bytes of memory for each host that it meets."""
+    """The places of one batch. For one call at a time; takes 20 bytes of memory for each host that it meets."""
 
     def __init__(self) -> None:
         self._used = Region(np.int32, _RESERVED_GROUPS)
         self._least = Region(np.float64, _RESERVED_GROUPS)
+        self._floor = Region(np.float64, _RESERVED_GROUPS)
+        self._groups = 0
         self._seated = np.empty(0, np.int64)
 
     @property
     def room(self) -> Room:
         """How full hosts are, valid until the next call."""
-        return Room(self._used.array, self._least.array)
+        return Room(self._used.array, self._least.array, self._floor.array)
 
     def seat(self, tables: Tables, terms: Terms, rows: Ints, scores: Floats, k: int) -> Ints:
         """Seat the first `k` of ``rows``: int64[m] whose hosts have room; return their places in it: int64[n]. O(m).
@@ -64,10 +68,41 @@ class Seats:
 
     def clear(self, tables: Tables) -> None:
         """Forget who is seated, and make room for hosts that are new. O(k)."""
-        for region in (self._used, self._least):
-            region.ensure(int(tables.corpus["groups"][0]))
+        self.cover(tables)
         self._used.array[tables.groups["host"][tables.pages["group"][self._seated]]] = 0
         self._seated = self._seated[:0]
+
+    def cover(self, tables: Tables) -> None:
+        """Make room for hosts that are new. O(new hosts)."""
+        groups = int(tables.corpus["groups"][0])
+        if groups > self._groups:
+            for region in (self._used, self._least, self._floor):
+                region.ensure(groups)
+            self._floor.array[self._groups : groups] = -np.inf
+            self._groups = groups
+
+    def remember(self, tables: Tables, terms: Terms, scores: Floats) -> None:
+        """Note for each host with pages seated what they scored: float64[seated], if it is full with them. O(k)."""
+        _remember(tables, terms, self._seated, scores, self.room)
+
+
+@inlined
+def is_outdone(tables: Tables, terms: Terms, host: int, bound: float, room: Room) -> bool:
+    """Return whether a host's seats are all taken, by better pages than such as score `bound` at the most. O(1)."""
+    if room.used[host] == 0 or not bound < room.least[host]:
+        return False
+    return bool(room.used[host] >= host_room(tables.groups[host], terms.limits, terms.now, terms.lease_s))
+
+
+@bare_kernel
+def _remember(tables: Tables, terms: Terms, rows: Ints, scores: Floats, room: Room) -> None:
+    for i in range(rows.size):  # from the worst of a host up to its best, which decides
+        row = rows[rows.size - 1 - i]
+        host = tables.groups[tables.pages[row].group].host
+        best, least = scores[rows.size - 1 - i], room.least[host]
+        full = room.used[host] >= host_room(tables.groups[host], terms.limits, terms.now, terms.lease_s)
+        known = full and np.isfinite(least) and np.isfinite(best)
+        room.floor[host] = least - _MARGIN * (best - least) if known else -np.inf
 
 
 @bare_kernel

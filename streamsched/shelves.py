@@ -2,7 +2,8 @@
 
 Rows are given out in the order in which pages are first seen, hosts mixed. A shelf is a run of rows; within a full one
 the pages are put in the order of their hosts, so that most blocks of a large host hold nothing else and can be passed
-over as a whole while that host must rest. A page stays on its shelf, so that two bytes say where it stands there.
+over as a whole while that host must rest. A page stays on its shelf, so that two bytes say where it stands there. Until
+the last shelf is full, each full board of it, a smaller run, is in the order of hosts.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ __all__ = ["BLOCK_ROWS", "MIXED", "SHELF_BITS", "Order", "Shelves", "block_of", 
 
 BLOCK_ROWS: Final = 8  # pages of a block: half a KiB of their records
 SHELF_BITS: Final = 16  # log2 of the rows of a shelf
+_BOARDS_BITS: Final = 4  # log2 of the boards of a shelf
 MIXED: Final = 0xFFFFFFFF  # as a block's host: of several
 _RESERVED_PAGES: Final = 1 << 27  # address space only
 
@@ -40,6 +42,8 @@ class Shelves:
         self.pages = 0  # how many are in order
         self._bits = bits
         self._sorted = 0  # shelves
+        self._board = max(1 << bits >> _BOARDS_BITS, BLOCK_ROWS)  # rows of a board
+        self._boards = 0  # of the last shelf, sorted
         self._rows = Region(np.uint16, _RESERVED_PAGES)
         self._places = Region(np.uint16, _RESERVED_PAGES)
         self._hosts = Region(np.uint32, _RESERVED_PAGES // BLOCK_ROWS)
@@ -60,8 +64,11 @@ class Shelves:
 
     def first_changed(self, pages: int) -> int:
         """Return the first block that is not as it was when `pages` pages were in order. O(1)."""
-        shelf = pages >> self._bits
-        return (shelf << self._bits if shelf < self._sorted else pages) // BLOCK_ROWS
+        full = self._sorted << self._bits
+        if pages < full:
+            return (pages >> self._bits << self._bits) // BLOCK_ROWS
+        board = full + (pages - full) // self._board * self._board
+        return (board if board < full + self._boards * self._board else pages) // BLOCK_ROWS
 
     def take_in(self, tables: Tables) -> None:
         """Take in pages that came since the last call. O(new pages)."""
@@ -73,18 +80,22 @@ class Shelves:
         _place_in_rows_order(self.order, self.pages, pages)
         self.pages = pages
         while (self._sorted + 1) << self._bits <= pages:
-            self._sort(tables, self._sorted << self._bits)
-            self._sorted += 1
+            self._sort(tables, self._sorted << self._bits, 1 << self._bits)
+            self._sorted, self._boards = self._sorted + 1, 0
+        start = self._sorted << self._bits
+        while start + (self._boards + 1) * self._board <= pages:
+            self._sort(tables, start + self._boards * self._board, self._board)
+            self._boards += 1
 
-    def _sort(self, tables: Tables, start: int) -> None:
-        """Put the pages of the full shelf that begins at row `start` in the order of their hosts, then of rows."""
-        size = 1 << self._bits
+    def _sort(self, tables: Tables, start: int, size: int) -> None:
+        """Put the `size` pages from row `start` on in the order of their hosts, then of rows."""
         hosts = tables.groups["host"][tables.pages["group"][start : start + size]]
         keys = hosts.astype(np.uint64) << np.uint64(self._bits) | np.arange(size, dtype=np.uint64)
         keys.sort()
-        rows = (keys & np.uint64(size - 1)).astype(np.uint16)
-        self._rows.array[start : start + size] = rows
-        self._places.array[start + rows.astype(np.int64)] = np.arange(size, dtype=np.uint16)
+        rows = (keys & np.uint64(size - 1)).astype(np.int64)
+        before = start & ((1 << self._bits) - 1)  # rows of the shelf
+        self._rows.array[start : start + size] = before + rows
+        self._places.array[start + rows] = before + np.arange(size)
         by_block = (keys >> np.uint64(self._bits)).astype(np.uint32).reshape(-1, BLOCK_ROWS)
         block = start // BLOCK_ROWS
         same = by_block[:, 0] == by_block[:, -1]

@@ -32,7 +32,7 @@ from streamsched.formula import Formula
 from streamsched.gauge import LANES
 from streamsched.inspection import Inspected, find_disorder, find_false_bounds
 from streamsched.opening import absorb, renew
-from streamsched.ranking import DEFAULT_LIMITS, FullScan, Query, Ranked
+from streamsched.ranking import DEFAULT_LIMITS, FullScan, Query, Ranked, seat_pages
 from streamsched.selection import Seats
 from streamsched.shelves import BLOCK_ROWS, Shelves
 from streamsched.tables import VISITED, Tables
@@ -46,6 +46,7 @@ _PATIENCE: Final = 2  # queries in a row that score all pages, and bounds are re
 _CHUNK: Final = 1 << 12  # blocks at a time then
 _WIDER: Final = 4  # times as many blocks as are wanted may reach the bar that was foreseen
 _FORGET: Final = 0.2  # of what earlier queries said of the bar's fall, at each query
+_FEWEST_BLOCKS: Final = 64  # to open at a time, where there are as many
 _AHEAD: Final = 4  # steps of the clock between queries that a renewed bound should last
 
 
@@ -65,22 +66,24 @@ class _Trend:
 
     bar: float = -math.inf  # of the last query
     drop: float = 0.0  # of the bar, from one query to the next
+    stir: float = 0.0  # by how much it was not as foreseen
     step: float = 0.0  # cycles between queries
-    target: float = -math.inf  # what the next query's bar will be
+    target: float = -math.inf  # what the next query's bar will hardly be below
 
     @property
     def fall(self) -> float:
-        """How much the bar falls a cycle; 0 where the clock stands still."""
-        return self.drop / self.step if self.step > 0.0 else 0.0
+        """How much the bar falls a cycle at the most; 0 where the clock stands still."""
+        return (self.drop + self.stir) / self.step if self.step > 0.0 else 0.0
 
     def follow(self, bar: float, cycles: float) -> None:
         """Foresee the bars of later queries, from this one's and how far it fell in the `cycles` since the last."""
         self.target = bar
         if math.isfinite(self.bar) and math.isfinite(bar) and cycles < math.inf:
-            drop = max(self.bar - bar, 0.0)
+            drop = self.bar - bar
             self.step += _FORGET * (cycles - self.step)
-            self.drop += _FORGET * (drop - self.drop)
-            self.target = bar - drop
+            self.stir += _FORGET * (abs(drop - self.drop) - self.stir)
+            self.drop += _FORGET * (max(drop, 0.0) - self.drop)
+            self.target = bar - self.drop - self.stir
         self.bar = bar
 
 
@@ -158,6 +161,9 @@ class Standing:
         if ranked is None:
             self.settle(tables)
             ranked = self.scan.rank(tables, query)
+            seat_pages(self._seats, tables, query, ranked)
+            self._seats.remember(tables, query.terms, ranked.scores)
+            self._seats.clear(tables)
             self.scans += 1
             self._in_vain += 1
             bar = float(ranked.scores[-1]) if ranked.rows.size == k else -math.inf
@@ -174,7 +180,7 @@ class Standing:
         opened = self._opened
         if opened.count:
             blocks = opened.blocks[: opened.count]
-            settle(tables, self._table.arrays, blocks, opened.lanes, self._moment, opened.bar)
+            settle(self._stage(tables), blocks, opened.lanes, self._moment, opened.bar)
             opened.count = 0
 
     def absorb(self, tables: Tables, rows: Ints | None) -> None:
@@ -214,10 +220,11 @@ class Standing:
         return self._table.nbytes()
 
     def _stage(self, tables: Tables) -> Stage:
-        return Stage(tables, self._shelves.order, self._table.arrays, self._crew.gauge)
+        return Stage(tables, self._shelves.order, self._table.arrays, self._crew.gauge, self._seats.room)
 
     def _cover(self, tables: Tables) -> None:
         self._shelves.take_in(tables)
+        self._seats.cover(tables)
         if self._pages != self._shelves.pages:
             self.settle(tables)
             self._table.cover(self._shelves.blocks, self._shelves.first_changed(self._pages))
@@ -234,7 +241,7 @@ class Standing:
         if count > most:
             return None
         self._open(tables, due[:count])
-        picked, seen = self._guess(tables, wanted), 0
+        picked, seen, again = self._guess(tables, wanted), 0, _FEWEST_BLOCKS
         while True:
             if opened.count + picked.size > most:
                 return None
@@ -242,15 +249,17 @@ class Standing:
             lanes = slice_lanes(opened.lanes, 0, opened.count)
             seated = found.seat(self._seats, tables, query, lanes, seen * BLOCK_ROWS)
             seen, opened.bar = opened.count, found.bar
-            picked = self._pick(tables, wanted)
+            picked = self._pick(tables, max(again, 2 * (k - seated.rows.size)))
+            again *= 2
             if not picked.size:
+                self._seats.remember(tables, query.terms, seated.scores)
                 return seated
 
     def _guess(self, tables: Tables, wanted: int) -> Ints:
         """Return the blocks to open first: those that reach the bar that was foreseen, unless these are too many."""
         target = self._moment.target
         if target > -math.inf:
-            picked = self._list(tables, _WIDER * wanted, target)
+            picked = self._list(tables, _WIDER * wanted, target, foreseen=True)
             if picked.size < _WIDER * wanted:
                 self._found.clear(target)
                 return picked
@@ -268,11 +277,11 @@ class Standing:
                 return picked
         return self._list(tables, wanted, bar)
 
-    def _list(self, tables: Tables, wanted: int, bar: float) -> Ints:
+    def _list(self, tables: Tables, wanted: int, bar: float, *, foreseen: bool = False) -> Ints:
         """Return the `wanted` blocks of the highest bounds that reach `bar`, with all that tie with the last."""
         if self._listed.size < self._table.blocks:  # memory is taken as it is filled
             self._listed, self._bounds = np.empty(2 * self._table.blocks, np.int64), np.empty(2 * self._table.blocks)
-        count = list_hot(self._stage(tables), self._moment, self._seats.room, bar, self._listed, self._bounds)
+        count = list_hot(self._stage(tables), self._moment, bar, foreseen, self._listed, self._bounds)
         picked, bounds = self._listed[:count], self._bounds[:count]
         if count > wanted:
             picked = picked[bounds >= np.partition(bounds, count - wanted)[count - wanted]]
@@ -304,19 +313,18 @@ class Standing:
         """
         if self._in_vain < _PATIENCE or self._in_vain & (self._in_vain - 1):
             return
-        stage, arrays, moment = self._stage(tables), self._table.arrays, self._moment
-        picked, bounds = np.empty(_CHUNK, np.int64), np.empty(_CHUNK)
-        while due := list_due(stage, moment, picked):
-            rows = picked[:due]
-            if step < math.inf:
-                arrays.reach[rows] = np.maximum(arrays.reach[rows], _AHEAD * step / moment.cycle_s)
-            self._open(tables, rows)
+        stage, arrays = self._stage(tables), self._table.arrays
+        due = np.empty(arrays.bound.size, np.int64)
+        due = due[: list_due(stage, self._moment, due)]
+        if step < math.inf:
+            arrays.reach[due] = np.maximum(arrays.reach[due], _AHEAD * step / self._moment.cycle_s)
+        self._open_and_settle(tables, due)
+        self._open_and_settle(tables, self._list(tables, arrays.bound.size, self._moment.target, foreseen=True))
+
+    def _open_and_settle(self, tables: Tables, picked: Ints) -> None:
+        for start in range(0, picked.size, _CHUNK):
+            self._open(tables, picked[start : start + _CHUNK])
             self.settle(tables)
-            if due < _CHUNK:
-                break
-        high = list_hot(stage, moment, self._seats.room, moment.target, picked, bounds)
-        self._open(tables, picked[:high])
-        self.settle(tables)
 
 
 def _make_lanes(count: int) -> Lanes:
