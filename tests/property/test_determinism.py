@@ -20,7 +20,6 @@ from tests.fences import small_rankings, small_reserve
 from tests.streams import DAY
 
 MANNERS = Manners(delay=10.0, in_flight=40, per_batch=9, backoff=3_600.0, min_revisit=600.0, max_revisit="20d")
-SETTINGS = {"new_share": 0.2, "explore_share": 0.1, "panel": 0.1}
 FORMULAS = ("posterior", "importance * t * (3 - t)", "1", "NAD * t")
 
 ways = st.sampled_from([(1, True, 1), (1, True, 8), (3, True, 1), (1, False, 1), (3, False, 1)])
@@ -43,7 +42,7 @@ def live(seed: int, steps: int, way: tuple[int, bool, int]) -> tuple[list[tuple[
     rng = np.random.default_rng(seed)
     seen = []
     with ranked_so(kept, most_opened):
-        scheduler = Scheduler(seed=seed, manners=MANNERS, threads=threads, **SETTINGS)
+        scheduler = Scheduler(seed=seed, manners=MANNERS, threads=threads, new_share=0.2, explore_share=0.1, panel=0.1)
         now = 1_000 * DAY
         for step in range(steps):
             found = [f"https://h{int(host)}.example/{step}/{i}" for i, host in enumerate(rng.integers(0, 9, 40))]

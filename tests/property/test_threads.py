@@ -176,8 +176,8 @@ def _discover(scheduler: Scheduler, urls: list[str], now: float) -> object:
     return scheduler.discover(urls, now=now)
 
 
-def _use(scheduler: Scheduler, formula: Formula) -> object:
-    return scheduler.use(formula, wait=True)
+def _use(scheduler: Scheduler, formula: Formula) -> None:
+    scheduler.use(formula, wait=True)
 
 
 class Watch:

@@ -54,7 +54,7 @@ def test_scores_are_the_programs_and_bounds_are_not_exceeded(
     scheduler: Scheduler, formula: Formula, numbers: list[int], days: float, wait: float
 ) -> None:
     rows, now = np.array(numbers), days * DAY
-    ends = now + wait * (1.0 + np.arange(rows.size) % 3)
+    ends: Floats = now + wait * (np.arange(rows.size, dtype=np.float64) % 3 + 1.0)
     scores, bounds = gauged(scheduler, formula, rows, now, ends)
     scan = FullScan(formula.compile(), 1)
     tables = scheduler.pages.tables
