@@ -103,7 +103,7 @@ class Scale(NamedTuple):
 
     bits: int
     most_opened: int
-    count: int
+    pages: int
 
 
 scales = st.builds(Scale, st.sampled_from([5, 6, 16]), st.sampled_from([1, 1, 3]), st.integers(0, 120))
@@ -124,7 +124,7 @@ class LiveRanking(RuleBasedStateMachine):
         self.stepper = self.stack.enter_context(stepped())
         self.watch()
         self.twins = Twins(formula, manners, per_host=per_host, seed=scale.bits, eager=eager)
-        self.discover(Crawl(PREFIXES[0], 0, scale.count, 0.0, 0.0), None)
+        self.discover(Crawl(PREFIXES[0], 0, scale.pages, 0.0, 0.0), None)
 
     def watch(self) -> None:
         """Count what becomes of searches, so that it shows whether bounds decide anything."""

@@ -35,7 +35,8 @@ def terms(*, per_batch: int | None = None, delay: float = 0.0, now: float = 0.0,
 
 
 def seat(seats: Seats, tables: Tables, rows: list[int], k: int, given: Terms) -> list[int]:
-    return seats.seat(tables, given, np.array(rows, np.int64), 12.0 - np.array(rows), k).tolist()
+    kept: list[int] = seats.seat(tables, given, np.array(rows, np.int64), 12.0 - np.array(rows), k).tolist()
+    return kept
 
 
 def test_hosts_keep_their_first_pages(tables: Tables) -> None:
@@ -100,7 +101,7 @@ def test_hosts_that_come_later_have_seats(scheduler: Scheduler) -> None:
 def test_first_then_best(tables: Tables, k: int, per_host: int | None, first: list[int], rows: list[int]) -> None:
     limits = make_limits(Manners(per_batch=per_host))
     query = Query(k, 0.0, 86_400.0, 7, limits, first=np.array(first, np.int64))
-    best = Ranked(np.arange(12), 12.0 - np.arange(12))
+    best = Ranked(np.arange(12), np.arange(12.0, 0.0, -1.0))
     seated = seat_pages(Seats(), tables, query, best)
     assert seated.rows.tolist() == rows
     assert seated.scores.tolist() == [np.inf if row in first else 12.0 - row for row in rows]
