@@ -12,23 +12,13 @@ from hypothesis import strategies as st
 
 from streamsched import Manners, Outcome, Rule, Scheduler
 from streamsched.arrays import Ints
-from streamsched.blocks import (
-    NODE_BLOCKS,
-    BoundTable,
-    Lanes,
-    Moment,
-    Stage,
-    absorb,
-    list_due,
-    list_hot,
-    open_blocks,
-    renew,
-    settle,
-)
+from streamsched.blocks import NODE_BLOCKS, BoundTable, Lanes, Stage, list_due, list_hot, settle
 from streamsched.eligibility import read_waits
+from streamsched.foresight import Moment
 from streamsched.formula import Formula
 from streamsched.gauge import LANES, bound_lanes, gather_lanes, make_gauge, score_lanes
 from streamsched.inspection import Inspected, find_false_bounds
+from streamsched.opening import absorb, open_blocks, renew
 from streamsched.politeness import Limits
 from streamsched.ranking import FullScan
 from streamsched.selection import Seats
@@ -97,7 +87,9 @@ class Slow:
     def rests_until(self, row: int) -> float:
         tables, flags = self.stage.tables, int(self.stage.tables.pages["flags"][row])
         waits = read_waits(tables, np.array([row]), self.moment.limits)
-        until = max(float(waits.ready_at[0]), float(waits.host_ready_s[0]))
+        until = float(waits.ready_at[0])
+        if self.stage.order.hosts[self.block] == MIXED:  # else whoever lists blocks knows
+            until = max(until, float(waits.host_ready_s[0]))
         if flags & LEASED and tables.lease_until_s[row] > self.moment.now:
             return math.inf if flags & OUT else max(until, float(tables.lease_until_s[row]))
         return until
@@ -124,7 +116,8 @@ class Slow:
             return math.inf
         found = np.empty(1)
         gather_lanes(self.stage.gauge, self.stage.tables, np.array([row]))
-        bound_lanes(self.stage.gauge, self.moment.now, np.array([until_s]), DAY, found)
+        self.stage.gauge.ends[0] = until_s
+        bound_lanes(self.stage.gauge, 0, 1, self.moment.since, DAY, found)
         return float(found[0])
 
     def score_of(self, row: int) -> float:
@@ -132,7 +125,7 @@ class Slow:
             return math.inf
         found = np.empty(1)
         gather_lanes(self.stage.gauge, self.stage.tables, np.array([row]))
-        score_lanes(self.stage.gauge, 1, self.moment.now, DAY, found)
+        score_lanes(self.stage.gauge, 0, 1, self.moment.now, DAY, found)
         return float(found[0])
 
     def room(self) -> float:
@@ -156,7 +149,9 @@ class Small:
         self.gauge = make_gauge(self.formula)
         self.all = np.arange(self.table.blocks)
         limits: Limits = self.scheduler.pages.limits
-        self.moment = Moment(NOW, DAY, -math.inf, 0.0, 0.0, limits, 600.0)
+        self.seats = Seats()
+        self.seats.cover(self.tables)
+        self.moment = Moment(NOW, NOW - 60.0, DAY, -math.inf, 0.0, 0.0, limits, 600.0)
         renew(self.stage, self.all, self.moment, make_lanes(LANES))
 
     @property
@@ -165,7 +160,7 @@ class Small:
 
     @property
     def stage(self) -> Stage:
-        return Stage(self.tables, self.shelves.order, self.table.arrays, self.gauge)
+        return Stage(self.tables, self.shelves.order, self.table.arrays, self.gauge, self.seats.room)
 
     def slow(self) -> list[Slow]:
         return [Slow(self.stage, self.moment, int(block)) for block in self.all]
@@ -212,11 +207,11 @@ def test_lists_are_their_twins(seed: int, wait: float, bar: float, most: int) ->
         moment = small.moment = small.moment._replace(now=NOW + wait)
         blocks = small.stage.blocks
         blocks.opened[::7] = 1
-        seats = Seats()
-        seats.clear(small.tables)
+        seats = small.seats
         hosts = {int(host) for host in small.stage.order.hosts} - {MIXED}
         for number, host in enumerate(sorted(hosts)):
             seats.room.used[host], seats.room.least[host] = number % 5, 0.1 * number
+            seats.room.floor[host] = 0.15 * number
         out, bounds = np.empty(most, np.int64), np.empty(most)
         due = [slow.block for slow in small.slow() if blocks.end[slow.block] <= moment.now and slow.room() > 0]
         due = [block for block in due if not blocks.opened[block]]
@@ -224,15 +219,22 @@ def test_lists_are_their_twins(seed: int, wait: float, bar: float, most: int) ->
         assert out[:count].tolist() == due[:most]
         hot = [slow for slow in small.slow() if blocks.bound[slow.block] >= bar and slow.room() > 0]
         hot = [slow for slow in hot if not blocks.opened[slow.block] and not is_outdone(slow, seats)]
-        count = list_hot(small.stage, moment, seats.room, bar, out, bounds)
+        foreseen = [slow for slow in hot if not is_below_floor(slow, seats)]
+        count = list_hot(small.stage, moment, bar, True, out, bounds)
+        assert out[:count].tolist() == [slow.block for slow in foreseen][:most]
+        count = list_hot(small.stage, moment, bar, False, out, bounds)
         assert out[:count].tolist() == [slow.block for slow in hot][:most]
         assert bounds[:count].tolist() == [blocks.bound[slow.block] for slow in hot][:most]
-        seats.room.used[:] = 0
+
+
+def is_below_floor(slow: Slow, seats: Seats) -> bool:
+    host = int(slow.stage.order.hosts[slow.block])
+    return host != MIXED and bool(slow.stage.blocks.bound[slow.block] < seats.room.floor[host])
 
 
 def is_outdone(slow: Slow, seats: Seats) -> bool:
     host = int(slow.stage.order.hosts[slow.block])
-    if host == MIXED or seats.room.used[host] < slow.room():
+    if host == MIXED or seats.room.used[host] < max(slow.room(), 1):
         return False
     return bool(slow.stage.blocks.bound[slow.block] < seats.room.least[host])
 
@@ -259,7 +261,7 @@ def test_opened_blocks_tell_their_pages_and_settle(seed: int, formula: str, targ
         best = np.flatnonzero(lanes.rows >= 0)[:5]
         bar = float(np.nanmin(lanes.scores[best], initial=math.inf))
         small.scheduler._courtesy.grant(small.tables, lanes.rows[best], NOW, NOW + 600.0)
-        settle(small.tables, blocks, picked, lanes, small.moment, bar)
+        settle(small.stage, picked, lanes, small.moment, bar)
         assert not blocks.opened.any()
         assert small.faults(NONE) == []
         for slow in small.slow():

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from streamsched import roster
+from streamsched.blocks import NODE_BLOCKS
 from streamsched.outcomes import Outcome
 from tests.stepping import Stepper, stepped
 from tests.streams import DAY
@@ -135,5 +136,5 @@ def test_memory_is_told() -> None:
     twins.rank_new(1)
     blocks = math.ceil(150 / 8)
     assert none < 100
-    assert one == none + 4 * 150 + 4 * blocks + 21 * blocks
-    assert twins.scheduler._roster.nbytes() == one + 21 * blocks + 16
+    assert one == none + 4 * 150 + 4 * blocks + 21 * blocks + 16 * (blocks // NODE_BLOCKS)
+    assert twins.scheduler._roster.nbytes() == one + 21 * blocks + 16 * (blocks // NODE_BLOCKS + 1)

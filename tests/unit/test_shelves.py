@@ -15,8 +15,9 @@ from streamsched.pages import PageTable
 from streamsched.shelves import BLOCK_ROWS, MIXED, Order, Shelves, block_of, row_at
 from tests.fences import fenced, small_rankings, small_reserve
 
-BITS = 5
+BITS = 8
 SIZE = 1 << BITS
+BOARD = SIZE // 16
 
 
 @bare_kernel
@@ -37,16 +38,19 @@ def hosts_of(table: PageTable) -> list[int]:
 
 
 def order_of(hosts: list[int]) -> list[int]:
-    """The rows by place: of each full shelf sorted by host, then by row; of the last as they come."""
+    """The rows by place: of each full shelf sorted by host, then by row; of the last by its full boards."""
     order: list[int] = []
     for start in range(0, len(hosts), SIZE):
         rows = list(range(start, min(start + SIZE, len(hosts))))
-        order += sorted(rows, key=lambda row: (hosts[row], row)) if len(rows) == SIZE else rows
+        size = SIZE if len(rows) == SIZE else BOARD
+        for first in range(0, len(rows), size):
+            piece = rows[first : first + size]
+            order += sorted(piece, key=lambda row: (hosts[row], row)) if len(piece) == size else piece
     return order
 
 
 @settings(max_examples=40)
-@given(st.lists(st.lists(st.integers(0, 3), max_size=40), min_size=1, max_size=5))
+@given(st.lists(st.lists(st.integers(0, 3), max_size=200), min_size=1, max_size=6))
 def test_order_is_that_of_sorted_lists(parts: list[list[int]]) -> None:
     with small_reserve(), small_rankings(BITS), fenced():
         table, shelves = PageTable(86_400.0, 6), Shelves(BITS)
@@ -70,7 +74,7 @@ def check(table: PageTable, shelves: Shelves) -> None:
     assert [order.index(row) // BLOCK_ROWS for row in range(len(table))] == blocks.tolist()
     for block in range(shelves.blocks):
         of_block = {hosts[row] for row in order[block * BLOCK_ROWS : (block + 1) * BLOCK_ROWS]}
-        full = (block * BLOCK_ROWS // SIZE + 1) * SIZE <= len(table)
+        full = (block * BLOCK_ROWS // BOARD + 1) * BOARD <= len(table)
         expected = of_block.pop() if full and len(of_block) == 1 else MIXED
         assert int(shelves.order.hosts[block]) == expected
     assert find_disorder(table.tables, shelves.order, shelves.pages) == []
@@ -86,14 +90,18 @@ def two_full_shelves_and_a_bit() -> tuple[PageTable, Shelves]:
 
 
 def test_first_block_that_changed(sorted_shelves: tuple[PageTable, Shelves]) -> None:
-    """From inside a shelf that is full now from its beginning on, else from the last block on."""
-    _, shelves = sorted_shelves
+    """From inside a shelf or a board that is full now from its beginning on, else from the last block on."""
+    table, shelves = sorted_shelves
     found = [shelves.first_changed(pages) for pages in (0, 5, SIZE - 1, SIZE, SIZE + 9, 2 * SIZE, 2 * SIZE + 3)]
-    assert found == [0, 0, 0, 4, 4, 8, 8]
+    assert found == [0, 0, 0, SIZE // 8, SIZE // 8, 2 * SIZE // 8, 2 * SIZE // 8]
+    add(table, [1] * BOARD)
+    shelves.take_in(table.tables)
+    found = [shelves.first_changed(2 * SIZE + more) for more in (0, BOARD - 1, BOARD, BOARD + 3)]
+    assert found == [2 * SIZE // 8, 2 * SIZE // 8, (2 * SIZE + BOARD) // 8, (2 * SIZE + BOARD) // 8]
 
 
 def test_memory_is_told(sorted_shelves: tuple[PageTable, Shelves]) -> None:
-    assert sorted_shelves[1].nbytes() == 4 * (2 * SIZE + 3) + 4 * 9
+    assert sorted_shelves[1].nbytes() == 4 * (2 * SIZE + 3) + 4 * (2 * SIZE // 8 + 1)
     assert Shelves().nbytes() == 0
 
 
@@ -103,7 +111,7 @@ def test_memory_is_told(sorted_shelves: tuple[PageTable, Shelves]) -> None:
         ("rows", 3, "shelves hold each of their rows once"),
         ("places", 3, "shelves hold each of their rows once"),
         ("hosts", 1, "blocks tell their hosts"),
-        ("hosts", 8, "blocks tell their hosts"),
+        ("hosts", 2 * SIZE // 8, "blocks tell their hosts"),
     ],
 )
 def test_disorder_is_found(sorted_shelves: tuple[PageTable, Shelves], array: str, place: int, fault: str) -> None:
