@@ -44,6 +44,7 @@ _FEWEST_PAGES: Final = 1 << 14  # fewer are all scored in less time
 _MOST_OPENED: Final = 8  # a query opens one block of so many at the most: beyond, scoring all pages is faster
 _PATIENCE: Final = 2  # queries in a row that score all pages, and bounds are renewed
 _CHUNK: Final = 1 << 12  # blocks at a time then
+_SPARE: Final = 32  # blocks more than pages are picked at first: some hold none, or none that can be seated
 _WIDER: Final = 4  # times as many candidates are looked at where hosts have no room for the best
 _FORGET: Final = 0.2  # of what earlier queries said of the bar's fall, at each query
 _AHEAD: Final = 4  # steps of the clock between queries that a renewed bound should last
@@ -219,7 +220,7 @@ class Standing:
         if count > most:
             return None
         self._open(tables, due[:count])
-        found, seen, wanted = _Found(self._seats, query, k), 0, k + k // 16 + 32
+        found, seen, wanted = _Found(self._seats, query, k), 0, k + k // 16 + _SPARE
         while True:
             picked = self._pick(tables, wanted)
             if opened.count + picked.size > most:
