@@ -45,6 +45,7 @@ CLOCKS_S: Final = 60.0  # by so much may the time of a query be before that of a
 _PATIENCE: Final = 2  # queries in a row that score all pages, and bounds are renewed
 _CHUNK: Final = 1 << 12  # blocks at a time then
 _WIDER: Final = 4  # times as many blocks as are wanted may reach the bar that was foreseen
+_SPARE: Final = 32  # blocks more than pages are picked at first: some hold none, or none that can be seated
 _FORGET: Final = 0.2  # of what earlier queries said of the bar's fall, at each query
 _FEWEST_BLOCKS: Final = 64  # to open at a time, where there are as many
 _AHEAD: Final = 4  # steps of the clock between queries that a renewed bound should last
@@ -235,7 +236,7 @@ class Standing:
         opened, found, query = self._opened, self._found, replace(query, k=k)
         opened.bar = -math.inf
         self._seats.clear(tables)
-        most, wanted = self._table.blocks // _MOST_OPENED, k + k // 16 + 32
+        most, wanted = self._table.blocks // _MOST_OPENED, k + k // 16 + _SPARE
         due = np.empty(most + 1, np.int64)
         count = list_due(self._stage(tables), self._moment, due)
         if count > most:

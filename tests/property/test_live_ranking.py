@@ -146,10 +146,12 @@ class LiveRanking(RuleBasedStateMachine):
 
     @rule(every=st.integers(1, 3), verdict=st.booleans())
     def observe_again(self, every: int, verdict: bool) -> None:
-        """A pass over what is known, which is what moves sweeps on."""
+        """Two passes over what is known, which is what moves sweeps on."""
         swept = self.sweeps()
-        for url in list(self.twins.world.shard.pages)[::every]:
-            self.twins.observe([Outcome(url, self.twins.now, changed=verdict)])
+        for _ in range(2):
+            self.twins.now += 60.0
+            urls = list(self.twins.world.shard.pages)[::every]
+            self.twins.observe([Outcome(url, self.twins.now, changed=verdict) for url in urls])
         self.met["swept"] += self.sweeps() > swept
 
     def sweeps(self) -> int:

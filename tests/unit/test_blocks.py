@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamsched import Manners, Outcome, Rule, Scheduler
+from streamsched import Manners, Outcome, OutcomeBatch, Rule, Scheduler
 from streamsched.arrays import Ints
 from streamsched.blocks import NODE_BLOCKS, BoundTable, Lanes, Stage, list_due, list_hot, settle
 from streamsched.eligibility import read_waits
@@ -275,9 +275,11 @@ def test_changed_pages_raise_bounds_and_lower_none(seed: int, formula: str, numb
         small = Small(seed, formula)
         before = small.stage.blocks.bound.copy()
         touched = url_texts(small.tables, np.array(numbers))
-        small.scheduler.observe([Outcome(url, NOW, changed=True, importance=2.5) for url in touched])
-        rows = small.scheduler._find(touched)
-        absorb(small.stage, rows, small.moment, make_lanes(LANES))
+        small.scheduler.pages.watch()  # a sweep may pass others
+        outcomes = [Outcome(url, NOW, changed=True, importance=2.5) for url in touched]
+        small.scheduler.pages.observe(OutcomeBatch.from_outcomes(outcomes))  # unknown to the scheduler's own ranking
+        assert small.scheduler.pages.touched is not None
+        absorb(small.stage, small.scheduler.pages.touched.take(), small.moment, make_lanes(LANES))
         assert small.faults(NONE) == []
         after = small.stage.blocks.bound
         assert np.all((after >= before) | np.isnan(before))
