@@ -80,6 +80,7 @@ def small_rankings(bits: int = 5, most_opened: int = 1) -> Iterator[None]:
         patch.setattr(roster, "Standing", partial(Standing, fewest_pages=1))
         patch.setattr(standing, "_MOST_OPENED", most_opened)
         patch.setattr(standing, "_SPARE", 0)
+        patch.setattr(standing, "_FEWEST_BLOCKS", 1)
         patch.setattr(roster, "_CHUNK", 2)
         for module in (blocks, selection, shelves):
             for name in [name for name in vars(module) if name.startswith("_RESERVED")]:

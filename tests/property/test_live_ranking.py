@@ -210,16 +210,16 @@ class LiveRanking(RuleBasedStateMachine):
         self.stepper.free = wait
         self.twins.scheduler.use(formula, wait=wait)
         self.stepper.begin()
+        self.met["swaps under way"] += bool(self.stepper.waiting)
         assert not wait or self.twins.scheduler.formula == formula
         self.wanted = formula
 
     @precondition(lambda self: self.stepper.waiting)
-    @rule(steps=st.integers(1, 9))
+    @rule(steps=st.sampled_from([1, 2, 5, 40, 40]))
     def go_on(self, steps: int) -> None:
         for _ in range(steps):
             self.stepper.step()
         assert self.stepper.waiting or self.twins.scheduler.formula == self.wanted
-        self.met["swapped"] += not self.stepper.waiting
 
     @rule()
     def save_and_load(self) -> None:
@@ -254,7 +254,7 @@ def test_whatever_is_done_the_ranking_is_the_full_sort() -> None:
     met = run(60, 30)
     assert met["some"] > 20
     assert met["swept"] > 0
-    assert met["swapped"] > 0
+    assert met["swaps under way"] > 0
 
 
 @pytest.mark.soak
