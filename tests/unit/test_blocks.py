@@ -204,14 +204,16 @@ def test_lists_are_their_twins(seed: int, wait: float, bar: float, most: int) ->
     """Of blocks whose time has come, and of blocks that reach the bar, by hosts that are resting, full or outdone."""
     with small_reserve(), small_rankings(), fenced():
         small = Small(seed, "posterior * importance")
-        moment = small.moment = small.moment._replace(now=NOW + wait)
         blocks = small.stage.blocks
+        now = NOW + wait if wait else float(np.sort(blocks.end)[blocks.end.size // 3])  # the very end of one
+        moment = small.moment = small.moment._replace(now=now)
         blocks.opened[::7] = 1
         seats = small.seats
-        hosts = {int(host) for host in small.stage.order.hosts} - {MIXED}
-        for number, host in enumerate(sorted(hosts)):
-            seats.room.used[host], seats.room.least[host] = number % 5, 0.1 * number
-            seats.room.floor[host] = 0.15 * number
+        told = small.stage.order.hosts[: blocks.bound.size]
+        for number, host in enumerate(sorted(set(told.tolist()) - {MIXED})):
+            own = blocks.bound[told == host]  # the last seated is as good as one of its blocks, or better
+            seats.room.used[host], seats.room.least[host] = number % 5, own[number % own.size] + 0.1 * (number % 2)
+            seats.room.floor[host] = own[(number + 1) % own.size]
         out, bounds = np.empty(most, np.int64), np.empty(most)
         due = [slow.block for slow in small.slow() if blocks.end[slow.block] <= moment.now and slow.room() > 0]
         due = [block for block in due if not blocks.opened[block]]
@@ -269,14 +271,20 @@ def test_opened_blocks_tell_their_pages_and_settle(seed: int, formula: str, targ
 
 
 @settings(max_examples=12)
-@given(seeds, st.sampled_from(FORMULAS), st.lists(st.integers(0, PAGES - 1), min_size=1, max_size=200))
-def test_changed_pages_raise_bounds_and_lower_none(seed: int, formula: str, numbers: list[int]) -> None:
+@given(
+    seeds,
+    st.sampled_from(FORMULAS),
+    st.lists(st.integers(0, PAGES - 1), min_size=1, max_size=200),
+    st.sampled_from([0.0, DAY / 2, DAY / 2 - 600.0]),
+)
+def test_changed_pages_raise_bounds_and_lower_none(seed: int, formula: str, numbers: list[int], ago: float) -> None:
+    """Those that must rest a while yet let their block's bound end when they may be visited again."""
     with small_reserve(), small_rankings(), fenced():
         small = Small(seed, formula)
         before = small.stage.blocks.bound.copy()
         touched = url_texts(small.tables, np.array(numbers))
         small.scheduler.pages.watch()  # a sweep may pass others
-        outcomes = [Outcome(url, NOW, changed=True, importance=2.5) for url in touched]
+        outcomes = [Outcome(url, NOW - ago, changed=True, importance=2.5) for url in touched]
         small.scheduler.pages.observe(OutcomeBatch.from_outcomes(outcomes))  # unknown to the scheduler's own ranking
         assert small.scheduler.pages.touched is not None
         absorb(small.stage, small.scheduler.pages.touched.take(), small.moment, make_lanes(LANES))
