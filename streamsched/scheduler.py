@@ -101,7 +101,7 @@ class Scheduler:
         new, explore = check_share("new_share", new_share), check_share("explore_share", explore_share)
         self._shares = Shares(new, explore, self.seed)
         wanted = OBJECTIVES.get(objective, objective) if formula is None else formula
-        self._champion = Champion(parse_provided(wanted))
+        self._champion = self._wanted = Champion(parse_provided(wanted))
         self._roster = Roster(self._pages, self.formula, self._threads)
 
     def __len__(self) -> int:
@@ -145,6 +145,11 @@ class Scheduler:
     def pages(self) -> PageTable:
         """The page table beneath: for tools that count or export; change it through the scheduler only."""
         return self._pages
+
+    def state_bytes(self) -> dict[str, int]:
+        """Return the bytes of memory in use for each part of the state, the rankings among them. O(1)."""
+        with self._lock:
+            return self._pages.state_bytes() | {"ranking": self._roster.nbytes()}
 
     def observe(self, outcomes: OutcomeBatch | Outcome | Iterable[Outcome]) -> Observed:
         """Apply crawl outcomes in their order, each at once; say what became of them. O(1) an outcome.
@@ -327,6 +332,7 @@ class Scheduler:
         def take_over() -> None:
             self._champion = champion
 
+        self._wanted = champion
         waiting = self._roster.change(parsed, self._lock, take_over)
         if wait:
             waiting()
@@ -354,7 +360,7 @@ class Scheduler:
             threads=threads,
         )
         if settings["champion"]["formula"] == settings["formula"]:
-            scheduler._champion = Champion.from_json(settings["champion"])
+            scheduler._champion = scheduler._wanted = Champion.from_json(settings["champion"])
         scheduler.positions = settings["positions"]
         scheduler._pages = pages
         scheduler._roster = Roster(pages, scheduler.formula, scheduler._threads)
@@ -389,8 +395,8 @@ class Scheduler:
     def _settings(self) -> dict[str, Any]:
         return {
             "cycle_s": self.cycle_s,
-            "formula": self.formula.text,
-            "champion": self._champion.to_json(),
+            "formula": self._wanted.formula.text,  # which may still be made ready
+            "champion": self._wanted.to_json(),
             "seed": self.seed,
             "courtesy": self._courtesy.state(),
             "change_bits": self._pages.change_bits,

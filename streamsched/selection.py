@@ -72,6 +72,10 @@ class Seats:
         self._used.array[tables.groups["host"][tables.pages["group"][self._seated]]] = 0
         self._seated = self._seated[:0]
 
+    def nbytes(self) -> int:
+        """Return the bytes of memory in use."""
+        return 20 * self._groups
+
     def cover(self, tables: Tables) -> None:
         """Make room for hosts that are new. O(new hosts)."""
         groups = int(tables.corpus["groups"][0])

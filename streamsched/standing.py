@@ -218,7 +218,7 @@ class Standing:
 
     def nbytes(self) -> int:
         """Return the bytes of memory in use beside the shelves."""
-        return self._table.nbytes()
+        return self._table.nbytes() + self._seats.nbytes()
 
     def _stage(self, tables: Tables) -> Stage:
         return Stage(tables, self._shelves.order, self._table.arrays, self._crew.gauge, self._seats.room)
