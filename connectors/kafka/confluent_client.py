@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
@@ -23,7 +24,10 @@ _TROUBLE: Final = (  # that passes by itself, or is for an administrator to end 
     KafkaError._RESOLVE,  # noqa: SLF001
     KafkaError._TIMED_OUT,  # noqa: SLF001
     KafkaError._MAX_POLL_EXCEEDED,  # noqa: SLF001
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
 )
+_LOOK_S: Final = 0.1  # between two questions about the same
 _NO_HEADERS: Final[list[Any]] = []
 
 
@@ -85,11 +89,7 @@ class ConfluentConsumer:
 
     def bounds(self, partitions: Iterable[int]) -> dict[int, tuple[int, int]]:
         """Return the first offset in the log and the next to be written, for each of `partitions`."""
-        with translating(self._settings):
-            return {
-                one: self._consumer.get_watermark_offsets(self._part(one), self._settings.patience_s)
-                for one in partitions
-            }
+        return {one: self._ask_bounds(one) for one in partitions}
 
     def committed(self, partitions: Iterable[int]) -> dict[int, int]:
         """Return the offsets that the group has committed of `partitions`; those without one are left out."""
@@ -177,6 +177,21 @@ class ConfluentConsumer:
         return (
             TopicPartition(self._topic, partition) if offset is None else TopicPartition(self._topic, partition, offset)
         )
+
+    def _ask_bounds(self, partition: int) -> tuple[int, int]:
+        """Ask until there is an answer or patience ends: a new topic's first leader takes a moment to be chosen."""
+        deadline = time.monotonic() + self._settings.patience_s
+        while True:
+            try:
+                with translating(self._settings):
+                    bounds: tuple[int, int] = self._consumer.get_watermark_offsets(
+                        self._part(partition), max(deadline - time.monotonic(), _LOOK_S)
+                    )
+                return bounds
+            except SourceError as error:
+                if not error.retriable or time.monotonic() > deadline:
+                    raise
+                time.sleep(_LOOK_S)
 
     def _to_columns(self, partition: int, messages: list[Any]) -> Messages:
         headers = [message.headers() for message in messages]

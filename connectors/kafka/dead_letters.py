@@ -37,10 +37,8 @@ class DeadLetters:
         self._producer: Producer | None = None
         self._unsent = False
 
-    def add(self, partition: int, key: bytes | None, faulty: Faulty) -> None:
-        """Write down `faulty` of `partition` and send it on. O(bytes)."""
-        rejection = Rejection(part_path(self._topic, partition), "message", faulty.offset, *faulty.fault)
-        self.book.add(rejection, faulty.raw, faulty.size)
+    def send(self, partition: int, key: bytes | None, faulty: Faulty) -> None:
+        """Send `faulty` of `partition` on, if there is where to. O(bytes)."""
         if self._target is None:
             return
         if self._producer is None:
@@ -50,9 +48,13 @@ class DeadLetters:
         self._producer.send(self._target, value, key, headers)
         self._unsent = True
 
+    def count(self, partition: int, faulty: Faulty) -> None:
+        """Write `faulty` of `partition` down in the book. O(1) beside a file's letter."""
+        rejection = Rejection(part_path(self._topic, partition), "message", faulty.offset, *faulty.fault)
+        self.book.add(rejection, faulty.raw, faulty.size)
+
     def flush(self) -> None:
-        """Wait until what was added is stored; raises SourceError where it is not."""
-        self.book.flush()
+        """Wait until what was sent is stored; raises SourceError where it is not."""
         if self._producer is not None and self._unsent:
             self._producer.flush()
             self._unsent = False

@@ -63,24 +63,24 @@ class Faulty(NamedTuple):
 
 
 class Run(NamedTuple):
-    """Valid outcomes, at least one, and where the partition stands after them: the next offset, the messages taken."""
+    """Valid outcomes, at least one, and where the partition stands after them: the next offset, the messages taken.
+
+    ``misplaced``: how many of the outcomes came with a key that is not their host; ``unkeyed``: with none.
+    """
 
     outcomes: OutcomeBatch
     offset: int
     taken: int
+    misplaced: int
+    unkeyed: int
 
 
 @dataclass(slots=True)
 class Decoded:
-    """What became of some messages: outcomes in runs, faults by offset, and how many outcomes had what key.
-
-    ``misplaced``: their key is not their host; ``unkeyed``: they have none.
-    """
+    """What became of some messages: outcomes in runs, and faults, those of a run in order of offset."""
 
     runs: list[Run] = field(default_factory=list)
     faults: list[Faulty] = field(default_factory=list)
-    misplaced: int = 0
-    unkeyed: int = 0
 
     def reject(self, offset: int, fault: Fault, raw: bytes, *, size: int | None = None) -> None:
         """Write down a fault; see `streamsched.connectors.ledger.Book`."""
@@ -101,8 +101,8 @@ def decode_messages(messages: Messages) -> Decoded:
     for first, last in _cut(kinds):
         outcomes = _READERS[int(kinds[first])](stretch, first, last)
         if len(outcomes):
-            decoded.runs.append(Run(outcomes, messages.offsets[last - 1] + 1, last))
-            _check_keys(stretch, first, last, outcomes)
+            strange = _check_keys(stretch, first, last, outcomes)
+            decoded.runs.append(Run(outcomes, messages.offsets[last - 1] + 1, last, *strange))
     return decoded
 
 
@@ -186,12 +186,11 @@ _READERS: Final[dict[int, Callable[[_Stretch, int, int], OutcomeBatch]]] = {
 }
 
 
-def _check_keys(stretch: _Stretch, first: int, last: int, outcomes: OutcomeBatch) -> None:
-    """Count the outcomes of a run whose message has no key, or one that is not their host."""
+def _check_keys(stretch: _Stretch, first: int, last: int, outcomes: OutcomeBatch) -> tuple[int, int]:
+    """Return how many outcomes of a run have a key that is not their host, and how many have none."""
     keys = stretch.messages.keys[first:last]
     if not any(keys):
-        stretch.decoded.unkeyed += len(outcomes)
-        return
+        return 0, len(outcomes)
     if last - first == 1:
         keys *= len(outcomes)  # a frame's
     elif len(keys) != len(outcomes):
@@ -200,5 +199,4 @@ def _check_keys(stretch: _Stretch, first: int, last: int, outcomes: OutcomeBatch
         keys = [key for key, offset in zip(keys, offsets, strict=True) if offset not in faulty]
     given = np.fromiter(map(bool, keys), np.bool_, len(keys))
     strange = differ(spell_hosts(outcomes.urls), pack_bytes([key or b"" for key in keys]))
-    stretch.decoded.unkeyed += int(np.count_nonzero(~given))
-    stretch.decoded.misplaced += int(np.count_nonzero(strange & given))
+    return int(np.count_nonzero(strange & given)), int(np.count_nonzero(~given))

@@ -15,7 +15,8 @@
 ``sasl.kerberos.service.name``        of GSSAPI
 ====================================  ==================================================================
 
-Any other goes to the client as it is, its dots as underscores for kafka-python.
+Any other goes to the client as it is, its dots as underscores for kafka-python. ``api.version`` (2.3) is that
+client's for brokers that do not say what they are.
 """
 
 from __future__ import annotations
@@ -27,7 +28,17 @@ from streamsched.errors import SettingsError
 
 __all__ = ["connection_options", "to_python"]
 
-_CONNECTION: Final = ("client.", "connections.", "enable.ssl.", "reconnect.", "sasl.", "security.", "socket.", "ssl.")
+_CONNECTION: Final = (
+    "api.",
+    "client.",
+    "connections.",
+    "enable.ssl.",
+    "reconnect.",
+    "sasl.",
+    "security.",
+    "socket.",
+    "ssl.",
+)
 _PYTHON_NAMES: Final = {
     "sasl.mechanisms": "sasl_mechanism",
     "sasl.password": "sasl_plain_password",
@@ -75,6 +86,8 @@ def _convert(word: str, value: str, default: object) -> object:
         if flag is None:
             raise SettingsError(word, value, "true or false")
         return flag
+    if word == "api.version":
+        return tuple(map(int, value.split(".")))
     if isinstance(default, int | float):
         try:
             return int(value)

@@ -3,13 +3,27 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 
-from streamsched.connectors.kafka.decoding import Run
-from streamsched.connectors.source import Delivery, Position
+from streamsched.connectors.kafka.decoding import Decoded, Faulty, Run
+from streamsched.connectors.source import Position
 
-__all__ = ["Part", "Parts"]
+__all__ = ["Entry", "Part", "Parts"]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What waits to be handed out of partition ``number``: a run, or None, and the faults that lie before its end.
+
+    ``position``: where the partition stands after it.
+    """
+
+    number: int
+    position: Position
+    run: Run | None
+    faults: Sequence[Faulty]
 
 
 @dataclass(slots=True)
@@ -31,11 +45,11 @@ class Part:
 
 
 class Parts(Mapping[int, Part]):
-    """Partitions by number, and the deliveries read from them that wait to be handed out, in stream order."""
+    """Partitions by number, and what was read of them and waits to be handed out, in stream order."""
 
     def __init__(self) -> None:
         self._parts: dict[int, Part] = {}
-        self._ready: deque[tuple[int, Position, Delivery | None]] = deque()
+        self._ready: deque[Entry] = deque()
 
     def __getitem__(self, number: int) -> Part:
         return self._parts[number]
@@ -58,19 +72,20 @@ class Parts(Mapping[int, Part]):
 
     def drop(self, number: int) -> Position | None:
         """Forget a partition; return where it stood, None where it was not ours."""
-        self._ready = deque(entry for entry in self._ready if entry[0] != number)
+        self._ready = deque(entry for entry in self._ready if entry.number != number)
         part = self._parts.pop(number, None)
         return None if part is None else part.given
 
-    def add(self, number: int, runs: Iterable[Run], offset: int, taken: int) -> None:
-        """Let `runs` wait to be handed out; `taken` messages up to `offset` were read, rejected ones among them."""
+    def add(self, number: int, decoded: Decoded, offset: int, taken: int) -> None:
+        """Let what was decoded wait to be handed out; `taken` messages up to `offset` were read."""
         part = self._parts[number]
         before = part.read
-        for run in runs:
+        faults = deque(sorted(decoded.faults, key=attrgetter("offset")))
+        for run in decoded.runs:
             position = replace(before, offset=run.offset, records=before.records + run.taken)
-            self._ready.append((number, position, Delivery(run.outcomes, position)))
+            self._ready.append(Entry(number, position, run, _take_before(faults, run.offset)))
         part.read = replace(before, offset=offset, records=before.records + taken)
-        self._ready.append((number, part.read, None))
+        self._ready.append(Entry(number, part.read, None, list(faults)))
 
     def advance(self, number: int, offset: int | None) -> None:
         """Go on to `offset` where only a gap lies before it, which nothing waiting to be handed out may follow."""
@@ -78,15 +93,21 @@ class Parts(Mapping[int, Part]):
         if offset is not None and offset > part.read.offset and not self._ready:
             part.read = part.given = replace(part.read, offset=offset)
 
-    def take(self) -> Delivery | None:
-        """Hand out the next delivery, None where there is none."""
-        while self._ready:
-            number, position, delivery = self._ready.popleft()
-            self._parts[number].given = position
-            if delivery is not None:
-                return delivery
-        return None
+    def take(self) -> Entry | None:
+        """Hand out the next entry, None where there is none."""
+        if not self._ready:
+            return None
+        entry = self._ready.popleft()
+        self._parts[entry.number].given = entry.position
+        return entry
 
     def are_done(self) -> bool:
         """Return whether all was read up to the ends and handed out."""
         return not self._ready and all(part.is_done() for part in self._parts.values())
+
+
+def _take_before(faults: deque[Faulty], offset: int) -> list[Faulty]:
+    taken: list[Faulty] = []
+    while faults and faults[0].offset < offset:
+        taken.append(faults.popleft())
+    return taken

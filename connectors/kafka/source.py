@@ -121,10 +121,10 @@ class KafkaSource:
             starts = self.on_assigned(sorted(self._numbers.values()))
             if self._failure is None:
                 self._consumer.assign(starts)
-        delivery = self._parts.take()
+        delivery = self._take()
         if delivery is None and self._failure is None and not self._is_at_end():
             self._fetch(timeout_s)
-            delivery = self._parts.take()
+            delivery = self._take()
         if delivery is None and self._failure is not None:
             raise self._failure
         return delivery
@@ -228,6 +228,19 @@ class KafkaSource:
         self._parts.begin(number, position, log_end, stops=self.settings.until_end)
         self.skipped += start.skipped
 
+    def _take(self) -> Delivery | None:
+        """Hand out the next delivery that waits; what was rejected before it counts from now on."""
+        while (entry := self._parts.take()) is not None:
+            for faulty in entry.faults:
+                self._letters.count(entry.number, faulty)
+            if entry.faults:
+                self._letters.book.flush()
+            if entry.run is not None:
+                self.misplaced += entry.run.misplaced
+                self.unkeyed += entry.run.unkeyed
+                return Delivery(entry.run.outcomes, entry.position)
+        return None
+
     def _fetch(self, timeout_s: float) -> None:
         """Take what the client has and decode it."""
         try:
@@ -263,11 +276,9 @@ class KafkaSource:
         if not len(messages):
             return
         keys = dict(zip(messages.offsets, messages.keys, strict=True)) if decoded.faults else {}
-        for faulty in sorted(decoded.faults, key=lambda faulty: faulty.offset):
-            self._letters.add(messages.partition, keys[faulty.offset], faulty)
-        self.misplaced += decoded.misplaced
-        self.unkeyed += decoded.unkeyed
-        self._parts.add(messages.partition, decoded.runs, messages.offsets[-1] + 1, len(messages))
+        for faulty in decoded.faults:
+            self._letters.send(messages.partition, keys[faulty.offset], faulty)
+        self._parts.add(messages.partition, decoded, messages.offsets[-1] + 1, len(messages))
 
     def _recover(self, number: int) -> None:
         """Go on in a partition whose next offset was deleted before it was read, if the settings let that pass."""
