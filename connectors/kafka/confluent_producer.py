@@ -25,7 +25,7 @@ class ConfluentProducer:
 
     def __init__(self, settings: KafkaSettings) -> None:
         self._settings = settings
-        self._failure: Any = None
+        self._failure: SourceError | None = None
         own = {
             "enable.idempotence": "true",
             "linger.ms": _LINGER_MS,
@@ -89,11 +89,11 @@ class ConfluentProducer:
         """Flush, and let go of connections."""
         self.flush()
 
-    def _note(self, error: Any, _message: object) -> None:
+    def _note(self, error: Any, message: Any) -> None:
         if error is not None:
-            self._failure = self._failure or error
+            self._failure = self._failure or to_error(error, self._settings, f"kafka://{message.topic()}")
 
     def _check(self) -> None:
         if self._failure is not None:
             failure, self._failure = self._failure, None
-            raise to_error(failure, self._settings)
+            raise failure

@@ -10,7 +10,7 @@ from streamsched.arrays import Bytes, Ints
 from streamsched.connectors.msgpack_scan import FRAME, MAX_DEPTH, measure_map
 from streamsched.jit import kernel
 
-__all__ = ["BROKEN", "EMPTY", "FRAME_MAP", "JSON", "MAP", "OTHER", "sort_messages"]
+__all__ = ["BROKEN", "EMPTY", "FIRST_BYTE", "FRAME_MAP", "JSON", "MAP", "OTHER", "sort_messages"]
 
 EMPTY: Final = 0  # no value, as a tombstone
 MAP: Final = 1  # one msgpack map, an event
@@ -27,7 +27,7 @@ def _tabulate() -> Bytes:
     return table
 
 
-_FIRST: Final = _tabulate()
+FIRST_BYTE: Final = _tabulate()
 
 
 @kernel
@@ -39,7 +39,7 @@ def sort_messages(data: Bytes, ends: Ints, limit: int) -> Bytes:
         start, stop = ends[i], ends[i + 1]
         if start == stop:
             continue
-        kinds[i] = _FIRST[data[start]]
+        kinds[i] = FIRST_BYTE[data[start]]
         if kinds[i] == MAP:
             end, kind, _ = measure_map(data[:stop], start, limit, left)
             kinds[i] = BROKEN if end != stop else FRAME_MAP if kind == FRAME else MAP

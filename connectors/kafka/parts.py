@@ -87,6 +87,12 @@ class Parts(Mapping[int, Part]):
         part.read = replace(before, offset=offset, records=before.records + taken)
         self._ready.append(Entry(number, part.read, None, list(faults)))
 
+    def rewind(self) -> None:
+        """Drop what waits to be handed out."""
+        self._ready.clear()
+        for part in self._parts.values():
+            part.read = part.given
+
     def advance(self, number: int, offset: int | None) -> None:
         """Go on to `offset` where only a gap lies before it, which nothing waiting to be handed out may follow."""
         part = self._parts[number]

@@ -6,11 +6,13 @@ Its rebalance listeners run on the client's own input and output thread, where n
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
+from ssl import SSLError
 from typing import Any, Final
 
 from streamsched.connectors.kafka.client import Listener, Messages, OffsetLost
@@ -18,13 +20,15 @@ from streamsched.connectors.kafka.options import to_python
 from streamsched.connectors.kafka.settings import KafkaSettings
 from streamsched.errors import SettingsError, SourceError
 
-__all__ = ["PythonConsumer", "library", "python_options", "translating"]
+__all__ = ["PythonConsumer", "connect", "library", "python_options", "translating"]
 
 library: Any = import_module("kafka")  # the stubs that a type checker may know are of another version
 _PARTITION_BYTES: Final = 4 << 20  # fetched of a partition at a time: a decode of 40,000 small messages
 _NAP_S: Final = 0.005  # between two looks whether a listener is done
 _LOOK_MS: Final = 100  # that a position may take to be known
 _NO_HEADERS: Final[list[Any]] = []
+
+logging.getLogger("kafka").addHandler(logging.NullHandler())  # what matters is raised; a log is for who sets one up
 
 
 @contextmanager
@@ -40,6 +44,53 @@ def translating(settings: KafkaSettings, place: str | None = None) -> Iterator[N
         if isinstance(error, SourceError | SettingsError):
             raise
         raise SourceError(place or f"kafka://{settings.topic}", f"{settings.servers}: {error}") from error
+
+
+class _Ear(logging.Handler):
+    """Hears why connections fail while the library tries them one after the other, which it only logs."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.heard: BaseException | None = None
+
+    def emit(self, record: logging.LogRecord) -> None:
+        for cause in record.args if isinstance(record.args, tuple) else ():
+            if isinstance(cause, BaseException) and (self.heard is None or not _passes(cause)):
+                self.heard = cause
+
+
+def _passes(cause: BaseException) -> bool:
+    """True where waiting may help: a broker that is away, not one that refuses us."""
+    refusals = (library.errors.SaslAuthenticationFailedError, library.errors.UnsupportedSaslMechanismError, SSLError)
+    return not isinstance(cause, refusals)
+
+
+def connect(settings: KafkaSettings, make: Callable[..., Any], told: Mapping[str, Any]) -> Any:
+    """Return what `make`, a client's constructor, makes of the settings `told`, connected.
+
+    Raises SourceError that says what the last attempt failed with; no connection is left open then.
+    """
+    opened: list[Any] = []
+
+    def build(**configs: Any) -> Any:
+        opened.append(library.net.compat.KafkaNetClient(**configs))
+        return opened[-1]
+
+    ear = _Ear()
+    logger = logging.getLogger("kafka.net")
+    logger.addHandler(ear)
+    try:
+        with translating(settings):
+            return make(**told, kafka_client=build)
+    except SourceError as error:
+        for one in opened:
+            one.close()
+        if ear.heard is None:
+            raise
+        reason = f"{settings.servers}: {ear.heard}"
+        raise SourceError(error.path, reason, retriable=_passes(ear.heard)) from error
+    finally:
+        logger.removeHandler(ear)
 
 
 def python_options(settings: KafkaSettings, options: Mapping[str, str], defaults: Mapping[str, Any]) -> dict[str, Any]:
@@ -65,8 +116,7 @@ class PythonConsumer:
             "max_partition_fetch_bytes": _PARTITION_BYTES,
         }
         told = python_options(settings, settings.options, library.KafkaConsumer.DEFAULT_CONFIG)
-        with translating(settings):
-            self._consumer = library.KafkaConsumer(**(own | told))
+        self._consumer = connect(settings, library.KafkaConsumer, own | told)
 
     def partitions(self) -> list[int]:
         """Return the numbers of the topic's partitions; raises SourceError where there is no such topic."""

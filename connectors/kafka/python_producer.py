@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from streamsched.connectors.kafka.client import Headers
 from streamsched.connectors.kafka.options import connection_options
-from streamsched.connectors.kafka.python_client import library, python_options, translating
+from streamsched.connectors.kafka.python_client import connect, library, python_options, translating
 from streamsched.connectors.kafka.settings import KafkaSettings
 from streamsched.errors import SourceError
 
@@ -32,8 +32,7 @@ class PythonProducer:
             "max_request_size": _MOST_BYTES,
         }
         told = python_options(settings, settings.options, library.KafkaProducer.DEFAULT_CONFIG)
-        with translating(settings):
-            self._producer = library.KafkaProducer(**(own | told))
+        self._producer = connect(settings, library.KafkaProducer, own | told)
 
     def partitions(self, topic: str) -> int:
         """Return how many partitions `topic` has; the broker may create it when asked. Raises SourceError."""
@@ -44,8 +43,8 @@ class PythonProducer:
         """Create `topic` with so many partitions; False where it is there already."""
         options = connection_options(self._settings.options)
         told = python_options(self._settings, options, library.KafkaAdminClient.DEFAULT_CONFIG)
+        admin = connect(self._settings, library.KafkaAdminClient, told)
         with translating(self._settings, f"kafka://{topic}"):
-            admin = library.KafkaAdminClient(**told)
             try:
                 admin.create_topics({topic: {"num_partitions": partitions}}, wait_for_metadata=True)
             except library.errors.TopicAlreadyExistsError:

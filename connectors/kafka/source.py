@@ -27,13 +27,14 @@ from streamsched.connectors.kafka.decoding import VERSION_FIELDS, decode_message
 from streamsched.connectors.kafka.options import connection_options
 from streamsched.connectors.kafka.parts import Parts
 from streamsched.connectors.kafka.settings import KafkaSettings
-from streamsched.connectors.kafka.starts import Bounds, check_place, choose_start
+from streamsched.connectors.kafka.starts import Bounds, Start, check_place, choose_start
 from streamsched.connectors.source import Delivery, Position, Rejection
 from streamsched.errors import SettingsError, SourceError
 
 __all__ = ["BATCH", "KafkaSource"]
 
 BATCH: Final = 16_384  # messages taken at a time: one decode of small ones is shared by so many
+_ROWS: Final = 8_192  # of a delivery, where its frames are small: applying one costs 50 µs beside its rows
 _TICK_S: Final = 0.25  # after which a wait looks whether it is still wanted
 
 Handover = Callable[[Mapping[str, Position]], None]
@@ -118,9 +119,7 @@ class KafkaSource:
         """
         self._check_open()
         if not self._joined and self.settings.group is None:
-            starts = self.on_assigned(sorted(self._numbers.values()))
-            if self._failure is None:
-                self._consumer.assign(starts)
+            self._consumer.assign(self._begin_all(sorted(self._numbers.values())))
         delivery = self._take()
         if delivery is None and self._failure is None and not self._is_at_end():
             self._fetch(timeout_s)
@@ -165,17 +164,11 @@ class KafkaSource:
 
     def on_assigned(self, partitions: Sequence[int]) -> Mapping[int, int]:
         """Return where to start in `partitions`; the client calls it."""
-        self._joined = True
         try:
-            bounds = self._consumer.bounds(partitions)
-            committed = {} if self.settings.group is None else self._consumer.committed(partitions)
-            for one in partitions:
-                self._numbers.setdefault(part_path(self.settings.topic, one), one)
-                self._begin(one, bounds[one], committed.get(one), bounds[one][1])
+            return self._begin_all(partitions)
         except SourceError as error:
             self._failure = error
             return dict.fromkeys(partitions, 0)  # nothing of what may come from there is handed out
-        return {one: self._parts[one].given.offset for one in partitions}
 
     def on_revoked(self, partitions: Sequence[int], *, lost: bool) -> None:
         """Hand `partitions` over; the client calls it."""
@@ -221,12 +214,28 @@ class KafkaSource:
             raise SettingsError("partitions", asked, expected)
         return {part_path(self.settings.topic, one): one for one in (there if asked is None else asked)}
 
+    def _begin_all(self, partitions: Sequence[int]) -> Mapping[int, int]:
+        """Let `partitions` begin, and return where; a failure to be raised later where an offset is gone."""
+        bounds = self._consumer.bounds(partitions)
+        committed = {} if self.settings.group is None else self._consumer.committed(partitions)
+        for one in partitions:
+            self._numbers.setdefault(part_path(self.settings.topic, one), one)
+            try:
+                self._begin(one, bounds[one], committed.get(one), bounds[one][1])
+            except SourceError as error:
+                self._failure = error
+                self._stand(one, Start(error.offset or 0), bounds[one][1])
+        self._joined = True
+        return {one: min(max(self._parts[one].given.offset, bounds[one][0]), bounds[one][1]) for one in partitions}
+
     def _begin(self, number: int, bounds: Bounds, committed: int | None, log_end: int) -> None:
         start = choose_start(self.settings, number, bounds, self._saved.get(number), committed)
-        path = part_path(self.settings.topic, number)
-        position = Position(self.format, path, start.offset, start.records)
-        self._parts.begin(number, position, log_end, stops=self.settings.until_end)
+        self._stand(number, start, log_end)
         self.skipped += start.skipped
+
+    def _stand(self, number: int, start: Start, log_end: int) -> None:
+        position = Position(self.format, part_path(self.settings.topic, number), start.offset, start.records)
+        self._parts.begin(number, position, log_end, stops=self.settings.until_end)
 
     def _take(self) -> Delivery | None:
         """Hand out the next delivery that waits; what was rejected before it counts from now on."""
@@ -251,7 +260,7 @@ class KafkaSource:
             for messages in chunks if self._failure is None else ():
                 if messages.partition in self._parts:
                     self._read(messages)
-            self._letters.flush()
+            self._flush_letters()
             if not chunks and self._failure is None:
                 for one in self._parts:
                     self._parts.advance(one, self._consumer.position(one))
@@ -260,10 +269,17 @@ class KafkaSource:
         except SourceError as error:
             self._failure = error
 
+    def _flush_letters(self) -> None:
+        try:
+            self._letters.flush()
+        except SourceError:
+            self._parts.rewind()  # nothing after a letter that is not stored may be dealt with
+            raise
+
     def _read(self, messages: Messages) -> None:
         part = self._parts[messages.partition]
         messages = messages.before(part.log_end) if part.stops else messages
-        decoded = decode_messages(messages)
+        decoded = decode_messages(messages, min(self._batch, _ROWS))
         strange = [faulty for faulty in decoded.faults if faulty.fault.field in VERSION_FIELDS]
         if strange and self.settings.versions == "stop":
             first = min(strange)
@@ -272,7 +288,7 @@ class KafkaSource:
             )
             self._failure = SourceError(part_path(self.settings.topic, messages.partition), reason, first.offset)
             messages = messages.before(first.offset)
-            decoded = decode_messages(messages)
+            decoded = decode_messages(messages, min(self._batch, _ROWS))
         if not len(messages):
             return
         keys = dict(zip(messages.offsets, messages.keys, strict=True)) if decoded.faults else {}

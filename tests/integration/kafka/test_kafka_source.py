@@ -75,11 +75,11 @@ def test_formats_may_be_mixed_and_order_within_a_partition_stays(topic: Topic) -
 
 def test_resuming_after_any_delivery_gives_the_rest(topic: Topic) -> None:
     topic.send([spell(one.url, one.fetched_at) if i % 5 else b"?" for i, one in enumerate(OUTCOMES)], partition=3)
-    with topic.open(until_end="true", partitions=3) as source:
+    with open_source(topic.url(until_end="true", partitions=3), batch=4) as source:
         steps = [(delivery, source.rejected) for delivery in source]
         assert source.rejected == 10
-    assert len(steps) == 10  # what stands between rejected messages
-    for i in (0, 4, 9):
+    assert len(steps) >= 50 // 4
+    for i in (0, 4, len(steps) - 1):
         delivery, rejected = steps[i]
         position = Position.from_json(json.loads(json.dumps(delivery.position.to_json())))
         with open_source(topic.url(until_end="true", partitions=3), position=position) as again:
