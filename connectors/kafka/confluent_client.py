@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from itertools import groupby
 from typing import Any, Final
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from streamsched.connectors.kafka.client import Listener, Messages, OffsetLost
 from streamsched.connectors.kafka.settings import KafkaSettings
@@ -61,6 +62,7 @@ class ConfluentConsumer:
         self._topic = settings.topic
         self._next: dict[int, int] = {}
         self._refused: SourceError | None = None
+        self._held: list[Any] = []
         own = {
             "allow.auto.create.topics": "false",
             "auto.offset.reset": "error",
@@ -128,20 +130,24 @@ class ConfluentConsumer:
 
     def poll(self, timeout_s: float, limit: int) -> list[Messages]:
         """Return up to `limit` messages as soon as there are some, none after `timeout_s`; raises OffsetLost."""
-        with translating(self._settings):
-            found = self._consumer.consume(1, timeout_s)
-            if found and limit > 1:
-                found += self._consumer.consume(limit - 1, 0)
+        if self._held:
+            found, self._held = self._held, []
+        else:
+            with translating(self._settings):
+                found = self._consumer.consume(1, timeout_s)
+                if found and limit > 1:
+                    found += self._consumer.consume(limit - 1, 0)
         if self._refused is not None:
             refused, self._refused = self._refused, None
             raise refused
-        sorted_out: dict[int, list[Any]] = {}
-        for message in found:
-            if message.error() is None:
-                sorted_out.setdefault(message.partition(), []).append(message)
-            else:
+        if any(map(Message.error, found)):
+            strange = [message for message in found if message.error() is not None]
+            self._held = [message for message in found if message.error() is None]  # should one of the others raise
+            for message in strange:
                 self._note(message)
-        return [self._to_columns(partition, messages) for partition, messages in sorted_out.items()]
+            found, self._held = self._held, []
+        # Method by method and not message by message: 1 µs less of each.
+        return [self._to_columns(partition, list(run)) for partition, run in groupby(found, Message.partition)]
 
     def position(self, partition: int) -> int | None:
         """Return the offset to be read next, past gaps at the end of the log; None while it is not known."""
@@ -194,16 +200,11 @@ class ConfluentConsumer:
                 time.sleep(_LOOK_S)
 
     def _to_columns(self, partition: int, messages: list[Any]) -> Messages:
-        headers = [message.headers() for message in messages]
-        offsets = [message.offset() for message in messages]
+        headers = list(map(Message.headers, messages))
+        offsets = list(map(Message.offset, messages))
         self._next[partition] = offsets[-1] + 1
-        return Messages(
-            partition,
-            offsets,
-            [message.key() for message in messages],
-            [message.value() for message in messages],
-            headers if any(headers) else _NO_HEADERS,
-        )
+        keys, values = list(map(Message.key, messages)), list(map(Message.value, messages))
+        return Messages(partition, offsets, keys, values, headers if any(headers) else _NO_HEADERS)
 
     def _note(self, message: Any) -> None:
         """Take in what is no message: the end of a partition, or an error, raised where it does not pass by itself."""

@@ -63,7 +63,7 @@ class KafkaSource:
         self._parts = Parts()
         self._saved: dict[int, Position] = {}  # to start at, once a partition is ours
         self._joined = self._stopped = self._closed = self._paused = False
-        self._failure: SourceError | None = None
+        self._failures: dict[int | None, SourceError] = {}  # by partition; None: of the topic
         sender = replace(settings, options=connection_options(settings.options))
         self._letters = DeadLetters(settings.topic, settings.dead_letters, partial(open_producer, sender), dead_letters)
         with ExitStack() as undo:
@@ -109,7 +109,8 @@ class KafkaSource:
             self._begin(number, bounds, None, self._parts[number].log_end)
             self._consumer.seek(number, self._parts[number].given.offset)
             self._consumer.resume([number])  # it may have been held at its end
-            self._failure = None
+            self._failures.pop(number, None)
+            self._failures.pop(None, None)
 
     def poll(self, timeout_s: float) -> Delivery | None:
         """Return the next delivery, None where none comes for `timeout_s`, the source is paused or it is at its end.
@@ -121,11 +122,11 @@ class KafkaSource:
         if not self._joined and self.settings.group is None:
             self._consumer.assign(self._begin_all(sorted(self._numbers.values())))
         delivery = self._take()
-        if delivery is None and self._failure is None and not self._is_at_end():
+        if delivery is None and not self._failures and not self._is_at_end():
             self._fetch(timeout_s)
             delivery = self._take()
-        if delivery is None and self._failure is not None:
-            raise self._failure
+        if delivery is None and self._failures:
+            raise next(iter(self._failures.values()))
         return delivery
 
     def commit(self, positions: Mapping[str, Position]) -> None:
@@ -167,8 +168,8 @@ class KafkaSource:
         try:
             return self._begin_all(partitions)
         except SourceError as error:
-            self._failure = error
-            return dict.fromkeys(partitions, 0)  # nothing of what may come from there is handed out
+            self._failures[None] = error
+            return dict.fromkeys(partitions, 0)  # none of them is ours yet, and what comes from there is dropped
 
     def on_revoked(self, partitions: Sequence[int], *, lost: bool) -> None:
         """Hand `partitions` over; the client calls it."""
@@ -177,9 +178,10 @@ class KafkaSource:
             if gone and self.on_revoke is not None and not lost and not self._closed:
                 self.on_revoke(gone)
         except SourceError as error:
-            self._failure = error
+            self._failures[None] = error
         finally:
             for one in partitions:
+                self._failures.pop(one, None)
                 stood = self._parts.drop(one)
                 if stood is not None:
                     self._saved[one] = stood  # the state goes on from there, should the partition come back
@@ -223,7 +225,7 @@ class KafkaSource:
             try:
                 self._begin(one, bounds[one], committed.get(one), bounds[one][1])
             except SourceError as error:
-                self._failure = error
+                self._failures[one] = error
                 self._stand(one, Start(error.offset or 0), bounds[one][1])
         self._joined = True
         return {one: min(max(self._parts[one].given.offset, bounds[one][0]), bounds[one][1]) for one in partitions}
@@ -257,24 +259,24 @@ class KafkaSource:
             if held:
                 self._consumer.pause(held)
             chunks = self._consumer.poll(timeout_s, self._batch)
-            for messages in chunks if self._failure is None else ():
-                if messages.partition in self._parts:
-                    self._read(messages)
-            self._flush_letters()
-            if not chunks and self._failure is None:
-                for one in self._parts:
+            # What has failed stays where it stands; what comes from there is read again after a seek.
+            self._read_all([chunk for chunk in chunks if chunk.partition in self._parts.keys() - self._failures.keys()])
+            if not chunks:
+                for one in self._parts.keys() - self._failures.keys():
                     self._parts.advance(one, self._consumer.position(one))
         except OffsetLost as lost:
             self._recover(lost.partition)
         except SourceError as error:
-            self._failure = error
+            self._failures[None] = error
 
-    def _flush_letters(self) -> None:
+    def _read_all(self, chunks: Sequence[Messages]) -> None:
         try:
+            for messages in chunks:
+                self._read(messages)
             self._letters.flush()
-        except SourceError:
+        except SourceError as error:
             self._parts.rewind()  # nothing after a letter that is not stored may be dealt with
-            raise
+            self._failures |= dict.fromkeys(self._parts, error)
 
     def _read(self, messages: Messages) -> None:
         part = self._parts[messages.partition]
@@ -286,7 +288,8 @@ class KafkaSource:
             reason = (
                 f"{first.fault.field}: {first.fault.reason}, found {first.fault.found}: update streamsched to go on"
             )
-            self._failure = SourceError(part_path(self.settings.topic, messages.partition), reason, first.offset)
+            path = part_path(self.settings.topic, messages.partition)
+            self._failures[messages.partition] = SourceError(path, reason, first.offset)
             messages = messages.before(first.offset)
             decoded = decode_messages(messages, min(self._batch, _ROWS))
         if not len(messages):
@@ -298,16 +301,18 @@ class KafkaSource:
 
     def _recover(self, number: int) -> None:
         """Go on in a partition whose next offset was deleted before it was read, if the settings let that pass."""
+        if number not in self._parts:
+            return
         part = self._parts[number]
         self._saved[number] = part.read
         try:
             self._begin(number, self._consumer.bounds([number])[number], None, part.log_end)
             self._consumer.seek(number, self._parts[number].given.offset)
         except SourceError as error:
-            self._failure = error
+            self._failures[number] = error
 
     def _is_at_end(self) -> bool:
-        return self.settings.until_end and self._joined and self._failure is None and self._parts.are_done()
+        return self.settings.until_end and self._joined and not self._failures and self._parts.are_done()
 
     def _check_open(self) -> None:
         if self._closed:
