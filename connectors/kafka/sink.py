@@ -19,7 +19,7 @@ from streamsched.errors import SettingsError
 from streamsched.outcomes import OutcomeBatch
 from streamsched.replies import Batch
 
-__all__ = ["FORMATS", "FRAME_ROWS", "KafkaSink"]
+__all__ = ["FORMATS", "FRAME_ROWS", "KafkaSink", "cut_frames"]
 
 FORMATS: Final = ("frames", "msgpack", "json")
 FRAME_ROWS: Final = 1_000  # outcomes of a frame: 80 kB, a tenth of what brokers take unless told otherwise
@@ -111,7 +111,7 @@ class KafkaSink:
         chosen = choose_partitions(spell_hosts(outcomes.urls), self._partitions)
         for partition in np.unique(chosen).tolist():
             waiting = self._waiting.pop(partition, [])
-            *full, rest = _cut(join([*waiting, outcomes.take(np.flatnonzero(chosen == partition))]), rows)
+            *full, rest = cut_frames(join([*waiting, outcomes.take(np.flatnonzero(chosen == partition))]), rows)
             self._waiting[partition] = [rest]
             for frame in full:
                 self._producer.send(self.settings.topic, encode_frame(frame), partition=partition)
@@ -122,7 +122,7 @@ class KafkaSink:
             self._producer.send(self.settings.topic, encode_frame(rest), partition=partition)
 
 
-def _cut(outcomes: OutcomeBatch, rows: int) -> list[OutcomeBatch]:
+def cut_frames(outcomes: OutcomeBatch, rows: int) -> list[OutcomeBatch]:
     """Return `outcomes` in parts of at most `rows`, and 500 kB unless a single one is larger; at least one part."""
     ends = outcomes.urls.offsets + np.arange(len(outcomes) + 1) * _ROW_BYTES
     parts, start = [], 0

@@ -193,12 +193,24 @@ def test_a_source_may_stop_at_a_version_that_is_not_known(topic: Topic) -> None:
     topic.send([good, b"?", spell("https://a.example/", 2.0, v=7), good], partition=0)
     with topic.open(until_end="true", versions="stop") as source:
         assert len(next(source).outcomes) == 1
-        for _ in range(2):
-            with pytest.raises(SourceError, match=r"v: expected schema version 1, found 7: update") as raised:
-                next(source)
+        with pytest.raises(SourceError, match=r"v: expected schema version 1, found 7: update"):
+            next(source)
+        with pytest.raises(SourceError, match="found 7") as raised:  # and so it stays
+            next(source)
         assert (raised.value.path, raised.value.offset) == (f"kafka://{topic.name}/0", 2)
         assert source.rejected == 1
         assert source.positions[f"kafka://{topic.name}/0"].offset == 2
+
+
+def test_a_source_may_stop_at_its_very_first_message(topic: Topic) -> None:
+    topic.send([spell("https://a.example/", 2.0, v=7)], partition=0)
+    with topic.open(until_end="true", versions="stop") as source:
+        with pytest.raises(SourceError, match="found 7"):
+            next(source)
+        topic.send([spell("https://a.example/", 3.0)], partition=0)
+    with topic.open(versions="stop") as source:  # a position behind it goes on
+        source.seek(Position("kafka", f"kafka://{topic.name}/0", 1, 1))
+        assert [one.fetched_at for one in wait_for(source, 1)] == [3.0]
 
 
 def test_a_topic_that_is_not_there(topic: Topic) -> None:

@@ -92,13 +92,13 @@ class Topic:
 
     def delete_before(self, offset: int, partition: int = 0) -> None:
         """Delete the messages before `offset`, as retention does."""
-        from kafka import TopicPartition
+        from streamsched.connectors.kafka.python_client import library
 
         with self.administering() as admin:
-            admin.delete_records({TopicPartition(self.name, partition): offset})
+            admin.delete_records({library.TopicPartition(self.name, partition): offset})
 
 
-def spell(url: str, fetched_at: float, **fields: object) -> bytes:
+def spell(url: str, fetched_at: float | str, **fields: object) -> bytes:
     """An event as a msgpack map."""
     return msgspec.msgpack.encode({"url": url, "fetched_at": fetched_at, **fields})
 
