@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import pytest
+
 from streamsched.connectors import Position
 from streamsched.connectors.kafka import KafkaSource
 from streamsched.outcomes import Outcome
 from tests.crawls import read_out
 from tests.integration.kafka.topics import Topic, spell, wait_for
+
+pytestmark = pytest.mark.usefixtures("real")  # the mock keeps members that left until their session ends
 
 GROUP = {"group": "crawl", "session.timeout.ms": 6000, "heartbeat.interval.ms": 200}
 
