@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 from typing import Final
 
-from benchmarks import evolution, ingest, ranking, reevolution, startup, topk
+from benchmarks import evolution, ingest, kafka, ranking, reevolution, startup, topk
 from benchmarks.timing import print_rows
 
-_NAMES: Final = ("ingest", "ranking", "topk", "startup", "evolution", "reevolution")
+_NAMES: Final = ("ingest", "ranking", "topk", "startup", "evolution", "reevolution", "kafka")
 
 
 def main() -> None:
@@ -17,6 +17,7 @@ def main() -> None:
     parser.add_argument("names", nargs="*", choices=[*_NAMES, []], metavar="NAME")
     sizes = "pages of ingest (5,000,000), ranking and topk (10,000,000), evolution (240,000), reevolution (1,000,000)"
     parser.add_argument("--pages", type=int, help=sizes)
+    parser.add_argument("--outcomes", type=int, default=2_000_000, help="of the kafka benchmark, in frames (2,000,000)")
     parser.add_argument("--repeats", type=int, default=5, help="runs, of which the best counts (5)")
     parser.add_argument("--generations", type=int, default=50, help="of the evolution benchmark's whole runs (50)")
     arguments = parser.parse_args()
@@ -34,6 +35,8 @@ def main() -> None:
         print_rows("Evolution", rows)
     if "reevolution" in names:
         print_rows("Re-evolution", reevolution.measure(arguments.pages or 1_000_000, arguments.repeats))
+    if "kafka" in names:
+        print_rows("Kafka", kafka.measure(arguments.outcomes, arguments.repeats))
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from streamsched.connectors.events import Event, read_fingerprint
 from streamsched.outcomes import CHANGED, COST, FINGERPRINT, IMPORTANCE, RETRY_AFTER, STATUS, OutcomeBatch
 from streamsched.packed import PackedUrls
 
-__all__ = ["OPTIONAL", "assemble", "pack_bytes", "to_columns", "to_events"]
+__all__ = ["OPTIONAL", "assemble", "join", "pack_bytes", "to_columns", "to_events"]
 
 OPTIONAL: Final[dict[str, tuple[int, np.dtype[Any]]]] = {
     "status": (STATUS, np.dtype(np.int32)),
@@ -74,6 +74,31 @@ def to_events(outcomes: OutcomeBatch) -> Iterator[Event]:
         else:
             fields.append(repeat(None, len(outcomes)))
     return map(Event, outcomes.urls, outcomes.fetched_at.tolist(), *fields)
+
+
+def join(batches: Sequence[OutcomeBatch]) -> OutcomeBatch:
+    """Return the records of `batches`, at least one, as one batch. O(bytes), itself where there is only one.
+
+    >>> len(join([OutcomeBatch(["https://a.example/"], [1.0]), OutcomeBatch(["https://b.example/"], [2.0])]))
+    2
+    """
+    if len(batches) == 1:
+        return batches[0]
+    columns: dict[str, npt.NDArray[Any]] = {}
+    for field, (_, dtype) in OPTIONAL.items():
+        own = [getattr(batch, field) for batch in batches]
+        if any(column.size for column in own):
+            pairs = zip(own, batches, strict=True)
+            columns[field] = np.concatenate(
+                [column if column.size else np.zeros(len(of), dtype) for column, of in pairs]
+            )
+    offsets = [batch.urls.offsets for batch in batches]
+    blobs = [batch.urls.blob[one[0] : one[-1]] for batch, one in zip(batches, offsets, strict=True)]
+    starts = np.cumsum([0, *(blob.size for blob in blobs)])
+    ends = [one[1:] - one[0] + start for one, start in zip(offsets, starts[:-1], strict=True)]
+    urls = PackedUrls(np.concatenate(blobs), np.concatenate([np.zeros(1, np.int64), *ends]))
+    fetched_at = np.concatenate([batch.fetched_at for batch in batches])
+    return assemble(urls, fetched_at, np.concatenate([batch.given for batch in batches]), columns)
 
 
 def pack_bytes(urls: Sequence[bytes]) -> PackedUrls:

@@ -8,8 +8,8 @@ no number and a number no boolean.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from typing import Annotated, Any, Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any, Final, TypeAlias
 
 import msgspec
 
@@ -18,7 +18,16 @@ from streamsched.connectors.sieve import Malformed
 from streamsched.errors import shorten
 from streamsched.outcomes import MAX_STATUS
 
-__all__ = ["UNREADABLE", "Event", "describe_error", "diagnose", "explain", "read_fingerprint"]
+__all__ = [
+    "UNREADABLE",
+    "Event",
+    "Refuse",
+    "accept_all",
+    "describe_error",
+    "diagnose",
+    "explain",
+    "read_fingerprint",
+]
 
 UNREADABLE: Final = (ValueError, TypeError, RecursionError)  # what msgspec raises on input, its own errors included
 
@@ -38,6 +47,15 @@ class Event(msgspec.Struct, gc=False, omit_defaults=True):
     importance: float | None = None
     cost: float | None = None
     retry_after: float | None = None
+
+
+Refuse: TypeAlias = Callable[[Sequence[Any]], Fault | None]
+"""Returns what is wrong with the first faulty one of some events of a type with more fields, None where nothing is."""
+
+
+def accept_all(_events: Sequence[Any]) -> Fault | None:
+    """Return None: an event that decodes has nothing else that could be wrong with it."""
+    return None
 
 
 def read_fingerprint(value: int | str) -> int:

@@ -20,13 +20,13 @@ from streamsched.connectors.recognition import FORMATS, HEAD_BYTES, recognise_fo
 from streamsched.connectors.source import Delivery, Position, Rejection, Unit
 from streamsched.errors import SettingsError, SourceError, shorten
 
-__all__ = ["BATCH", "FileSource", "open_source"]
+__all__ = ["BATCH", "FileSource", "open_file"]
 
 BATCH: Final = 65_536  # records a delivery at most; a block of 1 MiB usually ends it before
 _BYTEWISE: Final = "msgpack"  # the format without lines
 
 
-def open_source(
+def open_file(
     path: str | Path,
     *,
     format: str | None = None,  # noqa: A002  the word that users know
@@ -35,18 +35,7 @@ def open_source(
     batch: int = BATCH,
     origin_s: float = ORIGIN_S,
 ) -> FileSource:
-    """Open the file at `path`, "-" for standard input, as a source of crawl outcomes.
-
-    ``format``: "changes" (`streamsched.connectors.changelog`), "jsonl", "msgpack" or "microsoft", told by name and
-    content where None (a pipe is then waited on for its first 4 KiB); gzip is told by content. ``position``: where to
-    resume. ``dead_letters``: a file to append rejected records to, as JSON lines. ``batch``: most records (lines, maps)
-    in a delivery; one record, a frame or a page's history, may bring many outcomes. ``origin_s``: when Microsoft's
-    collection started, UTC epoch seconds.
-
-    Raises SourceError where there is no such file, it cannot be read, its format is not known or `position` does not
-    fit it, SettingsError where `batch` or `origin_s` cannot work. A truncated or damaged gzip is read up to there; then
-    iterating raises SourceError. An empty file gives no deliveries.
-    """
+    """Open the file at `path`, "-" for standard input, as a source; `streamsched.connectors.open_source` tells how."""
     if batch < 1:
         raise SettingsError("batch", batch, "a whole number of 1 or more")
     if not math.isfinite(origin_s):
@@ -67,7 +56,7 @@ def open_source(
 
 
 class FileSource:
-    """A file as a `Source`; see `open_source`, which makes one.
+    """A file as a `Source`; see `open_file`, which makes one.
 
     A delivery's position counts bytes of the decompressed input, so resuming in a gzip decompresses what it skips.
     """

@@ -12,26 +12,43 @@ import msgspec
 import numpy as np
 
 from streamsched.connectors.columns import to_columns
-from streamsched.connectors.events import UNREADABLE, Event, explain, read_fingerprint
+from streamsched.connectors.events import UNREADABLE, Event, Refuse, accept_all, explain, read_fingerprint
 from streamsched.connectors.ledger import describe
 from streamsched.connectors.lines import LineChunk, LineFormat
 from streamsched.connectors.sieve import Malformed
 from streamsched.outcomes import OutcomeBatch
 
-__all__ = ["JSON_LINES"]
-
-_DECODER: Final = msgspec.json.Decoder(Event)
+__all__ = ["JSON_LINES", "make_json_lines"]
 
 
-def _decode_whole(chunk: LineChunk) -> OutcomeBatch | None:
-    """Return the lines as columns at once, None where they want a closer look. About 1 µs an event."""
-    if not _has_map_per_line(chunk):
-        return None
-    try:
-        events = _DECODER.decode_lines(chunk.data)
-        return to_columns(events) if len(events) == len(chunk) else None
-    except (*UNREADABLE, OverflowError):
-        return None
+def make_json_lines(kind: type[Event] = Event, refuse: Refuse = accept_all) -> LineFormat[Event]:
+    """Return the format whose events are of the type `kind`, those that `refuse` has something against rejected."""
+    decoder = msgspec.json.Decoder(kind)
+
+    def decode_whole(chunk: LineChunk) -> OutcomeBatch | None:
+        """Return the lines as columns at once, None where they want a closer look. About 1 µs an event."""
+        if not _has_map_per_line(chunk):
+            return None
+        try:
+            events = decoder.decode_lines(chunk.data)
+            return None if len(events) != len(chunk) or refuse(events) else to_columns(events)
+        except (*UNREADABLE, OverflowError):
+            return None
+
+    def parse_line(line: bytes) -> Event:
+        """Return the event on `line`; raises Malformed. O(bytes)."""
+        try:
+            event = decoder.decode(line)
+        except UNREADABLE as error:
+            raise Malformed(explain(error, partial(msgspec.json.decode, line), describe(line))) from error
+        if event.fingerprint is not None:
+            event.fingerprint = read_fingerprint(event.fingerprint)
+        fault = refuse([event])
+        if fault is not None:
+            raise Malformed(fault)
+        return event
+
+    return LineFormat(decode_whole, parse_line, to_columns)
 
 
 def _has_map_per_line(chunk: LineChunk) -> bool:
@@ -46,15 +63,4 @@ def _has_map_per_line(chunk: LineChunk) -> bool:
     return bool(np.all(last == ord("}")) and np.all(view[newlines + 1] == ord("{")))
 
 
-def _parse_line(line: bytes) -> Event:
-    """Return the event on `line`; raises Malformed. O(bytes)."""
-    try:
-        event = _DECODER.decode(line)
-    except UNREADABLE as error:
-        raise Malformed(explain(error, partial(msgspec.json.decode, line), describe(line))) from error
-    if event.fingerprint is not None:
-        event.fingerprint = read_fingerprint(event.fingerprint)
-    return event
-
-
-JSON_LINES: Final = LineFormat(_decode_whole, _parse_line, to_columns)
+JSON_LINES: Final = make_json_lines()

@@ -8,14 +8,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
 
 from streamsched.connectors.source import Rejection, Unit
 from streamsched.errors import InvalidOutcome, SourceError, shorten
 
-__all__ = ["MAX_RAW_BYTES", "Fault", "Ledger", "Rejections", "describe"]
+__all__ = ["MAX_RAW_BYTES", "Book", "Fault", "Ledger", "Rejections", "describe"]
 
 KEPT: Final = 100  # rejections at hand for a report; the dead-letter file has all
 MAX_RAW_BYTES: Final = 1 << 20  # of a record in a dead letter: a frame fits, endless garbage does not
@@ -33,6 +33,14 @@ class Fault(NamedTuple):
     def of(cls, problem: InvalidOutcome, where: str = "") -> Fault:
         """Return the fault that `problem` describes; `where` is added to the reason."""
         return cls(problem.field, f"expected {problem.expected}{where}", shorten(problem.found))
+
+
+class Book(Protocol):
+    """Where decoders write down what they reject."""
+
+    def reject(self, offset: int, fault: Fault, raw: bytes, *, size: int | None = None) -> None:
+        """Write down the record at `offset`; `size` is its length where `raw` is only its head."""
+        ...
 
 
 class Rejections:
@@ -74,7 +82,7 @@ class Rejections:
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """The page of `rejections` on which one file's are written, at lines from 1 or bytes from 0."""
+    """The page of `rejections` on which one file's are written, at lines from 1, bytes from 0 or messages."""
 
     rejections: Rejections
     path: str

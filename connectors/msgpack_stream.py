@@ -8,36 +8,27 @@ as one rejection with their number. A map of more than 64 MiB counts as such byt
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
-from functools import partial
 from itertools import pairwise
 from typing import Final
 
-import msgspec
 import numpy as np
-from msgspec import structs
 
 from streamsched.arrays import Ints
 from streamsched.connectors.bytestream import BLOCK_BYTES
 from streamsched.connectors.columns import to_columns
-from streamsched.connectors.events import UNREADABLE, Event, describe_error, explain, read_fingerprint
-from streamsched.connectors.frames import FrameColumns, decode_frame, encode_frame
 from streamsched.connectors.intake import Cut, Intake
 from streamsched.connectors.ledger import MAX_RAW_BYTES, Fault, Ledger
+from streamsched.connectors.msgpack_maps import EventMaps, read_frame, show_bytes
 from streamsched.connectors.msgpack_scan import FRAME, INCOMPLETE, find_map, walk_maps
-from streamsched.connectors.sieve import Malformed, keep_valid, sift
-from streamsched.errors import InvalidOutcome, SourceError
+from streamsched.connectors.sieve import sift
+from streamsched.errors import SourceError
 from streamsched.outcomes import OutcomeBatch
 
 __all__ = ["MAX_MAP_BYTES", "read_maps"]
 
 MAX_MAP_BYTES: Final = 64 << 20  # a frame of 500,000 outcomes; what a header may make the reader hold
-_ARRAY_32: Final = b"\xdd"
-_SHOWN: Final = 24  # bytes of what is no text in a report
-_NONE: Final = OutcomeBatch([], [])
 
-_EVENT: Final = msgspec.msgpack.Decoder(Event)
-_EVENTS: Final = msgspec.msgpack.Decoder(list[Event])
-_FRAME: Final = msgspec.msgpack.Decoder(FrameColumns)
+_EVENTS: Final = EventMaps()
 
 
 def read_maps(intake: Intake) -> Iterator[Cut]:
@@ -79,7 +70,7 @@ class _Skipped:
     def report(self, ledger: Ledger, damage: SourceError | None) -> None:
         if self.size:
             cause = "" if damage is None else f", {damage.reason}"
-            fault = Fault("record", f"expected a map: {self.size} bytes skipped{cause}", self._head[:_SHOWN].hex(" "))
+            fault = Fault("record", f"expected a map: {self.size} bytes skipped{cause}", show_bytes(self._head))
             ledger.reject(self._start, fault, self._head, size=self.size)
             self.size = 0
 
@@ -120,9 +111,13 @@ class _Reader:
         base = self._intake.stream.offset - len(data)
         edges = np.flatnonzero((kinds[1:] == FRAME) | (kinds[:-1] == FRAME)) + 1
         for run in np.split(np.arange(ends.size), edges):
-            decode = _decode_frame if kinds[run[0]] == FRAME else _decode_events
-            outcomes = decode(memoryview(data), base, [start, *ends[run].tolist()], self._intake.ledger)
-            start = int(ends[run[-1]])
+            stop = int(ends[run[-1]])
+            if kinds[run[0]] == FRAME:
+                outcomes = read_frame(memoryview(data)[start:stop], base + start, self._intake.ledger)
+            else:
+                bounds = [start, *ends[run].tolist()]
+                outcomes = _decode_events(memoryview(data), base, bounds, self._intake.ledger)
+            start = stop
             self._records += run.size
             if len(outcomes):
                 yield Cut(outcomes, base + start, self._records)
@@ -130,42 +125,8 @@ class _Reader:
 
 def _decode_events(data: memoryview, base: int, bounds: list[int], ledger: Ledger) -> OutcomeBatch:
     """Return the valid events between `bounds`: all in one call where none is faulty, else one by one."""
-    count = len(bounds) - 1
-    run = b"".join((_ARRAY_32, count.to_bytes(4, "big"), data[bounds[0] : bounds[-1]]))
-    try:
-        outcomes = to_columns(_EVENTS.decode(run))
-        if not outcomes.problems():
-            return outcomes
-    except (*UNREADABLE, OverflowError):
-        pass
-    return sift({base + start: bytes(data[start:end]) for start, end in pairwise(bounds)}, _parse, to_columns, ledger)
-
-
-def _parse(raw: bytes) -> Event:
-    try:
-        event = _EVENT.decode(raw)
-    except UNREADABLE as error:
-        raise Malformed(explain(error, partial(msgspec.msgpack.decode, raw), raw[:_SHOWN].hex(" "))) from error
-    if event.fingerprint is not None:
-        event.fingerprint = read_fingerprint(event.fingerprint)
-    return event
-
-
-def _decode_frame(data: memoryview, base: int, bounds: list[int], ledger: Ledger) -> OutcomeBatch:
-    """Return the valid records of the frame between `bounds`; a frame that does not hold together is one rejection."""
-    raw, offset = data[bounds[0] : bounds[1]], base + bounds[0]
-    try:
-        outcomes = decode_frame(structs.asdict(_FRAME.decode(raw)))
-    except InvalidOutcome as problem:
-        ledger.reject(offset, Fault.of(problem), bytes(raw))
-        return _NONE
-    except UNREADABLE as error:
-        ledger.reject(offset, describe_error(error, bytes(raw[:_SHOWN]).hex(" ")), bytes(raw))
-        return _NONE
-
-    def reject(record: int, fault: Fault) -> None:
-        row = np.array([record], np.intp)
-        in_frame = Fault(fault.field, f"{fault.reason}, in row {record} of the frame", fault.found)
-        ledger.reject(offset, in_frame, encode_frame(outcomes.take(row)))
-
-    return keep_valid(outcomes, reject)
+    outcomes = _EVENTS.decode_run(data[bounds[0] : bounds[-1]], len(bounds) - 1)
+    if outcomes is not None:
+        return outcomes
+    maps = {base + start: bytes(data[start:end]) for start, end in pairwise(bounds)}
+    return sift(maps, _EVENTS.parse, to_columns, ledger)

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from streamsched.connectors.ledger import Fault, Ledger
+from streamsched.connectors.ledger import Book, Fault
 from streamsched.outcomes import OutcomeBatch
 
 __all__ = ["Malformed", "keep_valid", "parse_each", "reject_each", "sift"]
@@ -51,7 +51,7 @@ def sift(
     records: Mapping[int, bytes],
     parse: Callable[[bytes], Row],
     to_columns: Callable[[Sequence[Row]], OutcomeBatch],
-    ledger: Ledger,
+    ledger: Book,
 ) -> OutcomeBatch:
     """Return what is valid of `records`, raw bytes by line or offset, and reject the others in that order. O(bytes).
 
@@ -66,7 +66,7 @@ def sift(
     return outcomes
 
 
-def reject_each(records: Mapping[int, bytes], faults: Mapping[int, Fault], ledger: Ledger) -> None:
+def reject_each(records: Mapping[int, bytes], faults: Mapping[int, Fault], ledger: Book) -> None:
     """Reject those of `records` that have `faults`, in order."""
     for offset in sorted(faults):
         ledger.reject(offset, faults[offset], records[offset])

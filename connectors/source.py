@@ -18,7 +18,7 @@ from streamsched.outcomes import OutcomeBatch
 
 __all__ = ["Delivery", "Position", "Rejection", "Source", "Unit"]
 
-Unit: TypeAlias = Literal["line", "byte"]
+Unit: TypeAlias = Literal["line", "byte", "message"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +72,8 @@ class Delivery:
 class Rejection:
     """A record that broke its format: where it stood, which field, what was expected and what was found.
 
-    ``offset`` counts lines from 1 or bytes of the decompressed input from 0, as ``unit`` says; ``field`` is "record"
-    where the record as a whole could not be read.
+    ``offset`` counts lines from 1, bytes of the decompressed input from 0 or a partition's messages from 0, as ``unit``
+    says; ``field`` is "record" where the record as a whole could not be read.
     """
 
     path: str

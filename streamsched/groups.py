@@ -20,6 +20,7 @@ __all__ = [
     "GROUP_PAGES",
     "MAX_DEPTH",
     "candidate_space",
+    "default_port",
     "find_authority",
     "find_host",
     "group_name",
@@ -125,7 +126,7 @@ def _spell_host(tables: Tables, row: int) -> tuple[int, int, int]:
         byte = text[i]
         name[size] = byte + 32 if 65 <= byte <= 90 else byte  # host names ignore case
         size += 1
-    return last, stop, size - _default_port(name, size, scheme)
+    return last, stop, size - default_port(name, size, scheme)
 
 
 @bare_kernel
@@ -168,7 +169,7 @@ def find_authority(text: Bytes, start: int, stop: int) -> tuple[int, int, int]:
 
 
 @bare_kernel
-def _default_port(name: Bytes, size: int, scheme: int) -> int:
+def default_port(name: Bytes, size: int, scheme: int) -> int:
     """Return how many bytes at the end of a host are the port its scheme implies: ``:80`` or ``:443``."""
     if scheme == 4 and size > 3 and name[size - 3] == _COLON and name[size - 2] == 56 and name[size - 1] == 48:
         return 3

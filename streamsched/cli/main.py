@@ -33,6 +33,7 @@ _COMMANDS: Final = {  # each a module of this package, with an `add_arguments`
     "state": "show, verify or digest a saved state",
     "generate": "write a synthetic change log of any size, for replays and tests",
     "convert": "rewrite crawl outcomes as JSON Lines or msgpack frames",
+    "publish": "send a log of crawl outcomes to a Kafka topic",
 }
 
 

@@ -15,7 +15,7 @@ from streamsched.cli.exits import DONE, after_signal
 from streamsched.cli.interruption import Interruption
 from streamsched.cli.lock import lock_state
 from streamsched.cli.output import name_rejections, say, say_json
-from streamsched.connectors import Delivery, FileSource, Position, open_source
+from streamsched.connectors import Delivery, Position, Source, open_source
 from streamsched.connectors.recognition import FORMATS
 from streamsched.errors import SettingsError, SourceError
 from streamsched.formula import Formula
@@ -112,13 +112,12 @@ def _change_formula(scheduler: Scheduler, arguments: argparse.Namespace) -> None
         scheduler.save(arguments.state)
 
 
-def _open_source(arguments: argparse.Namespace, known: dict[str, object] | None) -> FileSource:
+def _open_source(arguments: argparse.Namespace, known: dict[str, object] | None) -> Source:
     """Return the source, at the position `known` from the saved state unless it is to be read from its start."""
     position = None if known is None or arguments.from_start else Position.from_json(known)
+    name: str = arguments.source
     try:
-        return open_source(
-            arguments.source, format=arguments.format, position=position, dead_letters=arguments.dead_letters
-        )
+        return open_source(name, format=arguments.format, position=position, dead_letters=arguments.dead_letters)
     except SourceError as error:
         if position is None:
             raise

@@ -17,7 +17,19 @@ from streamsched.cli.main import build_parser
 from streamsched.cli.output import plain
 from tests.shell import ROOT, Command
 
-COMMANDS = ("replay", "evolve", "run", "next", "explain", "state", "generate", "convert", "evolutions", "use")
+COMMANDS = (
+    "replay",
+    "evolve",
+    "run",
+    "next",
+    "explain",
+    "state",
+    "generate",
+    "convert",
+    "publish",
+    "evolutions",
+    "use",
+)
 SLOW_TO_IMPORT = {"matplotlib", "msgpack", "msgspec", "rich", "scipy"}
 
 

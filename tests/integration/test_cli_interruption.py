@@ -13,7 +13,7 @@ import pytest
 
 from streamsched import Scheduler
 from streamsched.cli.interruption import Interruption, orderly_exit
-from streamsched.connectors import Delivery, FileSource, open_source
+from streamsched.connectors import Delivery, Source, open_source
 from tests.shell import Answer, Command, crawl, finish, start, write
 
 LINES = crawl()
@@ -26,7 +26,7 @@ run_module: Any = import_module("streamsched.cli.run")
 class Interrupted:
     """A source that sends this process signals while its second delivery is on its way."""
 
-    def __init__(self, source: FileSource, *numbers: signal.Signals) -> None:
+    def __init__(self, source: Source, *numbers: signal.Signals) -> None:
         self._source = source
         self._numbers = numbers
 

@@ -1,0 +1,159 @@
+"""A topic into ranked state: outcomes a second from the broker into a Scheduler, in frames and as single messages.
+
+The rivals read the same single messages into dicts, as pipelines in Python do: a loop over kafka-python's consumer, and
+quixstreams. The broker is one of the tests', on this machine, or what ``KAFKA_BOOTSTRAP_SERVERS`` names; it works on
+the same cores as what is measured.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import msgpack
+import numpy as np
+
+from benchmarks.corpus import make_urls, visit_all
+from benchmarks.rivals import DictIngest
+from benchmarks.timing import Row
+from streamsched import OutcomeBatch, PackedUrls, Scheduler
+from streamsched.connectors.kafka import open_kafka, open_sink
+from tests.integration.kafka.broker import Broker, NoBroker, find_jars
+
+__all__ = ["measure"]
+
+_PARTITIONS = 4
+_CLIENTS = {"confluent": "confluent_kafka", "kafka-python": "kafka"}
+_SINGLES_EVERY = 10  # one in so many outcomes is sent as a single message too
+_GOALS = {"frames": "≥ 1 M/s", "msgpack": "≥ 0.1 M/s"}
+
+
+def measure(outcomes: int, repeats: int) -> list[Row]:
+    """Return the rows of the Kafka benchmark, `outcomes` in frames of 1,000 and a tenth as many as single messages."""
+    try:
+        with _broker() as servers:
+            return _measure(servers, outcomes, repeats)
+    except NoBroker as reason:
+        return [(f"no broker: {reason}", "–", "–", "–", "")]
+
+
+@contextmanager
+def _broker() -> Iterator[str]:
+    named = os.environ.get("KAFKA_BOOTSTRAP_SERVERS")
+    if named:
+        yield named
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        broker = Broker(find_jars(), Path(folder) / "kafka")
+        broker.start()
+        try:
+            yield broker.address.servers
+        finally:
+            broker.kill()
+
+
+def _measure(servers: str, outcomes: int, repeats: int) -> list[Row]:
+    urls = make_urls(outcomes // 10)
+    clients = [name for name, module in _CLIENTS.items() if find_spec(module) is not None]
+    names = {"frames": f"frames-{os.getpid()}", "msgpack": f"singles-{os.getpid()}"}
+    counts = {"frames": outcomes, "msgpack": outcomes // _SINGLES_EVERY}
+    for shape, name in names.items():
+        _fill(f"kafka://{servers}/{name}", urls, counts[shape], shape)
+    speeds = {
+        (shape, client): _best(lambda s=shape, c=client: _read(f"kafka://{servers}/{names[s]}", c, counts[s]), repeats)  # type: ignore[misc]
+        for shape in names
+        for client in clients
+    }
+    singles, count = names["msgpack"], counts["msgpack"]
+    rivals = {"a kafka-python loop": _best(lambda: _loop(servers, singles, count), repeats)}
+    if find_spec("quixstreams") is not None:
+        rivals["quixstreams"] = _best(lambda: _quix(servers, singles, count), 1)
+    rows = []
+    for (shape, client), speed in speeds.items():
+        what = "frames of 1,000" if shape == "frames" else "single msgpack messages"
+        for rival, theirs in rivals.items():
+            cells = (f"{speed / 1e6:.2f} M/s", f"{theirs / 1e6:.3f} M/s", f"{speed / theirs:.0f}×")
+            rows.append((f"{what}, {client}, beside {rival}", *cells, _GOALS[shape]))
+    return rows
+
+
+def _best(work: Callable[[], float], repeats: int) -> float:
+    return max(work() for _ in range(repeats))
+
+
+def _fill(url: str, urls: PackedUrls, count: int, shape: str) -> None:
+    rng = np.random.default_rng(0)
+    with open_sink(url) as sink:
+        sink.create(_PARTITIONS)
+        for day in range(1 + count // len(urls)):
+            batch = visit_all(urls, day, rng)
+            rows = np.arange(min(len(urls), count - day * len(urls)))
+            if rows.size:
+                sink.send_outcomes(batch.take(rows), shape)
+
+
+def _read(url: str, client: str, count: int) -> float:
+    """Return outcomes a second from opening the topic to the last one applied."""
+    scheduler = Scheduler()
+    scheduler.observe(OutcomeBatch(["https://warm.example/"], [0.0]))
+    start = time.perf_counter()
+    applied = 0
+    with open_kafka(f"{url}?until-end=true&client={client}") as source:
+        for delivery in source:
+            applied += scheduler.observe(delivery.outcomes).applied
+        seconds = time.perf_counter() - start
+    assert applied == count, f"{applied} of {count} outcomes"
+    return count / seconds
+
+
+def _loop(servers: str, topic: str, count: int) -> float:
+    """Return outcomes a second of a plain loop: one message, one dict, one update."""
+    import kafka  # noqa: PLC0415  beside what is measured
+
+    library: Any = kafka
+    state, left = DictIngest(), count
+    start = time.perf_counter()
+    options = {"auto_offset_reset": "earliest", "enable_auto_commit": False, "value_deserializer": None}
+    consumer = library.KafkaConsumer(topic, bootstrap_servers=servers, **options)
+    for message in consumer:
+        event = msgpack.unpackb(message.value)
+        state.learn_one(event["url"], event["fetched_at"], event["changed"])
+        left -= 1
+        if left == 0:
+            break
+    seconds = time.perf_counter() - start
+    consumer.close()
+    return count / seconds
+
+
+def _quix(servers: str, topic: str, count: int) -> float:
+    """Return outcomes a second of quixstreams, updating the same dicts."""
+    import quixstreams  # noqa: PLC0415  beside what is measured
+
+    library: Any = quixstreams
+    state = DictIngest()
+    with tempfile.TemporaryDirectory() as folder:
+        app = library.Application(
+            broker_address=servers,
+            consumer_group=f"quix-{os.getpid()}-{time.monotonic_ns()}",
+            auto_offset_reset="earliest",
+            state_dir=folder,
+            loglevel=logging.ERROR,
+        )
+        frame = app.dataframe(app.topic(topic, value_deserializer="bytes"))
+
+        def learn(value: bytes) -> None:
+            event = msgpack.unpackb(value)
+            state.learn_one(event["url"], event["fetched_at"], event["changed"])
+
+        frame.update(learn)
+        start = time.perf_counter()
+        app.run(count=count, timeout=60.0)
+        return count / (time.perf_counter() - start)

@@ -1,0 +1,113 @@
+"""A broker for a whole run of the tests, shared by its workers, and topics of a test's own on it."""
+
+from __future__ import annotations
+
+import json
+import os
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.kafka.broker import Address, Broker, NoBroker, find_jars, locked, stop_process
+from tests.integration.kafka.topics import CLIENTS, Topic
+
+_NEEDS_REAL = "needs a real broker: "
+
+
+@pytest.fixture(scope="session")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Address]:
+    """Where the broker is: one that the environment names, a real one of ours, else librdkafka's mock."""
+    named = os.environ.get("KAFKA_BOOTSTRAP_SERVERS")
+    if named:
+        yield Address(named)
+        return
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "kafka"
+    folder.mkdir(exist_ok=True)
+    try:
+        found = _join(folder)
+    except NoBroker as reason:
+        yield from _mock(str(reason))
+        return
+    try:
+        yield found
+    finally:
+        _leave(folder)
+
+
+def _join(folder: Path) -> Address:
+    """Start the broker of this run, or count ourselves among those who use it."""
+    with locked(folder / "lock"):
+        record = folder / "users.json"
+        known: dict[str, Any] = json.loads(record.read_text()) if record.exists() else {"users": 0, "starts": 0}
+        if known["users"] == 0:
+            broker = Broker(find_jars(), folder / str(known["starts"]))
+            broker.start()
+            known |= {"address": asdict(broker.address), "pid": broker.pid, "starts": known["starts"] + 1}
+        known["users"] += 1
+        record.write_text(json.dumps(known))
+        return Address(**known["address"])
+
+
+def _leave(folder: Path) -> None:
+    with locked(folder / "lock"):
+        record = folder / "users.json"
+        known = json.loads(record.read_text())
+        known["users"] -= 1
+        if known["users"] == 0:
+            stop_process(known["pid"])
+        record.write_text(json.dumps(known))
+
+
+def _mock(reason: str) -> Iterator[Address]:
+    """librdkafka's mock of a broker, in this process."""
+    if find_spec("confluent_kafka") is None:
+        pytest.skip(f"no broker: {reason}; nor is there librdkafka's mock")
+    from confluent_kafka import Producer
+
+    keeper = Producer({"bootstrap.servers": "mock", "test.mock.num.brokers": "1"})
+    broker = next(iter(keeper.list_topics(timeout=10).brokers.values()))
+    yield Address(f"{broker.host}:{broker.port}", is_real=False, certificate=reason)
+    keeper.flush(0)
+
+
+@pytest.fixture
+def real(address: Address) -> Address:
+    """The address of a real broker that is ours."""
+    if not address.is_real:
+        pytest.skip(_NEEDS_REAL + address.certificate)
+    if not address.secure:
+        pytest.skip("needs a broker of our own: KAFKA_BOOTSTRAP_SERVERS names another")
+    return address
+
+
+@pytest.fixture(params=CLIENTS)
+def client(request: pytest.FixtureRequest) -> str:
+    name: str = request.param
+    if name == "confluent" and find_spec("confluent_kafka") is None:
+        pytest.skip("streamsched[confluent] is not installed")
+    return name
+
+
+@pytest.fixture
+def make_topic(address: Address, client: str) -> Callable[..., Topic]:
+    """Makes a topic of 4 partitions, or on a real broker of as many as asked, with settings."""
+
+    def make(partitions: int = 4, **configs: str) -> Topic:
+        if not address.is_real and (partitions != 4 or configs):
+            pytest.skip(_NEEDS_REAL + address.certificate)
+        topic = Topic(address, client, f"t-{uuid.uuid4().hex[:12]}")
+        topic.create(partitions, configs)
+        return topic
+
+    return make
+
+
+@pytest.fixture
+def topic(make_topic: Callable[..., Topic]) -> Topic:
+    return make_topic()

@@ -1,0 +1,245 @@
+"""What may go wrong between a source and its broker: offsets gone, gaps, networks cut, brokers restarted, refusals."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from streamsched.connectors import Position
+from streamsched.connectors.kafka import KafkaSource, open_kafka, open_sink
+from streamsched.errors import SettingsError, SourceError
+from tests.crawls import read_out
+from tests.integration.kafka.broker import PASSWORD, USER, Address, Broker, find_jars, free_ports
+from tests.integration.kafka.proxy import Proxy
+from tests.integration.kafka.topics import Topic, spell, wait_for
+
+# A socket that kafka-python cannot connect is left to the garbage collector.
+pytestmark = pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
+
+MakeTopic = Callable[..., Topic]
+
+
+@pytest.fixture(autouse=True)
+def collected() -> Iterator[None]:
+    """Collect what a test leaves while its filter of warnings holds."""
+    yield
+    gc.collect()
+
+
+def number(first: int, last: int) -> list[bytes | None]:
+    return [spell(f"https://a.example/{i}", float(i)) for i in range(first, last)]
+
+
+def place(topic: Topic, offset: int) -> Position:
+    return Position("kafka", f"kafka://{topic.name}/0", offset, offset)
+
+
+@pytest.mark.usefixtures("real")
+def test_an_offset_that_retention_deleted(topic: Topic) -> None:
+    topic.send(number(0, 20), partition=0)
+    topic.delete_before(12)
+    with topic.open(until_end="true") as source:
+        source.seek(place(topic, 5))
+        with pytest.raises(
+            SourceError, match=r"offset 5, the log begins at 12: 7 messages were deleted.*lost="
+        ) as raised:
+            next(source)
+        assert (raised.value.path, raised.value.offset) == (f"kafka://{topic.name}/0", 5)
+        source.seek(place(topic, 15))  # the error says how to go on, and this is another way
+        assert [one.fetched_at for one in read_out(source)] == [15, 16, 17, 18, 19]
+    for lost, first, skipped in (("earliest", 12, 7), ("latest", 20, 15)):
+        with topic.open(until_end="true", lost=lost) as source:
+            source.seek(place(topic, 5))
+            assert [one.fetched_at for one in read_out(source)] == list(range(first, 20))
+            assert source.skipped == skipped
+
+
+@pytest.mark.usefixtures("real")
+def test_an_offset_beyond_a_topic_made_anew(topic: Topic) -> None:
+    topic.send(number(0, 3), partition=0)
+    with topic.open(until_end="true") as source:
+        source.seek(place(topic, 20))
+        with pytest.raises(SourceError, match="offset 20, the log ends at 3: the topic was made anew"):
+            next(source)
+    with topic.open(until_end="true", lost="earliest") as source:
+        source.seek(place(topic, 20))
+        assert len(read_out(source)) == 3
+
+
+@pytest.mark.usefixtures("real")
+def test_committed_offsets_that_are_gone(topic: Topic) -> None:
+    topic.send(number(0, 9), partition=0)
+    with topic.open(until_end="true", group=topic.name) as source:
+        read_out(source)
+        source.commit({f"kafka://{topic.name}/0": place(topic, 2)})
+    topic.delete_before(4)
+    with (
+        topic.open(until_end="true", group=topic.name) as source,
+        pytest.raises(SourceError, match="offset 2, the log"),
+    ):
+        next(source)
+    with topic.open(until_end="true", group=topic.name, lost="earliest") as source:
+        assert len(read_out(source)) == 5
+
+
+@pytest.mark.usefixtures("real")
+def test_gaps_that_compaction_leaves(make_topic: MakeTopic) -> None:
+    topic = make_topic(
+        1,
+        **{
+            "cleanup.policy": "compact",
+            "segment.ms": "50",
+            "min.cleanable.dirty.ratio": "0.0",
+            "delete.retention.ms": "0",
+        },
+    )
+    with topic.producing() as producer:
+        for i in range(40):
+            producer.send(topic.name, spell("https://a.example/", float(i)), f"key{i % 4}".encode())
+            producer.flush()
+        times, fresh = [0.0] * 40, 40
+        while len(times) >= 20 and fresh < 400:  # the cleaner passes over the segment that is still written to
+            producer.send(topic.name, spell("https://a.example/", float(fresh)), b"key0")
+            producer.flush()
+            fresh += 1
+            with topic.open(until_end="true") as source:
+                times = [one.fetched_at for one in read_out(source)]
+                assert source.positions[place(topic, 0).path].offset == fresh
+    assert len(times) < 20
+    assert times == sorted(times)
+    assert times[-1] == fresh - 1
+    with topic.open(until_end="true") as source:
+        source.seek(place(topic, 1))  # in a gap
+        again = [one.fetched_at for one in read_out(source)]  # the cleaner may have been on meanwhile
+        assert again == sorted(again)
+        assert len(again) >= 4
+        assert set(again) <= set(times)
+
+
+@pytest.mark.usefixtures("real")
+def test_messages_of_transactions_that_were_aborted_are_gaps(topic: Topic) -> None:
+    from kafka import KafkaProducer
+
+    producer = KafkaProducer(bootstrap_servers=topic.address.servers, transactional_id=topic.name)
+    producer.init_transactions()
+    for first, last, end in ((0, 3, "commit"), (3, 6, "abort"), (6, 8, "commit"), (8, 9, "abort")):
+        producer.begin_transaction()
+        for value in number(first, last):
+            producer.send(topic.name, value, partition=0)
+        producer.flush()  # or what is aborted would never be sent
+        getattr(producer, f"{end}_transaction")()
+    producer.close()
+    with topic.open(until_end="true") as source:
+        assert [one.fetched_at for one in read_out(source)] == [0, 1, 2, 6, 7]
+        assert source.positions[place(topic, 0).path].offset == 13  # nine messages and four markers
+        assert source.lag[place(topic, 0).path] == 0
+
+
+def test_a_network_that_is_cut_and_mended(topic: Topic, real: Address) -> None:
+    topic.send(number(0, 3), partition=0)
+    with Proxy(real.front, real.behind) as proxy, topic.through(proxy.servers).open() as source:
+        wait_for(source, 3)
+        for first in (3, 6):
+            proxy.cut()
+            topic.send(number(first, first + 3), partition=0)
+            assert source.poll(0.1) is None
+            proxy.mend()
+            assert [one.fetched_at for one in wait_for(source, 3)] == [first, first + 1, first + 2]
+        assert source.positions[place(topic, 0).path] == place(topic, 9)
+
+
+@pytest.mark.parametrize("lost", ["fail", "earliest"])
+def test_messages_deleted_while_the_network_was_cut(topic: Topic, real: Address, lost: str) -> None:
+    topic.send(number(0, 3), partition=0)
+    with Proxy(real.front, real.behind) as proxy, topic.through(proxy.servers).open(lost=lost) as source:
+        wait_for(source, 3)
+        proxy.cut()
+        topic.send(number(3, 9), partition=0)
+        topic.delete_before(7)
+        proxy.mend()
+        if lost == "fail":
+            with pytest.raises(SourceError, match="offset 3, the log begins at 7"):
+                wait_for(source, 1)
+        else:
+            assert [one.fetched_at for one in wait_for(source, 2)] == [7, 8]
+            assert source.skipped == 4
+
+
+@pytest.fixture(scope="module")
+def fragile(address: Address, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """A broker of this module's own, to be killed and started again."""
+    if not address.secure:
+        pytest.skip("needs a real broker that is ours: no Java, or KAFKA_BOOTSTRAP_SERVERS names another")
+    broker = Broker(find_jars(), tmp_path_factory.mktemp("fragile") / "kafka")
+    broker.start()
+    yield broker
+    broker.kill()
+
+
+def test_a_broker_that_is_killed_and_started_again(fragile: Broker, client: str) -> None:
+    topic = Topic(fragile.address, client, f"restarts-{client}")
+    topic.create(1, {})
+    topic.send(number(0, 5), partition=0)
+    with topic.open(group="crawl") as source:
+        assert len(wait_for(source, 5)) == 5
+        source.commit(source.positions)
+        fragile.kill()
+        assert source.poll(0.2) is None
+        fragile.start()
+        topic.send(number(5, 9), partition=0)
+        assert [one.fetched_at for one in wait_for(source, 4)] == [5, 6, 7, 8]
+        source.commit(source.positions)
+    assert topic.read(group="crawl") == []
+
+
+def test_a_broker_that_is_not_there(client: str) -> None:
+    (port,) = free_ports(1)
+    with pytest.raises(SourceError, match=f"127.0.0.1:{port}") as raised:
+        open_kafka(f"kafka://127.0.0.1:{port}/outcomes?client={client}&patience=1s")
+    assert raised.value.retriable
+
+
+def secure_url(topic: Topic, real: Address, **words: str) -> str:
+    told = {
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": USER,
+        "sasl.password": PASSWORD,
+        "ssl.ca.location": real.certificate,
+    }
+    return replace(topic, address=replace(real, servers=real.secure)).url(
+        patience="2s", until_end="true", **told | words
+    )
+
+
+def test_tls_and_a_password(topic: Topic, real: Address, tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text(f"{PASSWORD}\n")
+    url = secure_url(topic, real).replace(f"sasl.password={PASSWORD}", f"sasl.password.file={secret}")
+    with open_sink(url) as sink, topic.producing() as producer:
+        producer.send(topic.name, spell("https://a.example/", 1.0))
+        producer.flush()
+        assert sink.create(4) is False
+    with open_kafka(url) as source:
+        assert len(read_out(source)) == 1
+        assert PASSWORD not in repr(source.settings)
+
+
+@pytest.mark.parametrize("words", [{"sasl.password": "wrong"}, {"ssl.ca.location": ""}, {"security.protocol": "SSL"}])
+def test_what_a_broker_refuses_is_said(topic: Topic, real: Address, words: dict[str, str]) -> None:
+    def attempt() -> KafkaSource:
+        with open_kafka(secure_url(topic, real, **words)) as source:
+            next(source)
+        return source
+
+    with pytest.raises((SourceError, SettingsError)) as raised:
+        attempt()
+    assert PASSWORD not in str(raised.value)
+    if "sasl.password" in words:
+        assert "uthentication" in str(raised.value)
+        assert isinstance(raised.value, SourceError)
+        assert not raised.value.retriable

@@ -1,0 +1,130 @@
+"""Consumer groups: what is committed, and how partitions change hands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from streamsched.connectors import Position
+from streamsched.connectors.kafka import KafkaSource
+from streamsched.outcomes import Outcome
+from tests.crawls import read_out
+from tests.integration.kafka.topics import Topic, spell, wait_for
+
+pytestmark = pytest.mark.usefixtures("real")  # the mock keeps members that left until their session ends
+
+GROUP = {"group": "crawl", "session.timeout.ms": 6000, "heartbeat.interval.ms": 200}
+
+
+def fill(topic: Topic, first: int, last: int) -> None:
+    for partition in range(4):
+        values = [spell(f"https://host{partition}.example/{i}", float(i)) for i in range(first, last)]
+        topic.send(values, partition=partition)
+
+
+def test_reading_commits_nothing(topic: Topic) -> None:
+    fill(topic, 0, 5)
+    for _ in range(2):
+        assert len(topic.read(group=topic.name)) == 20
+
+
+def test_what_was_committed_is_not_read_again(topic: Topic) -> None:
+    fill(topic, 0, 5)
+    with topic.open(group=topic.name, until_end="true") as source:
+        assert len(read_out(source)) == 20
+        half = {path: Position("kafka", path, 3, 3) for path in list(source.positions)[:2]}
+        source.commit(half)
+    assert sorted(one.fetched_at for one in topic.read(group=topic.name)) == [0, 0, 1, 1, 2, 2, 3, 3, 3, 3, 4, 4, 4, 4]
+    with topic.open(group=topic.name, until_end="true") as source:
+        read_out(source)
+        source.commit(source.positions)
+    assert topic.read(group=topic.name) == []
+
+
+def test_a_saved_position_wins_over_what_was_committed(topic: Topic) -> None:
+    fill(topic, 0, 5)
+    with topic.open(group=topic.name, until_end="true") as source:
+        read_out(source)
+        source.commit(source.positions)
+    with topic.open(group=topic.name, until_end="true") as source:
+        source.seek(Position("kafka", f"kafka://{topic.name}/1", 3, 3))
+        assert [(one.url, one.fetched_at) for one in read_out(source)] == [
+            ("https://host1.example/3", 3.0),
+            ("https://host1.example/4", 4.0),
+        ]
+        assert source.positions[f"kafka://{topic.name}/1"] == Position("kafka", f"kafka://{topic.name}/1", 5, 5)
+
+
+def test_positions_of_others_are_not_committed(topic: Topic) -> None:
+    fill(topic, 0, 5)
+    with topic.open(group=topic.name) as source:
+        wait_for(source, 20)
+        source.commit({"kafka://other/0": Position("kafka", "kafka://other/0", 9, 9)})
+    assert len(topic.read(group=topic.name)) == 20
+
+
+class Member:
+    """A member of a group that takes outcomes in and, when partitions go, remembers where they stood and commits."""
+
+    def __init__(self, topic: Topic) -> None:
+        self.source: KafkaSource = topic.open(**GROUP | {"group": topic.name})
+        self.source.on_revoke = self.hand_over
+        self.taken: list[Outcome] = []
+        self.handed_over: dict[str, int] = {}
+
+    def hand_over(self, positions: Mapping[str, Position]) -> None:
+        by_partition = {path: sum(f"host{path[-1]}." in one.url for one in self.taken) for path in positions}
+        assert by_partition == {path: position.offset for path, position in positions.items()}  # all was dealt with
+        self.handed_over |= by_partition
+        self.source.commit(positions)
+
+    def step(self) -> None:
+        delivery = self.source.poll(0.05)
+        self.taken += [] if delivery is None else delivery.outcomes
+
+
+def take_turns(members: list[Member], count: int) -> None:
+    """Let `members` poll until they have `count` outcomes and share the partitions."""
+    for _ in range(1_000):
+        for member in members:
+            member.step()
+        taken = sum(len(member.taken) for member in members)
+        shares = [set(member.source.positions) for member in members]
+        if taken >= count and all(shares) and sum(map(len, shares)) == len(set.union(*shares)) == 4:
+            return
+    raise AssertionError([len(member.taken) for member in members])
+
+
+def test_partitions_change_hands_after_what_was_read_is_committed(topic: Topic) -> None:
+    fill(topic, 0, 50)
+    first = Member(topic)
+    take_turns([first], 200)
+    second = Member(topic)
+    take_turns([first, second], 200)
+    assert first.handed_over == {f"kafka://{topic.name}/{partition}": 50 for partition in range(4)}
+    assert second.taken == []  # it went on where the first had committed
+    fill(topic, 50, 60)
+    take_turns([first, second], 240)
+    assert 0 < len(second.taken) < 40
+    theirs = dict(second.source.positions)
+    second.source.commit(theirs)
+    second.source.close()
+    fill(topic, 60, 70)
+    take_turns([first], 280)  # partitions that come back are read from where this state stands
+    urls = [one.url for one in first.taken]
+    assert sorted(urls) == sorted(f"https://host{partition}.example/{i}" for partition in range(4) for i in range(70))
+    first.source.close()
+
+
+def test_a_group_with_more_members_than_partitions(topic: Topic) -> None:
+    words = {**GROUP, "group": topic.name}
+    sources = [topic.open(**words) for _ in range(5)]
+    for _ in range(400):
+        for source in sources:
+            source.poll(0.02)
+        if sorted(len(source.positions) for source in sources) == [0, 1, 1, 1, 1]:
+            break
+    assert sorted(len(source.positions) for source in sources) == [0, 1, 1, 1, 1]
+    for source in sources:
+        source.close()

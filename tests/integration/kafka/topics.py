@@ -1,0 +1,115 @@
+"""A topic for a test: how it is made, filled and opened."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import msgspec
+
+from streamsched.connectors.kafka import KafkaSink, KafkaSource, open_kafka, open_sink, read_settings
+from streamsched.connectors.kafka.client import Headers, Producer
+from streamsched.connectors.kafka.clients import open_producer
+from streamsched.outcomes import Outcome
+from tests.integration.kafka.broker import Address
+
+__all__ = ["CLIENTS", "Topic", "spell", "wait_for"]
+
+CLIENTS: Final = ("kafka-python", "confluent")
+_PATIENCE: Final = 240  # polls of a quarter second: a loaded machine may take its time
+
+
+@dataclass(frozen=True)
+class Topic:
+    """The topic `name`, reached by `client`."""
+
+    address: Address
+    client: str
+    name: str
+
+    def through(self, servers: str) -> Topic:
+        """The same topic by way of `servers`."""
+        return replace(self, address=replace(self.address, servers=servers))
+
+    def url(self, **words: object) -> str:
+        told = {"client": self.client, "patience": "20s", **words}
+        if not self.address.is_real and self.client == "kafka-python":
+            told["api.version"] = "2.3"  # the mock does not say its own
+        query = "&".join(f"{word.replace('_', '-')}={value}" for word, value in told.items())
+        return f"kafka://{self.address.servers}/{self.name}?{query}"
+
+    def open(self, **words: object) -> KafkaSource:
+        return open_kafka(self.url(**words))
+
+    def read(self, **words: object) -> list[Outcome]:
+        """All outcomes that are in the topic now."""
+        with self.open(until_end="true", **words) as source:
+            return [outcome for delivery in source for outcome in delivery.outcomes]
+
+    def open_sink(self) -> KafkaSink:
+        return open_sink(self.url())
+
+    @contextmanager
+    def producing(self) -> Iterator[Producer]:
+        # By kafka-python: an idempotent producer of librdkafka takes half a second to begin.
+        producer = open_producer(read_settings(replace(self, client="kafka-python").url()))
+        try:
+            yield producer
+        finally:
+            producer.close()
+
+    def send(
+        self,
+        values: Iterable[bytes | None],
+        key: bytes | None = None,
+        headers: Headers = (),
+        partition: int | None = None,
+    ) -> None:
+        with self.producing() as producer:
+            for value in values:
+                producer.send(self.name, value, key, headers, partition)  # type: ignore[arg-type]  # None: a tombstone
+
+    def create(self, partitions: int, configs: Mapping[str, str]) -> None:
+        if not self.address.is_real:
+            with self.producing() as producer:  # the mock makes a topic when it is asked about it
+                assert producer.partitions(self.name) == partitions
+            return
+        with self.administering() as admin:
+            told = {"num_partitions": partitions, "replication_factor": 1, "configs": dict(configs)}
+            admin.create_topics({self.name: told}, wait_for_metadata=True)
+
+    @contextmanager
+    def administering(self) -> Iterator[Any]:
+        from kafka import KafkaAdminClient
+
+        admin = KafkaAdminClient(bootstrap_servers=self.address.servers)
+        try:
+            yield admin
+        finally:
+            admin.close()
+
+    def delete_before(self, offset: int, partition: int = 0) -> None:
+        """Delete the messages before `offset`, as retention does."""
+        from streamsched.connectors.kafka.python_client import library
+
+        with self.administering() as admin:
+            admin.delete_records({library.TopicPartition(self.name, partition): offset})
+
+
+def spell(url: str, fetched_at: float | str, **fields: object) -> bytes:
+    """An event as a msgpack map."""
+    return msgspec.msgpack.encode({"url": url, "fetched_at": fetched_at, **fields})
+
+
+def wait_for(source: KafkaSource, count: int) -> list[Outcome]:
+    """Poll until there are `count` outcomes; fails where they do not come."""
+    found: list[Outcome] = []
+    for _ in range(_PATIENCE):
+        delivery = source.poll(0.25)
+        found += [] if delivery is None else delivery.outcomes
+        if len(found) >= count:
+            break
+    assert len(found) == count
+    return found

@@ -1,0 +1,103 @@
+"""Messages of topics: kernels against their twins, and no byte that is lost or read twice."""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+from kafka.partitioner.default import murmur2
+
+from streamsched.connectors.columns import join, pack_bytes
+from streamsched.connectors.frames import encode_frame
+from streamsched.connectors.kafka.client import Messages
+from streamsched.connectors.kafka.decoding import decode_messages
+from streamsched.connectors.kafka.envelopes import sort_messages
+from streamsched.connectors.kafka.hosts import choose_partitions, differ, spell_hosts
+from streamsched.outcomes import Outcome, OutcomeBatch
+from streamsched.packed import PackedUrls
+from tests import naive_kafka
+from tests.crawls import outcomes
+
+LIMIT = 1 << 10
+
+texts = st.lists(st.text(st.sampled_from("aZé:/@?#.048htps"), max_size=20) | st.text(max_size=8))
+urls = st.lists(
+    st.builds(
+        "{}{}{}{}".format,
+        st.sampled_from(["http://", "HTTPS://", "ftp://", "", "//"]),
+        st.sampled_from(["", "user@", "a:b@c@"]),
+        st.sampled_from(["A.example", "b.example:80", "b.example:443", ":80", "", "é.example:8080"]),
+        st.sampled_from(["", "/", "/a:443", "?q=//", "#@"]),
+    )
+)
+
+
+def packed(
+    values: list[bytes],
+) -> tuple[np.ndarray[tuple[int], np.dtype[np.uint8]], np.ndarray[tuple[int], np.dtype[np.int64]]]:
+    return np.frombuffer(b"".join(values), np.uint8), np.cumsum([0, *map(len, values)]).astype(np.int64)
+
+
+def spell(outcome: Outcome) -> dict[str, object]:
+    return {field: getattr(outcome, field) for field in outcome.__slots__ if getattr(outcome, field) is not None}
+
+
+whole = (
+    st.builds(lambda one: msgspec.msgpack.encode(spell(one)), outcomes)
+    | st.builds(lambda one: msgspec.json.encode(spell(one)), outcomes)
+    | st.builds(lambda many: encode_frame(OutcomeBatch.from_outcomes(many)), st.lists(outcomes, max_size=3))
+)
+broken = st.builds(lambda value, at: value[: at % (len(value) + 1)], whole, st.integers(0)) | st.binary(max_size=12)
+values = st.lists(whole | broken | st.none(), max_size=40)
+
+
+@given(urls | texts)
+def test_hosts(found: list[str]) -> None:
+    assert list(spell_hosts(PackedUrls.pack(found))) == [naive_kafka.spell_host(url) for url in found]
+
+
+@given(st.lists(st.binary(max_size=20)), st.integers(1, 1000))
+def test_partitions_are_those_of_kafkas_own_clients(keys: list[bytes], count: int) -> None:
+    expected = [(murmur2(key) & 0x7FFFFFFF) % count for key in keys]
+    assert choose_partitions(pack_bytes(keys), count).tolist() == expected
+
+
+@given(st.lists(st.tuples(st.binary(max_size=4), st.binary(max_size=4))))
+def test_what_differs(pairs: list[tuple[bytes, bytes]]) -> None:
+    left, right = pack_bytes([pair[0] for pair in pairs]), pack_bytes([pair[1] for pair in pairs])
+    assert differ(left, right).tolist() == [pair[0] != pair[1] for pair in pairs]
+
+
+@given(st.lists(whole | broken, max_size=20))
+def test_what_a_message_is(found: list[bytes]) -> None:
+    data, ends = packed(found)
+    assert sort_messages(data, ends, LIMIT).tolist() == [naive_kafka.sort_message(value, LIMIT) for value in found]
+
+
+@given(values, st.sampled_from([1, 3, 10_000]))
+def test_many_messages_say_what_each_says_alone(found: list[bytes | None], rows: int) -> None:
+    def read(offsets: list[int]) -> Messages:
+        own = [found[i] for i in offsets]
+        return Messages(0, [7 * i for i in offsets], [None] * len(own), own, [])
+
+    together = decode_messages(read(list(range(len(found)))), rows)
+    apart = [decode_messages(read([i])) for i in range(len(found))]
+    assert [one for run in together.runs for one in run.outcomes] == [
+        one for decoded in apart for run in decoded.runs for one in run.outcomes
+    ]
+    assert sorted(together.faults) == sorted(fault for decoded in apart for fault in decoded.faults)
+    offsets = [run.offset for run in together.runs]
+    assert offsets == sorted(set(offsets))
+    assert all(run.unkeyed == len(run.outcomes) and run.misplaced == 0 for run in together.runs)
+    # A message is delivered, rejected, or a frame without rows.
+    spoken = {fault.offset for fault in together.faults}
+    for i, decoded in enumerate(apart):
+        empty = not decoded.runs and 7 * i not in spoken
+        assert not empty or naive_kafka.sort_message(found[i] or b"", 1 << 26) == 2
+
+
+@given(st.lists(st.lists(outcomes, max_size=4), min_size=1, max_size=5))
+def test_joining_batches(batches: list[list[Outcome]]) -> None:
+    joined = join([OutcomeBatch.from_outcomes(batch) for batch in batches])
+    assert list(joined) == [one for batch in batches for one in batch]
