@@ -11,7 +11,7 @@ from streamsched.cli.output import say, say_json
 from streamsched.durations import format_duration
 from streamsched.errors import SnapshotError
 from streamsched.scheduler import Scheduler
-from streamsched.snapshot import newest_snapshot
+from streamsched.store.recovery import newest_image
 
 __all__ = ["add_arguments"]
 
@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _state(arguments: argparse.Namespace) -> int:
     scheduler = Scheduler.load(arguments.state)  # checks every byte
-    content: dict[str, Any] = {"file": str(newest_snapshot(arguments.state))}
+    content: dict[str, Any] = {"file": str(newest_image(arguments.state))}
     if arguments.action == "show":
         content |= _describe(scheduler)
     elif arguments.action == "verify":

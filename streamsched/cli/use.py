@@ -8,7 +8,7 @@ from typing import Final
 from streamsched.champion import BY_HAND, Champion
 from streamsched.cli.arguments import add_examples, add_state, clock, moment
 from streamsched.cli.exits import DONE
-from streamsched.cli.lock import lock_state
+from streamsched.store.lock import lock_state
 from streamsched.cli.output import say
 from streamsched.errors import SettingsError
 from streamsched.evolution.records import EvolutionRecord, RecordBook
