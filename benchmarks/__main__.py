@@ -5,17 +5,17 @@ from __future__ import annotations
 import argparse
 from typing import Final
 
-from benchmarks import evolution, ingest, ranking, reevolution, startup, topk
+from benchmarks import durability, evolution, ingest, ranking, reevolution, startup, topk
 from benchmarks.timing import print_rows
 
-_NAMES: Final = ("ingest", "ranking", "topk", "startup", "evolution", "reevolution")
+_NAMES: Final = ("ingest", "ranking", "topk", "startup", "evolution", "reevolution", "durability")
 
 
 def main() -> None:
     """Run the benchmarks named, all of them by default."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("names", nargs="*", choices=[*_NAMES, []], metavar="NAME")
-    sizes = "pages of the ingest (5,000,000), ranking and topk (10,000,000), evolution (240,000), reevolution (1,000,000) benchmarks"
+    sizes = "pages of the ingest (5,000,000), ranking, topk and durability (10,000,000), evolution (240,000), reevolution (1,000,000) benchmarks"
     parser.add_argument("--pages", type=int, help=sizes)
     parser.add_argument("--repeats", type=int, default=5, help="runs, of which the best counts (5)")
     parser.add_argument("--generations", type=int, default=50, help="of the evolution benchmark's whole runs (50)")
@@ -34,6 +34,8 @@ def main() -> None:
         print_rows("Evolution", rows)
     if "reevolution" in names:
         print_rows("Re-evolution", reevolution.measure(arguments.pages or 1_000_000, arguments.repeats))
+    if "durability" in names:
+        print_rows("Saved state", durability.measure(arguments.pages or 10_000_000, arguments.repeats))
 
 
 if __name__ == "__main__":

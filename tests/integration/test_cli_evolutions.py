@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from streamsched import Scheduler
-from streamsched.cli.lock import lock_state
+from streamsched.store.lock import lock_state
 from streamsched.evolution.plan import EvolutionPlan
 from streamsched.evolution.records import RecordBook
 from streamsched.evolver import Evolver

@@ -19,7 +19,7 @@ from streamsched import (
     StreamschedError,
     UnknownPage,
 )
-from streamsched.cli.lock import lock_state
+from streamsched.store.lock import lock_state
 from streamsched.errors import StateInUse
 from streamsched.snapshot import newest_snapshot
 from tests.shell import DAY, NOW, Command, files, outcome, write
