@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
 from streamsched.arrays import Hashes, Ints, Records
 from streamsched.jit import bare_kernel, inlined, trailing_zeros
-from streamsched.memory import Region
+from streamsched.memory import reserve_rows
 from streamsched.tables import GROUP_WAS, ROW_WAS, Marked, Tables
 
 __all__ = ["Dirty", "Marks", "find_marked", "mark_group", "mark_groups", "mark_row", "mark_rows"]
@@ -118,7 +118,7 @@ class Marks:
         """Let a save's instant be now, with so many rows and groups; return what was marked until then. O(rows / 64)."""
         before, self.marking = self.arrays, True
         counts = np.array([rows, groups, 0, 0, 0, 0], np.int64)
-        old = Region(ROW_WAS, max(rows, 1)).array, Region(GROUP_WAS, max(groups, 1)).array
+        old = _room_for(ROW_WAS, rows), _room_for(GROUP_WAS, groups)
         self.arrays = Marked(_bits(rows), _bits(groups), *old, counts)
         return Dirty(before.rows, before.groups, int(before.counts[_ROWS]), int(before.counts[_GROUPS]))
 
@@ -184,6 +184,12 @@ def _unite(bits: Hashes, before: Hashes, known: int, count: int) -> None:
     numbers = np.arange(known, min(count, -(-known // 64) * 64))
     np.bitwise_or.at(bits, numbers >> 6, np.uint64(1) << (numbers & 63).astype(np.uint64))
     bits[-(-known // 64) :] = ~np.uint64(0)
+
+
+def _room_for(dtype: np.dtype[Any], count: int) -> Records:
+    """Return room for `count` records, of which few will be used: memory comes with their use."""
+    room = reserve_rows(dtype, count, large_pages=False)
+    return room if room.size == count else np.zeros(count, dtype)
 
 
 def _marks_nothing() -> Marked:
