@@ -84,7 +84,6 @@ class ImageWriter:
         self._handle = os.open(self._draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
         self._parts: list[tuple[str, int, int, int]] = []
         self._size = self._unsynced = 0
-        self._put(MAGIC)
 
     def add(self, name: str, start: int, records: Records) -> None:
         """Append a part. O(bytes)."""
@@ -104,6 +103,11 @@ class ImageWriter:
         return self._size
 
     def __enter__(self) -> ImageWriter:
+        try:
+            self._put(MAGIC)
+        except BaseException:
+            self.__exit__()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:
