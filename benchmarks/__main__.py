@@ -15,7 +15,10 @@ def main() -> None:
     """Run the benchmarks named, all of them by default."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("names", nargs="*", choices=[*_NAMES, []], metavar="NAME")
-    sizes = "pages of the ingest (5,000,000), ranking, topk and durability (10,000,000), evolution (240,000), reevolution (1,000,000) benchmarks"
+    sizes = (
+        "pages of the ingest (5,000,000), ranking, topk and durability (10,000,000), evolution (240,000), "
+        "reevolution (1,000,000) benchmarks"
+    )
     parser.add_argument("--pages", type=int, help=sizes)
     parser.add_argument("--repeats", type=int, default=5, help="runs, of which the best counts (5)")
     parser.add_argument("--generations", type=int, default=50, help="of the evolution benchmark's whole runs (50)")

@@ -73,7 +73,7 @@ class _Calls:
 
     def at_instant(self) -> int:
         self.failed = self.log.failure is not None
-        self.changes, self.missed = self._scheduler._note_instant(failed=self.failed)
+        self.changes, self.missed = self._scheduler.note_instant(failed=self.failed)
         self._number = self.log.sequence
         return self._number
 
@@ -94,6 +94,7 @@ class DurableScheduler(Scheduler):
     """
 
     _log: CallLog | None = None  # while state is brought back, what is done is not logged
+    _missed = 0  # changes that could not be logged, nor be refused
 
     @classmethod
     def open(
@@ -105,7 +106,7 @@ class DurableScheduler(Scheduler):
         plan: SavePlan | None = None,
         threads: int | None = None,
     ) -> Self:
-        """Return the scheduler whose state is in `directory`, as it was at its last call; a new one where there is none.
+        """Return the scheduler whose state is in `directory`, as after its last call; a new one where there is none.
 
         `settings`: of a new one, as `Scheduler` takes them; `reread`: reads outcomes of a
         stream again, for calls that came after them; `threads`: as for `Scheduler`. O(pages), and O(calls since the
@@ -122,16 +123,22 @@ class DurableScheduler(Scheduler):
                 scheduler, number = cls(**(settings or {})), 0
             else:
                 scheduler = cls.restored(loaded.pages, loaded.settings, threads)
-                scheduler._begin_marks()
-                number = loaded.sequence
-                for number in replay(scheduler, whole_calls(directory, loaded.sequence), str(directory), reread):  # noqa: B007
-                    pass
-                with telling(directory, "cannot be written"):
-                    cut_log(directory, number)
-            scheduler._own(directory, SavePlan() if plan is None else plan, max(number, last_call(directory)))
-            scheduler._resources = stack.pop_all()
-        scheduler._settle(loaded)
+                number = scheduler._go_through(directory, loaded, reread)  # noqa: SLF001  its own
+            number = max(number, last_call(directory))
+            scheduler._own(directory, SavePlan() if plan is None else plan, number, loaded)  # noqa: SLF001  its own
+            scheduler._resources.push(stack.pop_all())  # noqa: SLF001
         return scheduler
+
+    def _go_through(self, directory: Path, loaded: Loaded, reread: Rereader | None) -> int:
+        """Apply the calls since the image, and let them be the last in the log; return the number of the last."""
+        self._begin_marks()
+        number = loaded.sequence
+        calls = whole_calls(directory, loaded.sequence)
+        for number in replay(self, calls, str(directory), reread):  # noqa: B007
+            pass
+        with telling(directory, "cannot be written"):
+            cut_log(directory, number)
+        return number
 
     def _begin_marks(self) -> None:
         """Mark what is written to from now on, as though a save had just ended."""
@@ -140,7 +147,9 @@ class DurableScheduler(Scheduler):
         marks.end()
         self._loaded_corpus = self.pages.tables.corpus.copy()
 
-    def _own(self, directory: Path, plan: SavePlan, number: int) -> None:
+    def _own(self, directory: Path, plan: SavePlan, number: int, loaded: Loaded | None) -> None:
+        """Log calls from number `number` on, and save."""
+        self._resources = ExitStack()
         self.directory = directory
         self.plan = plan
         self._log = CallLog(directory, number)
@@ -151,9 +160,9 @@ class DurableScheduler(Scheduler):
         self._wake = threading.Event()
         self._closing = False
         self._changes = self._saved_changes = 0  # counted: what was done, and what of it is saved
-        self._missed = 0  # changes that could not be logged, nor be refused
         self.trouble: SnapshotError | None = None
         self._thread: threading.Thread | None = None
+        self._settle(loaded)
 
     def _settle(self, loaded: Loaded | None) -> None:
         """Save a new state, or find what increments are to follow; then begin to save by itself."""
@@ -291,7 +300,7 @@ class DurableScheduler(Scheduler):
         if self._log is not None:
             self._log.commit(number)
 
-    def use(self, formula: str | Formula | Champion, *, wait: bool = True) -> None:
+    def use(self, formula: str | Formula | Champion, *, wait: bool = True) -> None:  # noqa: ARG002  what is on disk must be so
         """Rank by `formula` as `Scheduler.use` does; it does, and that is on disk, when this returns."""
         if self._log is not None:
             self._log.check()
@@ -304,7 +313,7 @@ class DurableScheduler(Scheduler):
         if self._log is not None and self._log.failure is None:
             self._note({"call": "use", "champion": champion.to_json()})
         else:
-            self._missed = getattr(self, "_missed", 0) + 1
+            self._missed += 1
 
     def _note(self, call: dict[str, Any], arrays: Mapping[str, npt.NDArray[Any]] | None = None) -> int:
         """Append a call to the log, after what was taken from streams before it; return its number. Under the lock."""
@@ -320,7 +329,7 @@ class DurableScheduler(Scheduler):
             self._log.append(encode_call({"call": "take", "path": path, "outcomes": count, "position": position}))
         self._taken.clear()
 
-    def _note_instant(self, *, failed: bool) -> tuple[int, int]:
+    def note_instant(self, *, failed: bool) -> tuple[int, int]:
         """Have the log agree with the state at an image's instant; return how many changes that holds, and missed."""
         if failed:
             self._taken.clear()

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from streamsched.arrays import Hashes, Ints, Records
+from streamsched.arrays import Hashes, Ints, Record, Records
 from streamsched.jit import bare_kernel, inlined, trailing_zeros
 from streamsched.memory import reserve_rows
 from streamsched.tables import GROUP_WAS, ROW_WAS, Marked, Tables
@@ -60,10 +60,11 @@ def mark_group(tables: Tables, group: int) -> None:
 def _keep_row(tables: Tables, row: int) -> None:
     marked = tables.marked
     at = marked.counts[_OLD_ROWS]
-    marked.old_rows[at].row = row
-    marked.old_rows[at].page = tables.pages[row]
-    marked.old_rows[at].trace = tables.traces[row]
-    marked.old_rows[at].lease_until_s = tables.lease_until_s[row]
+    old: Record = marked.old_rows[at]
+    old.row = row
+    old.page = tables.pages[row]
+    old.trace = tables.traces[row]
+    old.lease_until_s = tables.lease_until_s[row]
     marked.counts[_OLD_ROWS] = at + 1
 
 
@@ -71,8 +72,9 @@ def _keep_row(tables: Tables, row: int) -> None:
 def _keep_group(tables: Tables, group: int) -> None:
     marked = tables.marked
     at = marked.counts[_OLD_GROUPS]
-    marked.old_groups[at].number = group
-    marked.old_groups[at].group = tables.groups[group]
+    old: Record = marked.old_groups[at]
+    old.number = group
+    old.group = tables.groups[group]
     marked.counts[_OLD_GROUPS] = at + 1
 
 
@@ -115,7 +117,7 @@ class Marks:
         self.turn = threading.Lock()
 
     def begin(self, rows: int, groups: int) -> Dirty:
-        """Let a save's instant be now, with so many rows and groups; return what was marked until then. O(rows / 64)."""
+        """Let a save's instant be now, with so many rows and groups; return what was marked before. O(rows / 64)."""
         before, self.marking = self.arrays, True
         counts = np.array([rows, groups, 0, 0, 0, 0], np.int64)
         old = _room_for(ROW_WAS, rows), _room_for(GROUP_WAS, groups)

@@ -348,8 +348,8 @@ class Scheduler:
     def load(cls, path: str | Path, *, threads: int | None = None) -> Scheduler:
         """Return the scheduler saved last in the directory `path`, as it was. O(pages).
 
-        What is damaged is named in the log, ``streamsched.store``, and the state before it returned. Raises SnapshotError
-        where there is none, or none that is whole.
+        What is damaged is named in the log, ``streamsched.store``, and the state before it returned. Raises
+        SnapshotError where there is none, or none that is whole.
         """
         return restore_state(Path(path), lambda pages, settings: cls.restored(pages, settings, threads))
 

@@ -13,13 +13,13 @@ from rich.console import Console
 
 from streamsched.cli.arguments import add_examples, duration, moment, share, whole
 from streamsched.cli.exits import DONE
-from streamsched.store.lock import lock_state
 from streamsched.cli.output import check_writable, complain, name_rejections, say, write_file
 from streamsched.errors import SettingsError
 from streamsched.replay import EVOLVING, STEADY, ReplayResult, ReplaySettings, rehearse, run_replay, to_json
 from streamsched.replay.scheduled import ScheduledPolicy
 from streamsched.replay.simulator import Policy
 from streamsched.replay.terminal import print_figures, show_progress
+from streamsched.store.lock import lock_state
 from streamsched.store.recovery import has_state
 
 __all__ = ["add_arguments"]

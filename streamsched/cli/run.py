@@ -13,7 +13,6 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from streamsched.cli.arguments import add_examples, add_state, clock, duration, whole
 from streamsched.cli.exits import DONE, after_signal
 from streamsched.cli.interruption import Interruption
-from streamsched.store.lock import lock_state
 from streamsched.cli.output import name_rejections, say, say_json
 from streamsched.connectors import Delivery, FileSource, Position, open_source
 from streamsched.connectors.recognition import FORMATS
@@ -21,6 +20,7 @@ from streamsched.errors import SettingsError, SourceError
 from streamsched.formula import Formula
 from streamsched.replies import Observed
 from streamsched.scheduler import DEFAULT_FORMULA, Scheduler
+from streamsched.store.lock import lock_state
 from streamsched.store.recovery import has_state
 
 if TYPE_CHECKING:

@@ -44,6 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _state(arguments: argparse.Namespace) -> int:
     directory: Path = arguments.state
+    content: dict[str, Any]
     if arguments.action == "migrate":
         content = _migrate(directory)
     elif arguments.action == "verify":

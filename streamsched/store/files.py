@@ -90,7 +90,7 @@ def sweep_drafts(directory: Path) -> None:
 def write_whole(handle: int, raw: bytes | memoryview) -> None:
     """Write all of `raw`, however many calls that takes."""
     view = memoryview(raw)
-    while len(view):
+    while view:
         view = view[os.write(handle, view) :]
 
 
@@ -105,7 +105,7 @@ def telling(path: Path, what: str) -> Iterator[None]:
 
 def _names(directory: Path) -> list[str]:
     try:
-        return os.listdir(directory)
+        return [path.name for path in directory.iterdir()]
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:

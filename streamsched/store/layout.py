@@ -14,7 +14,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import numpy as np
 from crc32c import crc32c
@@ -102,7 +102,7 @@ class ImageWriter:
         put_in_place(self._draft, self._path)
         return self._size
 
-    def __enter__(self) -> ImageWriter:
+    def __enter__(self) -> Self:
         try:
             self._put(MAGIC)
         except BaseException:

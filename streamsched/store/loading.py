@@ -35,7 +35,8 @@ _log: Final = logging.getLogger("streamsched.store")
 class Loaded:
     """A state as images have it: of instant ``name``, after the calls up to number ``sequence``.
 
-    ``mark``: what the increment after it must say it follows, None where none may; ``files``: the images it was read from; ``faults``: what is wrong with newer ones, each naming its file.
+    ``mark``: what the increment after it must say it follows, None where none may; ``files``: the images it was read
+    from; ``faults``: what is wrong with newer ones, each naming its file.
     """
 
     pages: PageTable

@@ -15,6 +15,7 @@ import struct
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
@@ -137,7 +138,7 @@ class CallLog:
     def drop_until(self, sequence: int) -> None:
         """Remove the segments of which no call beyond number `sequence` is left. Raises OSError."""
         segments = list_segments(self._directory)
-        for (_, path), (first, _) in zip(segments, segments[1:], strict=False):
+        for (_, path), (first, _) in pairwise(segments):
             if first <= sequence + 1 and path != self._path:
                 path.unlink(missing_ok=True)
 

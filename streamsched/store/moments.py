@@ -14,10 +14,10 @@ from typing import Any, Final, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from streamsched.arrays import Hashes, Ints, Records
+from streamsched.arrays import Hashes, Ints, Record, Records
 from streamsched.groups import candidate_space
 from streamsched.jit import bare_kernel
-from streamsched.marks import Dirty, find_marked
+from streamsched.marks import find_marked
 from streamsched.pages import PageTable
 from streamsched.tables import GROUP, GROUP_WAS, PAGE, ROW_WAS, TRACE, Tables
 
@@ -203,14 +203,16 @@ def _copy(out: npt.NDArray[Any], records: npt.NDArray[Any], first: int, stop: in
 @bare_kernel
 def _gather_rows(tables: Tables, rows: Ints, out: Records) -> None:
     for i in range(rows.size):
-        out[i].row = rows[i]
-        out[i].page = tables.pages[rows[i]]
-        out[i].trace = tables.traces[rows[i]]
-        out[i].lease_until_s = tables.lease_until_s[rows[i]]
+        record: Record = out[i]
+        record.row = rows[i]
+        record.page = tables.pages[rows[i]]
+        record.trace = tables.traces[rows[i]]
+        record.lease_until_s = tables.lease_until_s[rows[i]]
 
 
 @bare_kernel
 def _gather_groups(tables: Tables, groups: Ints, out: Records) -> None:
     for i in range(groups.size):
-        out[i].number = groups[i]
-        out[i].group = tables.groups[groups[i]]
+        record: Record = out[i]
+        record.number = groups[i]
+        record.group = tables.groups[groups[i]]

@@ -55,6 +55,6 @@ def whole_calls(directory: Path, after: int) -> Iterator[tuple[int, bytes]]:
     """Yield the calls after number `after` as `read_calls` does, without what a crash left unfinished."""
     for found in read_calls(directory, after):
         if isinstance(found, Torn):
-            _log.info("%s", found)
+            _log.warning("%s; they are cut off", found)
         else:
             yield found

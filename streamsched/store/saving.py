@@ -58,8 +58,9 @@ class Saved:
 def save_image(directory: Path, shard: Shard, before: Saved | None, calls: Calls, *, marking: bool) -> Saved:
     """Save the state of `shard` to `directory`: what changed since `before`, or where that is None, all of it.
 
-    `calls`: what is logged beside it; `marking`: whether increments may follow. One save of a shard at a time; the shard is locked for milliseconds at a
-    time. Raises SnapshotError where the directory cannot be written; nothing has changed in it then.
+    `calls`: what is logged beside it; `marking`: whether increments may follow. One save of a shard at a time; the
+    shard is locked for milliseconds at a time. Raises SnapshotError where the directory cannot be written; nothing has
+    changed in it then.
     """
     marks = shard.pages.marks
     with marks.turn, telling(directory, "cannot be written"):

@@ -42,13 +42,18 @@ def digests() -> list[str]:
     return found
 
 
-def kill_once(context: ForkServerContext, folder: Path, first: int, deeds: int) -> int:
-    """Have a process go on with deed `first`, kill it after `deeds` more; return the last that it said was done."""
+def kill_once(context: ForkServerContext, folder: Path, first: int, deeds: int, *, saving: bool = False) -> int:
+    """Have a process go on with deed `first`, kill it after `deeds` more; return the last that it said was done.
+
+    `saving`: wait then until it is writing an image.
+    """
     told = folder / "told"
     told.unlink(missing_ok=True)
     process = context.Process(target=killed.work, args=(folder / "state", first, told))
     process.start()
     while process.is_alive() and (not told.exists() or told.read_bytes().count(b"\n") < deeds):
+        pass
+    while saving and process.is_alive() and not any((folder / "state").glob(".snapshot-*")):
         pass
     process.kill()
     process.join()
@@ -75,7 +80,7 @@ def crash_and_go_on(context: ForkServerContext, folder: Path, digests: list[str]
         if done >= killed.DEEDS - 20:
             shutil.rmtree(folder / "state")
             done = 0
-        last = kill_once(context, folder, done, rng.choice([0, 0, 1, 2, 5, 17, 30]))
+        last = kill_once(context, folder, done, rng.choice([0, 1, 2, 5, 17, 30]), saving=rng.random() < 0.5)
         done = go_on(folder, digests, done, last)
     kill_once(context, folder, done, killed.DEEDS + 1)  # not killed: it comes to its end
     with small_reserve():
