@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -158,7 +159,7 @@ class DurableScheduler(Scheduler):
         self._steps_bytes = self._base_bytes = 0
         self._saving = threading.Lock()
         self._wake = threading.Event()
-        self._closing = False
+        self._stopping = self._closing = False
         self._changes = self._saved_changes = 0  # counted: what was done, and what of it is saved
         self.trouble: SnapshotError | None = None
         self._thread: threading.Thread | None = None
@@ -321,6 +322,8 @@ class DurableScheduler(Scheduler):
             return 0
         self._changes += 1
         self._note_taken()
+        if self._log.wants_spare:
+            self._wake.set()
         return self._log.append(encode_call(call, arrays))
 
     def _note_taken(self) -> None:
@@ -378,12 +381,17 @@ class DurableScheduler(Scheduler):
         )
 
     def _save_now_and_then(self) -> None:
-        while not self._wake.wait(float(self.plan.every)):
-            if self._changes != self._saved_changes or self.trouble is not None:
-                try:
-                    self.snapshot()
-                except SnapshotError:
-                    continue  # `trouble` tells; next time it may work
+        log, every = self._owned(), float(self.plan.every)
+        due = time.monotonic() + every
+        while not self._stopping:
+            self._wake.wait(min(max(0.0, due - time.monotonic()), threading.TIMEOUT_MAX))
+            self._wake.clear()
+            with suppress(OSError, SnapshotError):  # `trouble` tells; next time it may work
+                log.prepare()
+                if time.monotonic() >= due and not self._stopping:
+                    due = time.monotonic() + every
+                    if self._changes != self._saved_changes or self.trouble is not None:
+                        self.snapshot()
 
     def _owned(self) -> CallLog:
         if self._log is None or self._closing:
@@ -394,6 +402,7 @@ class DurableScheduler(Scheduler):
         """Save what changed, and let go of the directory; a second call does nothing."""
         if self._log is None or self._closing:
             return
+        self._stopping = True
         self._wake.set()
         if self._thread is not None:
             self._thread.join()

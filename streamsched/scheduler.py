@@ -36,7 +36,7 @@ from streamsched.ranking import FullScan, Query, Ranked
 from streamsched.replies import KEPT_REJECTIONS, Batch, Observed
 from streamsched.roster import Roster
 from streamsched.shares import Shares, Ways
-from streamsched.store.calls import HandOut
+from streamsched.store.calls import HandOut, StreamNeeded
 from streamsched.store.recovery import restore_state
 from streamsched.store.saving import save_state
 from streamsched.tables import Tables
@@ -95,6 +95,7 @@ class Scheduler:
         self.positions: dict[str, Any] = {}  # where each stream stands; saved with the state they belong to
         self._threads = None if threads is None else check_whole("threads", threads, 1, "1 to 256, or None", most=256)
         self._lock = threading.RLock()
+        self._behind: StreamNeeded | None = None  # why calls are missing that the directory it is from has logged
         self._pages = PageTable(self.cycle_s, check_whole("change_bits", change_bits, 1, "1 to 64 bits", most=64))
         self._courtesy = Courtesy(manners, per_host)
         self._pages.limits = self._courtesy.limits
@@ -342,6 +343,8 @@ class Scheduler:
 
         That of the instant of the call: other threads go on meanwhile, and wait for milliseconds at a time.
         """
+        if self._behind is not None and Path(self._behind.path).resolve() == Path(path).resolve():
+            raise self._behind  # to save it would be to lose the calls that it lacks
         return save_state(Path(path), self)
 
     @classmethod
@@ -351,7 +354,9 @@ class Scheduler:
         What is damaged is named in the log, ``streamsched.store``, and the state before it returned. Raises
         SnapshotError where there is none, or none that is whole.
         """
-        return restore_state(Path(path), lambda pages, settings: cls.restored(pages, settings, threads))
+        restored, needed = restore_state(Path(path), lambda pages, settings: cls.restored(pages, settings, threads))
+        restored._behind = needed  # noqa: SLF001  its own
+        return restored
 
     @classmethod
     def restored(cls, pages: PageTable, settings: dict[str, Any], threads: int | None = None) -> Self:

@@ -15,7 +15,7 @@ import struct
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import count, pairwise
 from pathlib import Path
 from typing import Final
 
@@ -73,6 +73,7 @@ class CallLog:
         self._path = directory
         self._end = self._room = self._synced = 0
         self._spare: Path | None = None
+        self._numbers = count()
 
     @property
     def failure(self) -> SnapshotError | None:
@@ -128,10 +129,15 @@ class CallLog:
             self._failure = None
             self._changed.notify_all()
 
+    @property
+    def wants_spare(self) -> bool:
+        """Whether the segment is half full, and the next one not made."""
+        return self._spare is None and 2 * self._end > self._room and self._failure is None
+
     def prepare(self) -> None:
-        """Make the next segment ahead, so that no call has to wait for it. Milliseconds; raises OSError."""
-        if self._spare is None and 2 * self._end > self._room:
-            spare = self._directory / ".calls.spare.draft"
+        """Make the next segment ahead, if it is time, so that no call waits for it. For one thread; raises OSError."""
+        if self.wants_spare:
+            spare = self._directory / f".calls-{next(self._numbers)}.draft"
             _make_segment(spare, self._segment_bytes)
             self._spare = spare
 
@@ -171,8 +177,10 @@ class CallLog:
         self._close_segment()
         path = segment_path(self._directory, number)
         room = max(self._segment_bytes, len(MAGIC) + _FRAME.size + len(payload))
-        draft, self._spare = self._spare or draft_of(path), None
-        if room > self._segment_bytes or not draft.name.startswith(".calls.spare"):
+        draft, spare = draft_of(path), self._spare
+        if spare is not None and room == self._segment_bytes:
+            draft, self._spare = spare, None
+        else:
             _make_segment(draft, room)
         put_in_place(draft, path)
         self._handle = os.open(path, os.O_WRONLY | os.O_CLOEXEC)

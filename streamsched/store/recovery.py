@@ -34,12 +34,14 @@ def newest_image(directory: Path) -> Path:
     return names[-1].in_directory(directory)
 
 
-def restore_state(directory: Path, restore: Callable[[PageTable, dict[str, Any]], Found]) -> Found:
+def restore_state(
+    directory: Path, restore: Callable[[PageTable, dict[str, Any]], Found]
+) -> tuple[Found, StreamNeeded | None]:
     """Return what `restore` makes of the newest state in `directory`, with the calls after it applied. O(pages).
 
     For readers: nothing in the directory changes, another process may own it. Where calls followed outcomes of a stream
-    that would have to be read again, the state is that before them, which the log, ``streamsched.store``, tells.
-    Raises SnapshotError where there is no state, or none that is whole.
+    that would have to be read again, the state is that before them, which the log, ``streamsched.store``, tells, and
+    what is returned beside it. Raises SnapshotError where there is no state, or none that is whole.
     """
     loaded = load_images(directory)
     shard = restore(loaded.pages, loaded.settings)
@@ -47,8 +49,9 @@ def restore_state(directory: Path, restore: Callable[[PageTable, dict[str, Any]]
         for _ in replay(shard, whole_calls(directory, loaded.sequence), str(directory)):
             pass
     except StreamNeeded as needed:
-        _log.warning("%s; what is shown is the state before", needed)
-    return shard
+        _log.warning("%s; this is the state before", needed)
+        return shard, needed
+    return shard, None
 
 
 def whole_calls(directory: Path, after: int) -> Iterator[tuple[int, bytes]]:
