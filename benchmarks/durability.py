@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from benchmarks.corpus import DAY_S, make_urls, visit_all
+from benchmarks.corpus import DAY_S, make_urls
 from benchmarks.timing import Row
 from streamsched import OutcomeBatch, PackedUrls, Scheduler
 from streamsched.arrays import Floats, Ints
@@ -29,6 +29,7 @@ _K: Final = 1_000
 _PAUSE_S: Final = 0.005  # between two batches of either kind: a crawl of 200,000 pages a second
 _CALLS: Final = 200
 _THREADS: Final = 16
+_WARM: Final = 300  # batches until the ranking has settled
 _RESTART: Final = """
 import sys, time
 begun = time.perf_counter()
@@ -59,32 +60,42 @@ def measure(pages: int, repeats: int) -> list[Row]:
 
 
 def _open(directory: Path, pages: int) -> DurableScheduler:
-    """Return a scheduler of pages visited twice, in the order of their hosts and then in any."""
+    """Return the scheduler of a crawl that has gone on for weeks: pages of all ages up to 20 days."""
     rng = np.random.default_rng(0)
     scheduler = DurableScheduler.open(directory, {"threads": 2}, plan=SavePlan(every=1e9))
-    urls = make_urls(pages)
-    for day, some in enumerate((urls, urls.take(rng.permutation(pages)))):
-        scheduler.take(visit_all(some, day, rng), "visits", day)
-    for _ in range(300):  # until the ranking has settled
-        now = _now(scheduler)
-        batch = scheduler.next_batch(_K, now=now)
-        _visit(scheduler, batch.rows, now, rng)
+    urls, rates = make_urls(pages), _rates(np.arange(pages))
+    before = np.zeros(pages)
+    for begin, days in ((0.0, 1.0), (1.0, 19.0), (20.0, 20.0)):
+        times = (begin + rng.random(pages) * days) * DAY_S
+        changed = rng.random(pages) < -np.expm1(-rates * (times - before) / DAY_S)
+        scheduler.take(OutcomeBatch(urls, times, changed=changed), "visits", begin)
+        before = times
+    for _ in range(_WARM):
+        batch = scheduler.next_batch(_K, now=_now(scheduler))
+        _visit(scheduler, batch.rows, _now(scheduler), rng)
     return scheduler
+
+
+def _rates(rows: Ints) -> Floats:
+    """Return how often each page changes a day: seldom most, some often."""
+    parts = (rows * 0.6180339887498949) % 1.0
+    return 2.0 * parts**4
 
 
 def _now(scheduler: Scheduler) -> float:
     """Return a time that goes on with the outcomes: 5 % of the pages a day."""
     applied = int(scheduler.pages.tables.corpus["applied"][0])
-    return (2 + (applied / len(scheduler) - 2) / 0.05) * DAY_S
+    return (40 + (applied / len(scheduler) - 3) / 0.05) * DAY_S
 
 
 def _visit(scheduler: DurableScheduler, rows: Ints, now: float, rng: np.random.Generator) -> None:
     tables = scheduler.pages.tables
     spans = tables.traces["url_span"][rows]
     starts, width = (spans >> np.uint64(16)).astype(np.int64), int(spans[0] & np.uint64(0xFFFF))
-    blob = tables.text[(starts[:, None] + np.arange(width)).ravel()]
-    urls = PackedUrls(blob, np.arange(rows.size + 1) * width)
-    scheduler.take(OutcomeBatch(urls, now + rng.random(rows.size), changed=rng.random(rows.size) < 0.1), "visits", now)
+    urls = PackedUrls(tables.text[(starts[:, None] + np.arange(width)).ravel()], np.arange(rows.size + 1) * width)
+    ages = now - tables.pages["last_visit_s"][rows]
+    changed = rng.random(rows.size) < -np.expm1(-_rates(rows) * ages / DAY_S)
+    scheduler.take(OutcomeBatch(urls, now + rng.random(rows.size), changed=changed), "visits", now)
 
 
 class _Crawl:
