@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 from streamsched import HostRule, Manners, Outcome, Rule, Scheduler
 from tests.streams import PREFIXES, streams
 
-__all__ = ["MANNERS", "Call", "calls", "settings_of"]
+__all__ = ["KINDS", "MANNERS", "URLS", "Call", "calls", "settings_of"]
 
 Call: TypeAlias = Callable[[Scheduler], Any]
 """Asks something of a scheduler; what it answers is the same for equal states."""
 
+KINDS = 11
 MANNERS = Manners(delay=3, in_flight=4, min_revisit="1h", max_revisit="9d", retire_after=2)
 URLS = [f"{prefix}{number}" for prefix in PREFIXES for number in (0, 1, 5, 12)]
 HOSTS = ["a.example", "b.example", "*.example", "a.example:8080", "nobody.example"]
@@ -43,9 +44,9 @@ def observing(outcomes: list[Outcome]) -> Call:
 
 
 @st.composite
-def calls(draw: st.DrawFn) -> Call:
-    """One call."""
-    kind = draw(st.integers(0, 10))
+def calls(draw: st.DrawFn, only: int | None = None) -> Call:
+    """One call, of the kind that is numbered `only`, or of any of the `KINDS`."""
+    kind = draw(st.integers(0, KINDS - 1)) if only is None else only
     now = draw(moments)
     if kind <= 2:
         return observing(draw(streams())[:60])

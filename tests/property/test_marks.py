@@ -22,7 +22,7 @@ from streamsched.store import moments
 from streamsched.store.layout import ImageWriter
 from streamsched.store.loading import load_images
 from streamsched.store.moments import Moment
-from tests.asking import Call, calls, settings_of
+from tests.asking import KINDS, URLS, Call, calls, settings_of
 from tests.fences import small_reserve
 
 
@@ -53,10 +53,15 @@ def numbers(bits: Hashes, count: int) -> set[int]:
     return set(find_marked(bits, 0, count).tolist())
 
 
-@settings(max_examples=60)
-@given(st.lists(calls(), max_size=8), calls(), st.integers(0, 80), st.integers(0, 20))
-def test_nothing_is_written_unmarked(first: list[Call], then: Call, rows_copied: int, groups_copied: int) -> None:
+@pytest.mark.parametrize("kind", range(KINDS))
+@settings(max_examples=15)
+@given(st.lists(calls(), max_size=5), st.data(), st.integers(0, 30), st.integers(0, 5))
+def test_nothing_is_written_unmarked(
+    kind: int, first: list[Call], data: st.DataObject, rows_copied: int, groups_copied: int
+) -> None:
+    then = data.draw(calls(only=kind))
     scheduler = Scheduler(**settings_of())
+    scheduler.discover(URLS, now=0.0)
     for call in first:
         call(scheduler)
     rows, groups = rows_of(scheduler), groups_of(scheduler)
