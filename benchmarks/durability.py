@@ -78,8 +78,9 @@ def _open(directory: Path, pages: int) -> DurableScheduler:
 
 def _rates(rows: Ints) -> Floats:
     """Return how often each page changes a day: seldom most, some often."""
-    parts = (rows * 0.6180339887498949) % 1.0
-    return 2.0 * parts**4
+    parts = np.fmod(rows * 0.6180339887498949, 1.0)
+    rates: Floats = np.square(np.square(parts)) * 2.0
+    return rates
 
 
 def _now(scheduler: Scheduler) -> float:

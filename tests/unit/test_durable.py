@@ -169,6 +169,7 @@ def test_refused_calls_are_not_logged(tmp_path: Path) -> None:
 
 
 def test_plan_that_cannot_work() -> None:
-    for settings in ({"every": -1.0}, {"kept": 0}, {"increments": -1}):
+    several: list[dict[str, Any]] = [{"every": -1.0}, {"kept": 0}, {"increments": -1}]
+    for settings in several:
         with pytest.raises(SettingsError):
-            SavePlan(**settings)  # type: ignore[arg-type]
+            SavePlan(**settings)
