@@ -5,17 +5,20 @@ from __future__ import annotations
 import argparse
 from typing import Final
 
-from benchmarks import evolution, ingest, kafka, ranking, reevolution, startup, topk
+from benchmarks import durability, evolution, ingest, kafka, ranking, reevolution, startup, topk
 from benchmarks.timing import print_rows
 
-_NAMES: Final = ("ingest", "ranking", "topk", "startup", "evolution", "reevolution", "kafka")
+_NAMES: Final = ("ingest", "ranking", "topk", "startup", "evolution", "reevolution", "kafka", "durability")
 
 
 def main() -> None:
     """Run the benchmarks named, all of them by default."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("names", nargs="*", choices=[*_NAMES, []], metavar="NAME")
-    sizes = "pages of ingest (5,000,000), ranking and topk (10,000,000), evolution (240,000), reevolution (1,000,000)"
+    sizes = (
+        "pages of ingest (5,000,000), ranking, topk and durability (10,000,000), evolution (240,000), "
+        "reevolution (1,000,000)"
+    )
     parser.add_argument("--pages", type=int, help=sizes)
     parser.add_argument("--outcomes", type=int, default=2_000_000, help="of the kafka benchmark, in frames (2,000,000)")
     parser.add_argument("--repeats", type=int, default=5, help="runs, of which the best counts (5)")
@@ -37,6 +40,8 @@ def main() -> None:
         print_rows("Re-evolution", reevolution.measure(arguments.pages or 1_000_000, arguments.repeats))
     if "kafka" in names:
         print_rows("Kafka", kafka.measure(arguments.outcomes, arguments.repeats))
+    if "durability" in names:
+        print_rows("Saved state", durability.measure(arguments.pages or 10_000_000, arguments.repeats))
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from streamsched.checks import check_time, check_whole
 from streamsched.errors import SettingsError
 from streamsched.leases import Leases
 from streamsched.manners import HostRule, Manners, Rule
+from streamsched.marks import mark_groups, mark_rows
 from streamsched.pages import PageTable
 from streamsched.politeness import ON_REQUEST, count_handed, make_limits
 from streamsched.rules import RuleBook
@@ -65,6 +66,7 @@ class Courtesy:
     @staticmethod
     def ask(tables: Tables, rows: Ints) -> None:
         """Mark `rows`: int64[m] as asked for, until their next outcomes. O(m)."""
+        mark_rows(tables, rows)
         tables.pages["flags"][rows] |= np.uint8(URGENT)
 
     @staticmethod
@@ -77,6 +79,7 @@ class Courtesy:
         if target.kind != HOST:
             raise SettingsError("host", host, "a host such as example.org or *.example.org")
         hosts = find_hosts(tables, [target])
+        mark_groups(tables, hosts)
         tables.groups["ready_s"][hosts] = check_time(until_s, "until")
         tables.groups["why"][hosts] = ON_REQUEST
         return hosts

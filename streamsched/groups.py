@@ -13,6 +13,7 @@ import numpy as np
 
 from streamsched.arrays import Bytes, Hashes, Ints, Records
 from streamsched.jit import bare_kernel, mix
+from streamsched.marks import mark_group
 from streamsched.packed import decode_spans, hash_bytes, same_bytes
 from streamsched.tables import SETTINGS_OWN, Tables
 
@@ -88,6 +89,7 @@ def sort_page(tables: Tables, row: int) -> None:
             child = _open(tables, end, group, depth)
             opened = True
         group = child
+    mark_group(tables, group)
     tables.pages[row].group = group
     tables.groups[group].pages += 1
 
@@ -106,6 +108,8 @@ def sort_page_deeper(tables: Tables, row: int) -> None:
         child = _find(tables, end)
         if child < 0:
             break
+        mark_group(tables, group)
+        mark_group(tables, child)
         tables.groups[group].pages -= 1
         tables.groups[child].pages += 1
         group = child
@@ -227,6 +231,7 @@ def _open(tables: Tables, size: int, parent: int, depth: int) -> int:
         record.parent = parent
         record.host = tables.groups[parent].host
         record.mean = record.learned = tables.groups[parent].mean
+        mark_group(tables, parent)
         tables.groups[parent].recheck_until = corpus.sweep + 1
     _place(tables.group_slots, key, group)
     corpus.groups = group + 1

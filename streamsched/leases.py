@@ -15,6 +15,7 @@ import numpy as np
 
 from streamsched.arrays import Bools, Ints
 from streamsched.jit import bare_kernel
+from streamsched.marks import mark_rows
 from streamsched.politeness import recall, send
 from streamsched.tables import FOR_PANEL, LEASED, OUT, Tables
 
@@ -45,6 +46,7 @@ class Leases:
 
         What was leased before is so for the new time. Amortised, for grants that outcomes ended leave the queue late.
         """
+        mark_rows(tables, rows)
         self.release(tables, rows)
         tables.lease_until_s[rows] = until_s
         tables.pages["flags"][rows] |= np.uint8(LEASED)
@@ -56,6 +58,7 @@ class Leases:
 
     def release(self, tables: Tables, rows: Ints) -> None:
         """Take back the leases of `rows`: int64[m], as an outcome would. O(m)."""
+        mark_rows(tables, rows)
         _recall_all(tables, rows)
         tables.pages["flags"][rows] &= np.uint8(0xFF ^ LEASED ^ FOR_PANEL)
 

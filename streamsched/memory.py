@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Region"]
+__all__ = ["Region", "reserve_rows"]
 
 _NORESERVE = 0x4000 if sys.platform == "linux" else 0  # MAP_NORESERVE, which Python names from 3.13 on
 _SMALLEST_RESERVE = 1 << 16  # rows; below this a region is an ordinary array that doubles
@@ -27,20 +27,23 @@ class Region:
     __slots__ = ("array",)
 
     def __init__(self, dtype: npt.DTypeLike, reserve: int) -> None:
-        self.array: npt.NDArray[Any] = _reserve(np.dtype(dtype), reserve)
+        self.array: npt.NDArray[Any] = reserve_rows(np.dtype(dtype), reserve)
 
     def ensure(self, rows: int) -> None:
         """Make room for `rows` rows in all. O(1) within the reserve."""
         if rows > self.array.size:
-            grown = _reserve(self.array.dtype, max(rows, 2 * self.array.size))
+            grown = reserve_rows(self.array.dtype, max(rows, 2 * self.array.size))
             if grown.size < rows:
                 grown = np.zeros(max(rows, 2 * self.array.size), self.array.dtype)
             grown[: self.array.size] = self.array
             self.array = grown
 
 
-def _reserve(dtype: np.dtype[Any], rows: int) -> npt.NDArray[Any]:
-    """Return up to `rows` zeroed rows backed by nothing yet; halves the wish until the system grants it."""
+def reserve_rows(dtype: np.dtype[Any], rows: int, *, large_pages: bool = True) -> npt.NDArray[Any]:
+    """Return up to `rows` zeroed rows backed by nothing yet; halves the wish until the system grants it.
+
+    Without `large_pages` memory comes a little at a time: the system may search long for a large one.
+    """
     while rows > _SMALLEST_RESERVE and hasattr(mmap, "MAP_PRIVATE"):
         flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NORESERVE
         try:
@@ -48,7 +51,7 @@ def _reserve(dtype: np.dtype[Any], rows: int) -> npt.NDArray[Any]:
         except (OSError, OverflowError, ValueError):
             rows //= 2
             continue
-        if hasattr(mmap, "MADV_HUGEPAGE"):
+        if large_pages and hasattr(mmap, "MADV_HUGEPAGE"):
             with suppress(OSError):  # of a kernel built without them
                 mapping.madvise(mmap.MADV_HUGEPAGE)  # random rows of a large table miss the TLB four times less
         return np.frombuffer(mapping, dtype)

@@ -12,6 +12,7 @@ from streamsched.audit import find_faults
 from streamsched.groups import candidate_space, place_groups
 from streamsched.journal import JOURNAL_VISITS
 from streamsched.manners import Manners
+from streamsched.marks import Marks, mark_rows
 from streamsched.memory import Region
 from streamsched.outcomes import OutcomeBatch
 from streamsched.packed import MAX_URL_BYTES, PackedUrls
@@ -55,6 +56,7 @@ class PageTable:
         self._scratch = np.zeros(MAX_URL_BYTES, np.uint8)
         self._corpus = np.zeros(1, CORPUS)
         self._index = UrlIndex()
+        self.marks = Marks()
         self.touched: Touched | None = None
         begin_corpus(self._corpus, cycle_s)
 
@@ -76,6 +78,7 @@ class PageTable:
             self._scratch,
             self._journal.array,
             self._corpus,
+            self.marks.arrays,
         )
 
     def find(self, urls: PackedUrls) -> Ints:
@@ -126,6 +129,7 @@ class PageTable:
         rows = self.find(urls)
         if self.touched:
             self.touched.add(rows)
+        mark_rows(self.tables, rows)
         self._pages.array["importance"][rows] = importance
 
     def watch(self) -> Touched:

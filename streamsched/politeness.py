@@ -15,6 +15,7 @@ from streamsched.arrays import Ints, Record, Records
 from streamsched.change import is_failure
 from streamsched.jit import bare_kernel, inlined, mix
 from streamsched.manners import Manners, Rule
+from streamsched.marks import mark_group, mark_row
 from streamsched.outcomes import RETRY_AFTER
 from streamsched.tables import OUT, SETTINGS_OWN, URGENT, VISITED, Tables
 
@@ -212,6 +213,7 @@ def count_handed(tables: Tables, rows: Ints, limits: Limits, now: float) -> None
         page: Record = tables.pages[rows[i]]
         group: Record = tables.groups[page.group]
         host: Record = tables.groups[group.host]
+        mark_group(tables, np.int64(group.host))
         delay_s = host_delay(host, limits)
         if delay_s > 0.0:
             host.ready_s = max(host.ready_s, now) + delay_s
@@ -242,8 +244,10 @@ def send(tables: Tables, row: int) -> None:
     """Count a page among those of its host that are out, unless it is counted already. O(1)."""
     page: Record = tables.pages[row]
     if not page.flags & OUT:
-        page.flags |= np.uint8(OUT)
         group: Record = tables.groups[page.group]
+        mark_row(tables, row)
+        mark_group(tables, np.int64(group.host))
+        page.flags |= np.uint8(OUT)
         host: Record = tables.groups[group.host]
         host.out += 1
 
@@ -253,8 +257,10 @@ def recall(tables: Tables, row: int) -> None:
     """Count a page no more among those of its host that are out, if it is. O(1)."""
     page: Record = tables.pages[row]
     if page.flags & OUT:
-        page.flags &= ~np.uint8(OUT)
         group: Record = tables.groups[page.group]
+        mark_row(tables, row)
+        mark_group(tables, np.int64(group.host))
+        page.flags &= ~np.uint8(OUT)
         host: Record = tables.groups[group.host]
         host.out -= 1
 

@@ -24,6 +24,7 @@ from streamsched.arrays import Record, Records
 from streamsched.groups import sort_page_deeper
 from streamsched.jit import bare_kernel, inlined
 from streamsched.learning import give_prior
+from streamsched.marks import mark_group, mark_row
 from streamsched.posterior import digamma, shape_of_log_gap
 from streamsched.tables import LONGEST_INTERVAL, SHORTEST_INTERVAL, Tables
 
@@ -109,6 +110,7 @@ def _sum_page(tables: Tables, row: int) -> None:
     corpus = tables.corpus[0]
     page: Record = tables.pages[row]
     group: Record = tables.groups[page.group]
+    mark_row(tables, row)
     if group.recheck_until >= corpus.sweep:
         sort_page_deeper(tables, row)
         group = tables.groups[page.group]
@@ -118,6 +120,7 @@ def _sum_page(tables: Tables, row: int) -> None:
     shape = page.prior_shape + page.own_shape
     exposure = page.prior_exposure + page.own_exposure
     rate = shape / exposure
+    mark_group(tables, np.int64(page.group))
     group.rate_sum += rate
     group.rate_count += 1.0
     if (row + corpus.sweep) % GAP_STRIDE == 0:
@@ -132,6 +135,8 @@ def _renew(tables: Tables) -> None:
     groups = tables.groups
     for index in range(corpus.groups - 1, -1, -1):  # a group is opened after its parent: children come first here
         group: Record = groups[index]
+        mark_group(tables, index)
+        mark_group(tables, np.int64(group.parent))
         if group.depth > 0:
             parent: Record = groups[group.parent]
             parent.rate_sum += group.rate_sum

@@ -15,6 +15,7 @@ import numpy as np
 from streamsched.arrays import Ints
 from streamsched.errors import SettingsError
 from streamsched.manners import HostRule, Manners, Rule
+from streamsched.marks import mark_groups, mark_rows
 from streamsched.packed import PackedUrls
 from streamsched.pages import PageTable
 from streamsched.politeness import RULES, Limits, write_rule
@@ -127,10 +128,12 @@ class RuleBook:
         self._of_hosts = Chosen({target: place for place, target in enumerate(self._hosts)})
 
     def _tell_pages(self, tables: Tables, rows: Ints) -> None:
+        mark_rows(tables, rows)
         tables.pages["rule"][rows] = self._of_pages.number_pages(tables, rows)
 
     def _tell_hosts(self, tables: Tables, hosts: Ints) -> None:
         rules = list(self._hosts.values())
+        mark_groups(tables, hosts)
         for host, place in zip(hosts.tolist(), self._of_hosts.number_hosts(tables, hosts), strict=True):
             rule = HostRule() if place is None else rules[place]
             record = tables.groups[host]

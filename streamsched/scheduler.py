@@ -6,10 +6,10 @@ import hashlib
 import math
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,7 @@ from streamsched.champion import BY_HAND, OBJECTIVES, Champion, parse_provided
 from streamsched.change import CHANGE_BITS
 from streamsched.checks import check_share, check_time, check_whole
 from streamsched.courtesy import Courtesy
+from streamsched.digest import digest_state
 from streamsched.durations import parse_duration
 from streamsched.errors import SettingsError, UnknownPage
 from streamsched.explanation import Explanation, RankedBy, explain_page
@@ -36,7 +37,9 @@ from streamsched.ranking import FullScan, Query, Ranked
 from streamsched.replies import KEPT_REJECTIONS, Batch, Observed
 from streamsched.roster import Roster
 from streamsched.shares import Shares, Ways
-from streamsched.snapshot import digest_state, load_state, save_state
+from streamsched.store.calls import HandOut, StreamNeeded
+from streamsched.store.recovery import restore_state
+from streamsched.store.saving import save_state
 from streamsched.tables import Tables
 from streamsched.training import Span, Training, complete_training, count_cycles, gather_training
 from streamsched.urls import url_texts
@@ -94,6 +97,7 @@ class Scheduler:
         self.positions: dict[str, Any] = {}  # where each stream stands; saved with the state they belong to
         self._threads = None if threads is None else check_whole("threads", threads, 1, "1 to 256, or None", most=256)
         self._lock = threading.RLock()
+        self._behind: StreamNeeded | None = None  # why calls are missing that the directory it is from has logged
         self._pages = PageTable(self.cycle_s, check_whole("change_bits", change_bits, 1, "1 to 64 bits", most=64))
         self._courtesy = Courtesy(manners, per_host)
         self._pages.limits = self._courtesy.limits
@@ -213,6 +217,16 @@ class Scheduler:
             self._panel.count(ranked.rows.size, panel)
             return self._batch(ranked, now, now + lease_s, panel)
 
+    def hand_out_again(self, handed: HandOut) -> None:
+        """Lease the pages that `next_batch` handed out once, as it did. O(pages handed out)."""
+        with self._lock:
+            tables = self._pages.tables
+            self._roster.keep_up(self._courtesy.leases.expire(tables, handed.now))
+            self._courtesy.grant(tables, handed.rows, handed.now, handed.until_s, handed.panel)
+            self._roster.settle()
+            self._panel.restore(handed.panel_state)
+            self._shares.restore(handed.shares_state)
+
     def release(self, urls: Sequence[str]) -> int:
         """Give leased pages back unvisited; return how many of `urls` are known. O(1) a URL."""
         with self._lock:
@@ -329,26 +343,38 @@ class Scheduler:
         parsed = parse_provided(formula.formula if isinstance(formula, Champion) else formula)
         champion = formula if isinstance(formula, Champion) else Champion(parsed, BY_HAND)
 
-        def take_over() -> None:
-            self._champion = champion
-
         self._wanted = champion
-        waiting = self._roster.change(parsed, self._lock, take_over)
+        waiting = self._roster.change(parsed, self._lock, lambda: self._crown(champion))
         if wait:
             waiting()
 
+    def _crown(self, champion: Champion) -> None:
+        """Note, under the lock, that `champion` ranks from now on."""
+        self._champion = champion
+
     def save(self, path: str | Path) -> Path:
-        """Save the state to the directory `path`, made if need be, atomically; return the file written. O(pages)."""
-        with self._lock:
-            return save_state(Path(path), self._pages, self._settings())
+        """Save the state to the directory `path`, made if need be, atomically; return the file written. O(pages).
+
+        That of the instant of the call: other threads go on meanwhile, and wait for milliseconds at a time.
+        """
+        if self._behind is not None and Path(self._behind.path).resolve() == Path(path).resolve():
+            raise self._behind  # to save it would be to lose the calls that it lacks
+        return save_state(Path(path), self)
 
     @classmethod
     def load(cls, path: str | Path, *, threads: int | None = None) -> Scheduler:
         """Return the scheduler saved last in the directory `path`, as it was. O(pages).
 
-        Raises SnapshotError where there is none, or where it is damaged or from another version.
+        What is damaged is named in the log, ``streamsched.store``, and the state before it returned. Raises
+        SnapshotError where there is none, or none that is whole.
         """
-        pages, settings = load_state(Path(path))
+        restored, needed = restore_state(Path(path), lambda pages, settings: cls.restored(pages, settings, threads))
+        restored._behind = needed  # noqa: SLF001  its own
+        return restored
+
+    @classmethod
+    def restored(cls, pages: PageTable, settings: dict[str, Any], threads: int | None = None) -> Self:
+        """Return the scheduler of these pages and of what `settings` returned once. O(pages)."""
         scheduler = cls(
             cycle=settings["cycle_s"],
             formula=settings["formula"],
@@ -373,7 +399,7 @@ class Scheduler:
     def digest(self) -> str:
         """Return one hash of the logical state, equal for equal states whatever way they came about. O(pages)."""
         with self._lock:
-            return digest_state(self._pages, {k: v for k, v in self._settings().items() if k not in _NOT_DIGESTED})
+            return digest_state(self._pages, {k: v for k, v in self.settings().items() if k not in _NOT_DIGESTED})
 
     def _copy_sample(self) -> tuple[Tables, int]:
         """Return the journal's sample as a table of its own, and the panel's bar. O(pages), O(sample) of it locked.
@@ -392,7 +418,13 @@ class Scheduler:
         digits = f"{self.seed} {math.floor(now / self.cycle_s)}".encode()
         return int.from_bytes(hashlib.blake2b(digits, digest_size=8).digest(), "little")
 
-    def _settings(self) -> dict[str, Any]:
+    @property
+    def lock(self) -> AbstractContextManager[object]:
+        """What is held while the state changes, for those who must see several calls as one."""
+        return self._lock
+
+    def settings(self) -> dict[str, Any]:
+        """Return all of the state that the page table does not hold, as JSON can hold it."""
         return {
             "cycle_s": self.cycle_s,
             "formula": self._wanted.formula.text,  # which may still be made ready
@@ -402,7 +434,7 @@ class Scheduler:
             "change_bits": self._pages.change_bits,
             "panel": self._panel.state(),
             "shares": self._shares.state(),
-            "positions": self.positions,
+            "positions": dict(self.positions),
         }
 
     def _add(self, urls: PackedUrls, now: float) -> int:

@@ -11,16 +11,18 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from streamsched.arrays import Bytes, Floats, Hashes, Records
+from streamsched.arrays import Bytes, Floats, Hashes, Ints, Records
 
 __all__ = [
     "CORPUS",
     "FOR_PANEL",
     "GROUP",
+    "GROUP_WAS",
     "LEASED",
     "LONGEST_INTERVAL",
     "OUT",
     "PAGE",
+    "ROW_WAS",
     "SETTINGS_OWN",
     "SHORTEST_INTERVAL",
     "SUCCEEDED",
@@ -29,6 +31,7 @@ __all__ = [
     "VISIT",
     "VISITED",
     "WITH_FINGERPRINT",
+    "Marked",
     "Tables",
 ]
 
@@ -110,6 +113,8 @@ VISIT: Final = np.dtype(
         ("spare", "u1", 3),
     ]
 )
+ROW_WAS: Final = np.dtype([("row", "<u8"), ("page", PAGE), ("trace", TRACE), ("lease_until_s", "<f8")])
+GROUP_WAS: Final = np.dtype([("number", "<u8"), ("group", GROUP)])
 CORPUS: Final = np.dtype(
     [
         ("pages", "<i8"),  # rows given out
@@ -136,6 +141,16 @@ CORPUS: Final = np.dtype(
 )
 
 
+class Marked(NamedTuple):
+    """Which rows and groups were written to since the last save, and what they were before: see `marks`."""
+
+    rows: Hashes  # uint64[words]: a bit a row
+    groups: Hashes  # uint64[words]: a bit a group
+    old_rows: Records  # ROW_WAS[m]: of rows that a save under way has not copied yet
+    old_groups: Records  # GROUP_WAS[m]
+    counts: Ints  # int64[6], as `marks` names them
+
+
 class Tables(NamedTuple):
     """The arrays of one shard as kernels take them; lengths are the rows reserved, counts stand in ``corpus[0]``."""
 
@@ -150,3 +165,4 @@ class Tables(NamedTuple):
     scratch: Bytes  # one URL's name under construction
     journal: Records  # VISIT[a power of two], a ring
     corpus: Records  # CORPUS[1]
+    marked: Marked

@@ -13,6 +13,7 @@ from streamsched.groups import renew_candidates, sort_page
 from streamsched.jit import bare_kernel, inlined, prefetch
 from streamsched.journal import SAW_CHANGE, WAS_FIRST, keep_visit, narrow_sample
 from streamsched.learning import learn
+from streamsched.marks import mark_group, mark_row
 from streamsched.outcomes import CHANGED, COST, FINGERPRINT, IMPORTANCE, RETRY_AFTER, STATUS
 from streamsched.politeness import Limits, hear_host, recall
 from streamsched.priors import advance_sweep, renew_prior, weigh_pattern
@@ -79,6 +80,7 @@ def begin_pages(tables: Tables, known_since_s: float) -> None:
 
 @bare_kernel
 def _begin_page(tables: Tables, row: int, known_since_s: float) -> None:
+    mark_row(tables, row)
     tables.pages[row].last_visit_s = known_since_s
     renew_candidates(tables, row + 1)
     tables.corpus[0].sorted = row + 1
@@ -139,6 +141,10 @@ def _apply_one(tables: Tables, row: int, at: int, columns: Columns, rules: Rules
     page = tables.pages[row]
     trace = tables.traces[row]
     given = columns.given[at]
+    group: Record = tables.groups[page.group]
+    mark_row(tables, row)
+    mark_group(tables, np.int64(page.group))
+    mark_group(tables, np.int64(group.host))
     trace.last_outcome_s = columns.fetched_at[at]
     recall(tables, row)
     page.flags &= ~np.uint8(LEASED | FOR_PANEL | URGENT)
@@ -150,7 +156,6 @@ def _apply_one(tables: Tables, row: int, at: int, columns: Columns, rules: Rules
         page.cost = columns.cost[at]
     status = columns.status[at] if given & STATUS else np.int32(200)
     retry_after = columns.retry_after[at] if given & RETRY_AFTER else 0.0
-    group: Record = tables.groups[page.group]
     hear_host(tables.groups[group.host], rules.limits, given, status, retry_after, columns.fetched_at[at])
     fingerprint = columns.fingerprint[at] if given & FINGERPRINT else np.uint64(0)
     verdict = judge(

@@ -7,10 +7,10 @@ from contextlib import nullcontext
 
 from streamsched.cli.arguments import add_examples, add_now, add_state, clock, duration, whole
 from streamsched.cli.exits import DONE, NOTHING
-from streamsched.cli.lock import lock_state
 from streamsched.cli.output import plain, say, say_json
 from streamsched.replies import Batch
 from streamsched.scheduler import Scheduler
+from streamsched.store.lock import lock_state
 
 __all__ = ["add_arguments"]
 

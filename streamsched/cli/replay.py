@@ -13,14 +13,14 @@ from rich.console import Console
 
 from streamsched.cli.arguments import add_examples, duration, moment, share, whole
 from streamsched.cli.exits import DONE
-from streamsched.cli.lock import lock_state
 from streamsched.cli.output import check_writable, complain, name_rejections, say, write_file
 from streamsched.errors import SettingsError
 from streamsched.replay import EVOLVING, STEADY, ReplayResult, ReplaySettings, rehearse, run_replay, to_json
 from streamsched.replay.scheduled import ScheduledPolicy
 from streamsched.replay.simulator import Policy
 from streamsched.replay.terminal import print_figures, show_progress
-from streamsched.snapshot import has_snapshot
+from streamsched.store.lock import lock_state
+from streamsched.store.recovery import has_state
 
 __all__ = ["add_arguments"]
 
@@ -73,7 +73,7 @@ def _replay(arguments: argparse.Namespace) -> int:
             check_writable(Path(path))
     directory: Path | None = arguments.save_state
     with nullcontext() if directory is None else lock_state(directory, make=True):
-        if directory is not None and has_snapshot(directory):
+        if directory is not None and has_state(directory):
             raise SettingsError("--save-state", str(directory), "a directory that holds no state yet")
         name = _state_policy(settings.policies, arguments.state_policy) if directory is not None else ""
         kept: list[ScheduledPolicy] = []

@@ -13,7 +13,6 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from streamsched.cli.arguments import add_examples, add_state, clock, duration, whole
 from streamsched.cli.exits import DONE, after_signal
 from streamsched.cli.interruption import Interruption
-from streamsched.cli.lock import lock_state
 from streamsched.cli.output import name_rejections, say, say_json
 from streamsched.connectors import Delivery, Position, Source, open_source
 from streamsched.connectors.recognition import FORMATS
@@ -21,7 +20,8 @@ from streamsched.errors import SettingsError, SourceError
 from streamsched.formula import Formula
 from streamsched.replies import Observed
 from streamsched.scheduler import DEFAULT_FORMULA, Scheduler
-from streamsched.snapshot import has_snapshot
+from streamsched.store.lock import lock_state
+from streamsched.store.recovery import has_state
 
 if TYPE_CHECKING:
     from streamsched.cli.evolving import EvolvingIntake
@@ -93,7 +93,7 @@ def _source(text: str) -> str:
 
 def _open_state(arguments: argparse.Namespace) -> Scheduler:
     """Return the saved scheduler, or a new one; the cycle, if given, must be the saved one's."""
-    if not has_snapshot(arguments.state):
+    if not has_state(arguments.state):
         return Scheduler(cycle=arguments.cycle or "1d", formula=arguments.formula or DEFAULT_FORMULA)
     scheduler = Scheduler.load(arguments.state)
     if arguments.cycle is not None and arguments.cycle != scheduler.cycle_s:

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import Any
 
 from streamsched.cli.arguments import add_examples, add_state
 from streamsched.cli.exits import DONE
-from streamsched.cli.output import say, say_json
+from streamsched.cli.output import complain, say, say_json
 from streamsched.durations import format_duration
-from streamsched.errors import SnapshotError
+from streamsched.errors import SettingsError, SnapshotError
 from streamsched.scheduler import Scheduler
-from streamsched.snapshot import newest_snapshot
+from streamsched.store.export import export_pages
+from streamsched.store.files import list_images
+from streamsched.store.former import is_former
+from streamsched.store.lock import lock_state
+from streamsched.store.recovery import newest_image
+from streamsched.store.verification import check_directory
 
 __all__ = ["add_arguments"]
 
@@ -19,30 +25,41 @@ _EXAMPLES = """\
   streamsched state show --state state/
   streamsched state verify --state state/ && echo sound
   streamsched state digest --state state/     # equal for equal states, however they came about
+  streamsched state export --state state/ --to pages.parquet     # or .arrow; for DuckDB, Polars, pandas
+  streamsched state migrate --state state/    # from the format of an older release, in place
+
+`verify` checks every byte of every file, older images and the log of calls too, and names all that is damaged.
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``state``."""
     add_examples(parser, _EXAMPLES)
-    parser.add_argument("action", choices=["show", "verify", "digest"])
+    parser.add_argument("action", choices=["show", "verify", "digest", "export", "migrate"])
     add_state(parser)
+    parser.add_argument("--to", type=Path, metavar="FILE", help="export to FILE: .parquet, .arrow or .feather")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=_state)
 
 
 def _state(arguments: argparse.Namespace) -> int:
-    scheduler = Scheduler.load(arguments.state)  # checks every byte
-    content: dict[str, Any] = {"file": str(newest_snapshot(arguments.state))}
-    if arguments.action == "show":
-        content |= _describe(scheduler)
+    directory: Path = arguments.state
+    content: dict[str, Any]
+    if arguments.action == "migrate":
+        content = _migrate(directory)
     elif arguments.action == "verify":
-        faults = scheduler.pages.faults()
-        if faults:
-            raise SnapshotError(content["file"], f"unsound although its checksums fit: not so that {faults[0]}")
-        content["sound"] = True
+        content = _verify(directory)
     else:
-        content["digest"] = scheduler.digest()
+        scheduler = Scheduler.load(directory)
+        content = {"file": str(newest_image(directory))}
+        if arguments.action == "show":
+            content |= _describe(directory, scheduler)
+        elif arguments.action == "digest":
+            content["digest"] = scheduler.digest()
+        else:
+            if arguments.to is None:
+                raise SettingsError("--to", None, "a file to export to, such as pages.parquet")
+            content = {"exported": str(arguments.to), "pages": export_pages(scheduler.pages, arguments.to)}
     if arguments.json:
         say_json(content)
     elif arguments.action == "digest":
@@ -56,10 +73,34 @@ def _state(arguments: argparse.Namespace) -> int:
     return DONE
 
 
-def _describe(scheduler: Scheduler) -> dict[str, Any]:
+def _verify(directory: Path) -> dict[str, Any]:
+    faults = check_directory(directory)
+    for fault in faults[1:]:
+        complain(f"streamsched: {fault}")
+    if faults:
+        raise faults[0]
+    scheduler = Scheduler.load(directory)
+    unsound = scheduler.pages.faults()
+    file = str(newest_image(directory))
+    if unsound:
+        raise SnapshotError(file, f"unsound although its checksums fit: not so that {unsound[0]}")
+    return {"file": file, "sound": True}
+
+
+def _migrate(directory: Path) -> dict[str, Any]:
+    with lock_state(directory):
+        former = newest_image(directory)
+        if not is_former(former):
+            return {"file": str(former), "migrated": False}
+        scheduler = Scheduler.load(directory)
+        return {"file": str(scheduler.save(directory)), "migrated": True}
+
+
+def _describe(directory: Path, scheduler: Scheduler) -> dict[str, Any]:
     corpus = scheduler.pages.tables.corpus[0]
     sizes = scheduler.pages.state_bytes()
     return {
+        "images": len({name.number for name in list_images(directory)}),
         "pages": len(scheduler),
         "groups": int(corpus["groups"]),
         "outcomes": int(corpus["applied"]),

@@ -8,11 +8,11 @@ from typing import Final
 from streamsched.champion import BY_HAND, Champion
 from streamsched.cli.arguments import add_examples, add_state, clock, moment
 from streamsched.cli.exits import DONE
-from streamsched.cli.lock import lock_state
 from streamsched.cli.output import say
 from streamsched.errors import SettingsError
 from streamsched.evolution.records import EvolutionRecord, RecordBook
 from streamsched.scheduler import Scheduler
+from streamsched.store.lock import lock_state
 
 __all__ = ["add_arguments", "set_formula"]
 

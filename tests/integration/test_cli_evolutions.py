@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from streamsched import Scheduler
-from streamsched.cli.lock import lock_state
 from streamsched.evolution.plan import EvolutionPlan
 from streamsched.evolution.records import RecordBook
 from streamsched.evolver import Evolver
+from streamsched.store.lock import lock_state
 from tests.shell import NOW, Command, crawl, write
 
 WINNER = "posterior + 0.01 * t"

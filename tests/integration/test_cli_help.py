@@ -102,7 +102,7 @@ def test_version(streamsched: Command) -> None:
         ("explain --state s", "required: URL"),
         ("explain '' --state s", "URL: expected a URL in UTF-8, found ''"),
         ("state --state s", "required: action"),
-        ("state export --state s", "invalid choice: 'export'"),
+        ("state polish --state s", "invalid choice: 'polish'"),
         ("run --state s", "required: --source"),
         ("run --source a.jsonl", "required: --state"),
         ("run --source a --state s --format xml", "invalid choice: 'xml'"),

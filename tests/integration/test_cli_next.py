@@ -19,9 +19,9 @@ from streamsched import (
     StreamschedError,
     UnknownPage,
 )
-from streamsched.cli.lock import lock_state
 from streamsched.errors import StateInUse
-from streamsched.snapshot import newest_snapshot
+from streamsched.store.lock import lock_state
+from streamsched.store.recovery import newest_image
 from tests.shell import DAY, NOW, Command, files, outcome, write
 
 INFINITE = " * ".join(["t"] * 30)
@@ -172,7 +172,7 @@ def test_unknown_pages_have_a_code_of_their_own(streamsched: Command, state: Pat
 def test_state_shows_what_it_holds(streamsched: Command, state: Path) -> None:
     shown = streamsched("state", "show", "--state", state, "--json").json
     assert (shown["pages"], shown["outcomes"], shown["formula"], shown["cycle"]) == (12, 72, "posterior", "1 d")
-    assert shown["file"] == str(newest_snapshot(state))
+    assert shown["file"] == str(newest_image(state))
     ((path, position),) = shown["positions"].items()
     assert position["path"] == path
     assert position["offset"] == Path(path).stat().st_size
@@ -204,7 +204,7 @@ def test_state_verifies_and_digests(streamsched: Command, state: Path) -> None:
 def test_states_that_cannot_be_loaded_have_code_4(
     streamsched: Command, state: Path, words: list[str], fault: str
 ) -> None:
-    path = newest_snapshot(state)
+    path = newest_image(state)
     whole = path.read_bytes()
     if fault in ("missing", "empty", "file"):
         shutil.rmtree(state)

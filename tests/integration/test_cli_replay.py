@@ -13,7 +13,7 @@ from streamsched import Scheduler
 from streamsched.replay import STEADY, experiment, rehearsal
 from streamsched.replay.policies import make_policy
 from streamsched.replay.simulator import Policy
-from streamsched.snapshot import newest_snapshot
+from streamsched.store.recovery import newest_image
 from tests.shell import DAY, NOW, Command, change_log, crawl, files, write
 
 FIGURES = {"change_rate", "ndcg", "freshness", "delay_mean", "delay_p95", "visits"}
@@ -95,7 +95,7 @@ def test_a_saved_state_can_be_asked(streamsched: Command, log: Path, tmp_path: P
     state = tmp_path / "state"
     policies = ("--policy", "age", "--policy", policy)
     answer = streamsched("replay", log, *policies, "--save-state", state, "--state-policy", policy)
-    assert answer.lines[-1] == f"state of policy {policy}: {newest_snapshot(state)}"
+    assert answer.lines[-1] == f"state of policy {policy}: {newest_image(state)}"
     assert streamsched("state", "verify", "--state", state).code == 0
     assert len(Scheduler.load(state)) == 20
     batch = streamsched("next", "--state", state, "--now", "2025-08-22", "-k", "3")
@@ -115,7 +115,7 @@ def test_an_evolving_policy_saves_its_records_with_its_state(
     monkeypatch.setattr(experiment, "make_policy", make)
     monkeypatch.setattr(rehearsal, "make_policy", make)
     answer = streamsched("replay", log, "--policy", "gp4c", "--save-state", tmp_path / "state")
-    assert answer.lines[-1] == f"state of policy gp4c: {newest_snapshot(tmp_path / 'state')}"
+    assert answer.lines[-1] == f"state of policy gp4c: {newest_image(tmp_path / 'state')}"
     assert made == ["gp4c"]  # it takes too long to run twice
     told = streamsched("evolutions", "--state", tmp_path / "state", "--json")
     assert [record["number"] for record in told.json] == [1, 2, 3, 4]

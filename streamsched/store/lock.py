@@ -29,6 +29,8 @@ def lock_state(directory: Path, *, make: bool = False) -> Iterator[None]:
             directory.mkdir(parents=True, exist_ok=True)
         file = (directory / _NAME).open("ab")
     except FileNotFoundError as error:
+        if make:
+            raise SnapshotError(str(directory), f"cannot be written: {error.strerror}") from error
         raise SnapshotError(str(directory), "no such directory: `run` makes it, or `replay --save-state`") from error
     except OSError as error:
         raise SnapshotError(str(directory), f"cannot be written: {error.strerror or error}") from error

@@ -15,7 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamsched import HostRule, Manners, Outcome, Rule, Scheduler, SnapshotError
-from streamsched.snapshot import load_state, newest_snapshot
+from streamsched.store.layout import read_image
+from streamsched.store.loading import check_image, load_images
+from streamsched.store.recovery import newest_image
 from tests.fences import small_reserve
 from tests.streams import cut, daily_crawl, streams
 
@@ -24,13 +26,13 @@ STEPS = 40  # batches that the process below observes, and states that it saves
 SAVING = """
 import sys
 from streamsched import Scheduler
-from streamsched.snapshot import has_snapshot
+from streamsched.store.recovery import has_state
 from pathlib import Path
 from tests.streams import cut, daily_crawl
 
 folder, steps = Path(sys.argv[1]), int(sys.argv[2])
 batches = list(cut(list(daily_crawl(pages=400, visits=40 * steps, seed=3)), [40]))
-scheduler = Scheduler.load(folder) if has_snapshot(folder) else Scheduler(seed=5)
+scheduler = Scheduler.load(folder) if has_state(folder) else Scheduler(seed=5)
 for step in range(scheduler.positions.get("crawl", 0), steps):
     scheduler.observe(batches[step])
     scheduler.positions["crawl"] = step + 1
@@ -154,41 +156,43 @@ def small_state(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def places(size: int) -> list[int]:
-    """Every byte of what comes first; of the sketch at the end, nothing but zeros, some."""
-    sketch = size - (1 << 16)
-    return [*range(sketch), *range(sketch, size, 997), size - 1]
+def places(path: Path) -> list[int]:
+    """Every byte of the file, but of the sketch, nearly nothing but zeros, some."""
+    sketch = next(part for part in read_image(path).parts if part.name == "candidates")
+    end = sketch.offset + sketch.nbytes
+    return [*range(sketch.offset), *range(sketch.offset, end, 997), *range(end, path.stat().st_size)]
 
 
 @pytest.mark.parametrize("flip", [0x01, 0x80, 0xFF])
 def test_every_damaged_byte_is_found(small_state: Path, flip: int) -> None:
-    path = newest_snapshot(small_state)
+    path = newest_image(small_state)
     whole = bytearray(path.read_bytes())
     try:
         with path.open("r+b", buffering=0) as file:
-            for place in places(len(whole)):
+            for place in places(path):
                 file.seek(place)
                 file.write(bytes([whole[place] ^ flip]))
                 with pytest.raises(SnapshotError) as caught:
-                    load_state(small_state)
+                    check_image(path)
                 assert caught.value.path == str(path)
                 file.seek(place)
                 file.write(bytes([whole[place]]))
     finally:
         path.write_bytes(whole)
-    assert len(load_state(small_state)[0]) == 3
+    assert len(load_images(small_state).pages) == 3
 
 
 def test_every_truncation_and_any_addition_is_found(small_state: Path) -> None:
-    path = newest_snapshot(small_state)
+    path = newest_image(small_state)
     whole = path.read_bytes()
     try:
+        sizes = list(reversed(places(path)))
         path.write_bytes(whole + b"\0")
-        for size in [len(whole) + 1, *reversed(places(len(whole)))]:
+        for size in [len(whole) + 1, *sizes]:
             with path.open("r+b") as file:
                 file.truncate(size)
             with pytest.raises(SnapshotError):
-                load_state(small_state)
+                load_images(small_state)
     finally:
         path.write_bytes(whole)
 
@@ -196,14 +200,14 @@ def test_every_truncation_and_any_addition_is_found(small_state: Path) -> None:
 @settings(max_examples=200)
 @given(data=st.data())
 def test_any_run_of_damaged_bytes_is_found(small_state: Path, data: st.DataObject) -> None:
-    path = newest_snapshot(small_state)
+    path = newest_image(small_state)
     whole = path.read_bytes()
-    start = data.draw(st.integers(0, len(whole) - (1 << 16)))
+    start = data.draw(st.integers(0, len(whole) - 1))
     junk = data.draw(st.binary(min_size=1, max_size=40).filter(lambda junk: whole[start : start + len(junk)] != junk))
     try:
         path.write_bytes(whole[:start] + junk + whole[start + len(junk) :])
         with pytest.raises(SnapshotError):
-            load_state(small_state)
+            load_images(small_state)
     finally:
         path.write_bytes(whole)
 

@@ -11,8 +11,11 @@ from typing import Any
 import pytest
 from crc32c import crc32c
 
-from streamsched import Outcome, Scheduler, SnapshotError, snapshot
-from streamsched.snapshot import FORMAT_VERSION, MAGIC, has_snapshot, load_state, newest_snapshot
+from streamsched import Outcome, Scheduler, SnapshotError
+from streamsched.store import files, layout
+from streamsched.store.layout import FORMAT_VERSION, MAGIC
+from streamsched.store.loading import load_images
+from streamsched.store.recovery import has_state, newest_image
 
 
 class Crash(BaseException):
@@ -31,15 +34,13 @@ def names(folder: Path) -> list[str]:
 
 
 def rewrite(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
-    """Change the header of a state file and make its checksum fit again."""
+    """Change the contents of an image and make their checksum fit again."""
     raw = path.read_bytes()
-    start = len(MAGIC) + 16
-    length = int.from_bytes(raw[len(MAGIC) : len(MAGIC) + 8], "little")
-    header = json.loads(raw[start : start + length])
-    change(header)
-    text = json.dumps(header).encode()
-    sums = len(text).to_bytes(8, "little") + crc32c(text).to_bytes(8, "little")
-    path.write_bytes(MAGIC + sums + text + raw[start + length :])
+    offset, length, _, magic = layout._TRAILER.unpack(raw[-layout._TRAILER.size :])
+    contents = json.loads(raw[offset : offset + length])
+    change(contents)
+    text = json.dumps(contents).encode()
+    path.write_bytes(raw[:offset] + text + layout._TRAILER.pack(offset, len(text), crc32c(text), magic))
 
 
 def test_saves_are_numbered_and_the_last_two_kept(tmp_path: Path) -> None:
@@ -47,7 +48,7 @@ def test_saves_are_numbered_and_the_last_two_kept(tmp_path: Path) -> None:
     paths = [scheduler.save(tmp_path / "state") for _ in range(4)]
     assert [path.name for path in paths] == [f"snapshot-0000000{i}.state" for i in (1, 2, 3, 4)]
     assert names(tmp_path / "state") == ["snapshot-00000003.state", "snapshot-00000004.state"]
-    assert newest_snapshot(tmp_path / "state") == paths[-1]
+    assert newest_image(tmp_path / "state") == paths[-1]
 
 
 def test_newest_is_by_number_not_by_name(tmp_path: Path) -> None:
@@ -68,7 +69,7 @@ def test_what_is_loaded_is_what_was_saved(tmp_path: Path, pages: int) -> None:
     assert loaded.digest() == scheduler.digest()
     assert (len(loaded), loaded.positions, loaded.formula) == (pages, {"crawl": pages}, scheduler.formula)
     assert loaded.pages.faults() == []
-    assert loaded.save(tmp_path).read_bytes() == (tmp_path / "snapshot-00000001.state").read_bytes()
+    assert Scheduler.load(loaded.save(tmp_path).parent).digest() == scheduler.digest()
 
 
 def test_positions_are_no_part_of_the_digest() -> None:
@@ -81,12 +82,12 @@ def test_positions_are_no_part_of_the_digest() -> None:
 def test_directory_without_state(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for folder in (tmp_path, tmp_path / "missing", tmp_path / "file"):
-        assert not has_snapshot(folder)
+        assert not has_state(folder)
         with pytest.raises(SnapshotError, match="holds no saved state: expected a file named snapshot-") as caught:
             Scheduler.load(folder)
         assert caught.value.path == str(folder)
     made().save(tmp_path)
-    assert has_snapshot(tmp_path)
+    assert has_state(tmp_path)
 
 
 def test_directory_that_cannot_be_made(tmp_path: Path) -> None:
@@ -104,7 +105,7 @@ def test_state_file_that_cannot_be_opened(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("owner", "step"),
-    [(os, "fsync"), (Path, "replace"), (snapshot, "_sync_directory"), (snapshot, "_write"), (Path, "open")],
+    [(os, "fsync"), (Path, "replace"), (files, "sync_directory"), (layout, "write_whole"), (os, "open")],
 )
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), Crash()])
 def test_failure_at_any_step_leaves_the_state_before_or_this_one(
@@ -122,7 +123,7 @@ def test_failure_at_any_step_leaves_the_state_before_or_this_one(
             after.save(tmp_path)
     if isinstance(error, OSError):
         assert str(caught.value) == f"{tmp_path}: cannot be written: No space left on device"
-    assert Scheduler.load(tmp_path).digest() == (after if step == "_sync_directory" else before).digest()
+    assert Scheduler.load(tmp_path).digest() == (after if step == "sync_directory" else before).digest()
     assert not list(tmp_path.glob(".*"))  # no draft left behind
     after.save(tmp_path)
     assert Scheduler.load(tmp_path).digest() == after.digest()
@@ -146,36 +147,37 @@ def test_positions_that_json_cannot_hold_save_nothing(tmp_path: Path) -> None:
 
 def test_state_of_another_version(tmp_path: Path) -> None:
     path = made().save(tmp_path)
-    rewrite(path, lambda header: header.update(version=FORMAT_VERSION + 1))
-    with pytest.raises(
-        SnapshotError, match=f"is of format version {FORMAT_VERSION + 1}, this release reads {FORMAT_VERSION} only"
-    ):
-        load_state(tmp_path)
+    rewrite(path, lambda contents: contents.update(version=FORMAT_VERSION + 1))
+    with pytest.raises(SnapshotError, match=f"is of format version {FORMAT_VERSION + 1}, this release reads"):
+        load_images(tmp_path)
 
 
-def test_arrays_other_than_expected(tmp_path: Path) -> None:
+def test_contents_that_do_not_fit_the_file(tmp_path: Path) -> None:
     path = made().save(tmp_path)
-    rewrite(path, lambda header: header["arrays"].pop())
-    with pytest.raises(SnapshotError, match=r"damaged: holds \['corpus', .*, expected \['candidates', "):
-        load_state(tmp_path)
+    rewrite(path, lambda contents: contents["parts"].pop())
+    with pytest.raises(SnapshotError, match="damaged: its parts do not fill it"):
+        load_images(tmp_path)
 
 
 @pytest.mark.parametrize(
     ("raw", "reason"),
     [
-        (b"", "is no saved state, or its first bytes are damaged"),
-        (b"streamsched", "is no saved state, or its first bytes are damaged"),
-        (MAGIC, "damaged: ends within its header"),
-        (MAGIC + b"\0" * 15, "damaged: ends within its header"),
-        (MAGIC + b"\xff" * 16, "damaged: its header does not match its checksum"),
-        (MAGIC + (5).to_bytes(8, "little") + b"\0" * 8 + b"{}", "damaged: its header does not match its checksum"),
+        (b"", "damaged: ends too early"),
+        (MAGIC, "damaged: ends too early"),
+        (b"x" * 100, "is no saved state, or its first bytes are damaged"),
+        (MAGIC + b"\0" * 100, "damaged: its last bytes are not those of a whole file"),
+        (MAGIC + b"\xff" * 100 + MAGIC, "damaged: its last bytes are not those of a whole file"),
+        (
+            MAGIC + b"{}" + layout._TRAILER.pack(len(MAGIC), 2, 0, MAGIC),
+            "damaged: its contents do not match their checksum",
+        ),
     ],
 )
 def test_file_that_is_no_state(tmp_path: Path, raw: bytes, reason: str) -> None:
     path = tmp_path / "snapshot-00000001.state"
     path.write_bytes(raw)
     with pytest.raises(SnapshotError) as caught:
-        load_state(tmp_path)
+        load_images(tmp_path)
     assert str(caught.value) == f"{path}: {reason}"
 
 
@@ -185,21 +187,14 @@ def test_damage_names_the_array(tmp_path: Path) -> None:
     place = raw.index("https://a.example/ä/1".encode())
     path.write_bytes(raw[:place] + b"X" + raw[place + 1 :])
     with pytest.raises(SnapshotError, match="damaged: text does not match its checksum"):
-        load_state(tmp_path)
-    path.write_bytes(raw[: place + 5])
-    with pytest.raises(SnapshotError, match="damaged: ends within text"):
-        load_state(tmp_path)
-    path.write_bytes(raw + b"!")
-    with pytest.raises(SnapshotError, match="damaged: bytes after the last array"):
-        load_state(tmp_path)
+        load_images(tmp_path)
 
 
-def test_older_state_is_there_to_fall_back_on(tmp_path: Path) -> None:
-    """A damaged newest file is an error, not skipped in silence; the one before it is still whole."""
+def test_damaged_state_is_named_and_passed_over(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     made(1).save(tmp_path)
     newest = made(2).save(tmp_path)
     newest.write_bytes(newest.read_bytes()[:-1])
-    with pytest.raises(SnapshotError):
-        Scheduler.load(tmp_path)
-    newest.unlink()
     assert Scheduler.load(tmp_path).positions == {"crawl": 1}
+    assert caplog.messages == [
+        f"{newest}: damaged: its last bytes are not those of a whole file; the state before it is taken instead"
+    ]

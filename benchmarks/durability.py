@@ -1,0 +1,263 @@
+"""Saved state: images while outcomes come and batches are asked for, increments, restarts, and calls on disk."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from benchmarks.corpus import DAY_S, make_urls
+from benchmarks.timing import Row
+from streamsched import OutcomeBatch, PackedUrls, Scheduler
+from streamsched.arrays import Floats, Ints
+from streamsched.durable import DurableScheduler, SavePlan
+from streamsched.groups import candidate_space
+
+__all__ = ["measure"]
+
+_K: Final = 1_000
+_PAUSE_S: Final = 0.005  # between two batches of either kind: a crawl of 200,000 pages a second
+_CALLS: Final = 200
+_THREADS: Final = 16
+_WARM: Final = 300  # batches until the ranking has settled
+_RESTART: Final = """
+import sys, time
+begun = time.perf_counter()
+from streamsched.durable import DurableScheduler
+imported = time.perf_counter()
+with DurableScheduler.open(sys.argv[1], threads=2) as scheduler:
+    opened = time.perf_counter()
+    scheduler.next_batch(1000, now=float(sys.argv[2]))
+    print(imported - begun, opened - imported, time.perf_counter() - opened, time.perf_counter() - begun)
+    scheduler.close(save=False)
+"""
+
+
+def measure(pages: int, repeats: int) -> list[Row]:
+    """Return the rows of the benchmark at `pages` pages."""
+    folder = Path(tempfile.mkdtemp(prefix="streamsched-"))
+    try:
+        scheduler = _open(folder / "state", pages)
+        rows = _images(scheduler, folder, repeats)
+        rows += _increments(scheduler, repeats)
+        scheduler.close()
+        rows += _restarts(folder, pages, repeats)
+        del scheduler
+        rows += _calls(folder)
+    finally:
+        shutil.rmtree(folder)
+    return rows
+
+
+def _open(directory: Path, pages: int) -> DurableScheduler:
+    """Return the scheduler of a crawl that has gone on for weeks: pages of all ages up to 20 days."""
+    rng = np.random.default_rng(0)
+    scheduler = DurableScheduler.open(directory, {"threads": 2}, plan=SavePlan(every=1e9))
+    urls, rates = make_urls(pages), _rates(np.arange(pages))
+    before = np.zeros(pages)
+    for begin, days in ((0.0, 1.0), (1.0, 19.0), (20.0, 20.0)):
+        times = (begin + rng.random(pages) * days) * DAY_S
+        changed = rng.random(pages) < -np.expm1(-rates * (times - before) / DAY_S)
+        scheduler.take(OutcomeBatch(urls, times, changed=changed), "visits", begin)
+        before = times
+    for _ in range(_WARM):
+        batch = scheduler.next_batch(_K, now=_now(scheduler))
+        _visit(scheduler, batch.rows, _now(scheduler), rng)
+    return scheduler
+
+
+def _rates(rows: Ints) -> Floats:
+    """Return how often each page changes a day: seldom most, some often."""
+    parts = np.fmod(rows * 0.6180339887498949, 1.0)
+    rates: Floats = np.square(np.square(parts)) * 2.0
+    return rates
+
+
+def _now(scheduler: Scheduler) -> float:
+    """Return a time that goes on with the outcomes: 5 % of the pages a day."""
+    applied = int(scheduler.pages.tables.corpus["applied"][0])
+    return (40 + (applied / len(scheduler) - 3) / 0.05) * DAY_S
+
+
+def _visit(scheduler: DurableScheduler, rows: Ints, now: float, rng: np.random.Generator) -> None:
+    tables = scheduler.pages.tables
+    spans = tables.traces["url_span"][rows]
+    starts, width = (spans >> np.uint64(16)).astype(np.int64), int(spans[0] & np.uint64(0xFFFF))
+    urls = PackedUrls(tables.text[(starts[:, None] + np.arange(width)).ravel()], np.arange(rows.size + 1) * width)
+    ages = now - tables.pages["last_visit_s"][rows]
+    changed = rng.random(rows.size) < -np.expm1(-_rates(rows) * ages / DAY_S)
+    scheduler.take(OutcomeBatch(urls, now + rng.random(rows.size), changed=changed), "visits", now)
+
+
+class _Crawl:
+    """Outcomes and batches without end, in threads of their own; how long each call took."""
+
+    def __init__(self, scheduler: DurableScheduler) -> None:
+        self.served: list[float] = []
+        self.fed: list[float] = []
+        self._scheduler = scheduler
+        self._stop = threading.Event()
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Crawl while this block runs."""
+        threads = [threading.Thread(target=work) for work in (self._serve, self._feed)]
+        for thread in threads:
+            thread.start()
+        time.sleep(0.3)
+        self.served.clear()
+        self.fed.clear()
+        try:
+            yield
+        finally:
+            self._stop.set()
+            for thread in threads:
+                thread.join()
+
+    def _serve(self) -> None:
+        rng = np.random.default_rng(1)
+        while not self._stop.is_set():
+            now = _now(self._scheduler)
+            begun = time.perf_counter()
+            batch = self._scheduler.next_batch(_K, now=now)
+            self.served.append(time.perf_counter() - begun)
+            _visit(self._scheduler, batch.rows, now, rng)
+            time.sleep(_PAUSE_S)
+
+    def _feed(self) -> None:
+        rng = np.random.default_rng(2)
+        while not self._stop.is_set():
+            rows = rng.integers(len(self._scheduler), size=_K)
+            begun = time.perf_counter()
+            _visit(self._scheduler, rows, _now(self._scheduler), rng)
+            self.fed.append(time.perf_counter() - begun)
+            time.sleep(_PAUSE_S)
+
+
+def _images(scheduler: DurableScheduler, folder: Path, repeats: int) -> list[Row]:
+    best: tuple[float, Floats, Floats] | None = None
+    alone = _Crawl(scheduler)
+    with alone.running():
+        time.sleep(2.0)
+    path = folder
+    for _ in range(repeats):
+        crawl = _Crawl(scheduler)
+        with crawl.running():
+            begun = time.perf_counter()
+            path = scheduler.snapshot(full=True)
+            seconds = time.perf_counter() - begun
+            served, fed = np.array(crawl.served), np.array(crawl.fed)
+        if best is None or seconds < best[0]:
+            best = seconds, served, fed
+    assert best is not None
+    rival = min(_seconds(lambda: _save_arrays(scheduler, folder / "rival.npz")) for _ in range(2))
+    size = f"{len(scheduler):,} pages"
+    p99, usual = (float(np.quantile(times, 0.99)) for times in (best[1], np.array(alone.served)))
+    gigabytes = path.stat().st_size / 1e9
+    waits = best[2].max()
+    name = f"image of {size}, {gigabytes:.2f} GB, while crawling"
+    return [
+        (name, f"{best[0]:.2f} s", f"{rival:.2f} s", f"{rival / best[0]:.1f}×", "≤ 4 s"),
+        ("... longest wait of outcomes", f"{1e3 * waits:.0f} ms", f"{1e3 * rival:.0f} ms", "–", "≤ 100 ms"),
+        (f"... next_batch({_K:,}) on disk, p99", f"{1e3 * p99:.1f} ms", f"{1e3 * usual:.1f} ms alone", "–", "≤ 20 ms"),
+    ]
+
+
+def _increments(scheduler: DurableScheduler, repeats: int) -> list[Row]:
+    rng = np.random.default_rng(3)
+    seconds, sizes = [], []
+    for _ in range(repeats):
+        scheduler.snapshot()
+        _visit(scheduler, rng.choice(len(scheduler), len(scheduler) // 100, replace=False), _now(scheduler), rng)
+        begun = time.perf_counter()
+        path = scheduler.snapshot()
+        seconds.append(time.perf_counter() - begun)
+        sizes.append(path.stat().st_size)
+    name = f"increment, 1 % of the pages visited, {max(sizes) / 1e6:.0f} MB"
+    return [(name, f"{min(seconds):.2f} s", "–", "–", "≤ 0.3 s")]
+
+
+def _restarts(folder: Path, pages: int, repeats: int) -> list[Row]:
+    command = [sys.executable, "-c", _RESTART, str(folder / "state"), str(1e3 * DAY_S)]
+    found = []
+    for _ in range(repeats + 1):
+        told = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
+        found.append([float(one) for one in told])
+    imported, opened, served, whole = min(found[1:], key=lambda one: one[3])
+    rival = min(_seconds(lambda: _load_arrays(folder / "rival.npz")) for _ in range(2))
+    parts = f"import {imported:.1f} s, state {opened:.1f} s, batch {served:.1f} s"
+    name = f"restart of {pages:,} pages: {parts}"
+    return [(name, f"{whole:.2f} s", f"{rival:.2f} s to read", "–", "≤ 5 s")]
+
+
+def _calls(folder: Path) -> list[Row]:
+    """Calls that are on disk when they return, beside rows committed by SQLite."""
+    rows: list[Row] = []
+    with DurableScheduler.open(folder / "calls", plan=SavePlan(every=1e9)) as scheduler:
+        scheduler.discover([f"https://a.example/{i}" for i in range(_THREADS)], now=0.0)
+        for threads in (1, _THREADS):
+            ours = _per_second(threads, lambda: lambda i: scheduler.release([f"https://a.example/{i}"]))
+            rival = _per_second(threads, lambda: _sqlite(folder / "rival.sqlite"))
+            name = f"calls on disk, {threads} at once"
+            rows.append((name, f"{ours:,.0f} /s", f"{rival:,.0f} /s", f"{ours / rival:.1f}×", ""))
+    return rows
+
+
+def _per_second(threads: int, make: Callable[[], Callable[[int], object]]) -> float:
+    def work(number: int) -> None:
+        call = make()
+        for _ in range(_CALLS):
+            call(number)
+
+    workers = [threading.Thread(target=work, args=(i,)) for i in range(threads)]
+    return threads * _CALLS / _seconds(lambda: _run_all(workers))
+
+
+def _run_all(threads: list[threading.Thread]) -> None:
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def _sqlite(path: Path) -> Callable[[int], object]:
+    base = sqlite3.connect(path, timeout=60, isolation_level=None)
+    base.execute("PRAGMA journal_mode=WAL")
+    base.execute("PRAGMA synchronous=FULL")
+    base.execute("CREATE TABLE IF NOT EXISTS calls (url TEXT)")
+    return lambda i: base.execute("INSERT INTO calls VALUES (?)", (f"https://a.example/{i}",))
+
+
+def _save_arrays(scheduler: Scheduler, path: Path) -> None:
+    """Save as NumPy does, while everything waits."""
+    tables = scheduler.pages.tables
+    corpus = tables.corpus[0]
+    count = int(corpus["pages"])
+    with scheduler.lock, path.open("wb") as file:
+        np.savez(
+            file, corpus=tables.corpus, pages=tables.pages[:count], traces=tables.traces[:count],
+            leases=tables.lease_until_s[:count], text=tables.text[: int(corpus["text_end"])],
+            groups=tables.groups[: int(corpus["groups"])], names=tables.names[: int(corpus["names_end"])],
+            candidates=tables.candidates[: candidate_space(count)],
+        )  # fmt: skip
+
+
+def _load_arrays(path: Path) -> Any:
+    with np.load(path) as arrays:
+        return [arrays[name] for name in arrays.files]
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    begun = time.perf_counter()
+    work()
+    return time.perf_counter() - begun

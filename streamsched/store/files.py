@@ -1,0 +1,112 @@
+"""The files of a state directory: their names, and how they come to stand there whole and on disk or not at all."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from streamsched.errors import SnapshotError
+
+__all__ = [
+    "ImageName",
+    "draft_of",
+    "list_images",
+    "list_segments",
+    "put_in_place",
+    "segment_path",
+    "sweep_drafts",
+    "sync_directory",
+    "telling",
+    "write_whole",
+]
+
+_IMAGE: Final = re.compile(r"snapshot-(\d{8,})(?:\+(\d{4,}))?\.state")
+_SEGMENT: Final = re.compile(r"calls-(\d{12,})\.log")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class ImageName:
+    """Image `number`, or the increment number `step` after it: ``snapshot-00000007.state``, ``…07+0001.state``."""
+
+    number: int
+    step: int = 0
+
+    def in_directory(self, directory: Path) -> Path:
+        """Return where it stands in `directory`."""
+        step = f"+{self.step:04d}" if self.step else ""
+        return directory / f"snapshot-{self.number:08d}{step}.state"
+
+
+def list_images(directory: Path) -> list[ImageName]:
+    """Return the images in `directory`, oldest first; none where it is missing."""
+    found = (_IMAGE.fullmatch(name) for name in _names(directory))
+    return sorted(ImageName(int(match[1]), int(match[2] or 0)) for match in found if match)
+
+
+def list_segments(directory: Path) -> list[tuple[int, Path]]:
+    """Return the log's segments in `directory` with the numbers of their first calls, oldest first."""
+    found = (_SEGMENT.fullmatch(name) for name in _names(directory))
+    return sorted((int(match[1]), directory / match[0]) for match in found if match)
+
+
+def segment_path(directory: Path, first: int) -> Path:
+    """Return the name of the segment that begins with call number `first`."""
+    return directory / f"calls-{first:012d}.log"
+
+
+def draft_of(path: Path) -> Path:
+    """Return the name under which the file `path` is written until it is whole."""
+    return path.with_name(f".{path.name}.draft")
+
+
+def put_in_place(draft: Path, path: Path) -> None:
+    """Rename `draft`, whose bytes are on disk, to `path`, on disk as well."""
+    draft.replace(path)
+    sync_directory(path.parent)
+
+
+def sync_directory(directory: Path) -> None:
+    """Have the names in `directory` on disk."""
+    handle = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def sweep_drafts(directory: Path) -> None:
+    """Remove what a process that was killed left half-written. To be called under the directory's lock."""
+    for name in _names(directory):
+        if name.startswith(".") and name.endswith(".draft"):
+            with suppress(OSError):
+                (directory / name).unlink()
+
+
+def write_whole(handle: int, raw: bytes | memoryview) -> None:
+    """Write all of `raw`, however many calls that takes."""
+    view = memoryview(raw)
+    while view:
+        view = view[os.write(handle, view) :]
+
+
+@contextmanager
+def telling(path: Path, what: str) -> Iterator[None]:
+    """Turn an OSError of this block into a SnapshotError that names `path` and what could not be done."""
+    try:
+        yield
+    except OSError as error:
+        raise SnapshotError(str(path), f"{what}: {error.strerror or error}") from error
+
+
+def _names(directory: Path) -> list[str]:
+    try:
+        return [path.name for path in directory.iterdir()]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        raise SnapshotError(str(directory), f"cannot be read: {error.strerror or error}") from error

@@ -1,0 +1,170 @@
+"""The layout of an image: one file that holds a shard's state as of an instant, or what changed since another.
+
+An image is `MAGIC`, then parts, one after another, then the contents as JSON, then a trailer of fixed size: where the
+contents begin, how long they are, their CRC-32C, and `MAGIC` again. The contents name every part: its array, the place
+of its first record in it, how many records, and their CRC-32C. All numbers are little-endian. Parts come in no order
+but one: those that change records which others set come after them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Self
+
+import numpy as np
+from crc32c import crc32c
+
+from streamsched.arrays import Records
+from streamsched.errors import SnapshotError
+from streamsched.store.files import draft_of, put_in_place, write_whole
+from streamsched.tables import CORPUS, GROUP, GROUP_WAS, PAGE, ROW_WAS, TRACE, VISIT
+
+__all__ = ["DTYPES", "FORMAT_VERSION", "MAGIC", "Image", "ImageWriter", "Part", "read_image"]
+
+MAGIC: Final = b"streamsched image\n"
+FORMAT_VERSION: Final = 5
+DTYPES: Final = {
+    "corpus": CORPUS,
+    "pages": PAGE,
+    "traces": TRACE,
+    "lease_until_s": np.dtype("<f8"),
+    "text": np.dtype("u1"),
+    "groups": GROUP,
+    "names": np.dtype("u1"),
+    "journal": VISIT,  # places are numbers of visits; the ring keeps the newest
+    "candidates": np.dtype("u1"),
+    "changed_rows": ROW_WAS,  # places mean nothing: each record names its own
+    "changed_groups": GROUP_WAS,
+}
+
+_TRAILER: Final = struct.Struct(f"<QQQ{len(MAGIC)}s")
+_LARGEST_CONTENTS: Final = 1 << 30  # bytes; a damaged length must not ask for all the memory
+_SYNC_BYTES: Final = 1 << 27  # written before the disk is waited for: so no flood of writes keeps others from it
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """`count` records of the array `name` from place `start` on, at byte `offset` of the file."""
+
+    name: str
+    start: int
+    count: int
+    crc: int
+    offset: int
+
+    @property
+    def nbytes(self) -> int:
+        """Its length in the file."""
+        return self.count * DTYPES[self.name].itemsize
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """An image as its contents describe it; its parts are not read yet."""
+
+    path: Path
+    contents: dict[str, Any]
+    parts: tuple[Part, ...]
+
+
+class ImageWriter:
+    """Writes an image beside where it is to stand, and puts it there once it is whole and on disk.
+
+    Raises OSError where it cannot be written. Use it as a context manager: a draft that was not finished is removed.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._draft = draft_of(path)
+        self._handle = os.open(self._draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+        self._parts: list[tuple[str, int, int, int]] = []
+        self._size = self._unsynced = 0
+
+    def add(self, name: str, start: int, records: Records) -> None:
+        """Append a part. O(bytes)."""
+        if records.size:
+            raw = records.view(np.uint8).data
+            self._parts.append((name, start, records.size, crc32c(raw)))
+            self._put(raw)
+
+    def finish(self, contents: dict[str, Any]) -> int:
+        """Put the image in its place, on disk; return its size in bytes."""
+        listed = {"version": FORMAT_VERSION, "parts": self._parts}
+        text = json.dumps(contents | listed, sort_keys=True).encode()
+        trailer = _TRAILER.pack(self._size, len(text), crc32c(text), MAGIC)
+        self._put(text + trailer)
+        os.fsync(self._handle)
+        put_in_place(self._draft, self._path)
+        return self._size
+
+    def __enter__(self) -> Self:
+        try:
+            self._put(MAGIC)
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._handle)
+        self._draft.unlink(missing_ok=True)
+
+    def _put(self, raw: bytes | memoryview) -> None:
+        write_whole(self._handle, raw)
+        self._size += len(raw)
+        self._unsynced += len(raw)
+        if self._unsynced >= _SYNC_BYTES:
+            os.fdatasync(self._handle)
+            self._unsynced = 0
+
+
+def read_image(path: Path) -> Image:
+    """Return what the image at `path` holds, as far as its contents tell: see `loading` for the rest. O(parts).
+
+    Raises SnapshotError where it is damaged or of another version.
+    """
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - _TRAILER.size))
+            trailer = file.read(_TRAILER.size)
+            if size < len(MAGIC) + _TRAILER.size:
+                raise SnapshotError(str(path), "damaged: ends too early")
+            offset, length, crc, magic = _TRAILER.unpack(trailer)
+            file.seek(0)
+            if file.read(len(MAGIC)) != MAGIC:
+                raise SnapshotError(str(path), "is no saved state, or its first bytes are damaged")
+            if magic != MAGIC or offset + length + _TRAILER.size != size or length > _LARGEST_CONTENTS:
+                raise SnapshotError(str(path), "damaged: its last bytes are not those of a whole file")
+            file.seek(offset)
+            raw = file.read(length)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise SnapshotError(str(path), f"cannot be read: {error.strerror or error}") from error
+    if len(raw) != length or crc32c(raw) != crc:
+        raise SnapshotError(str(path), "damaged: its contents do not match their checksum")
+    contents = json.loads(raw)
+    if contents["version"] != FORMAT_VERSION:
+        found = f"is of format version {contents['version']}"
+        raise SnapshotError(
+            str(path), f"{found}, this release reads {FORMAT_VERSION} and older ones by `state migrate`"
+        )
+    parts = tuple(_place_parts(contents["parts"]))
+    end = parts[-1].offset + parts[-1].nbytes if parts else len(MAGIC)
+    if end != offset:
+        raise SnapshotError(str(path), "damaged: its parts do not fill it")
+    return Image(path, contents, parts)
+
+
+def _place_parts(listed: list[list[Any]]) -> Iterator[Part]:
+    offset = len(MAGIC)
+    for name, start, count, crc in listed:
+        part = Part(name, start, count, crc, offset)
+        offset += part.nbytes
+        yield part

@@ -1,0 +1,36 @@
+"""Every file of a state directory checked, those as well that nobody needs at present."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from streamsched.errors import SnapshotError
+from streamsched.store.files import list_images
+from streamsched.store.loading import check_image
+from streamsched.store.log import read_calls
+from streamsched.store.recovery import newest_image
+from streamsched.store.saving import oldest_call
+
+__all__ = ["check_directory"]
+
+
+def check_directory(directory: Path) -> list[SnapshotError]:
+    """Return what is damaged in `directory`, the newest first, each error naming its file. O(bytes).
+
+    Nothing is changed. Raises SnapshotError where there is no state at all.
+    """
+    newest_image(directory)
+    faults: list[SnapshotError] = []
+    for name in reversed(list_images(directory)):
+        try:
+            check_image(name.in_directory(directory))
+        except FileNotFoundError:
+            continue  # removed meanwhile by the process that owns the directory
+        except SnapshotError as error:
+            faults.append(error)
+    try:
+        for _ in read_calls(directory, oldest_call(directory)):
+            pass
+    except SnapshotError as error:
+        faults.append(error)
+    return faults

@@ -1,0 +1,96 @@
+"""kill -9 at any instant, during saves too: nothing acknowledged is lost, nothing is counted twice."""
+
+from __future__ import annotations
+
+import multiprocessing
+import random
+import shutil
+from collections.abc import Iterator
+from multiprocessing.context import ForkServerContext
+from pathlib import Path
+
+import pytest
+
+from streamsched import Scheduler
+from streamsched.durable import DurableScheduler
+from tests import killed
+from tests.fences import small_reserve
+
+
+@pytest.fixture(scope="module")
+def processes() -> Iterator[ForkServerContext]:
+    """Processes that have every kernel at hand when they begin."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("STREAMSCHED_WARM_UP", "1")
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload(["tests.killed"])
+        process = context.Process(target=len, args=("",))
+        process.start()
+        process.join()
+        yield context
+
+
+@pytest.fixture(scope="module")
+def digests() -> list[str]:
+    """Those of a scheduler that is never interrupted, before each deed and after the last."""
+    with small_reserve():
+        twin = Scheduler(**killed.SETTINGS)
+        found = [twin.digest()]
+        for number in range(killed.DEEDS):
+            killed.do(twin, number)
+            found.append(twin.digest())
+    return found
+
+
+def kill_once(context: ForkServerContext, folder: Path, first: int, deeds: int, *, saving: bool = False) -> int:
+    """Have a process go on with deed `first`, kill it after `deeds` more; return the last that it said was done.
+
+    `saving`: wait then until it is writing an image.
+    """
+    told = folder / "told"
+    told.unlink(missing_ok=True)
+    process = context.Process(target=killed.work, args=(folder / "state", first, told))
+    process.start()
+    while process.is_alive() and (not told.exists() or told.read_bytes().count(b"\n") < deeds):
+        pass
+    while saving and process.is_alive() and not any((folder / "state").glob(".snapshot-*")):
+        pass
+    process.kill()
+    process.join()
+    return int(told.read_bytes().split()[-1]) if told.exists() and told.stat().st_size else first - 1
+
+
+def go_on(folder: Path, digests: list[str], first: int, last: int) -> int:
+    """Bring the state back; return how many deeds it holds: every call that was acknowledged, none twice or in part."""
+    with small_reserve(), DurableScheduler.open(folder / "state", killed.SETTINGS, reread=killed.reread) as scheduler:
+        done = digests.index(scheduler.digest())
+        at = scheduler.positions.get("crawl", 0)
+        scheduler.close(save=bool(random.Random(last).getrandbits(1)))
+    acknowledged = max((number for number in range(last + 1) if killed.is_logged(number)), default=-1)
+    assert done > min(acknowledged, last)
+    assert at <= done
+    assert done >= first - 2  # what was taken from the stream after the last call may have to be taken again
+    return done
+
+
+def crash_and_go_on(context: ForkServerContext, folder: Path, digests: list[str], kills: int) -> None:
+    rng = random.Random(kills)
+    done = 0
+    for _ in range(kills):
+        if done >= killed.DEEDS - 20:
+            shutil.rmtree(folder / "state")
+            done = 0
+        last = kill_once(context, folder, done, rng.choice([0, 1, 2, 5, 17, 30]), saving=rng.random() < 0.5)
+        done = go_on(folder, digests, done, last)
+    kill_once(context, folder, done, killed.DEEDS + 1)  # not killed: it comes to its end
+    with small_reserve():
+        assert Scheduler.load(folder / "state").digest() == digests[-1]
+
+
+def test_killed_a_dozen_times(processes: ForkServerContext, tmp_path: Path, digests: list[str]) -> None:
+    crash_and_go_on(processes, tmp_path, digests, 12)
+
+
+@pytest.mark.soak
+def test_killed_two_hundred_times(processes: ForkServerContext, tmp_path: Path, digests: list[str]) -> None:
+    crash_and_go_on(processes, tmp_path, digests, 200)

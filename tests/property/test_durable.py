@@ -1,0 +1,158 @@
+"""A durable scheduler is its twin that was never interrupted: after crashes at any moment, however the log was torn."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
+
+from streamsched import Outcome, Scheduler
+from streamsched.durable import DurableScheduler, SavePlan
+from streamsched.outcomes import OutcomeBatch
+from streamsched.store import log, moments
+from streamsched.store.files import list_segments
+from tests.asking import Call, calls, settings_of
+from tests.fences import small_reserve
+from tests.streams import streams
+
+NEVER = SavePlan(every=1e9, increments=3)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def small_tables() -> Iterator[None]:
+    with small_reserve(), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(log, "_SEGMENT_BYTES", 1 << 13)
+        patch.setattr(log.CallLog.__init__, "__defaults__", (1 << 13,))
+        for sync in ("fsync", "fdatasync"):  # it is processes that end here, not the machine
+            patch.setattr(os, sync, lambda _handle: None)
+        patch.setattr(moments, "_RUN", 5)
+        patch.setattr(moments, "_PICKED", 3)
+        yield
+
+
+class Crashes(RuleBasedStateMachine):
+    """Calls, outcomes of a stream, saves, crashes that lose what was not on disk."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._folder = TemporaryDirectory()
+        self.directory = Path(self._folder.name) / "state"
+        self.stream: list[Outcome] = []
+
+    @initialize(seed=st.integers(0, 3))
+    def begin(self, seed: int) -> None:
+        self.settings = settings_of(seed)
+        self.twin = Scheduler(**self.settings)
+        self.tested = self.open()
+
+    def open(self) -> DurableScheduler:
+        return DurableScheduler.open(self.directory, self.settings, reread=self.reread, plan=NEVER, threads=1)
+
+    def reread(self, _path: str, position: Any) -> Iterator[OutcomeBatch]:
+        """The stream in batches of other sizes than those in which it was taken."""
+        for start in range(position or 0, len(self.stream), 7):
+            yield OutcomeBatch.from_outcomes(self.stream[start : start + 7])
+
+    @rule(call=calls())
+    def ask(self, call: Call) -> None:
+        assert call(self.tested) == call(self.twin)
+
+    @rule(outcomes=streams())
+    def take(self, outcomes: list[Outcome]) -> None:
+        """Twice, so that outcomes of one stream come in several deliveries between two calls."""
+        for part in (outcomes[:20], outcomes[20:30]):
+            if part:
+                self.stream += part
+                self.tested.take(OutcomeBatch.from_outcomes(part), "stream", len(self.stream))
+                self.twin.observe(part)
+
+    @rule(full=st.booleans())
+    def save(self, full: bool) -> None:
+        self.tested.snapshot(full=full)
+
+    @rule()
+    def close(self) -> None:
+        self.tested.close()
+        self.tested = self.open()
+        assert self.tested.digest() == self.twin.digest()
+
+    @rule(junk=st.binary(max_size=60), whole=st.booleans())
+    def crash(self, junk: bytes, whole: bool) -> None:
+        """The process ends; of what it was about to write to the log any bytes may be there."""
+        copy = self.directory.with_name("copy")
+        calls_log = self.tested._log
+        assert calls_log is not None
+        written = (calls_log._path, calls_log._end) if calls_log._handle is not None else None
+        shutil.copytree(self.directory, copy)
+        self.tested.close(save=False)
+        shutil.rmtree(self.directory)
+        copy.rename(self.directory)
+        if written is not None and not whole:
+            path, end = written
+            raw = path.read_bytes()
+            path.write_bytes(raw[:end] + junk + raw[end + len(junk) :])
+        self.tested = self.open()
+        self.take_again()
+
+    def take_again(self) -> None:
+        """Read the stream on from where the state stands, as `run` does."""
+        at = self.tested.positions.get("stream", 0)
+        if at < len(self.stream):
+            self.tested.take(OutcomeBatch.from_outcomes(self.stream[at:]), "stream", len(self.stream))
+        assert self.tested.digest() == self.twin.digest()
+        assert self.tested.pages.faults() == []
+
+    def teardown(self) -> None:
+        if hasattr(self, "tested"):
+            assert self.tested.digest() == self.twin.digest()
+            self.tested.close()
+        self._folder.cleanup()
+
+
+Crashes.TestCase.settings = settings(max_examples=25, stateful_step_count=16)
+TestCrashes = Crashes.TestCase
+
+
+@settings(max_examples=40)
+@given(st.lists(calls(), min_size=1, max_size=8), st.data())
+def test_log_cut_at_any_byte_leaves_the_state_after_some_call(asked: list[Call], data: st.DataObject) -> None:
+    """A call that was acknowledged is lost only if its bytes are; none is applied in part."""
+    with TemporaryDirectory() as folder:
+        directory = Path(folder) / "state"
+        twin = Scheduler(**settings_of())
+        digests = [twin.digest()]
+        with DurableScheduler.open(directory, settings_of(), plan=NEVER, threads=1) as scheduler:
+            for call in asked:
+                call(scheduler)
+                call(twin)
+                digests.append(twin.digest())
+            shutil.copytree(directory, Path(folder) / "crashed")
+        segments = list_segments(Path(folder) / "crashed")
+        if segments:
+            path = segments[-1][1]
+            os.truncate(path, data.draw(st.integers(len(log.MAGIC), len(path.read_bytes().rstrip(b"\0")))))
+        with DurableScheduler.open(Path(folder) / "crashed", plan=NEVER, threads=1) as found:
+            assert found.digest() in halves(asked, digests)
+
+
+def halves(asked: list[Call], digests: list[str]) -> set[str]:
+    """The states between calls, and those half-way through a test's call that is two."""
+    twin, found = Scheduler(**settings_of()), set(digests)
+    for call in asked:
+        formula = twin.formula
+        most = twin.per_host
+        call(twin)
+        if twin.formula != formula or twin.per_host != most:
+            after = twin.per_host
+            twin.per_host = most
+            found.add(twin.digest())
+            twin.per_host = after
+    return found

@@ -1,0 +1,98 @@
+"""State files of format 4, which this release no longer writes: they load, they migrate, and damage is found."""
+
+from __future__ import annotations
+
+import json
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+from crc32c import crc32c
+
+from streamsched import Outcome, Scheduler, SnapshotError
+from streamsched.cli import main
+from streamsched.groups import candidate_space
+from streamsched.store.former import FORMER_MAGIC, is_former
+from streamsched.store.recovery import newest_image
+
+
+def made() -> Scheduler:
+    scheduler = Scheduler(seed=9, panel=0.2)
+    scheduler.observe([Outcome(f"https://a.example/ä/{i}", float(at), changed=True) for at in (1, 2) for i in range(9)])
+    scheduler.next_batch(2, now=9.0)
+    scheduler.positions["crawl"] = {"kind": "jsonl", "path": "crawl", "offset": 7, "records": 3}
+    return scheduler
+
+
+def save_as_format_4(scheduler: Scheduler, path: Path) -> None:
+    tables = scheduler.pages.tables
+    corpus = tables.corpus[0]
+    counts = {
+        "corpus": 1,
+        "pages": len(scheduler),
+        "traces": len(scheduler),
+        "lease_until_s": len(scheduler),
+        "text": int(corpus["text_end"]),
+        "groups": int(corpus["groups"]),
+        "names": int(corpus["names_end"]),
+        "journal": int(corpus["journaled"]),
+        "candidates": candidate_space(len(scheduler)),
+    }
+    raw = {name: getattr(tables, name)[:count].view(np.uint8).tobytes() for name, count in counts.items()}
+    arrays = [{"name": name, "count": counts[name], "crc": crc32c(part)} for name, part in raw.items()]
+    header = json.dumps({"version": 4, "settings": scheduler.settings(), "arrays": arrays}).encode()
+    lengths = struct.pack("<QQ", len(header), crc32c(header))
+    path.write_bytes(FORMER_MAGIC + lengths + header + b"".join(raw.values()))
+
+
+@pytest.fixture
+def former(tmp_path: Path) -> Path:
+    save_as_format_4(made(), tmp_path / "snapshot-00000003.state")
+    return tmp_path / "snapshot-00000003.state"
+
+
+def test_former_state_loads(former: Path) -> None:
+    loaded = Scheduler.load(former.parent)
+    assert loaded.digest() == made().digest()
+    assert loaded.positions == made().positions
+    assert loaded.pages.faults() == []
+
+
+def test_former_state_migrates(former: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    digest = made().digest()
+    before = former.read_bytes()
+    assert main(["state", "migrate", "--state", str(former.parent)]) == 0
+    assert "migrated       True" in capsys.readouterr().out
+    path = newest_image(former.parent)
+    assert path.name == "snapshot-00000004.state"
+    assert not is_former(path)
+    assert former.read_bytes() == before
+    assert Scheduler.load(former.parent).digest() == digest
+    assert main(["state", "migrate", "--state", str(former.parent)]) == 0
+    assert "migrated       False" in capsys.readouterr().out
+    assert main(["state", "verify", "--state", str(former.parent)]) == 0
+
+
+def test_damage_is_found(former: Path) -> None:
+    raw = former.read_bytes()
+    sketch = len(raw) - candidate_space(9)
+    for place in [*range(len(FORMER_MAGIC), sketch, 7), sketch + 5, len(raw) - 1]:
+        former.write_bytes(raw[:place] + bytes([raw[place] ^ 0x10]) + raw[place + 1 :])
+        with pytest.raises(SnapshotError) as caught:
+            Scheduler.load(former.parent)
+        assert caught.value.path == str(former)
+    for cut in (raw[:20], raw[:40], raw[:-1], raw + b"\0"):
+        former.write_bytes(cut)
+        with pytest.raises(SnapshotError, match="damaged"):
+            Scheduler.load(former.parent)
+
+
+def test_older_versions_are_refused(former: Path) -> None:
+    raw = former.read_bytes()
+    (length,) = struct.unpack_from("<Q", raw, len(FORMER_MAGIC))
+    start = len(FORMER_MAGIC) + 16
+    header = raw[start : start + length].replace(b'"version": 4', b'"version": 3')
+    former.write_bytes(FORMER_MAGIC + struct.pack("<QQ", length, crc32c(header)) + header + raw[start + length :])
+    with pytest.raises(SnapshotError, match="is of format version 3, expected 4 or newer"):
+        Scheduler.load(former.parent)
