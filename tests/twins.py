@@ -121,7 +121,8 @@ class Twins:
 
     def rank_new(self, k: int) -> list[str]:
         expected = self.expect(k, math.inf, only_new=True)
-        roster = self.scheduler._roster
+        roster, tables = self.scheduler._roster, self.scheduler.pages.tables
+        roster.keep_up(self.scheduler._courtesy.leases.expire(tables, self.now))  # as for a batch
         query = self.scheduler._query(k, self.now, math.inf)
         roster.rank(query)
         batch = self.scheduler._batch(roster.rank_new(query), self.now)
