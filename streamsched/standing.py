@@ -116,6 +116,7 @@ class Standing:
         self._clock = -math.inf  # of the newest query: bounds hold from it on
         self._own = _make_lanes(LANES)
         self._listed, self._bounds = np.empty(0, np.int64), np.empty(0)
+        self._nodes = np.empty(0, np.int64)
         self._opened = _Opened(np.empty(0, np.int64), _make_lanes(0))
         self._moment = Moment(-math.inf, -math.inf, 1.0, -math.inf, 0.0, 0.0, DEFAULT_LIMITS, math.inf)
         self._seats, self._found = Seats(), Candidates()
@@ -229,6 +230,8 @@ class Standing:
         if self._pages != self._shelves.pages:
             self.settle(tables)
             self._table.cover(self._shelves.blocks, self._shelves.first_changed(self._pages))
+            nodes = self._table.arrays.node_end.size
+            self._nodes = self._nodes if self._nodes.size >= nodes else np.empty(2 * nodes, np.int64)
             self._pages = self._shelves.pages
 
     def _search(self, tables: Tables, query: Query, k: int) -> Ranked | None:
@@ -238,7 +241,7 @@ class Standing:
         self._seats.clear(tables)
         most, wanted = self._table.blocks // _MOST_OPENED, k + k // 16 + _SPARE
         due = np.empty(most + 1, np.int64)
-        count = list_due(self._stage(tables), self._moment, due)
+        count = list_due(self._stage(tables), self._moment, self._nodes, due)
         if count > most:
             return None
         self._open(tables, due[:count])
@@ -282,7 +285,7 @@ class Standing:
         """Return the `wanted` blocks of the highest bounds that reach `bar`, with all that tie with the last."""
         if self._listed.size < self._table.blocks:  # memory is taken as it is filled
             self._listed, self._bounds = np.empty(2 * self._table.blocks, np.int64), np.empty(2 * self._table.blocks)
-        count = list_hot(self._stage(tables), self._moment, bar, foreseen, self._listed, self._bounds)
+        count = list_hot(self._stage(tables), self._moment, bar, foreseen, self._nodes, self._listed, self._bounds)
         picked, bounds = self._listed[:count], self._bounds[:count]
         if count > wanted:
             picked = picked[bounds >= np.partition(bounds, count - wanted)[count - wanted]]
@@ -316,7 +319,7 @@ class Standing:
             return
         stage, arrays = self._stage(tables), self._table.arrays
         due = np.empty(arrays.bound.size, np.int64)
-        due = due[: list_due(stage, self._moment, due)]
+        due = due[: list_due(stage, self._moment, self._nodes, due)]
         if step < math.inf:
             arrays.reach[due] = np.maximum(arrays.reach[due], _AHEAD * step / self._moment.cycle_s)
         self._open_and_settle(tables, due)

@@ -214,17 +214,17 @@ def test_lists_are_their_twins(seed: int, wait: float, bar: float, most: int) ->
             own = blocks.bound[told == host]  # the last seated is as good as one of its blocks, or better
             seats.room.used[host], seats.room.least[host] = number % 5, own[number % own.size] + 0.1 * (number % 2)
             seats.room.floor[host] = own[(number + 1) % own.size]
-        out, bounds = np.empty(most, np.int64), np.empty(most)
+        out, bounds, nodes = np.empty(most, np.int64), np.empty(most), np.empty(blocks.node_end.size, np.int64)
         due = [slow.block for slow in small.slow() if blocks.end[slow.block] <= moment.now and slow.room() > 0]
         due = [block for block in due if not blocks.opened[block]]
-        count = list_due(small.stage, moment, out)
+        count = list_due(small.stage, moment, nodes, out)
         assert out[:count].tolist() == due[:most]
         hot = [slow for slow in small.slow() if blocks.bound[slow.block] >= bar and slow.room() > 0]
         hot = [slow for slow in hot if not blocks.opened[slow.block] and not is_outdone(slow, seats)]
         foreseen = [slow for slow in hot if not is_below_floor(slow, seats)]
-        count = list_hot(small.stage, moment, bar, True, out, bounds)
+        count = list_hot(small.stage, moment, bar, True, nodes, out, bounds)
         assert out[:count].tolist() == [slow.block for slow in foreseen][:most]
-        count = list_hot(small.stage, moment, bar, False, out, bounds)
+        count = list_hot(small.stage, moment, bar, False, nodes, out, bounds)
         assert out[:count].tolist() == [slow.block for slow in hot][:most]
         assert bounds[:count].tolist() == [blocks.bound[slow.block] for slow in hot][:most]
 
