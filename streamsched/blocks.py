@@ -165,19 +165,28 @@ def list_due(stage: Stage, moment: Moment, nodes: Ints, out: Ints) -> int:
         if blocks.node_end[node] <= moment.now:
             nodes[found] = node
             found += 1
-    listed = 0
+    count = listed = 0
     for i in range(found):
         _ask_for(blocks.end, hosts, nodes, i + _SOON, found)
         first = nodes[i] * NODE_BLOCKS
         for block in range(first, min(first + NODE_BLOCKS, blocks.end.size)):
-            if blocks.end[block] <= moment.now and listed < out.size:
+            if blocks.end[block] <= moment.now:
+                if listed == out.size:
+                    count = listed = _drop_idle(stage, moment, out, count, listed)
+                    if count == out.size:
+                        return count
                 out[listed] = block
                 listed += 1
                 if hosts[block] != MIXED:
                     prefetch(stage.tables.groups, np.int64(hosts[block]))
-    count = 0
-    for i in range(listed):
-        if not blocks.opened[out[i]] and _room_of(stage, out[i], moment) > 0:
+    return _drop_idle(stage, moment, out, count, listed)
+
+
+@inlined
+def _drop_idle(stage: Stage, moment: Moment, out: Ints, count: int, listed: int) -> int:
+    """Keep of the blocks listed behind the first `count` those that can give a page; return how many there are then."""
+    for i in range(count, listed):
+        if not stage.blocks.opened[out[i]] and _room_of(stage, out[i], moment) > 0:
             out[count] = out[i]
             count += 1
     return count

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from streamsched.arrays import Ints, Record
-from streamsched.blocks import NODE_BLOCKS, Blocks, Lanes, Stage, rest_within, store_bound, sum_up_all, target_of
+from streamsched.blocks import NODE_BLOCKS, Blocks, Lanes, Stage, rest_within, target_of
 from streamsched.foresight import Moment, begin_search, search_ends
 from streamsched.gauge import LANES, LEADERS, Gauge, bound_lanes, gather_lanes, move_lane, score_lanes
 from streamsched.jit import bare_kernel, inlined
@@ -13,19 +13,7 @@ from streamsched.politeness import overdue_at
 from streamsched.shelves import BLOCK_ROWS, block_of, row_at
 from streamsched.tables import LEASED, OUT
 
-__all__ = ["absorb", "open_blocks", "renew"]
-
-
-@bare_kernel
-def renew(stage: Stage, picked: Ints, moment: Moment, lanes: Lanes) -> None:
-    """Bound the blocks ``picked``: int64[m] anew from now on. O(m). `lanes` need room for LANES pages."""
-    for start in range(0, picked.size, LEADERS):
-        part = picked[start : start + LEADERS]
-        _take_lanes(stage, part, moment, lanes)
-        _bound_eligible(stage.gauge, part.size * BLOCK_ROWS, moment, lanes)
-        for i in range(part.size):
-            store_bound(stage.blocks, part[i], lanes, i)
-        sum_up_all(stage.blocks, part)
+__all__ = ["absorb", "open_blocks"]
 
 
 @bare_kernel

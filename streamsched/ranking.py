@@ -141,6 +141,12 @@ class FullScan:
             scores[start:stop] = self._workers[0].score(pages, traces, now, cycle_s)
         return scores
 
+    def foresee(self, tables: Tables, query: Query) -> float:
+        """Return about what the last of the best `query.k` pages scores, from a sample; -inf for few pages. O(1)."""
+        self._seats.clear(tables)
+        bar = self._first_bar(tables, query, int(tables.corpus["pages"][0]))
+        return -math.inf if bar is None else bar
+
     def _first_bar(self, tables: Tables, query: Query, pages: int) -> float | None:
         """Return a score that k eligible pages very likely reach, from an evenly spread sample; None for few pages."""
         if pages < 8 * _SAMPLE_BLOCKS * _SAMPLE_ROWS or query.k > pages // 8:

@@ -18,7 +18,7 @@ from streamsched.foresight import Moment
 from streamsched.formula import Formula
 from streamsched.gauge import LANES, bound_lanes, gather_lanes, make_gauge, score_lanes
 from streamsched.inspection import Inspected, find_false_bounds
-from streamsched.opening import absorb, open_blocks, renew
+from streamsched.opening import absorb, open_blocks
 from streamsched.politeness import Limits
 from streamsched.ranking import FullScan
 from streamsched.selection import Seats
@@ -152,7 +152,9 @@ class Small:
         self.seats = Seats()
         self.seats.cover(self.tables)
         self.moment = Moment(NOW, NOW - 60.0, DAY, -math.inf, 0.0, 0.0, limits, 600.0)
-        renew(self.stage, self.all, self.moment, make_lanes(LANES))
+        lanes = make_lanes(self.all.size)
+        open_blocks(self.stage, self.all, self.moment, lanes)
+        settle(self.stage, self.all, lanes, self.moment, math.inf)
 
     @property
     def tables(self) -> Tables:

@@ -26,7 +26,8 @@ def told(scheduler: Scheduler, now: float, url: str = URL) -> tuple[bool, float 
     assert found.eligible == are_eligible(scheduler.pages.tables, row, now, scheduler.pages.limits)[0]
     mark = "last visited" if found.first_visited else "never visited"
     place = next(i for i, reason in enumerate(found.reasons) if reason.startswith(mark))
-    return found.eligible, found.eligible_from_s, list(found.reasons[:place])
+    waits = [reason for reason in found.reasons[:place] if "the next batch of" not in reason]
+    return found.eligible, found.eligible_from_s, waits
 
 
 def test_nothing_keeps_it() -> None:
