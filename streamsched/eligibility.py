@@ -28,8 +28,9 @@ from streamsched.politeness import (
 )
 from streamsched.tables import LEASED, OUT, URGENT, Tables
 
-__all__ = ["Waits", "are_eligible", "page_rest_until", "read_waits", "rest_until", "say_eligibility"]
+__all__ = ["HASTY", "Waits", "are_eligible", "haste", "page_rest_until", "read_waits", "rest_until", "say_eligibility"]
 
+HASTY: Final = 1e290  # what an overdue page scores at the least: more than any formula that is of use
 _WHY: Final = {
     FOR_DELAY: "for the delay between two visits",
     FOR_TOO_MANY: "for it answered 429",
@@ -62,6 +63,15 @@ def are_eligible(tables: Tables, rows: Ints, now: float, limits: Limits) -> Bool
     open_ = np.empty(rows.size, np.bool_)
     _are_open(tables, rows, limits, now, open_)
     return open_ & ~are_leased(tables, rows, now)
+
+
+@inlined
+def haste(overdue_s: float, now: float) -> float:
+    """Return what a page scores at `now` that has been overdue since `overdue_s`: the longer the more, always the most.
+
+    inf where it was asked for, which is -inf for a time; so nothing goes before it.
+    """
+    return HASTY * (1.0 + (now - overdue_s))
 
 
 @inlined

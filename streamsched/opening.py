@@ -6,6 +6,7 @@ import numpy as np
 
 from streamsched.arrays import Ints, Record
 from streamsched.blocks import NODE_BLOCKS, Blocks, Lanes, Stage, rest_within, target_of
+from streamsched.eligibility import haste
 from streamsched.foresight import Moment, begin_search, search_ends
 from streamsched.gauge import LANES, LEADERS, Gauge, bound_lanes, gather_lanes, move_lane, score_lanes
 from streamsched.jit import bare_kernel, inlined
@@ -35,8 +36,10 @@ def open_blocks(stage: Stage, picked: Ints, moment: Moment, lanes: Lanes) -> Non
             _look_ahead(stage, part, moment, own)
         _bound_eligible(gauge, count, moment, own)
         for lane in range(count):
-            if own.rows[lane] >= 0 and overdue_at(gauge.pages[lane], moment.limits) <= moment.now:
-                own.scores[lane] = np.inf
+            if own.rows[lane] >= 0:
+                overdue = overdue_at(gauge.pages[lane], moment.limits)
+                if overdue <= moment.now:
+                    own.scores[lane] = haste(overdue, moment.now)
         for i in range(part.size):
             stage.blocks.opened[part[i]] = 1
 
@@ -98,7 +101,7 @@ def _is_settled(stage: Stage, row: int, moment: Moment) -> bool:
     if overdue > moment.now:
         _end_before(blocks, block, overdue)
         return False
-    _raise_bound(stage, row, np.inf)
+    _raise_bound(stage, row, haste(overdue, blocks.end[block]))
     return True
 
 
@@ -203,11 +206,13 @@ def _end_lanes(gauge: Gauge, i: int, end: float, lanes: Lanes) -> None:
 
 @bare_kernel
 def _bound_eligible(gauge: Gauge, count: int, moment: Moment, lanes: Lanes) -> None:
-    """Bound the lanes, those of pages that go before others by infinity."""
+    """Bound the lanes, those of pages that go before others by their haste."""
     bound_lanes(gauge, 0, count, moment.since, moment.cycle_s, lanes.bounds)
     for lane in range(count):
-        if lanes.rows[lane] >= 0 and overdue_at(gauge.pages[lane], moment.limits) <= moment.now:
-            lanes.bounds[lane] = np.inf
+        if lanes.rows[lane] >= 0:
+            overdue = overdue_at(gauge.pages[lane], moment.limits)
+            if overdue <= moment.now:
+                lanes.bounds[lane] = haste(overdue, gauge.ends[lane])
 
 
 @bare_kernel

@@ -20,6 +20,7 @@ from streamsched.change import CHANGE_BITS
 from streamsched.checks import check_share, check_time, check_whole
 from streamsched.courtesy import Courtesy
 from streamsched.durations import parse_duration
+from streamsched.eligibility import HASTY
 from streamsched.errors import SettingsError, UnknownPage
 from streamsched.explanation import Explanation, RankedBy, explain_page
 from streamsched.formula import Formula
@@ -453,7 +454,8 @@ class Scheduler:
     def _batch(self, ranked: Ranked, now: float, until: float | None = None, panel: int = 0) -> Batch:
         tables = self._pages.tables
         urls = url_texts(tables, ranked.rows)
-        return Batch(urls, ranked.scores, ranked.rows, lambda: host_names(tables, ranked.rows), now, until, panel)
+        scores = np.where(ranked.scores >= HASTY, np.inf, ranked.scores)
+        return Batch(urls, scores, ranked.rows, lambda: host_names(tables, ranked.rows), now, until, panel)
 
 
 def _check_urls(urls: PackedUrls, now: float, importance: Floats | None = None) -> None:

@@ -76,11 +76,11 @@ class World:
         ready_s = naive_politeness.ready_at(page, rule, self.manners, urgent=url in self.urgent)
         return ready_s <= now and (page.lease_until_s is None or page.lease_until_s <= now)
 
-    def is_hasty(self, url: str, now: float) -> bool:
-        """Whether a page goes before those that are not."""
+    def haste(self, url: str, now: float) -> float | None:
+        """What a page scores that goes before those that are neither asked for nor overdue; None for these."""
         rule = naive_politeness.rule_of(url, self.rules)
-        urgent = url in self.urgent
-        return naive_politeness.overdue_at(self.shard.pages[url], rule, self.manners, urgent=urgent) <= now
+        since_s = naive_politeness.overdue_at(self.shard.pages[url], rule, self.manners, urgent=url in self.urgent)
+        return 1e290 * (1.0 + (now - since_s)) if since_s <= now else None
 
     def rooms(self, now: float, lease_s: float) -> dict[str, float]:
         """How many pages of each host a batch may have."""
@@ -100,7 +100,7 @@ class World:
         self.leases.expire(now)
         rooms = self.rooms(now, lease_s)
         known = {
-            url: math.inf if self.is_hasty(url, now) else score
+            url: score if (haste := self.haste(url, now)) is None else haste
             for url, score in scores.items()
             if self.is_rested(url, now) and not (only_new and self.shard.pages[url].left is not None)
         }

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from streamsched import Manners, Outcome, OutcomeBatch, Rule, Scheduler
 from streamsched.arrays import Ints
 from streamsched.blocks import NODE_BLOCKS, BoundTable, Lanes, Stage, list_due, list_hot, settle
-from streamsched.eligibility import read_waits
+from streamsched.eligibility import HASTY, read_waits
 from streamsched.foresight import Moment
 from streamsched.formula import Formula
 from streamsched.gauge import LANES, bound_lanes, gather_lanes, make_gauge, score_lanes
@@ -113,7 +113,7 @@ class Slow:
 
     def bound_of(self, row: int, until_s: float) -> float:
         if self.overdue_at(row) <= self.moment.now:
-            return math.inf
+            return HASTY * (1.0 + (until_s - self.overdue_at(row)))
         found = np.empty(1)
         gather_lanes(self.stage.gauge, self.stage.tables, np.array([row]))
         self.stage.gauge.ends[0] = until_s
@@ -122,7 +122,7 @@ class Slow:
 
     def score_of(self, row: int) -> float:
         if self.overdue_at(row) <= self.moment.now:
-            return math.inf
+            return HASTY * (1.0 + (self.moment.now - self.overdue_at(row)))
         found = np.empty(1)
         gather_lanes(self.stage.gauge, self.stage.tables, np.array([row]))
         score_lanes(self.stage.gauge, 0, 1, self.moment.now, DAY, found)
