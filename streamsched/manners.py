@@ -79,8 +79,10 @@ class Manners:
 class Rule:
     """What holds for some pages in place of the settings; None leaves a setting as it is.
 
-    ``never``: they are not handed out at all, as robots.txt or their owner wishes; ``min_revisit`` and ``max_revisit``:
-    as in `Manners`. Raises SettingsError where a value cannot work.
+    ``never``: they are not handed out at all, as robots.txt or their owner wishes, whatever other rules say of them,
+    until this one is taken back; ``min_revisit`` and ``max_revisit``: as in `Manners`.
+
+    Raises SettingsError where a value cannot work.
 
     >>> Rule(min_revisit="1d").min_revisit
     86400.0

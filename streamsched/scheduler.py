@@ -208,6 +208,7 @@ class Scheduler:
             self._roster.keep_up(self._courtesy.leases.expire(self._pages.tables, now))
             query = self._query(k, now, lease_s)
             _, ranked, panel = self._compose(query, self._roster.rank, self._roster.rank_new)
+            self._courtesy.forget(now)
             self._courtesy.grant(self._pages.tables, ranked.rows, now, now + lease_s, panel)
             self._roster.settle()
             self._panel.count(ranked.rows.size, panel)
@@ -237,10 +238,11 @@ class Scheduler:
         return added
 
     def block(self, host: str, until: float) -> int:
-        """Hand out no page of `host` before `until`, UTC epoch seconds; return how many hosts that are. O(1).
+        """Hand out no page of `host` before `until`, UTC epoch seconds; return how many known hosts that are. O(1).
 
-        ``*.example.org`` names several, O(hosts). What they rested for before is forgotten, so a time that has passed
-        ends the rest.
+        ``*.example.org`` names several, O(hosts). Hosts that become known later are blocked as well, by the last call
+        that fits them. What hosts rested for before is forgotten, so a time that has passed ends the rest. Raises
+        SettingsError for what is no host or no time.
         """
         with self._lock:
             blocked = self._courtesy.block(self._pages.tables, host, until).size
@@ -251,8 +253,10 @@ class Scheduler:
         """Set rules for hosts, URL patterns and pages, None to take them back; return how many pages may be concerned.
 
         Each goes by the last that was set of its page, else of its patterns, else of its host: `streamsched.targets`
-        says how these are written. Holds for pages that come later, too. O(pages), O(1) for each rule of one page.
-        Raises SettingsError, and sets none, where one cannot work.
+        says how these are written. But where any of them says never, no other undoes it: only None for that very
+        target, or another rule in its place. Holds for pages that come later, too; to take back what was not set
+        concerns none. O(pages), O(1) for each rule of one page. Raises SettingsError, and sets none, where one cannot
+        work.
         """
         with self._lock:
             concerned = self._courtesy.set_rules(self._pages, rules).size
@@ -408,6 +412,7 @@ class Scheduler:
     def _add(self, urls: PackedUrls, now: float) -> int:
         added = self._pages.discover(urls, float(now))
         self._courtesy.reach(self._pages.tables)
+        self._courtesy.forget(float(now))
         return added
 
     def _find(self, urls: Sequence[str]) -> Ints:

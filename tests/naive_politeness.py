@@ -126,15 +126,30 @@ def fits(text: bytes, glob: bytes) -> bool:
     return re.fullmatch(b".*".join(map(re.escape, glob.split(b"*"))), text, re.DOTALL) is not None
 
 
+def fits_host(name: str, pattern: str) -> bool:
+    """Whether a host is what a pattern of hosts says."""
+    return fits(name.encode(), pattern.encode())
+
+
 def rule_of(url: str, rules: dict[str, Rule]) -> Rule:
-    """The rule that a page goes by: of the last kind the last that was set."""
+    """The rule that a page goes by: one that says never, else of the last kind the last that was set."""
     best: list[Rule] = [Rule(), Rule(), Rule()]
     found = [False, False, False]
     for target, rule in rules.items():
         kind, meets = kind_of(target, url)
+        if meets and rule.never:
+            return rule
         if meets:
             best[kind], found[kind] = rule, True
     return next((best[kind] for kind in (2, 1, 0) if found[kind]), Rule())
+
+
+def key_of(target: str) -> str:
+    """The target as all that mean the same are written."""
+    scheme, host, path = taken_apart(target)
+    if path.count("*") + host.count("*") == 0 and (scheme or path):
+        return target
+    return f"{scheme.lower()}://{host.lower()}{path}" if scheme else f"{host.lower()}{path}"
 
 
 def kind_of(target: str, url: str) -> tuple[int, bool]:

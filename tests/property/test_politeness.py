@@ -211,9 +211,9 @@ def test_a_page_goes_by_the_rule_of_its_twin(
     for target, rule in rules:
         taken_back = data.draw(st.integers(0, 4)) == 0
         scheduler.set_rule(target, None if taken_back else rule)
-        known.pop(target, None)
+        known.pop(naive_politeness.key_of(target), None)
         if not taken_back:
-            known[target] = rule
+            known[naive_politeness.key_of(target)] = rule
     scheduler.discover(urls[first:], now=0.0)
     numbers = scheduler.pages.tables.pages["rule"][: len(urls)]
     told = scheduler.pages.limits.rules[numbers]
