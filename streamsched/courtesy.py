@@ -86,6 +86,7 @@ class Courtesy:
             self._closures.add(target, until_s)
         tables.groups["ready_s"][hosts] = until_s
         tables.groups["why"][hosts] = ON_REQUEST
+        tables.groups["asked"][hosts] = 0
         return hosts
 
     def state(self) -> dict[str, Any]:

@@ -190,6 +190,8 @@ class Scheduler:
     def rank(self, k: int = 1000, *, now: float) -> Batch:
         """Return the best `k` pages that may be handed out at `now`, shares and panel aside, without leasing them.
 
+        It knows no lease, so of a host with a `delay` there may be more than in any batch.
+
         O(k); O(pages) for times long after that of the last batch, or before it.
         """
         now, k = check_time(now), _check_pages(k)
@@ -199,8 +201,10 @@ class Scheduler:
     def next_batch(self, k: int = 1000, *, now: float, lease: str | float = "10m") -> Batch:
         """Return the best `k` pages and lease them, members of the panel that are due before all others.
 
-        None of them is handed out again before its outcome is observed or `now` + `lease` has come. O(k) where the
-        clock goes on in steps; O(pages) for the first batches, after a leap of the clock, or for a good part of all.
+        None of them is handed out again before its outcome is observed or `now` + `lease` has come. Of a host with a
+        `delay` there are as many as can be visited that far apart within the lease, one at the least: the crawler
+        spaces these visits, and the host is in no other batch before their time is over. O(k) where the clock goes on
+        in steps; O(pages) for the first batches, after a leap of the clock, or for a good part of all.
         """
         now, k = check_time(now), _check_pages(k)
         lease_s = parse_duration(lease, "lease")
@@ -215,7 +219,11 @@ class Scheduler:
             return self._batch(ranked, now, now + lease_s, panel)
 
     def release(self, urls: Sequence[str]) -> int:
-        """Give leased pages back unvisited; return how many of `urls` are known. O(1) a URL."""
+        """Give leased pages back unvisited; return how many of `urls` are known. O(1) a URL.
+
+        Their hosts go on resting for the delays of these visits: the pages do not say whose delay was added last, and
+        so a host is rather visited late than early. `block(host, now)` ends that rest, where no page of it is out.
+        """
         with self._lock:
             rows = self._find(urls)
             self._courtesy.leases.release(self._pages.tables, rows[rows >= 0])

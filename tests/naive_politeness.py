@@ -60,7 +60,7 @@ class Host:
     manners: Manners
     rule: HostRule = field(default_factory=HostRule)
     ready_s: float = -math.inf
-    asked_for_rest: bool = False  # that is what ready_s stands for
+    asked_for_rest: bool = False  # since it was last given visits
     strikes: int = 0
     out: set[str] = field(default_factory=set)
 
@@ -97,8 +97,8 @@ class Host:
             until_s = outcome.fetched_at + outcome.retry_after
         if 0 < status < 500 and status != 429 and not busy:
             self.strikes = 0
-        if until_s > self.ready_s:
-            self.ready_s, self.asked_for_rest = until_s, True
+        if until_s > -math.inf:
+            self.ready_s, self.asked_for_rest = max(self.ready_s, until_s), True
 
 
 # --- leases

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -37,8 +38,14 @@ def small_tables() -> Iterator[None]:
 
 lengths = st.sampled_from([0.0, 1.0, 3_600.0, 1e5, 3e6])
 some_counts = st.none() | st.integers(1, 4)
+
+
+def shorten_backoff(backoff: float, backoff_most: float, **others: Any) -> Manners:
+    return Manners(backoff=min(backoff, backoff_most), backoff_most=backoff_most, **others)
+
+
 manners = st.builds(
-    Manners,
+    shorten_backoff,
     delay=lengths,
     in_flight=some_counts,
     per_batch=some_counts,
