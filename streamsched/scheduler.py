@@ -191,6 +191,8 @@ class Scheduler:
     def rank(self, k: int = 1000, *, now: float) -> Batch:
         """Return the best `k` pages that may be handed out at `now`, shares and panel aside, without leasing them.
 
+        It knows no lease, so of a host with a `delay` there may be more than in any batch.
+
         O(k); O(pages) for times long after that of the last batch, or before it.
         """
         now, k = check_time(now), _check_pages(k)
@@ -200,8 +202,10 @@ class Scheduler:
     def next_batch(self, k: int = 1000, *, now: float, lease: str | float = "10m") -> Batch:
         """Return the best `k` pages and lease them, members of the panel that are due before all others.
 
-        None of them is handed out again before its outcome is observed or `now` + `lease` has come. O(k) where the
-        clock goes on in steps; O(pages) for the first batches, after a leap of the clock, or for a good part of all.
+        None of them is handed out again before its outcome is observed or `now` + `lease` has come. Of a host with a
+        `delay` there are as many as can be visited that far apart within the lease, one at the least: the crawler
+        spaces these visits, and the host is in no other batch before their time is over. O(k) where the clock goes on
+        in steps; O(pages) for the first batches, after a leap of the clock, or for a good part of all.
         """
         now, k = check_time(now), _check_pages(k)
         lease_s = parse_duration(lease, "lease")
@@ -209,13 +213,18 @@ class Scheduler:
             self._roster.keep_up(self._courtesy.leases.expire(self._pages.tables, now))
             query = self._query(k, now, lease_s)
             _, ranked, panel = self._compose(query, self._roster.rank, self._roster.rank_new)
+            self._courtesy.forget(now)
             self._courtesy.grant(self._pages.tables, ranked.rows, now, now + lease_s, panel)
             self._roster.settle()
             self._panel.count(ranked.rows.size, panel)
             return self._batch(ranked, now, now + lease_s, panel)
 
     def release(self, urls: Sequence[str]) -> int:
-        """Give leased pages back unvisited; return how many of `urls` are known. O(1) a URL."""
+        """Give leased pages back unvisited; return how many of `urls` are known. O(1) a URL.
+
+        Their hosts go on resting for the delays of these visits: the pages do not say whose delay was added last, and
+        so a host is rather visited late than early. `block(host, now)` ends that rest, where no page of it is out.
+        """
         with self._lock:
             rows = self._find(urls)
             self._courtesy.leases.release(self._pages.tables, rows[rows >= 0])
@@ -238,10 +247,11 @@ class Scheduler:
         return added
 
     def block(self, host: str, until: float) -> int:
-        """Hand out no page of `host` before `until`, UTC epoch seconds; return how many hosts that are. O(1).
+        """Hand out no page of `host` before `until`, UTC epoch seconds; return how many known hosts that are. O(1).
 
-        ``*.example.org`` names several, O(hosts). What they rested for before is forgotten, so a time that has passed
-        ends the rest.
+        ``*.example.org`` names several, O(hosts). Hosts that become known later are blocked as well, by the last call
+        that fits them. What hosts rested for before is forgotten, so a time that has passed ends the rest. Raises
+        SettingsError for what is no host or no time.
         """
         with self._lock:
             blocked = self._courtesy.block(self._pages.tables, host, until).size
@@ -252,8 +262,10 @@ class Scheduler:
         """Set rules for hosts, URL patterns and pages, None to take them back; return how many pages may be concerned.
 
         Each goes by the last that was set of its page, else of its patterns, else of its host: `streamsched.targets`
-        says how these are written. Holds for pages that come later, too. O(pages), O(1) for each rule of one page.
-        Raises SettingsError, and sets none, where one cannot work.
+        says how these are written. But where any of them says never, no other undoes it: only None for that very
+        target, or another rule in its place. Holds for pages that come later, too; to take back what was not set
+        concerns none. O(pages), O(1) for each rule of one page. Raises SettingsError, and sets none, where one cannot
+        work.
         """
         with self._lock:
             concerned = self._courtesy.set_rules(self._pages, rules).size
@@ -409,6 +421,7 @@ class Scheduler:
     def _add(self, urls: PackedUrls, now: float) -> int:
         added = self._pages.discover(urls, float(now))
         self._courtesy.reach(self._pages.tables)
+        self._courtesy.forget(float(now))
         return added
 
     def _find(self, urls: Sequence[str]) -> Ints:

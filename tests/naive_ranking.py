@@ -26,15 +26,29 @@ class World:
         self.leases = naive_politeness.Leases()
         self.rules: dict[str, Rule] = {}
         self.urgent: set[str] = set()
+        self.blocks: list[tuple[str, float]] = []
+        self.unblocked: set[str] = set()  # hosts that blocks have not reached
 
     def host(self, url: str) -> naive_politeness.Host:
         """The host of a page."""
-        return self.hosts.setdefault(names_of(url)[0], naive_politeness.Host(self.manners))
+        name = names_of(url)[0]
+        if name not in self.hosts:
+            self.hosts[name] = naive_politeness.Host(self.manners)
+            self.unblocked.add(name)
+        return self.hosts[name]
+
+    def reach(self) -> None:
+        """Hosts that came are blocked as the last block that fits them says."""
+        for name in self.unblocked:
+            fitting = [until_s for pattern, until_s in self.blocks if naive_politeness.fits_host(name, pattern)]
+            self.hosts[name].ready_s = max([self.hosts[name].ready_s, *fitting[-1:]])
+        self.unblocked.clear()
 
     def add(self, url: str, now: float) -> None:
         """A page becomes known."""
         self.shard.page(url, now)
         self.host(url)
+        self.reach()
 
     def observe(self, outcomes: Sequence[Outcome]) -> None:
         """Outcomes in their order."""
@@ -43,6 +57,7 @@ class World:
                 self.host(outcome.url).hear(outcome)
                 self.urgent.discard(outcome.url)
                 self.leases.until_s.pop(outcome.url, None)
+        self.reach()
 
     def lease(self, urls: Sequence[str], now: float, lease_s: float) -> None:
         """Pages are handed out."""
