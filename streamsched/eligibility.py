@@ -126,15 +126,19 @@ def say_eligibility(tables: Tables, row: int, now: float, limits: Limits) -> tup
     full = waits.host_room[0] < 1
     if full:
         most = int(host["out"]) + int(waits.host_room[0])
-        reasons.append(f"not eligible: its host has {host['out']} pages out and may have {most}")
-    return (None if full else max(until_s, default=now)), reasons + _say_haste(page, float(waits.overdue_at[0]), now)
+        reasons.append(f"not eligible: its host has {_times(host['out'], 'page')} out and may have {most}")
+    return (None if full else max(until_s, default=now)), [
+        *reasons,
+        *_say_haste(page, float(waits.overdue_at[0]), now, waits=bool(reasons)),
+    ]
 
 
-def _say_haste(page: Record, overdue_s: float, now: float) -> list[str]:
+def _say_haste(page: Record, overdue_s: float, now: float, *, waits: bool) -> list[str]:
+    once = ", once it may be visited" if waits else ""
     if page["flags"] & URGENT:
-        return ["asked for: goes before others until its next outcome"]
+        return [f"asked for: goes before others until its next outcome{once}"]
     if overdue_s <= now:
-        return [f"overdue since {format_moment(overdue_s)}: goes before others"]
+        return [f"overdue since {format_moment(overdue_s)}: goes before others{once}"]
     return []
 
 

@@ -46,7 +46,6 @@ __all__ = ["DEFAULT_FORMULA", "Batch", "Observed", "Scheduler"]
 
 DEFAULT_FORMULA: Final = OBJECTIVES["changes"]
 _NOT_DIGESTED: Final = ("positions", "champion")  # they say how the state came about
-_USUAL_LEASE_S: Final = 600.0
 _SHORTEST_CYCLE_S: Final = 1.0
 _LONGEST_CYCLE_S: Final = 1e12  # longer, and rates per cycle leave the range in which float64 sums them
 
@@ -292,22 +291,24 @@ class Scheduler:
         with self._lock:
             return tie_keys(self._pages.tables.pages["url_hash"][: len(self)], self._salt(check_time(now)))
 
-    def explain(self, url: str, *, now: float, k: int = 1000) -> Explanation:
+    def explain(self, url: str, *, now: float, k: int = 1000, lease: str | float = "10m") -> Explanation:
         """Return what is known of a page, its score and place at `now`, and why the next batch of `k` has it or not.
 
-        O(pages). Raises UnknownPage for a page never seen.
+        `lease`: of that batch; hosts with a delay give as many pages as can be visited in it. O(pages). Raises
+        UnknownPage for a page never seen.
         """
         now, k = check_time(now), _check_pages(k)
+        lease_s = parse_duration(lease, "lease")
         with self._lock:
             row = int(self._known([url])[0])
             tables = self._pages.tables
             ranked = RankedBy(self._champion, self._scan, self._courtesy.limits)
-            told = explain_page(tables, ranked, self._query(k, now, _USUAL_LEASE_S), row)
+            told = explain_page(tables, ranked, self._query(k, now, lease_s), row)
             with self._as_of(now), self._shares.unchanged():
-                query = self._query(k, now, _USUAL_LEASE_S)
+                query = self._query(k, now, lease_s)
                 best, batch, panel = self._compose(query, self._roster.peek, self._roster.peek_new)
                 chosen = Chosen(query, best, batch, panel, self._shares.new)
-                membership = say_membership(tables, chosen, row, eligible=told.eligible)
+                membership = say_membership(tables, chosen, row, score=told.score, eligible=told.eligible)
             reasons = (*membership, *told.reasons, *self._panel.reasons(tables, row))
             return replace(told, in_batch=bool(np.isin(row, batch.rows)), reasons=reasons)
 
