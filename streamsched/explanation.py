@@ -10,7 +10,7 @@ import numpy as np
 from streamsched.arrays import Hashes, Ints, Record
 from streamsched.champion import Champion
 from streamsched.durations import format_duration, format_moment
-from streamsched.eligibility import are_eligible, read_waits, say_eligibility
+from streamsched.eligibility import HASTY, are_eligible, read_waits, say_eligibility
 from streamsched.formula import BLOCK
 from streamsched.groups import group_name
 from streamsched.leases import are_leased
@@ -144,9 +144,11 @@ def _place(tables: Tables, ranked: RankedBy, query: Query, row: int) -> tuple[in
 
 
 def _rank_keys(tables: Tables, ranked: RankedBy, query: Query, rows: Ints) -> Hashes:
-    """Return by what ``rows``: int64[m] are ranked, uint64[m]: what is overdue or asked for as though it scored inf."""
+    """Return by what ``rows``: int64[m] are ranked, uint64[m]: what is overdue or asked for before all else."""
     scores = ranked.ranking.score(tables, query.now, query.cycle_s, rows)
-    scores[read_waits(tables, rows, ranked.limits).overdue_at <= query.now] = np.inf
+    overdue_s = read_waits(tables, rows, ranked.limits).overdue_at
+    hasty = overdue_s <= query.now
+    scores[hasty] = HASTY * (1.0 + (query.now - overdue_s[hasty]))
     return sort_keys(scores)
 
 

@@ -182,7 +182,7 @@ def _put_in_order(tables: Tables, query: Query, ranked: Ranked, rows: Ints, ways
     """Return ``rows``: int64[m] as a batch: the query's first pages, then the others from the best score down."""
     scores = ways.score(rows)
     _, known, place = np.intersect1d(rows, ranked.rows, return_indices=True)
-    scores[known] = ranked.scores[place]  # inf for those that are overdue
+    scores[known] = ranked.scores[place]  # more than they score for those that are overdue
     ahead = np.isin(rows, query.first)
     first, rest = np.flatnonzero(ahead), np.flatnonzero(~ahead)
     ties = tie_keys(tables.pages["url_hash"][rows[rest]], query.salt)
