@@ -10,7 +10,7 @@ import numpy as np
 from streamsched.arrays import Hashes, Ints, Record
 from streamsched.champion import Champion
 from streamsched.durations import format_duration, format_moment
-from streamsched.eligibility import HASTY, are_eligible, read_waits, say_eligibility
+from streamsched.eligibility import are_eligible, hasten, read_waits, say_eligibility
 from streamsched.formula import BLOCK
 from streamsched.groups import group_name
 from streamsched.leases import are_leased
@@ -148,7 +148,7 @@ def _rank_keys(tables: Tables, ranked: RankedBy, query: Query, rows: Ints) -> Ha
     scores = ranked.ranking.score(tables, query.now, query.cycle_s, rows)
     overdue_s = read_waits(tables, rows, ranked.limits).overdue_at
     hasty = overdue_s <= query.now
-    scores[hasty] = HASTY * (1.0 + (query.now - overdue_s[hasty]))
+    scores[hasty] = hasten(overdue_s[hasty], query.now)
     return sort_keys(scores)
 
 
