@@ -143,7 +143,7 @@ def say_eligibility(tables: Tables, row: int, now: float, limits: Limits) -> tup
     full = waits.host_room[0] < 1
     if full:
         most = int(host["out"]) + int(waits.host_room[0])
-        reasons.append(f"not eligible: its host has {_times(host['out'], 'page')} out and may have {most}")
+        reasons.append(f"not eligible: its host has {_times(int(host['out']), 'page')} out and may have {most}")
     return (None if full else max(until_s, default=now)), [
         *reasons,
         *_say_haste(page, float(waits.overdue_at[0]), now, waits=bool(reasons)),

@@ -54,7 +54,8 @@ def absorb(stage: Stage, rows: Ints, moment: Moment, lanes: Lanes) -> None:
     count = 0
     for i in range(rows.size):
         block = block_of(order, rows[i])
-        if blocks.end[block] > moment.now and (np.int64(tables.pages[rows[i]].flags) & blocks.mask) == blocks.want:
+        page: Record = tables.pages[rows[i]]
+        if blocks.end[block] > moment.now and (np.int64(page.flags) & blocks.mask) == blocks.want:
             lanes.rows[count] = rows[i]
             gauge.ends[count] = blocks.end[block]
             count += 1

@@ -104,7 +104,9 @@ def is_outdone(tables: Tables, terms: Terms, host: int, bound: float, room: Room
 def _remember(tables: Tables, terms: Terms, rows: Ints, scores: Floats, room: Room) -> None:
     for i in range(rows.size):  # from the worst of a host up to its best, which decides
         row = rows[rows.size - 1 - i]
-        host = tables.groups[tables.pages[row].group].host
+        page: Record = tables.pages[row]
+        group: Record = tables.groups[page.group]
+        host = group.host
         best, least = scores[rows.size - 1 - i], room.least[host]
         full = room.used[host] >= host_room(tables.groups[host], terms.limits, terms.now, terms.lease_s)
         known = full and np.isfinite(least) and np.isfinite(best)
