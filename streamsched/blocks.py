@@ -16,7 +16,7 @@ from streamsched.arrays import Bytes, Floats, Ints
 from streamsched.eligibility import page_rest_until, rest_until
 from streamsched.foresight import Moment
 from streamsched.gauge import Gauge
-from streamsched.jit import bare_kernel, inlined, mix
+from streamsched.jit import bare_kernel, inlined, mix, prefetch
 from streamsched.memory import Region
 from streamsched.politeness import host_room
 from streamsched.selection import Room, Terms, is_outdone
@@ -40,6 +40,7 @@ __all__ = [
 ]
 
 NODE_BLOCKS: Final = 16
+_SOON: Final = 12  # nodes ahead whose memory is asked for
 FIRST_REACH: Final = 1 / 32  # cycles that a block looks ahead at first, or up to twice as many: an hour of a day
 _RESERVED_BLOCKS: Final = (1 << 27) // BLOCK_ROWS
 
@@ -135,6 +136,12 @@ def settle(stage: Stage, picked: Ints, lanes: Lanes, moment: Moment, bar: float)
     """
     blocks = stage.blocks
     for i in range(picked.size):
+        if i + _SOON < picked.size:
+            first = picked[i + _SOON] // NODE_BLOCKS * NODE_BLOCKS
+            prefetch(blocks.bound, first)
+            prefetch(blocks.bound, first + NODE_BLOCKS // 2)
+            prefetch(blocks.end, first)
+            prefetch(blocks.end, first + NODE_BLOCKS // 2)
         for lane in range(i * BLOCK_ROWS, (i + 1) * BLOCK_ROWS):
             if lanes.rows[lane] >= 0 and not lanes.scores[lane] < bar:
                 rest = rest_within(stage, picked[i], lanes.rows[lane], moment, moment.now)
@@ -147,48 +154,83 @@ def settle(stage: Stage, picked: Ints, lanes: Lanes, moment: Moment, bar: float)
 
 
 @bare_kernel
-def list_due(stage: Stage, moment: Moment, out: Ints) -> int:
+def list_due(stage: Stage, moment: Moment, nodes: Ints, out: Ints) -> int:
     """Write to `out` the blocks whose bounds have ended; return how many there are, at most `out.size`.
 
-    Not those of a host that can give no page now.
+    Not those of a host that can give no page now. ``nodes``: int64[nodes], to work in.
     """
-    blocks = stage.blocks
-    count = 0
+    blocks, hosts = stage.blocks, stage.order.hosts
+    found = 0
     for node in range(blocks.node_end.size):
         if blocks.node_end[node] <= moment.now:
-            for block in range(node * NODE_BLOCKS, min((node + 1) * NODE_BLOCKS, blocks.end.size)):
-                if blocks.end[block] <= moment.now and not blocks.opened[block]:
-                    if _room_of(stage, block, moment) <= 0:
-                        continue
+            nodes[found] = node
+            found += 1
+    count = listed = 0
+    for i in range(found):
+        _ask_for(blocks.end, hosts, nodes, i + _SOON, found)
+        first = nodes[i] * NODE_BLOCKS
+        for block in range(first, min(first + NODE_BLOCKS, blocks.end.size)):
+            if blocks.end[block] <= moment.now:
+                if listed == out.size:
+                    count = listed = _drop_idle(stage, moment, out, count, listed)
                     if count == out.size:
                         return count
-                    out[count] = block
-                    count += 1
+                out[listed] = block
+                listed += 1
+                if hosts[block] != MIXED:
+                    prefetch(stage.tables.groups, np.int64(hosts[block]))
+    return _drop_idle(stage, moment, out, count, listed)
+
+
+@inlined
+def _drop_idle(stage: Stage, moment: Moment, out: Ints, count: int, listed: int) -> int:
+    """Keep of the blocks listed behind the first `count` those that can give a page; return how many there are then."""
+    for i in range(count, listed):
+        if not stage.blocks.opened[out[i]] and _room_of(stage, out[i], moment) > 0:
+            out[count] = out[i]
+            count += 1
     return count
 
 
 @bare_kernel
-def list_hot(stage: Stage, moment: Moment, bar: float, foreseen: bool, out: Ints, bounds: Floats) -> int:
+def list_hot(  # noqa: PLR0913, PLR0917  a kernel
+    stage: Stage, moment: Moment, bar: float, foreseen: bool, nodes: Ints, out: Ints, bounds: Floats
+) -> int:
     """Write to `out` the blocks that are not open and may hold a page that reaches `bar`, and their bounds beside.
 
     Not those of a host that can give no page, or none but better ones than the block may hold; with `foreseen`, none
     but such as it probably will. Returns how many there are, at most `out.size`. O(nodes + NODE_BLOCKS for each that
-    matters).
+    matters). ``nodes``: int64[nodes], to work in.
     """
     blocks = stage.blocks
-    count = 0
+    found = count = 0
     for node in range(blocks.node_bound.size):
         if blocks.node_bound[node] >= bar:
-            for block in range(node * NODE_BLOCKS, min((node + 1) * NODE_BLOCKS, blocks.bound.size)):
-                if blocks.bound[block] >= bar and not blocks.opened[block]:
-                    if _is_passed_over(stage, block, moment, foreseen):
-                        continue
-                    if count == out.size:
-                        return count
-                    out[count] = block
-                    bounds[count] = blocks.bound[block]
-                    count += 1
+            nodes[found] = node
+            found += 1
+    for i in range(found):
+        _ask_for(blocks.bound, stage.order.hosts, nodes, i + _SOON, found)
+        first = nodes[i] * NODE_BLOCKS
+        for block in range(first, min(first + NODE_BLOCKS, blocks.bound.size)):
+            if blocks.bound[block] >= bar and not blocks.opened[block]:
+                if _is_passed_over(stage, block, moment, foreseen):
+                    continue
+                if count == out.size:
+                    return count
+                out[count] = block
+                bounds[count] = blocks.bound[block]
+                count += 1
     return count
+
+
+@inlined
+def _ask_for(column: Floats, hosts: npt.NDArray[np.uint32], nodes: Ints, i: int, found: int) -> None:
+    """Ask for the memory of the `i`-th node's blocks, if there is one."""
+    if i < found:
+        first = nodes[i] * NODE_BLOCKS
+        prefetch(column, first)
+        prefetch(column, first + NODE_BLOCKS // 2)
+        prefetch(hosts, first)
 
 
 @inlined

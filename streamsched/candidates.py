@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from streamsched.arrays import Floats, Hashes, Ints
+from streamsched.arrays import Floats, Hashes, Ints, Record
 from streamsched.blocks import Lanes
 from streamsched.jit import bare_kernel, mix
 from streamsched.order import select_top
@@ -91,6 +91,7 @@ def _collect(  # noqa: PLR0913, PLR0917  a kernel
         if lanes.rows[lane] >= 0 and not lanes.scores[lane] < bar:
             pool.rows[count] = lanes.rows[lane]
             pool.scores[count] = lanes.scores[lane]
-            pool.ties[count] = mix(tables.pages[lanes.rows[lane]].url_hash ^ salt)
+            page: Record = tables.pages[lanes.rows[lane]]
+            pool.ties[count] = mix(page.url_hash ^ salt)
             count += 1
     return count

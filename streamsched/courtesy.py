@@ -10,6 +10,7 @@ import numpy as np
 
 from streamsched.arrays import Ints
 from streamsched.checks import check_time, check_whole
+from streamsched.closures import Closures
 from streamsched.errors import SettingsError
 from streamsched.leases import Leases
 from streamsched.manners import HostRule, Manners, Rule
@@ -18,7 +19,7 @@ from streamsched.pages import PageTable
 from streamsched.politeness import ON_REQUEST, count_handed, make_limits
 from streamsched.rules import RuleBook
 from streamsched.tables import URGENT, Tables
-from streamsched.targets import HOST, find_hosts, parse_target
+from streamsched.targets import find_hosts, read_host
 
 __all__ = ["Courtesy"]
 
@@ -42,6 +43,7 @@ class Courtesy:
             self.limit_batches(per_host)
         self.leases = Leases()
         self._rules = RuleBook(found, self.limits)
+        self._closures = Closures()
 
     def limit_batches(self, per_host: int | None) -> None:
         """Let batches have so many pages of one host at the most, None for any number. Raises SettingsError."""
@@ -55,8 +57,13 @@ class Courtesy:
         return self._rules.set(pages, rules)
 
     def reach(self, tables: Tables) -> None:
-        """Let pages and hosts that came since the last call go by their rules. O(new pages) where there are rules."""
+        """Let pages and hosts that came since the last call go by their rules and blocks. O(new pages)."""
         self._rules.reach(tables)
+        self._closures.reach(tables)
+
+    def forget(self, now: float) -> None:
+        """Forget blocks of hosts not known that have passed by `now`, the caller's time. O(1) where none has."""
+        self._closures.forget(now)
 
     def grant(self, tables: Tables, rows: Ints, now: float, until_s: float, panel: int = 0) -> None:
         """Lease `rows`: int64[m] at `now` until `until_s`; their hosts rest for their delays. O(m)."""
@@ -69,29 +76,35 @@ class Courtesy:
         mark_rows(tables, rows)
         tables.pages["flags"][rows] |= np.uint8(URGENT)
 
-    @staticmethod
-    def block(tables: Tables, host: str, until_s: float) -> Ints:
-        """Let hosts rest until `until_s`, whatever they rested for; return which these are: int64[m].
+    def block(self, tables: Tables, host: str, until_s: float) -> Ints:
+        """Let hosts rest until `until_s`, whatever they rested for; return which of those known: int64[m].
 
-        O(1), O(hosts) where `host` has a ``*``. Raises SettingsError for what is no host or no time.
+        Those that become known later rest as well. O(1), O(hosts) where `host` has a ``*``. Raises SettingsError for
+        what is no host or no time.
         """
-        target = parse_target(host)
-        if target.kind != HOST:
-            raise SettingsError("host", host, "a host such as example.org or *.example.org")
+        target, until_s = read_host(host), check_time(until_s, "until")
         hosts = find_hosts(tables, [target])
+        if "*" in target.host or not hosts.size:
+            self._closures.add(target, until_s)
         mark_groups(tables, hosts)
-        tables.groups["ready_s"][hosts] = check_time(until_s, "until")
+        tables.groups["ready_s"][hosts] = until_s
         tables.groups["why"][hosts] = ON_REQUEST
+        tables.groups["asked"][hosts] = 0
         return hosts
 
     def state(self) -> dict[str, Any]:
         """Return what `restored` needs, beside the settings, as JSON can hold it."""
-        return {"manners": self.manners.to_json(), "rules": self._rules.to_json()}
+        return {
+            "manners": self.manners.to_json(),
+            "rules": self._rules.to_json(),
+            "blocks": self._closures.to_json(),
+        }
 
     @classmethod
     def restored(cls, state: dict[str, Any], tables: Tables) -> Courtesy:
         """Return what `state` told once, with the tables of that time. O(pages)."""
         courtesy = cls(Manners.from_json(state["manners"]), None)
         courtesy._rules.restore(state["rules"], tables)
+        courtesy._closures.restore(state.get("blocks", []), tables)
         courtesy.leases.rebuild(tables)
         return courtesy

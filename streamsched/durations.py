@@ -7,16 +7,18 @@ import re
 from datetime import UTC, datetime
 from typing import Final
 
+import numpy as np
+
 from streamsched.errors import SettingsError
 
 __all__ = ["format_date", "format_duration", "format_moment", "parse_duration"]
 
-_SECONDS: Final = {"s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0, "w": 604_800.0}
-_WRITTEN: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([smhdw]?)\s*")
+_SECONDS: Final = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0, "w": 604_800.0}
+_WRITTEN: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|[smhdw]?)\s*")
 
 
-def parse_duration(duration: str | float, setting: str = "duration") -> float:
-    """Return seconds, finite and above 0; raises SettingsError naming `setting` for anything else.
+def parse_duration(duration: str | float, setting: str = "duration", *, zero: bool = False) -> float:
+    """Return seconds, finite and above 0, or 0 where `zero` allows it; raises SettingsError naming `setting` elsewhere.
 
     >>> parse_duration("10m"), parse_duration("1.5h"), parse_duration(30)
     (600.0, 5400.0, 30.0)
@@ -26,11 +28,19 @@ def parse_duration(duration: str | float, setting: str = "duration") -> float:
         written = _WRITTEN.fullmatch(duration)
         if written:
             seconds = float(written[1]) * _SECONDS[written[2] or "s"]
-    elif isinstance(duration, int | float) and not isinstance(duration, bool):
-        seconds = float(duration)
-    if not 0.0 < seconds < math.inf:
-        raise SettingsError(setting, duration, "a length of time such as 90s, 10m, 1h, 1d or 1w")
+    elif isinstance(duration, int | float | np.integer | np.floating) and not isinstance(duration, bool):
+        seconds = _float(duration)
+    if not 0.0 <= seconds < math.inf or (seconds == 0.0 and not zero):
+        expected = "a length of time such as 500ms, 90s, 10m, 1h, 1d or 1w"
+        raise SettingsError(setting, duration, f"{expected}, or 0" if zero else expected)
     return seconds
+
+
+def _float(number: float) -> float:
+    try:
+        return float(number)
+    except OverflowError:  # an int beyond all floats
+        return math.inf
 
 
 def format_duration(seconds: float) -> str:

@@ -28,8 +28,19 @@ from streamsched.politeness import (
 )
 from streamsched.tables import LEASED, OUT, URGENT, Tables
 
-__all__ = ["Waits", "are_eligible", "page_rest_until", "read_waits", "rest_until", "say_eligibility"]
+__all__ = [
+    "HASTY",
+    "Waits",
+    "are_eligible",
+    "haste",
+    "hasten",
+    "page_rest_until",
+    "read_waits",
+    "rest_until",
+    "say_eligibility",
+]
 
+HASTY: Final = 1e290  # what an overdue page scores at the least: more than any formula that is of use
 _WHY: Final = {
     FOR_DELAY: "for the delay between two visits",
     FOR_TOO_MANY: "for it answered 429",
@@ -62,6 +73,22 @@ def are_eligible(tables: Tables, rows: Ints, now: float, limits: Limits) -> Bool
     open_ = np.empty(rows.size, np.bool_)
     _are_open(tables, rows, limits, now, open_)
     return open_ & ~are_leased(tables, rows, now)
+
+
+@inlined
+def haste(overdue_s: float, now: float) -> float:
+    """Return what a page scores at `now` that has been overdue since `overdue_s`: the longer the more, always the most.
+
+    inf where it was asked for, which is -inf for a time; so nothing goes before it.
+    """
+    return HASTY * (1.0 + (now - overdue_s))
+
+
+def hasten(overdue_s: Floats, now: float) -> Floats:
+    """Return `haste` of pages overdue since ``overdue_s``: float64[m]. O(m)."""
+    with np.errstate(over="ignore"):
+        told: Floats = HASTY * (1.0 + (now - overdue_s))
+    return told
 
 
 @inlined
@@ -116,15 +143,19 @@ def say_eligibility(tables: Tables, row: int, now: float, limits: Limits) -> tup
     full = waits.host_room[0] < 1
     if full:
         most = int(host["out"]) + int(waits.host_room[0])
-        reasons.append(f"not eligible: its host has {host['out']} pages out and may have {most}")
-    return (None if full else max(until_s, default=now)), reasons + _say_haste(page, float(waits.overdue_at[0]), now)
+        reasons.append(f"not eligible: its host has {_times(int(host['out']), 'page')} out and may have {most}")
+    return (None if full else max(until_s, default=now)), [
+        *reasons,
+        *_say_haste(page, float(waits.overdue_at[0]), now, waits=bool(reasons)),
+    ]
 
 
-def _say_haste(page: Record, overdue_s: float, now: float) -> list[str]:
+def _say_haste(page: Record, overdue_s: float, now: float, *, waits: bool) -> list[str]:
+    once = ", once it may be visited" if waits else ""
     if page["flags"] & URGENT:
-        return ["asked for: goes before others until its next outcome"]
+        return [f"asked for: goes before others until its next outcome{once}"]
     if overdue_s <= now:
-        return [f"overdue since {format_moment(overdue_s)}: goes before others"]
+        return [f"overdue since {format_moment(overdue_s)}: goes before others{once}"]
     return []
 
 

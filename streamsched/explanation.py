@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from streamsched.arrays import Record
+from streamsched.arrays import Hashes, Ints, Record
 from streamsched.champion import Champion
 from streamsched.durations import format_duration, format_moment
-from streamsched.eligibility import are_eligible, say_eligibility
+from streamsched.eligibility import are_eligible, hasten, read_waits, say_eligibility
 from streamsched.formula import BLOCK
 from streamsched.groups import group_name
 from streamsched.leases import are_leased
@@ -23,13 +23,16 @@ from streamsched.urls import url_text
 
 __all__ = ["Explanation", "RankedBy", "explain_page"]
 
+_MOST_COUNTED: Final = 255  # failures in a row, in the byte of a page's record: it may have been more
+
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
     """A page at one time. Times are UTC epoch seconds, None where there is none yet; rates are changes per cycle.
 
     ``eligible_from_s``: the earliest time from now on at which the page may be handed out, None where the clock alone
-    does not tell it; ``position``: its place among the eligible pages, 1 the best, None while it is not eligible;
+    does not tell it; ``position``: its place among the eligible pages, 1 the best (what is overdue or asked for
+    is before all others), None while it is not eligible;
     ``pattern``: the URL pattern that its prior comes from; ``prior_rate``: the mean of the prior it was last given;
     ``terminals``: every terminal's value, whether the formula reads it or not; ``champion``: how the formula came to be
     the one in use; ``reasons``: why the page stands where it stands.
@@ -127,17 +130,26 @@ def _place(tables: Tables, ranked: RankedBy, query: Query, row: int) -> tuple[in
     """Return the row's place among the eligible pages, were it one of them, and how many these are."""
     pages = int(tables.corpus["pages"][0])
     better = eligible = 0
-    keys = sort_keys(ranked.ranking.score(tables, query.now, query.cycle_s, np.array([row])))
+    keys = _rank_keys(tables, ranked, query, np.array([row]))
     own = (keys[0], tie_keys(tables.pages["url_hash"][row : row + 1], query.salt)[0])
     for start in range(0, pages, BLOCK):
         rows = np.arange(start, min(start + BLOCK, pages))
         rows = rows[are_eligible(tables, rows, query.now, ranked.limits)]
-        keys = sort_keys(ranked.ranking.score(tables, query.now, query.cycle_s, rows))
+        keys = _rank_keys(tables, ranked, query, rows)
         level = rows[keys == own[0]]
         better += int(np.count_nonzero(keys > own[0]))
         better += int(np.count_nonzero(tie_keys(tables.pages["url_hash"][level], query.salt) < own[1]))
         eligible += rows.size
     return better + 1, eligible
+
+
+def _rank_keys(tables: Tables, ranked: RankedBy, query: Query, rows: Ints) -> Hashes:
+    """Return by what ``rows``: int64[m] are ranked, uint64[m]: what is overdue or asked for before all else."""
+    scores = ranked.ranking.score(tables, query.now, query.cycle_s, rows)
+    overdue_s = read_waits(tables, rows, ranked.limits).overdue_at
+    hasty = overdue_s <= query.now
+    scores[hasty] = hasten(overdue_s[hasty], query.now)
+    return sort_keys(scores)
 
 
 def _reasons(tables: Tables, query: Query, row: int, terminals: dict[str, float]) -> list[str]:
@@ -155,10 +167,9 @@ def _reasons(tables: Tables, query: Query, row: int, terminals: dict[str, float]
     pattern = group_name(tables, int(page["group"]))
     reasons.append(
         f"rate {terminals['rate']:.3g} a cycle; without its own visits it would be taken for {_prior_rate(page):.3g}, "
-        f"the prior of {pattern} ({group['pages']} pages)"
+        f"the prior of {pattern} ({group['pages']} {'page' if group['pages'] == 1 else 'pages'})"
     )
     if page["failures"]:
-        reasons.append(
-            f"the last {page['failures']} visits failed" if page["failures"] > 1 else "the last visit failed"
-        )
+        visits = "visit" if page["failures"] == 1 else f"{page['failures']} visits"
+        reasons.append(f"{'at least ' if page['failures'] == _MOST_COUNTED else ''}the last {visits} failed")
     return reasons

@@ -8,7 +8,7 @@ import numpy as np
 
 from streamsched.arrays import Bools, Ints
 from streamsched.blocks import NODE_BLOCKS, Blocks
-from streamsched.eligibility import read_waits
+from streamsched.eligibility import hasten, read_waits
 from streamsched.foresight import Moment
 from streamsched.ranking import FullScan
 from streamsched.shelves import BLOCK_ROWS, MIXED, Order
@@ -104,7 +104,8 @@ def _find_exceeded(tables: Tables, ranking: Inspected, time_s: float) -> list[st
     counted &= (flags & OUT) == 0  # of these, the end of the lease is told
     counted &= ((flags & LEASED) == 0) | (tables.lease_until_s[rows] <= time_s)
     scores = ranking.scan.score(tables, time_s, moment.cycle_s, rows)
-    scores[waits.overdue_at <= time_s] = np.inf
+    hasty = waits.overdue_at <= time_s
+    scores[hasty] = hasten(waits.overdue_at[hasty], time_s)
     starts = rows & ~((1 << ranking.order.bits) - 1)
     of_block = (starts + ranking.order.places[: rows.size]) // BLOCK_ROWS
     bound = blocks.bound[of_block]

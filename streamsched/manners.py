@@ -24,7 +24,9 @@ class Manners:
 
     Of a host:
 
-    - ``delay``: least time between two visits to it;
+    - ``delay``: least time between two visits to it. A batch holds as many of its pages as can be visited that far
+      apart within the lease, one at the least, and the crawler spaces their visits; no other batch holds any of them
+      before that time is over. `rank`, which knows no lease, is not limited by it;
     - ``in_flight``: most of its pages out on lease at once, None for any number;
     - ``per_batch``: most of its pages in one batch, None for any number; a scheduler's ``per_host`` is the same.
 
@@ -64,6 +66,10 @@ class Manners:
             _settle_count(self, name, _ANY, None)
         _settle_count(self, "retire_after", f"1 to {_MOST_GONE} answers, or None", _MOST_GONE)
         _check_revisits(self.min_revisit, self.max_revisit)
+        if self.backoff > self.backoff_most:  # type: ignore[operator]
+            raise SettingsError(
+                "backoff_most", self.backoff_most, f"at least backoff, which is {self.backoff:g} seconds"
+            )
 
     def to_json(self) -> dict[str, Any]:
         """Return the settings as JSON has them, lengths of time in seconds."""
@@ -72,15 +78,18 @@ class Manners:
     @classmethod
     def from_json(cls, told: dict[str, Any]) -> Manners:
         """Return the settings that `to_json` told."""
-        return cls(**told)
+        shorter = min(told["backoff"], told["backoff_most"])  # as it was meant where that was not checked yet
+        return cls(**(told | {"backoff": shorter}))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
     """What holds for some pages in place of the settings; None leaves a setting as it is.
 
-    ``never``: they are not handed out at all, as robots.txt or their owner wishes; ``min_revisit`` and ``max_revisit``:
-    as in `Manners`. Raises SettingsError where a value cannot work.
+    ``never``: they are not handed out at all, as robots.txt or their owner wishes, whatever other rules say of them,
+    until this one is taken back; ``min_revisit`` and ``max_revisit``: as in `Manners`.
+
+    Raises SettingsError where a value cannot work.
 
     >>> Rule(min_revisit="1d").min_revisit
     86400.0
@@ -143,9 +152,7 @@ def _settle(settings: object, name: str, *, zero: bool = False) -> None:
     found = getattr(settings, name)
     if found is None and _default(settings, name) is None:
         return
-    is_number = isinstance(found, int | float) and not isinstance(found, bool)
-    seconds = 0.0 if zero and is_number and found == 0 else parse_duration(cast(str | float, found), name)
-    object.__setattr__(settings, name, seconds)
+    object.__setattr__(settings, name, parse_duration(cast(str | float, found), name, zero=zero))
 
 
 def _settle_count(settings: object, name: str, expected: str, most: int | None) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from streamsched.arrays import Ints, Record
-from streamsched.blocks import NODE_BLOCKS, Blocks, Lanes, Stage, rest_within, store_bound, sum_up_all, target_of
+from streamsched.blocks import NODE_BLOCKS, Blocks, Lanes, Stage, rest_within, target_of
+from streamsched.eligibility import haste
 from streamsched.foresight import Moment, begin_search, search_ends
 from streamsched.gauge import LANES, LEADERS, Gauge, bound_lanes, gather_lanes, move_lane, score_lanes
 from streamsched.jit import bare_kernel, inlined
@@ -13,19 +14,7 @@ from streamsched.politeness import overdue_at
 from streamsched.shelves import BLOCK_ROWS, block_of, row_at
 from streamsched.tables import LEASED, OUT
 
-__all__ = ["absorb", "open_blocks", "renew"]
-
-
-@bare_kernel
-def renew(stage: Stage, picked: Ints, moment: Moment, lanes: Lanes) -> None:
-    """Bound the blocks ``picked``: int64[m] anew from now on. O(m). `lanes` need room for LANES pages."""
-    for start in range(0, picked.size, LEADERS):
-        part = picked[start : start + LEADERS]
-        _take_lanes(stage, part, moment, lanes)
-        _bound_eligible(stage.gauge, part.size * BLOCK_ROWS, moment, lanes)
-        for i in range(part.size):
-            store_bound(stage.blocks, part[i], lanes, i)
-        sum_up_all(stage.blocks, part)
+__all__ = ["absorb", "open_blocks"]
 
 
 @bare_kernel
@@ -47,8 +36,10 @@ def open_blocks(stage: Stage, picked: Ints, moment: Moment, lanes: Lanes) -> Non
             _look_ahead(stage, part, moment, own)
         _bound_eligible(gauge, count, moment, own)
         for lane in range(count):
-            if own.rows[lane] >= 0 and overdue_at(gauge.pages[lane], moment.limits) <= moment.now:
-                own.scores[lane] = np.inf
+            if own.rows[lane] >= 0:
+                overdue = overdue_at(gauge.pages[lane], moment.limits)
+                if overdue <= moment.now:
+                    own.scores[lane] = haste(overdue, moment.now)
         for i in range(part.size):
             stage.blocks.opened[part[i]] = 1
 
@@ -63,7 +54,8 @@ def absorb(stage: Stage, rows: Ints, moment: Moment, lanes: Lanes) -> None:
     count = 0
     for i in range(rows.size):
         block = block_of(order, rows[i])
-        if blocks.end[block] > moment.now and (np.int64(tables.pages[rows[i]].flags) & blocks.mask) == blocks.want:
+        page: Record = tables.pages[rows[i]]
+        if blocks.end[block] > moment.now and (np.int64(page.flags) & blocks.mask) == blocks.want:
             lanes.rows[count] = rows[i]
             gauge.ends[count] = blocks.end[block]
             count += 1
@@ -110,7 +102,7 @@ def _is_settled(stage: Stage, row: int, moment: Moment) -> bool:
     if overdue > moment.now:
         _end_before(blocks, block, overdue)
         return False
-    _raise_bound(stage, row, np.inf)
+    _raise_bound(stage, row, haste(overdue, blocks.end[block]))
     return True
 
 
@@ -215,11 +207,13 @@ def _end_lanes(gauge: Gauge, i: int, end: float, lanes: Lanes) -> None:
 
 @bare_kernel
 def _bound_eligible(gauge: Gauge, count: int, moment: Moment, lanes: Lanes) -> None:
-    """Bound the lanes, those of pages that go before others by infinity."""
+    """Bound the lanes, those of pages that go before others by their haste."""
     bound_lanes(gauge, 0, count, moment.since, moment.cycle_s, lanes.bounds)
     for lane in range(count):
-        if lanes.rows[lane] >= 0 and overdue_at(gauge.pages[lane], moment.limits) <= moment.now:
-            lanes.bounds[lane] = np.inf
+        if lanes.rows[lane] >= 0:
+            overdue = overdue_at(gauge.pages[lane], moment.limits)
+            if overdue <= moment.now:
+                lanes.bounds[lane] = haste(overdue, gauge.ends[lane])
 
 
 @bare_kernel

@@ -47,7 +47,7 @@ _COLUMNS: Final[dict[str, tuple[int, np.dtype[Any]]]] = {
 }
 _LARGEST: Final = float(np.finfo(np.float32).max)  # of single precision, in which amounts are kept
 _HIGH_BITS: Final = np.uint64(0x8080808080808080)  # set in a byte of any character beyond ASCII
-_NUMBER_EXPECTED: Final = "a finite number of 0 or more"
+_NUMBER_EXPECTED: Final = f"a finite number of 0 or more, {_LARGEST:.6g} at the most"
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,12 +9,13 @@ import numpy.typing as npt
 
 from streamsched.arrays import Bools, Bytes, Hashes, Ints
 from streamsched.errors import InvalidOutcome, shorten
-from streamsched.jit import bare_kernel, fold_multiply, kernel, load_word
+from streamsched.jit import bare_kernel, fold_multiply, kernel, load_word, prefetch
 
 __all__ = ["MAX_URL_BYTES", "PackedUrls", "decode_spans", "hash_bytes", "same_bytes"]
 
 MAX_URL_BYTES = 8192  # longest URL an outcome may carry (SPEC 2)
 
+_SOON = 8  # texts ahead whose memory is asked for
 _K0 = np.uint64(0xA0761D6478BD642F)
 _K1 = np.uint64(0xE7037ED1A0B428DB)
 _K2 = np.uint64(0x8EBC6AF09C88C6E3)
@@ -181,6 +182,9 @@ def decode_spans(text: Bytes, spans: Hashes) -> list[str]:
 def _copy_spans(text: Bytes, starts: Ints, lengths: Ints, out: Bytes) -> None:
     at = 0
     for i in range(starts.size):
+        if i + _SOON < starts.size:
+            prefetch(text, starts[i + _SOON])
+            prefetch(text, starts[i + _SOON] + 64)
         for j in range(starts[i], starts[i] + lengths[i]):
             out[at] = text[j]
             at += 1

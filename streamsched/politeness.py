@@ -218,15 +218,17 @@ def count_handed(tables: Tables, rows: Ints, limits: Limits, now: float) -> None
         if delay_s > 0.0:
             host.ready_s = max(host.ready_s, now) + delay_s
             host.why = FOR_DELAY
+            host.asked = 0  # these visits are after the rest that it asked for
 
 
 @inlined
 def hear_host(host: Record, limits: Limits, given: int, status: int, retry_after: float, fetched_at: float) -> None:
     """Take in what an answer says of its host: 429 and 503 may ask for rest, any that tells something starts anew.
 
-    O(1). Answers to visits from before the end of such a rest are part of it: they change nothing of its steps.
+    O(1). Answers to visits from before the end of such a rest are part of it: they change nothing of its steps. Where
+    the delays of visits given out before last longer, the rest lasts as long: those were given out knowing nothing.
     """
-    resting = host.why in (FOR_TOO_MANY, FOR_RETRY_AFTER) and fetched_at < host.ready_s
+    resting = host.asked != 0 and fetched_at < host.ready_s
     told = given & RETRY_AFTER != 0
     if status == _TOO_MANY_REQUESTS:
         if not resting:
@@ -267,6 +269,7 @@ def recall(tables: Tables, row: int) -> None:
 
 @inlined
 def _rest(host: Record, until_s: float, why: int) -> None:
+    host.asked = 1
     if until_s > host.ready_s:
         host.ready_s = until_s
         host.why = why

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple, Protocol
 import numpy as np
 
 from streamsched.arrays import Floats, Hashes, Ints, Record, Records, Rows
-from streamsched.eligibility import are_eligible, rest_until
+from streamsched.eligibility import are_eligible, haste, rest_until
 from streamsched.formula import BLOCK, Arena, Program
 from streamsched.jit import bare_kernel, inlined, mix
 from streamsched.manners import Manners
@@ -29,7 +29,6 @@ from streamsched.terminals import TerminalColumns
 __all__ = ["DEFAULT_LIMITS", "FullScan", "Query", "Ranked", "Ranking", "seat_pages"]
 
 DEFAULT_LIMITS: Final = make_limits(Manners())
-_INFINITE: Final = np.uint64(0xFFF0000000000000)  # the sort key of inf
 _SAMPLE_BLOCKS: Final = 64  # runs of rows that the first threshold is taken from
 _SAMPLE_ROWS: Final = 256  # rows a run
 _THREADED_ROWS: Final = 4 * BLOCK  # fewer rows are scored faster than threads start
@@ -86,7 +85,7 @@ def seat_pages(seats: Seats, tables: Tables, query: Query, best: Ranked) -> Rank
 class FullScan:
     """A ranking that scores all pages at each query: O(pages) time, memory for two blocks and 2 k candidates a thread.
 
-    What is overdue or asked for ranks as though it scored inf.
+    What was asked for ranks as though it scored inf, what is overdue by `haste`.
 
     For one query at a time; the threads are its own.
     """
@@ -140,6 +139,12 @@ class FullScan:
             pages, traces = tables.pages[part], tables.traces[part]
             scores[start:stop] = self._workers[0].score(pages, traces, now, cycle_s)
         return scores
+
+    def foresee(self, tables: Tables, query: Query) -> float:
+        """Return about what the last of the best `query.k` pages scores, from a sample; -inf for few pages. O(1)."""
+        self._seats.clear(tables)
+        bar = self._first_bar(tables, query, int(tables.corpus["pages"][0]))
+        return -math.inf if bar is None else bar
 
     def _first_bar(self, tables: Tables, query: Query, pages: int) -> float | None:
         """Return a score that k eligible pages very likely reach, from an evenly spread sample; None for few pages."""
@@ -282,8 +287,8 @@ def _collect(tables: Tables, part: _Part, asked: _Asked, bar: _Bar, held: _Held,
         if asked.only_new and tables.pages[start + i].flags & VISITED:
             continue
         if asked.hasty and overdue_at(tables.pages[start + i], asked.limits) <= asked.now:
-            score = np.inf
-            key = _INFINITE
+            score = scores[i] = haste(overdue_at(tables.pages[start + i], asked.limits), asked.now)
+            key = words[i] | sign
         elif np.isnan(score):
             key = np.uint64(0)
         elif score == 0.0:

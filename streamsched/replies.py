@@ -55,8 +55,9 @@ class Observed:
 class Batch:
     """The `panel` pages that are due in the panel, then others in ranking order, best first: m <= k in all.
 
-    ``urls``: their text; ``scores``: float64[m]; ``rows``: int64[m], their rows; ``now``: the time of the ranking;
-    ``lease_until_s``: when the leases of these pages expire, None where none was taken.
+    ``urls``: their text; ``scores``: float64[m], inf for pages asked for or overdue; ``rows``: int64[m], their rows;
+    ``now``: the time of the ranking; ``lease_until_s``: when the leases of these pages expire, None where none was
+    taken.
     """
 
     urls: list[str]

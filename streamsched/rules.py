@@ -1,8 +1,10 @@
 """The rules of one scheduler: exceptions from its `Manners` for pages and for hosts.
 
 A page goes by the rule of the page itself, else of a pattern, else of its host (see `targets`); of several patterns or
-hosts that fit by the one that was set last. Rules are not mixed: what the deciding one does not set is as the settings
-have it. Each page's record holds the number of its rule, each host's record what its rule sets.
+hosts that fit by the one that was set last. But a rule that says never goes before all that do not, until it is itself
+taken back or set anew. Rules are not mixed: what the deciding one does not set is as the settings have it. Targets that
+mean the same have one rule, however they are written. Each page's record holds the number of its rule, each host's
+record what its rule sets.
 """
 
 from __future__ import annotations
@@ -13,14 +15,14 @@ from typing import Any, Final
 import numpy as np
 
 from streamsched.arrays import Ints
-from streamsched.errors import SettingsError
+from streamsched.errors import SettingsError, shorten
 from streamsched.manners import HostRule, Manners, Rule
 from streamsched.marks import mark_groups, mark_rows
 from streamsched.packed import PackedUrls
 from streamsched.pages import PageTable
 from streamsched.politeness import RULES, Limits, write_rule
 from streamsched.tables import SETTINGS_OWN, Tables
-from streamsched.targets import HOST, PAGE_SCHEMES, SINGLE, Chosen, Target, find_hosts, parse_target
+from streamsched.targets import HOST, PAGE_SCHEMES, SINGLE, Chosen, Target, find_hosts, parse_target, read_target
 
 __all__ = ["RuleBook"]
 
@@ -44,10 +46,12 @@ class RuleBook:
         """Set rules by target, None to take them back; return the rows that may go by others now: int64[m], ascending.
 
         O(1) for each target that is a page, O(pages) for all others together. Raises SettingsError, and sets none, for
-        a target that is none, a rule that does not fit its target, and more than 255 different rules for pages.
+        a target that is none, a rule that does not fit its target, and more than 255 different rules for pages. To take
+        back what was not set concerns no page.
         """
-        targets = [parse_target(text) for text in rules]
-        own, hosts = self._with(targets, rules)
+        if not isinstance(rules, Mapping):
+            raise SettingsError("rules", rules, "targets such as example.org, each with a Rule, a HostRule or None")
+        own, hosts, targets = self._with(rules)
         self._give_numbers(own)
         self._pages, self._hosts = own, hosts
         self._choose()
@@ -82,33 +86,38 @@ class RuleBook:
         """Go on from what `to_json` told once, with tables that these rules have reached."""
         rules = {number: Rule.from_json(rule) for number, rule in told["rules"]}
         self._numbers = {rule: number for number, rule in rules.items()}
-        self._pages = {target: rules[number] for target, number in told["pages"]}
-        self._hosts = {target: HostRule.from_json(rule) for target, rule in told["hosts"]}
+        self._pages = {parse_target(target).key: rules[number] for target, number in told["pages"]}
+        self._hosts = {parse_target(target).key: HostRule.from_json(rule) for target, rule in told["hosts"]}
         for number, rule in rules.items():
             write_rule(self._limits, number, rule, self._manners)
         self._choose()
         self._rows, self._groups = int(tables.corpus["pages"][0]), int(tables.corpus["groups"][0])
 
     def _with(
-        self, targets: list[Target], rules: Mapping[str, Rule | HostRule | None]
-    ) -> tuple[dict[str, Rule], dict[str, HostRule]]:
-        """Return the rules of pages and of hosts as they are to be; raises SettingsError."""
-        own, hosts = dict(self._pages), dict(self._hosts)
-        for target, rule in zip(targets, rules.values(), strict=True):
+        self, rules: Mapping[str, Rule | HostRule | None]
+    ) -> tuple[dict[str, Rule], dict[str, HostRule], list[Target]]:
+        """Return the rules of pages and of hosts as they are to be, and whose these have become others.
+
+        Raises SettingsError.
+        """
+        own, hosts, targets = dict(self._pages), dict(self._hosts), list[Target]()
+        for text, rule in rules.items():
+            target = read_target(text) if rule is not None else parse_target(text)
+            _check_rule(target, rule)
+            old: list[object] = []
             if rule is None or isinstance(rule, Rule):
-                own.pop(target.text, None)  # set anew, it comes last
+                old.append(own.pop(target.key, None))  # set anew, it comes last
             if rule is None or isinstance(rule, HostRule):
-                hosts.pop(target.text, None)
+                old.append(hosts.pop(target.key, None))
             if isinstance(rule, Rule):
-                own[target.text] = rule
-            elif isinstance(rule, HostRule) and target.kind == HOST:
-                hosts[target.text] = rule
-            elif rule is not None:
-                expected = "a host such as example.org" if isinstance(rule, HostRule) else "a Rule, a HostRule or None"
-                raise SettingsError("rule", target.text if isinstance(rule, HostRule) else rule, expected)
+                own[target.key] = rule
+            elif isinstance(rule, HostRule):
+                hosts[target.key] = rule
+            if rule is not None or any(one is not None for one in old):
+                targets.append(target)
         if sum(len(text.encode("utf-8", "replace")) for text in (*own, *hosts)) > _MOST_TEXT:
             raise SettingsError("rules", f"{len(own) + len(hosts)} targets", f"at most {_MOST_TEXT} bytes of targets")
-        return own, hosts
+        return own, hosts, targets
 
     def _give_numbers(self, own: Mapping[str, Rule]) -> None:
         """Give numbers to rules that are new, those of rules no longer used among them; raises SettingsError."""
@@ -124,7 +133,8 @@ class RuleBook:
         self._numbers = kept
 
     def _choose(self) -> None:
-        self._of_pages = Chosen({target: self._numbers[rule] for target, rule in self._pages.items()})
+        never = [number for rule, number in self._numbers.items() if rule.never]
+        self._of_pages = Chosen({target: self._numbers[rule] for target, rule in self._pages.items()}, never)
         self._of_hosts = Chosen({target: place for place, target in enumerate(self._hosts)})
 
     def _tell_pages(self, tables: Tables, rows: Ints) -> None:
@@ -140,6 +150,15 @@ class RuleBook:
             record["delay_s"] = np.nan if rule.delay is None else rule.delay
             record["most_out"] = SETTINGS_OWN if rule.in_flight is None else rule.in_flight
             record["most_batch"] = SETTINGS_OWN if rule.per_batch is None else rule.per_batch
+
+
+def _check_rule(target: Target, rule: object) -> None:
+    """Raise SettingsError where `rule` is none that `target` can have."""
+    named = f"rule of {shorten(target.text)}"
+    if rule is not None and not isinstance(rule, Rule | HostRule):
+        raise SettingsError(named, rule, "a Rule, a HostRule or None")
+    if isinstance(rule, HostRule) and target.kind != HOST:
+        raise SettingsError(named, rule, "a Rule, for only a host such as example.org has a HostRule")
 
 
 def _find_pages(pages: PageTable, targets: Iterable[str]) -> Ints:

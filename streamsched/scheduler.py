@@ -21,6 +21,7 @@ from streamsched.checks import check_share, check_time, check_whole
 from streamsched.courtesy import Courtesy
 from streamsched.digest import digest_state
 from streamsched.durations import parse_duration
+from streamsched.eligibility import HASTY
 from streamsched.errors import SettingsError, UnknownPage
 from streamsched.explanation import Explanation, RankedBy, explain_page
 from streamsched.formula import Formula
@@ -48,7 +49,6 @@ __all__ = ["DEFAULT_FORMULA", "Batch", "Observed", "Scheduler"]
 
 DEFAULT_FORMULA: Final = OBJECTIVES["changes"]
 _NOT_DIGESTED: Final = ("positions", "champion")  # they say how the state came about
-_USUAL_LEASE_S: Final = 600.0
 _SHORTEST_CYCLE_S: Final = 1.0
 _LONGEST_CYCLE_S: Final = 1e12  # longer, and rates per cycle leave the range in which float64 sums them
 
@@ -194,6 +194,8 @@ class Scheduler:
     def rank(self, k: int = 1000, *, now: float) -> Batch:
         """Return the best `k` pages that may be handed out at `now`, shares and panel aside, without leasing them.
 
+        It knows no lease, so of a host with a `delay` there may be more than in any batch.
+
         O(k); O(pages) for times long after that of the last batch, or before it.
         """
         now, k = check_time(now), _check_pages(k)
@@ -203,8 +205,10 @@ class Scheduler:
     def next_batch(self, k: int = 1000, *, now: float, lease: str | float = "10m") -> Batch:
         """Return the best `k` pages and lease them, members of the panel that are due before all others.
 
-        None of them is handed out again before its outcome is observed or `now` + `lease` has come. O(k) where the
-        clock goes on in steps; O(pages) for the first batches, after a leap of the clock, or for a good part of all.
+        None of them is handed out again before its outcome is observed or `now` + `lease` has come. Of a host with a
+        `delay` there are as many as can be visited that far apart within the lease, one at the least: the crawler
+        spaces these visits, and the host is in no other batch before their time is over. O(k) where the clock goes on
+        in steps; O(pages) for the first batches, after a leap of the clock, or for a good part of all.
         """
         now, k = check_time(now), _check_pages(k)
         lease_s = parse_duration(lease, "lease")
@@ -212,6 +216,7 @@ class Scheduler:
             self._roster.keep_up(self._courtesy.leases.expire(self._pages.tables, now))
             query = self._query(k, now, lease_s)
             _, ranked, panel = self._compose(query, self._roster.rank, self._roster.rank_new)
+            self._courtesy.forget(now)
             self._courtesy.grant(self._pages.tables, ranked.rows, now, now + lease_s, panel)
             self._roster.settle()
             self._panel.count(ranked.rows.size, panel)
@@ -228,7 +233,11 @@ class Scheduler:
             self._shares.restore(handed.shares_state)
 
     def release(self, urls: Sequence[str]) -> int:
-        """Give leased pages back unvisited; return how many of `urls` are known. O(1) a URL."""
+        """Give leased pages back unvisited; return how many of `urls` are known. O(1) a URL.
+
+        Their hosts go on resting for the delays of these visits: the pages do not say whose delay was added last, and
+        so a host is rather visited late than early. `block(host, now)` ends that rest, where no page of it is out.
+        """
         with self._lock:
             rows = self._find(urls)
             self._courtesy.leases.release(self._pages.tables, rows[rows >= 0])
@@ -251,10 +260,11 @@ class Scheduler:
         return added
 
     def block(self, host: str, until: float) -> int:
-        """Hand out no page of `host` before `until`, UTC epoch seconds; return how many hosts that are. O(1).
+        """Hand out no page of `host` before `until`, UTC epoch seconds; return how many known hosts that are. O(1).
 
-        ``*.example.org`` names several, O(hosts). What they rested for before is forgotten, so a time that has passed
-        ends the rest.
+        ``*.example.org`` names several, O(hosts). Hosts that become known later are blocked as well, by the last call
+        that fits them. What hosts rested for before is forgotten, so a time that has passed ends the rest. Raises
+        SettingsError for what is no host or no time.
         """
         with self._lock:
             blocked = self._courtesy.block(self._pages.tables, host, until).size
@@ -265,8 +275,10 @@ class Scheduler:
         """Set rules for hosts, URL patterns and pages, None to take them back; return how many pages may be concerned.
 
         Each goes by the last that was set of its page, else of its patterns, else of its host: `streamsched.targets`
-        says how these are written. Holds for pages that come later, too. O(pages), O(1) for each rule of one page.
-        Raises SettingsError, and sets none, where one cannot work.
+        says how these are written. But where any of them says never, no other undoes it: only None for that very
+        target, or another rule in its place. Holds for pages that come later, too; to take back what was not set
+        concerns none. O(pages), O(1) for each rule of one page. Raises SettingsError, and sets none, where one cannot
+        work.
         """
         with self._lock:
             concerned = self._courtesy.set_rules(self._pages, rules).size
@@ -293,22 +305,24 @@ class Scheduler:
         with self._lock:
             return tie_keys(self._pages.tables.pages["url_hash"][: len(self)], self._salt(check_time(now)))
 
-    def explain(self, url: str, *, now: float, k: int = 1000) -> Explanation:
+    def explain(self, url: str, *, now: float, k: int = 1000, lease: str | float = "10m") -> Explanation:
         """Return what is known of a page, its score and place at `now`, and why the next batch of `k` has it or not.
 
-        O(pages). Raises UnknownPage for a page never seen.
+        `lease`: of that batch; hosts with a delay give as many pages as can be visited in it. O(pages). Raises
+        UnknownPage for a page never seen.
         """
         now, k = check_time(now), _check_pages(k)
+        lease_s = parse_duration(lease, "lease")
         with self._lock:
             row = int(self._known([url])[0])
             tables = self._pages.tables
             ranked = RankedBy(self._champion, self._scan, self._courtesy.limits)
-            told = explain_page(tables, ranked, self._query(k, now, _USUAL_LEASE_S), row)
+            told = explain_page(tables, ranked, self._query(k, now, lease_s), row)
             with self._as_of(now), self._shares.unchanged():
-                query = self._query(k, now, _USUAL_LEASE_S)
+                query = self._query(k, now, lease_s)
                 best, batch, panel = self._compose(query, self._roster.peek, self._roster.peek_new)
                 chosen = Chosen(query, best, batch, panel, self._shares.new)
-                membership = say_membership(tables, chosen, row, eligible=told.eligible)
+                membership = say_membership(tables, chosen, row, score=told.score, eligible=told.eligible)
             reasons = (*membership, *told.reasons, *self._panel.reasons(tables, row))
             return replace(told, in_batch=bool(np.isin(row, batch.rows)), reasons=reasons)
 
@@ -440,6 +454,7 @@ class Scheduler:
     def _add(self, urls: PackedUrls, now: float) -> int:
         added = self._pages.discover(urls, float(now))
         self._courtesy.reach(self._pages.tables)
+        self._courtesy.forget(float(now))
         return added
 
     def _find(self, urls: Sequence[str]) -> Ints:
@@ -485,7 +500,8 @@ class Scheduler:
     def _batch(self, ranked: Ranked, now: float, until: float | None = None, panel: int = 0) -> Batch:
         tables = self._pages.tables
         urls = url_texts(tables, ranked.rows)
-        return Batch(urls, ranked.scores, ranked.rows, lambda: host_names(tables, ranked.rows), now, until, panel)
+        scores = np.where(ranked.scores >= HASTY, np.inf, ranked.scores)
+        return Batch(urls, scores, ranked.rows, lambda: host_names(tables, ranked.rows), now, until, panel)
 
 
 def _check_urls(urls: PackedUrls, now: float, importance: Floats | None = None) -> None:

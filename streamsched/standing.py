@@ -31,7 +31,7 @@ from streamsched.foresight import Moment
 from streamsched.formula import Formula
 from streamsched.gauge import LANES
 from streamsched.inspection import Inspected, find_disorder, find_false_bounds
-from streamsched.opening import absorb, renew
+from streamsched.opening import absorb
 from streamsched.ranking import DEFAULT_LIMITS, FullScan, Query, Ranked, seat_pages
 from streamsched.selection import Seats
 from streamsched.shelves import BLOCK_ROWS, Shelves
@@ -40,7 +40,10 @@ from streamsched.tables import VISITED, Tables
 __all__ = ["CLOCKS_S", "Standing"]
 
 _FEWEST_PAGES: Final = 1 << 14  # fewer are all scored in less time
-_MOST_OPENED: Final = 8  # a query opens one block of so many at the most: beyond, scoring all pages is faster
+_MOST_OPENED: Final = 16  # a query opens one block of so many at the most: beyond, scoring all pages is faster
+_FEW_OPENED: Final = 1 << 12  # ... or so many, if they are not more than one of eight
+_TRIES: Final = 4  # queries in a row that may open too many before others score all pages at once
+_TRIES_AGAIN: Final = 64  # queries after which bounds are tried again at the latest
 CLOCKS_S: Final = 60.0  # by so much may the time of a query be before that of an earlier one
 _PATIENCE: Final = 2  # queries in a row that score all pages, and bounds are renewed
 _CHUNK: Final = 1 << 12  # blocks at a time then
@@ -69,6 +72,7 @@ class _Trend:
     drop: float = 0.0  # of the bar, from one query to the next
     stir: float = 0.0  # by how much it was not as foreseen
     step: float = 0.0  # cycles between queries
+    clock: float = math.inf  # of the last query
     target: float = -math.inf  # what the next query's bar will hardly be below
 
     @property
@@ -76,9 +80,10 @@ class _Trend:
         """How much the bar falls a cycle at the most; 0 where the clock stands still."""
         return (self.drop + self.stir) / self.step if self.step > 0.0 else 0.0
 
-    def follow(self, bar: float, cycles: float) -> None:
-        """Foresee the bars of later queries, from this one's and how far it fell in the `cycles` since the last."""
-        self.target = bar
+    def follow(self, bar: float, now: float, cycle_s: float) -> None:
+        """Foresee the bars of later queries from this one's, and how far it fell since the last."""
+        cycles = max(now - self.clock, 0.0) / cycle_s if self.clock < math.inf else math.inf
+        self.target, self.clock = bar, now
         if math.isfinite(self.bar) and math.isfinite(bar) and cycles < math.inf:
             drop = self.bar - bar
             self.step += _FORGET * (cycles - self.step)
@@ -116,10 +121,12 @@ class Standing:
         self._clock = -math.inf  # of the newest query: bounds hold from it on
         self._own = _make_lanes(LANES)
         self._listed, self._bounds = np.empty(0, np.int64), np.empty(0)
+        self._nodes = np.empty(0, np.int64)
         self._opened = _Opened(np.empty(0, np.int64), _make_lanes(0))
         self._moment = Moment(-math.inf, -math.inf, 1.0, -math.inf, 0.0, 0.0, DEFAULT_LIMITS, math.inf)
         self._seats, self._found = Seats(), Candidates()
-        self._trend = _Trend()
+        self._trends: dict[int, _Trend] = {}  # by the length of k
+        self._k = 0  # of the newest query
         self._in_vain = 0  # queries in a row that scored all pages
 
     @property
@@ -130,7 +137,7 @@ class Standing:
     @property
     def step_s(self) -> float:
         """How far apart the times of queries are, in seconds; 0 before there were some."""
-        return self._trend.step * self._moment.cycle_s
+        return self._moment.step * self._moment.cycle_s
 
     def rank(self, tables: Tables, query: Query) -> Ranked:
         """Return the best `query.k` pages that may be handed out at `query.now`, as far as hosts have room.
@@ -146,7 +153,7 @@ class Standing:
             self._table.cover(self._table.blocks)  # bounds say nothing of earlier times
             self._clock = query.now
         step, self._clock = max(query.now - self._clock, 0.0), max(query.now, self._clock)
-        trend = self._trend
+        trend, self._k = self._trends.setdefault(k.bit_length(), _Trend()), k
         self._moment = Moment(
             query.now,
             query.now - CLOCKS_S,
@@ -168,12 +175,12 @@ class Standing:
             self.scans += 1
             self._in_vain += 1
             bar = float(ranked.scores[-1]) if ranked.rows.size == k else -math.inf
-            trend.follow(bar, step / query.cycle_s)
+            trend.follow(bar, query.now, query.cycle_s)
             self._moment = self._moment._replace(target=trend.target, fall=trend.fall, step=trend.step)
             self._renew(tables, step)
             return ranked
         self._in_vain = 0
-        trend.follow(self._opened.bar, step / query.cycle_s)
+        trend.follow(self._opened.bar, query.now, query.cycle_s)
         return self.scan.name_scores(tables, query, ranked)
 
     def settle(self, tables: Tables) -> None:
@@ -196,13 +203,19 @@ class Standing:
     def follow(self, tables: Tables, other: Standing) -> None:
         """Take over the clock of `other`, and what its last query went by. O(new pages)."""
         self._cover(tables)
-        self._clock, self._moment = other._clock, other._moment._replace(target=-math.inf)
+        self._clock, self._k = other._clock, other._k
+        self._moment = other._moment._replace(target=self._moment.target, fall=0.0)
 
     def prepare(self, tables: Tables, first: int, count: int) -> bool:
         """Bound `count` blocks from number `first` on; return whether there are more behind them. O(count)."""
         self._cover(tables)
-        blocks = np.arange(first, min(first + count, self._table.blocks))
-        renew(self._stage(tables), blocks, self._moment, self._own)
+        if first == 0:
+            moment = self._moment
+            query = Query(self._k, self._clock, moment.cycle_s, 0, moment.limits, only_new=self._only_new)
+            bar = self.scan.foresee(tables, query)
+            self._trends = {self._k.bit_length(): _Trend(bar, clock=self._clock, target=bar)}
+            self._moment = moment._replace(target=bar)
+        self._open_and_settle(tables, np.arange(first, min(first + count, self._table.blocks)))
         return first + count < self._table.blocks
 
     def check(self, tables: Tables) -> list[str]:
@@ -229,16 +242,21 @@ class Standing:
         if self._pages != self._shelves.pages:
             self.settle(tables)
             self._table.cover(self._shelves.blocks, self._shelves.first_changed(self._pages))
+            nodes = self._table.arrays.node_end.size
+            self._nodes = self._nodes if self._nodes.size >= nodes else np.empty(2 * nodes, np.int64)
             self._pages = self._shelves.pages
 
     def _search(self, tables: Tables, query: Query, k: int) -> Ranked | None:
         """Return the best `k` pages, or None where that takes opening too many blocks."""
+        blocks, vain = self._table.blocks, self._in_vain
+        most, wanted = max(blocks // _MOST_OPENED, min(_FEW_OPENED, blocks // 8)), k + k // 16 + _SPARE
+        if 2 * k > most + _SPARE or (vain > _TRIES and vain & (vain - 1) and vain % _TRIES_AGAIN):
+            return None
         opened, found, query = self._opened, self._found, replace(query, k=k)
         opened.bar = -math.inf
         self._seats.clear(tables)
-        most, wanted = self._table.blocks // _MOST_OPENED, k + k // 16 + _SPARE
         due = np.empty(most + 1, np.int64)
-        count = list_due(self._stage(tables), self._moment, due)
+        count = list_due(self._stage(tables), self._moment, self._nodes, due)
         if count > most:
             return None
         self._open(tables, due[:count])
@@ -282,7 +300,7 @@ class Standing:
         """Return the `wanted` blocks of the highest bounds that reach `bar`, with all that tie with the last."""
         if self._listed.size < self._table.blocks:  # memory is taken as it is filled
             self._listed, self._bounds = np.empty(2 * self._table.blocks, np.int64), np.empty(2 * self._table.blocks)
-        count = list_hot(self._stage(tables), self._moment, bar, foreseen, self._listed, self._bounds)
+        count = list_hot(self._stage(tables), self._moment, bar, foreseen, self._nodes, self._listed, self._bounds)
         picked, bounds = self._listed[:count], self._bounds[:count]
         if count > wanted:
             picked = picked[bounds >= np.partition(bounds, count - wanted)[count - wanted]]
@@ -312,11 +330,12 @@ class Standing:
         At the second query in a row that scored all pages, for a single one is no use of a ranking that is kept; then
         ever more seldom, for bounds that stay too high however often they are renewed.
         """
-        if self._in_vain < _PATIENCE or self._in_vain & (self._in_vain - 1):
+        vain = self._in_vain
+        if vain < _PATIENCE or (vain & (vain - 1) and vain % _TRIES_AGAIN) or 2 * self._k > self._table.blocks:
             return
         stage, arrays = self._stage(tables), self._table.arrays
         due = np.empty(arrays.bound.size, np.int64)
-        due = due[: list_due(stage, self._moment, due)]
+        due = due[: list_due(stage, self._moment, self._nodes, due)]
         if step < math.inf:
             arrays.reach[due] = np.maximum(arrays.reach[due], _AHEAD * step / self._moment.cycle_s)
         self._open_and_settle(tables, due)

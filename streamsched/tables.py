@@ -102,7 +102,7 @@ GROUP: Final = np.dtype(
         ("strikes", "u1"),  # times in a row that it answered 429
         ("why", "u1"),  # it rests until ready_s, as `politeness` names it
         ("depth", "u1"),  # path segments in the name
-        ("spare", "u1"),
+        ("asked", "u1"),  # 1 where it asked for a rest since it was last given visits, whatever it rests for
     ]
 )
 VISIT: Final = np.dtype(

@@ -7,13 +7,14 @@
   pages of http and of https, and the one known by that very text.
 
 Hosts are compared as groups are named: in lower case, without user and without the scheme's own port. A ``*`` in a host
-does not reach into the path. All else goes by the byte, so a ``?`` is a question mark.
+does not reach into the path. All else goes by the byte, so a ``?`` is a question mark. A host
+named without a scheme has no port 80 or 443, for the groups of http and https carry none.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
@@ -28,14 +29,28 @@ from streamsched.groups import find_host, group_names
 from streamsched.tables import Tables
 from streamsched.urls import url_texts
 
-__all__ = ["HOST", "PAGE_SCHEMES", "PATTERN", "SINGLE", "Chosen", "Target", "find_hosts", "parse_target"]
+__all__ = [
+    "HOST",
+    "PAGE_SCHEMES",
+    "PATTERN",
+    "SINGLE",
+    "Chosen",
+    "Target",
+    "find_hosts",
+    "parse_target",
+    "read_host",
+    "read_target",
+]
 
-HOST, PATTERN, SINGLE = range(3)  # kinds of targets; of those that a page fits the last decides
+HOST, PATTERN, SINGLE = range(3)  # kinds of targets; of those that a page fits the last decides, but see `Chosen`
 PAGE_SCHEMES: Final = ("", "https://", "http://")  # that a page named without one may have
 
 _SCHEME: Final = re.compile(r"([^/?#]*?)://")
 _OWN_PORT: Final = {"https": ":443", "http": ":80"}
 _EXPECTED: Final = "a host, a URL, or a pattern such as example.org/news/*"
+_HOST_EXPECTED: Final = "a host such as example.org or *.example.org"
+_PORT: Final = re.compile(r":([^:\]]*)$")
+_IS_PORT: Final = re.compile(r"[0-9*]*\*[0-9*]*|[0-9]+")
 _ROWS_AT_ONCE: Final = 1 << 16  # whose URLs are read together
 
 
@@ -48,6 +63,14 @@ class Target:
     scheme: str
     host: str
     path: str
+
+    @property
+    def key(self) -> str:
+        """The target as all that mean the same have it: pages, which are compared by the byte, as they are written."""
+        if self.kind == SINGLE:
+            return self.text
+        path = "" if self.kind == HOST else self.path
+        return f"{self.scheme}://{self.host}{path}" if self.scheme else f"{self.host}{path}"
 
     def meets(self, host: str) -> bool:
         """Return whether pages of `host` may fit. O(length)."""
@@ -75,6 +98,37 @@ def parse_target(text: object) -> Target:
     return Target(text, PATTERN if "*" in text else SINGLE, scheme, host, path)
 
 
+def read_target(text: object) -> Target:
+    """Return the target that `text` names; raises SettingsError where it names none, or none that any URL meets.
+
+    >>> read_target("https://Example.org:443/*").key
+    'https://example.org/*'
+    """
+    target = parse_target(text)
+    if target.kind == SINGLE:
+        return target
+    if re.search(r"[\s\x00-\x1f]", target.host):
+        raise SettingsError("target", text, "a host without spaces")
+    port = _PORT.search(target.host)
+    if port and not _IS_PORT.fullmatch(port[1]):
+        raise SettingsError("target", text, "a number as the host's port")
+    if port and not target.scheme and port[0] in _OWN_PORT.values():
+        raise SettingsError("target", text, f"{target.host[: port.start()]}, for hosts do not carry their usual port")
+    return target
+
+
+def read_host(text: object) -> Target:
+    """Return the hosts that `text` names; raises SettingsError where it names none."""
+    try:
+        target = read_target(text)
+    except SettingsError as error:
+        expected = _HOST_EXPECTED if error.expected == _EXPECTED else error.expected
+        raise SettingsError("host", text, expected) from None
+    if target.kind != HOST:
+        raise SettingsError("host", text, _HOST_EXPECTED)
+    return target
+
+
 def find_hosts(tables: Tables, targets: Iterable[Target]) -> Ints:
     """Return the groups of all known hosts that the targets meet: int64[m], ascending. O(1) a host without ``*``.
 
@@ -99,18 +153,20 @@ def _name_hosts(tables: Tables) -> list[tuple[int, str]]:
 class Chosen:
     """Which of many targets decides for a page or a host: of those that fit, the last of the last kind.
 
-    ``numbers``: what each target, in the order in which they were set, stands for.
+    ``numbers``: what each target, in the order in which they were set, stands for; ``first``: numbers that go before
+    all others, whatever their kinds.
     """
 
-    def __init__(self, numbers: Mapping[str, int]) -> None:
+    def __init__(self, numbers: Mapping[str, int], first: Collection[int] = ()) -> None:
         self._numbers = numbers
-        self._single: dict[str, tuple[int, int]] = {}  # place in the order, and what it stands for
+        self._first = frozenset(first)
+        self._single: dict[str, tuple[bool, int, int]] = {}  # whether first, place in the order, what it stands for
         self._plain: dict[str, list[tuple[int, Target]]] = {}  # by host; with the place of each in the order
         self._starred: list[tuple[int, Target]] = []
         for place, text in enumerate(numbers):
             target = parse_target(text)
             if target.kind == SINGLE:
-                self._single[text] = (place, numbers[text])
+                self._single[text] = (numbers[text] in self._first, place, numbers[text])
             elif "*" in target.host:
                 self._starred.append((place, target))
             else:
@@ -135,15 +191,17 @@ class Chosen:
             for place, url in enumerate(_read_urls(tables, rows)):
                 names = (url, re.sub("^https?://", "", url))
                 met = [self._single[name] for name in names if name in self._single]
-                if met:
-                    numbers[place] = max(met)[1]
+                first, _, number = max(met, default=(False, 0, 0))
+                if met and (first or numbers[place] not in self._first):
+                    numbers[place] = number
         return numbers
 
     def _meeting(self, host: str) -> list[Target]:
         """Return the targets that pages of `host` may fit, the deciding one last."""
         plain = self._plain.get(host, [])
         starred = [(place, target) for place, target in self._starred if target.meets(host)]
-        return [target for _, target in sorted(plain + starred, key=lambda pair: (pair[1].kind, pair[0]))]
+        ranks = [(self._numbers[one.text] in self._first, one.kind, place, one) for place, one in plain + starred]
+        return [target for *_, target in sorted(ranks, key=lambda rank: rank[:3])]
 
 
 def _by_host(tables: Tables, rows: Ints) -> Iterator[tuple[str, Ints]]:

@@ -79,6 +79,8 @@ def small_rankings(bits: int = 5, most_opened: int = 1) -> Iterator[None]:
         patch.setattr(roster, "Shelves", partial(Shelves, bits=bits))
         patch.setattr(roster, "Standing", partial(Standing, fewest_pages=1))
         patch.setattr(standing, "_MOST_OPENED", most_opened)
+        patch.setattr(standing, "_FEW_OPENED", 0)
+        patch.setattr(standing, "_TRIES", 9)
         patch.setattr(standing, "_SPARE", 0)
         patch.setattr(standing, "_FEWEST_BLOCKS", 1)
         patch.setattr(roster, "_CHUNK", 2)

@@ -60,7 +60,7 @@ class Host:
     manners: Manners
     rule: HostRule = field(default_factory=HostRule)
     ready_s: float = -math.inf
-    asked_for_rest: bool = False  # that is what ready_s stands for
+    asked_for_rest: bool = False  # since it was last given visits
     strikes: int = 0
     out: set[str] = field(default_factory=set)
 
@@ -97,8 +97,8 @@ class Host:
             until_s = outcome.fetched_at + outcome.retry_after
         if 0 < status < 500 and status != 429 and not busy:
             self.strikes = 0
-        if until_s > self.ready_s:
-            self.ready_s, self.asked_for_rest = until_s, True
+        if until_s > -math.inf:
+            self.ready_s, self.asked_for_rest = max(self.ready_s, until_s), True
 
 
 # --- leases
@@ -126,15 +126,30 @@ def fits(text: bytes, glob: bytes) -> bool:
     return re.fullmatch(b".*".join(map(re.escape, glob.split(b"*"))), text, re.DOTALL) is not None
 
 
+def fits_host(name: str, pattern: str) -> bool:
+    """Whether a host is what a pattern of hosts says."""
+    return fits(name.encode(), pattern.encode())
+
+
 def rule_of(url: str, rules: dict[str, Rule]) -> Rule:
-    """The rule that a page goes by: of the last kind the last that was set."""
+    """The rule that a page goes by: one that says never, else of the last kind the last that was set."""
     best: list[Rule] = [Rule(), Rule(), Rule()]
     found = [False, False, False]
     for target, rule in rules.items():
         kind, meets = kind_of(target, url)
+        if meets and rule.never:
+            return rule
         if meets:
             best[kind], found[kind] = rule, True
     return next((best[kind] for kind in (2, 1, 0) if found[kind]), Rule())
+
+
+def key_of(target: str) -> str:
+    """The target as all that mean the same are written."""
+    scheme, host, path = taken_apart(target)
+    if path.count("*") + host.count("*") == 0 and (scheme or path):
+        return target
+    return f"{scheme.lower()}://{host.lower()}{path}" if scheme else f"{host.lower()}{path}"
 
 
 def kind_of(target: str, url: str) -> tuple[int, bool]:

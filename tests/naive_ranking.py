@@ -26,15 +26,29 @@ class World:
         self.leases = naive_politeness.Leases()
         self.rules: dict[str, Rule] = {}
         self.urgent: set[str] = set()
+        self.blocks: list[tuple[str, float]] = []
+        self.unblocked: set[str] = set()  # hosts that blocks have not reached
 
     def host(self, url: str) -> naive_politeness.Host:
         """The host of a page."""
-        return self.hosts.setdefault(names_of(url)[0], naive_politeness.Host(self.manners))
+        name = names_of(url)[0]
+        if name not in self.hosts:
+            self.hosts[name] = naive_politeness.Host(self.manners)
+            self.unblocked.add(name)
+        return self.hosts[name]
+
+    def reach(self) -> None:
+        """Hosts that came are blocked as the last block that fits them says."""
+        for name in self.unblocked:
+            fitting = [until_s for pattern, until_s in self.blocks if naive_politeness.fits_host(name, pattern)]
+            self.hosts[name].ready_s = max([self.hosts[name].ready_s, *fitting[-1:]])
+        self.unblocked.clear()
 
     def add(self, url: str, now: float) -> None:
         """A page becomes known."""
         self.shard.page(url, now)
         self.host(url)
+        self.reach()
 
     def observe(self, outcomes: Sequence[Outcome]) -> None:
         """Outcomes in their order."""
@@ -43,6 +57,7 @@ class World:
                 self.host(outcome.url).hear(outcome)
                 self.urgent.discard(outcome.url)
                 self.leases.until_s.pop(outcome.url, None)
+        self.reach()
 
     def lease(self, urls: Sequence[str], now: float, lease_s: float) -> None:
         """Pages are handed out."""
@@ -76,11 +91,11 @@ class World:
         ready_s = naive_politeness.ready_at(page, rule, self.manners, urgent=url in self.urgent)
         return ready_s <= now and (page.lease_until_s is None or page.lease_until_s <= now)
 
-    def is_hasty(self, url: str, now: float) -> bool:
-        """Whether a page goes before those that are not."""
+    def haste(self, url: str, now: float) -> float | None:
+        """What a page scores that goes before those that are neither asked for nor overdue; None for these."""
         rule = naive_politeness.rule_of(url, self.rules)
-        urgent = url in self.urgent
-        return naive_politeness.overdue_at(self.shard.pages[url], rule, self.manners, urgent=urgent) <= now
+        since_s = naive_politeness.overdue_at(self.shard.pages[url], rule, self.manners, urgent=url in self.urgent)
+        return 1e290 * (1.0 + (now - since_s)) if since_s <= now else None
 
     def rooms(self, now: float, lease_s: float) -> dict[str, float]:
         """How many pages of each host a batch may have."""
@@ -100,7 +115,7 @@ class World:
         self.leases.expire(now)
         rooms = self.rooms(now, lease_s)
         known = {
-            url: math.inf if self.is_hasty(url, now) else score
+            url: score if (haste := self.haste(url, now)) is None else haste
             for url, score in scores.items()
             if self.is_rested(url, now) and not (only_new and self.shard.pages[url].left is not None)
         }

@@ -11,6 +11,7 @@ import pytest
 from streamsched import (
     FormulaError,
     InvalidOutcome,
+    Manners,
     ReplayError,
     Scheduler,
     SettingsError,
@@ -159,6 +160,16 @@ def test_explain_tells_a_page_apart(streamsched: Command, state: Path) -> None:
     as_json = streamsched("explain", "https://h2.example/p11", "--state", state, "--now", str(NOW), "--json").json
     library = Scheduler.load(state).explain("https://h2.example/p11", now=NOW).as_dict()
     assert as_json == json.loads(json.dumps(library))
+
+
+def test_explain_speaks_of_the_batch_of_a_lease(streamsched: Command, tmp_path: Path) -> None:
+    scheduler = Scheduler(manners=Manners(delay="1m"))
+    scheduler.discover([f"https://a.example/{i}" for i in range(9)], now=0.0)
+    scheduler.save(tmp_path)
+    worst = scheduler.rank(9, now=NOW).urls[-1]
+    for lease, within in (("2m", False), ("1h", True)):
+        asked = ("explain", worst, "--state", tmp_path, "--now", str(NOW), "--lease", lease, "--json")
+        assert streamsched(*asked).json["in_batch"] is within
 
 
 def test_unknown_pages_have_a_code_of_their_own(streamsched: Command, state: Path) -> None:

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from streamsched import Manners, Outcome, OutcomeBatch, Rule, Scheduler
 from streamsched.arrays import Ints
 from streamsched.blocks import NODE_BLOCKS, BoundTable, Lanes, Stage, list_due, list_hot, settle
-from streamsched.eligibility import read_waits
+from streamsched.eligibility import HASTY, read_waits
 from streamsched.foresight import Moment
 from streamsched.formula import Formula
 from streamsched.gauge import LANES, bound_lanes, gather_lanes, make_gauge, score_lanes
 from streamsched.inspection import Inspected, find_false_bounds
-from streamsched.opening import absorb, open_blocks, renew
+from streamsched.opening import absorb, open_blocks
 from streamsched.politeness import Limits
 from streamsched.ranking import FullScan
 from streamsched.selection import Seats
@@ -113,7 +113,7 @@ class Slow:
 
     def bound_of(self, row: int, until_s: float) -> float:
         if self.overdue_at(row) <= self.moment.now:
-            return math.inf
+            return HASTY * (1.0 + (until_s - self.overdue_at(row)))
         found = np.empty(1)
         gather_lanes(self.stage.gauge, self.stage.tables, np.array([row]))
         self.stage.gauge.ends[0] = until_s
@@ -122,7 +122,7 @@ class Slow:
 
     def score_of(self, row: int) -> float:
         if self.overdue_at(row) <= self.moment.now:
-            return math.inf
+            return HASTY * (1.0 + (self.moment.now - self.overdue_at(row)))
         found = np.empty(1)
         gather_lanes(self.stage.gauge, self.stage.tables, np.array([row]))
         score_lanes(self.stage.gauge, 0, 1, self.moment.now, DAY, found)
@@ -152,7 +152,9 @@ class Small:
         self.seats = Seats()
         self.seats.cover(self.tables)
         self.moment = Moment(NOW, NOW - 60.0, DAY, -math.inf, 0.0, 0.0, limits, 600.0)
-        renew(self.stage, self.all, self.moment, make_lanes(LANES))
+        lanes = make_lanes(self.all.size)
+        open_blocks(self.stage, self.all, self.moment, lanes)
+        settle(self.stage, self.all, lanes, self.moment, math.inf)
 
     @property
     def tables(self) -> Tables:
@@ -212,19 +214,21 @@ def test_lists_are_their_twins(seed: int, wait: float, bar: float, most: int) ->
         told = small.stage.order.hosts[: blocks.bound.size]
         for number, host in enumerate(sorted(set(told.tolist()) - {MIXED})):
             own = blocks.bound[told == host]  # the last seated is as good as one of its blocks, or better
-            seats.room.used[host], seats.room.least[host] = number % 5, own[number % own.size] + 0.1 * (number % 2)
-            seats.room.floor[host] = own[(number + 1) % own.size]
-        out, bounds = np.empty(most, np.int64), np.empty(most)
+            seats.room.used[host] = number % 5
+            with np.errstate(over="ignore"):  # of pages that are overdue
+                seats.room.least[host] = own[number % own.size] + 0.1 * (number % 2)
+                seats.room.floor[host] = own[(number + 1) % own.size]
+        out, bounds, nodes = np.empty(most, np.int64), np.empty(most), np.empty(blocks.node_end.size, np.int64)
         due = [slow.block for slow in small.slow() if blocks.end[slow.block] <= moment.now and slow.room() > 0]
         due = [block for block in due if not blocks.opened[block]]
-        count = list_due(small.stage, moment, out)
+        count = list_due(small.stage, moment, nodes, out)
         assert out[:count].tolist() == due[:most]
         hot = [slow for slow in small.slow() if blocks.bound[slow.block] >= bar and slow.room() > 0]
         hot = [slow for slow in hot if not blocks.opened[slow.block] and not is_outdone(slow, seats)]
         foreseen = [slow for slow in hot if not is_below_floor(slow, seats)]
-        count = list_hot(small.stage, moment, bar, True, out, bounds)
+        count = list_hot(small.stage, moment, bar, True, nodes, out, bounds)
         assert out[:count].tolist() == [slow.block for slow in foreseen][:most]
-        count = list_hot(small.stage, moment, bar, False, out, bounds)
+        count = list_hot(small.stage, moment, bar, False, nodes, out, bounds)
         assert out[:count].tolist() == [slow.block for slow in hot][:most]
         assert bounds[:count].tolist() == [blocks.bound[slow.block] for slow in hot][:most]
 

@@ -13,6 +13,7 @@ from streamsched.courtesy import Courtesy
 from streamsched.groups import find_host
 from streamsched.leases import are_leased
 from streamsched.manners import HostRule
+from streamsched.outcomes import OutcomeBatch
 from streamsched.packed import PackedUrls
 from streamsched.pages import PageTable
 from streamsched.politeness import FOR_DELAY, FOR_TOO_MANY, ON_REQUEST
@@ -82,7 +83,7 @@ def test_a_wish_is_a_flag(table: PageTable) -> None:
     ],
 )
 def test_blocked_hosts(table: PageTable, pattern: str, names: list[str]) -> None:
-    assert Courtesy.block(table.tables, pattern, 50.0).size == len(names)
+    assert Courtesy(None, None).block(table.tables, pattern, 50.0).size == len(names)
     for name in ("a.example", "b.example", "x.b.example"):
         blocked = name in names
         assert host_of(table, name)["ready_s"] == (50.0 if blocked else -math.inf)
@@ -90,9 +91,9 @@ def test_blocked_hosts(table: PageTable, pattern: str, names: list[str]) -> None
 
 
 def test_a_block_takes_the_place_of_any_rest(table: PageTable) -> None:
-    hosts = Courtesy.block(table.tables, "a.example", 1e9)
+    hosts = Courtesy(None, None).block(table.tables, "a.example", 1e9)
     table.tables.groups["why"][hosts] = FOR_TOO_MANY
-    Courtesy.block(table.tables, "a.example", 5.0)
+    Courtesy(None, None).block(table.tables, "a.example", 5.0)
     assert (host_of(table, "a.example")["ready_s"], host_of(table, "a.example")["why"]) == (5.0, ON_REQUEST)
 
 
@@ -103,6 +104,9 @@ def test_a_block_takes_the_place_of_any_rest(table: PageTable) -> None:
         ("https://a.example", 5.0),
         ("", 5.0),
         (7, 5.0),
+        ("a .example", 5.0),
+        ("a.example:443", 5.0),
+        ("a.example:http", 5.0),
         ("a.example", math.nan),
         ("a.example", math.inf),
         ("a.example", "5"),
@@ -111,8 +115,46 @@ def test_a_block_takes_the_place_of_any_rest(table: PageTable) -> None:
 def test_what_cannot_be_blocked(table: PageTable, host: str, until: float) -> None:
     before = table.tables.groups[:4].tobytes()
     with pytest.raises(ValueError, match=r"host|target|until"):
-        Courtesy.block(table.tables, host, until)
+        Courtesy(None, None).block(table.tables, host, until)
     assert table.tables.groups[:4].tobytes() == before
+
+
+def test_hosts_to_come_are_blocked(table: PageTable) -> None:
+    """By the last block that fits them; before and after the state was saved; hosts that are known as ever."""
+    courtesy = Courtesy(None, None)
+    courtesy.reach(table.tables)
+    courtesy.block(table.tables, "*.other", 9.0)
+    for host, until_s in (("Busy.example", 50.0), ("*.example", 70.0), ("free.example", 0.0)):
+        courtesy.block(table.tables, host, until_s)
+    courtesy.forget(9.0)
+    state = json.loads(json.dumps(courtesy.state()))
+    assert [host for host, _ in state["blocks"]] == ["busy.example", "*.example", "free.example"]
+    again = Courtesy.restored(state, table.tables)
+    assert again.state() == state
+    names = ("busy.example", "free.example", "x.other", "y.example")
+    table.discover(PackedUrls.pack([f"https://{name}/" for name in names]), 0.0)
+    again.reach(table.tables)
+    assert [host_of(table, name)["ready_s"] for name in names] == [70.0, 0.0, -math.inf, 70.0]
+    assert [host_of(table, name)["why"] for name in names] == [ON_REQUEST, ON_REQUEST, 0, ON_REQUEST]
+    again.forget(70.0)
+    assert again.state()["blocks"] == []
+
+
+def test_what_a_host_asks_for_when_it_appears_outlasts_its_block(table: PageTable) -> None:
+    courtesy = Courtesy(None, None)
+    courtesy.block(table.tables, "new.example", 50.0)
+    table.observe(OutcomeBatch(["https://new.example/"], [10.0], status=[429], retry_after=[90.0]))
+    courtesy.reach(table.tables)
+    assert host_of(table, "new.example")["ready_s"] == 100.0
+    courtesy.block(table.tables, "new.example", 20.0)
+    assert host_of(table, "new.example")["ready_s"] == 20.0
+    assert courtesy.state()["blocks"] == []
+
+
+def test_states_from_before_such_blocks_load(table: PageTable) -> None:
+    state = Courtesy(None, None).state()
+    del state["blocks"]
+    assert Courtesy.restored(state, table.tables).state()["blocks"] == []
 
 
 def test_all_is_kept(table: PageTable) -> None:

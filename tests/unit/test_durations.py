@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 
 from streamsched import SettingsError
@@ -17,6 +18,9 @@ from streamsched.durations import format_duration, parse_duration
         ("90s", 90),
         ("10m", 600),
         ("1.5h", 5_400),
+        ("500ms", 0.5),
+        (np.int64(30), 30),
+        (np.float32(0.5), 0.5),
         ("1d", 86_400),
         (" 2 w ", 1_209_600),
         (30, 30),
@@ -29,10 +33,29 @@ def test_units(written: str | float, seconds: float) -> None:
 
 @pytest.mark.parametrize(
     "written",
-    ["", "d", "-1d", "1 d 2 h", "1y", "1e3s", "0s", "0.0", ".5h", 0, -1.0, math.nan, math.inf, True, None, b"1d"],
+    [
+        "",
+        "d",
+        "-1d",
+        "1 d 2 h",
+        "1y",
+        "1e3s",
+        "0s",
+        "0.0",
+        ".5h",
+        0,
+        -1.0,
+        math.nan,
+        math.inf,
+        10**400,
+        True,
+        None,
+        b"1d",
+        np.True_,
+    ],
 )
 def test_anything_else_names_the_setting(written: object) -> None:
-    with pytest.raises(SettingsError, match=r"^lease: expected a length of time such as 90s") as caught:
+    with pytest.raises(SettingsError, match=r"^lease: expected a length of time such as 500ms, 90s") as caught:
         parse_duration(written, "lease")  # type: ignore[arg-type]
     assert caught.value.setting == "lease"
     assert caught.value.found is written

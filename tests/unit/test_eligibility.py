@@ -26,7 +26,8 @@ def told(scheduler: Scheduler, now: float, url: str = URL) -> tuple[bool, float 
     assert found.eligible == are_eligible(scheduler.pages.tables, row, now, scheduler.pages.limits)[0]
     mark = "last visited" if found.first_visited else "never visited"
     place = next(i for i, reason in enumerate(found.reasons) if reason.startswith(mark))
-    return found.eligible, found.eligible_from_s, list(found.reasons[:place])
+    waits = [reason for reason in found.reasons[:place] if "the next batch of" not in reason]
+    return found.eligible, found.eligible_from_s, waits
 
 
 def test_nothing_keeps_it() -> None:
@@ -121,6 +122,9 @@ def test_overdue() -> None:
     scheduler = known(max_revisit="1d")
     assert told(scheduler, DAY - 1) == (True, DAY - 1, [])
     assert told(scheduler, DAY) == (True, DAY, ["overdue since 1970-01-02 00:00:00 UTC: goes before others"])
+    scheduler.block("a.example", 2 * DAY)
+    haste = "overdue since 1970-01-02 00:00:00 UTC: goes before others, once it may be visited"
+    assert told(scheduler, DAY)[2][1:] == [haste]
 
 
 def test_asked_for_goes_before_its_waits_but_not_its_host() -> None:
@@ -131,8 +135,9 @@ def test_asked_for_goes_before_its_waits_but_not_its_host() -> None:
     assert told(scheduler, 5.0) == (True, 5.0, ["asked for: goes before others until its next outcome"])
     assert told(scheduler, 5.0, "https://a.example/new")[2] == ["asked for: goes before others until its next outcome"]
     scheduler.block("a.example", 60.0)
+    asked = "asked for: goes before others until its next outcome"
     blocked = "not eligible: a.example rests until 1970-01-01 00:01:00 UTC, 55 s from now, as it was blocked"
-    assert told(scheduler, 5.0) == (False, 60.0, [blocked, "asked for: goes before others until its next outcome"])
+    assert told(scheduler, 5.0) == (False, 60.0, [blocked, f"{asked}, once it may be visited"])
     scheduler.observe(Outcome(URL, 6.0))
     assert told(scheduler, 60.0)[:2] == (False, DAY + 6.0)
 
@@ -187,7 +192,7 @@ def test_host_has_enough_pages_out() -> None:
     scheduler.release([OTHER])
     assert told(scheduler, 11.0, "https://a.example/3")[0]
     scheduler.set_rule("a.example", HostRule(in_flight=1))
-    assert told(scheduler, 11.0, "https://a.example/3")[2] == ["not eligible: its host has 1 pages out and may have 1"]
+    assert told(scheduler, 11.0, "https://a.example/3")[2] == ["not eligible: its host has 1 page out and may have 1"]
     assert scheduler.next_batch(0, now=70.0).urls == []  # its clock is the one by which leases run out
     assert told(scheduler, 70.0, "https://a.example/3")[0]
 

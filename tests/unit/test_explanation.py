@@ -61,6 +61,7 @@ def test_page_visited_once() -> None:
         "last visited 1970-01-01 00:00:00 UTC, 1.5 min before now",
         f"visited once; P(changed since) is {told.score:.3g}",
     )
+    assert told.reasons[3].endswith("the prior of a.example (1 page)")
     assert told.failures == 0
     assert len(told.reasons) == 4
 
@@ -77,6 +78,11 @@ def test_page_never_visited() -> None:
     assert (told.first_visited, told.last_visit_s, told.last_outcome_s) == (False, None, 2.5 * DAY)
     assert "never visited; known for 2 d" in told.reasons
     assert told.reasons[-1] == "the last 2 visits failed"
+    scheduler.observe([Outcome(URL, (3 + i) * DAY, 0) for i in range(252)])
+    assert scheduler.explain(URL, now=300 * DAY).reasons[-1] == "the last 254 visits failed"
+    for more in (255.0, 256.0):
+        scheduler.observe(Outcome(URL, more * DAY, 0))
+        assert scheduler.explain(URL, now=300 * DAY).reasons[-1] == "at least the last 255 visits failed"
 
 
 def test_leased_page_says_until_when() -> None:

@@ -53,6 +53,21 @@ def test_least_interval_beyond_the_greatest(kind: type[Any]) -> None:
     assert kind(min_revisit="1h", max_revisit="1h").min_revisit == 3_600.0
 
 
+def test_first_rest_beyond_the_longest() -> None:
+    with pytest.raises(SettingsError, match=r"^backoff_most: expected at least backoff, which is 86400 seconds, found"):
+        Manners(backoff="1d", backoff_most="1h")
+    told = Manners(backoff="1h", backoff_most="1h").to_json()
+    assert Manners.from_json(told | {"backoff": 86_400.0}) == Manners.from_json(told)  # of older states
+
+
+@pytest.mark.parametrize("zero", ["0s", " 0.0 d", 0, 0.0, np.int32(0), np.float32(0.0)])
+def test_no_time_at_all(zero: str | float) -> None:
+    manners = Manners(delay=zero, backoff=zero, min_revisit=zero)
+    assert (manners.delay, manners.backoff, manners.min_revisit) == (0.0, 0.0, 0.0)
+    assert Rule(min_revisit=zero).min_revisit == HostRule(delay=zero).delay == 0.0
+    assert type(HostRule(delay=zero).delay) is float
+
+
 def test_lengths_of_time_are_kept_as_seconds() -> None:
     manners = Manners(delay="1.5s", backoff=60, probe_every=np.float64(9.0), max_revisit="1w")
     assert (manners.delay, manners.backoff, manners.probe_every, manners.max_revisit) == (1.5, 60.0, 9.0, 604_800.0)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from streamsched import HostRule, Manners, OutcomeBatch, Scheduler
+from streamsched import HostRule, Manners, OutcomeBatch, Rule, Scheduler
+from streamsched.errors import SettingsError
 
 DAY = 86_400.0
 NOW = 10 * DAY
@@ -20,9 +21,9 @@ def crawled(**settings: object) -> Scheduler:
     return scheduler
 
 
-def first_word(scheduler: Scheduler, url: str, k: int = 10, now: float = NOW) -> str:
-    told = scheduler.explain(url, now=now, k=k)
-    batch = scheduler.next_batch(k, now=now)  # of which the words speak
+def first_word(scheduler: Scheduler, url: str, k: int = 10, now: float = NOW, lease: str = "10m") -> str:
+    told = scheduler.explain(url, now=now, k=k, lease=lease)
+    batch = scheduler.next_batch(k, now=now, lease=lease)  # of which the words speak
     assert told.in_batch == (url in batch.urls)
     scheduler.release(batch.urls)
     return told.reasons[0]
@@ -32,7 +33,7 @@ def test_by_its_score() -> None:
     scheduler = crawled()
     assert first_word(scheduler, "https://a.example/2") == "in the next batch of 10: by its score, at place 3"
     word = first_word(scheduler, "https://b.example/39")
-    assert word == "not in the next batch of 10: it scores less than the last page of it, 91"
+    assert word == "not in the next batch of 10: it scores less than the last page of it, 92"  # by its score
 
 
 def test_in_the_share_of_pages_never_visited() -> None:
@@ -40,7 +41,7 @@ def test_in_the_share_of_pages_never_visited() -> None:
     shared = [f"https://c.example/{i}" for i in range(10)]
     words = [first_word(scheduler, url) for url in shared]
     assert words.count("in the next batch of 10: in the share of pages never visited") == 1
-    assert words.count("not in the next batch of 10: it scores less than the last page of it, 91") == 9
+    assert words.count("not in the next batch of 10: it scores less than the last page of it, 92") == 9
     pushed = first_word(scheduler, "https://b.example/9")
     assert pushed == (
         "not in the next batch of 10: its score would do, but its place goes to the shares of pages never visited "
@@ -74,6 +75,79 @@ def test_as_a_member_of_the_panel() -> None:
     urls = scheduler.rank(50, now=now).urls
     words = [scheduler.explain(url, now=now, k=10).reasons[0] for url in urls]
     assert "in the next batch of 10: as a member of the panel" in words
+
+
+def test_what_was_asked_for_and_what_is_overdue() -> None:
+    """They are before all others, in the place that is told, too; where they take all places, that is said."""
+    scheduler = crawled(new_share=0.0)
+    asked, overdue = "https://a.example/38", "https://b.example/37"
+    scheduler.ask([asked], now=NOW)
+    scheduler.set_rule(overdue, Rule(max_revisit="1d"))
+    assert first_word(scheduler, asked) == "in the next batch of 10: because it was asked for"
+    assert first_word(scheduler, overdue) == "in the next batch of 10: because it is overdue"
+    assert first_word(scheduler, "https://a.example/0") == "in the next batch of 10: by its score, at place 3"
+    order = scheduler.rank(50, now=NOW).urls
+    assert set(order[:2]) == {asked, overdue}
+    assert [scheduler.explain(url, now=NOW).position for url in order] == list(range(1, 51))
+    word = first_word(scheduler, "https://b.example/9")
+    assert word == "not in the next batch of 10: it scores less than the last page of it, 93"
+    word = first_word(scheduler, "https://a.example/0", 2)
+    assert word == "not in the next batch of 2: all its places go to 1 page asked for, 1 overdue page"
+    word = first_word(scheduler, order[1], 1)
+    first = "1 page asked for" if order[0] == asked else "1 overdue page"
+    assert word == f"not in the next batch of 1: all its places go to {first}, and this cycle's lot put it behind"
+
+
+def test_of_equal_scores() -> None:
+    scheduler = crawled(formula="1", new_share=0.0)
+    order = scheduler.rank(50, now=NOW).urls
+    word = "it scores the same as the last page of it, and this cycle's lot put it behind"
+    assert first_word(scheduler, order[10]) == f"not in the next batch of 10: {word}"
+    scheduler = crawled(formula="1", new_share=0.0, per_host=1)
+    batch = scheduler.next_batch(10, now=NOW, lease=1.0).urls
+    word = "a.example gives no more than 1 page to it: 1 page of the same score, and this cycle's lot put it behind"
+    other = next(url for url in order if "a.example" in url and url not in batch)
+    assert first_word(scheduler, other, now=NOW + 2.0) == f"not in the next batch of 10: {word}"
+
+
+def test_whom_a_full_host_gave_its_places() -> None:
+    scheduler = crawled(per_host=3)
+    scheduler.ask(["https://a.example/38"], now=NOW)
+    scheduler.set_rule("https://a.example/36", Rule(max_revisit="1d"))
+    word = first_word(scheduler, "https://a.example/2")
+    gives = "a.example gives no more than 3 pages to it: 1 better page, 1 page asked for, 1 overdue page"
+    assert word == f"not in the next batch of 10: {gives}"
+    scheduler = crawled(per_host=1, explore_share=0.99, new_share=0.0)
+    scheduler.next_batch(1, now=NOW, lease=1.0)
+    batch = scheduler.next_batch(3, now=NOW + 2.0, lease=1.0)
+    (drawn,) = (url for url in batch.urls if "a.example" in url)
+    scheduler = crawled(per_host=1, explore_share=0.99, new_share=0.0)
+    scheduler.next_batch(1, now=NOW, lease=1.0)
+    assert drawn not in ("https://a.example/0", "https://a.example/2")
+    word = scheduler.explain("https://a.example/2", now=NOW + 2.0, k=3).reasons[0]
+    assert word == "not in the next batch of 3: a.example gives no more than 1 page to it: 1 page drawn by lot"
+
+
+def test_where_the_panel_has_all_places() -> None:
+    scheduler = crawled(panel=0.9, new_share=0.0)
+    for day in range(4):
+        scheduler.next_batch(20, now=NOW + day * DAY)
+    now = NOW + 5 * DAY
+    words = {scheduler.explain(url, now=now, k=1).reasons[0] for url in scheduler.rank(50, now=now).urls}
+    assert words == {
+        "in the next batch of 1: as a member of the panel",
+        "not in the next batch of 1: all its places go to 1 member of the panel",
+    }
+
+
+def test_for_a_batch_of_another_lease() -> None:
+    """Hosts with a delay give as many pages as can be visited within the lease."""
+    for lease, pages in (("2m", "2 better pages"), ("5m", "5 better pages")):
+        scheduler = crawled(manners=Manners(delay="1m"), new_share=0.0)
+        word = first_word(scheduler, "https://b.example/39", 20, lease=lease)
+        assert word == f"not in the next batch of 20: b.example gives no more than {pages} to it"
+    with pytest.raises(SettingsError):
+        scheduler.explain("https://b.example/39", now=NOW, lease="long")
 
 
 def test_what_is_not_eligible_says_only_that() -> None:

@@ -61,6 +61,30 @@ def test_no_backoff_no_rest_but_what_was_asked_for() -> None:
     assert heard([(429, 5.0, 10.0)], Manners(backoff=0)) == (15.0, 1, FOR_RETRY_AFTER)
 
 
+def test_one_burst_of_429_is_one_strike_while_the_host_rests_for_its_delay() -> None:
+    """Of the pages that were out; answers to visits after that count anew."""
+    scheduler = Scheduler(manners=Manners(delay=10), new_share=0.0)
+    scheduler.discover(URLS, now=0.0)
+    urls = scheduler.next_batch(12, now=0.0, lease="1h").urls
+    host = scheduler.pages.tables.groups[0]
+    for number, url in enumerate(urls[:10]):
+        scheduler.observe(Outcome(url, 1.0 + number, 429, retry_after=20.0))
+    assert (host["ready_s"], host["why"], host["strikes"]) == (120.0, FOR_DELAY, 1)
+    scheduler.observe(Outcome(urls[10], 119.0))
+    assert host["strikes"] == 1
+    again = scheduler.next_batch(1, now=120.0).urls
+    scheduler.observe(Outcome(again[0], 121.0, 429, retry_after=20.0))
+    assert (host["ready_s"], host["strikes"]) == (141.0, 2)
+
+
+def test_what_a_block_ends_is_no_rest_any_more() -> None:
+    scheduler = Scheduler()
+    scheduler.observe(Outcome(URLS[0], 1.0, 429))
+    scheduler.block("a.example", 50.0)
+    scheduler.observe(Outcome(URLS[1], 2.0, 429))
+    assert scheduler.pages.tables.groups["strikes"][0] == 2
+
+
 def test_a_host_rests_for_each_page_of_a_batch() -> None:
     scheduler = Scheduler(manners=Manners(delay=10), new_share=0.0)
     scheduler.discover([*URLS, "https://b.example/"], now=0.0)
@@ -138,3 +162,19 @@ def test_rules_fill_in_from_settings() -> None:
     assert limits.rules[7].tolist()[:3] == (60.0, 90.0, 0)
     assert limits.rules[8].tolist()[:3] == (0.0, 600.0, 1)
     assert set(make_limits(Manners()).rules["max_revisit_s"]) == {np.inf}
+
+
+def test_released_pages_leave_their_host_resting_until_it_is_told_otherwise() -> None:
+    scheduler = Scheduler(manners=Manners(delay=10), new_share=0.0)
+    scheduler.discover(URLS, now=0.0)
+    scheduler.release(scheduler.next_batch(12, now=0.0, lease=50).urls)
+    assert len(scheduler.next_batch(12, now=49.0)) == 0
+    assert scheduler.block("a.example", 49.0) == 1
+    assert len(scheduler.next_batch(12, now=49.0)) == 12
+
+
+def test_rank_knows_no_lease() -> None:
+    scheduler = Scheduler(manners=Manners(delay=10), new_share=0.0)
+    scheduler.discover(URLS, now=0.0)
+    assert len(scheduler.rank(12, now=0.0)) == 12
+    assert len(scheduler.next_batch(12, now=0.0, lease=29)) == 2

@@ -9,7 +9,7 @@ from typing import cast
 import numpy as np
 import pytest
 
-from streamsched import ranking
+from streamsched import Manners, OutcomeBatch, Scheduler, ranking
 from streamsched.arrays import Floats, Ints
 from streamsched.formula import BLOCK, Arena, Formula, Program
 from streamsched.leases import Leases
@@ -166,3 +166,20 @@ def test_a_sample_of_urls_is_spread_over_hosts() -> None:
     """What the others rest on: the pages made for them are distinct and known by number."""
     table = make_pages(300)
     assert table.find(PackedUrls.pack(["https://a.example/299", "https://a.example/300"])).tolist() == [299, -1]
+
+
+@pytest.mark.parametrize("pages", [100, 20_000])
+def test_what_was_asked_for_goes_first_then_what_is_overdue_longest(pages: int) -> None:
+    """However few pages there are, so that all are scored, or many, so that bounds are kept."""
+    scheduler = Scheduler(manners=Manners(max_revisit="1d"), new_share=0.0)
+    urls = [f"https://h{i}.example/" for i in range(pages)]
+    scheduler.observe(OutcomeBatch(urls, 1.0 + np.arange(pages) % 997))
+    scheduler.ask([urls[70], "https://u.example/"], now=9e5)
+    for now in (9e5, 9e5 + 60.0, 9e5 + 120.0):
+        batch = scheduler.next_batch(10, now=now)
+        scheduler.release(batch.urls)
+        assert set(batch.urls[:2]) == {urls[70], "https://u.example/"}
+        assert [int(url[9:].split(".")[0]) % 997 for url in batch.urls[2:]] == sorted(
+            [i % 997 for i in range(pages) if i != 70]
+        )[:8]
+        assert np.isinf(batch.scores).all()

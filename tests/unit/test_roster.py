@@ -135,7 +135,7 @@ def test_memory_is_told() -> None:
     one = twins.scheduler._roster.nbytes()
     twins.rank_new(1)
     blocks = math.ceil(150 / 8)
-    seats = 20 * int(twins.scheduler.pages.tables.corpus["groups"][0])
+    seats = 12 * int(twins.scheduler.pages.tables.corpus["groups"][0])
     assert none < 100
     assert one == none + 4 * 150 + 4 * blocks + 21 * blocks + 16 * (blocks // NODE_BLOCKS) + seats
     assert twins.scheduler._roster.nbytes() == one + 21 * blocks + 16 * (blocks // NODE_BLOCKS + 1) + seats

@@ -64,37 +64,84 @@ def test_rows_that_may_go_by_others_are_told() -> None:
 
 def test_rules_reach_pages_that_come_later() -> None:
     book = Book([])
-    book.set(book.table, {"a.example/*": NEVER, "b.example": NEVER, "a.example/1": DAILY})
+    book.set(book.table, {"a.example/*": NEVER, "b.example/0": NEVER, "b.example/1": DAILY})
     book.add(URLS[:2])
     book.add(URLS)
-    assert book.never() == [0, 2, 3, 4, 5]
-    assert book.told()[1][0] == 86_400.0
+    assert book.never() == [0, 1, 2, 3]
+    assert book.told()[4][0] == 86_400.0
 
 
 def test_rules_taken_back_leave_those_beneath() -> None:
     book = Book()
-    book.set(book.table, {"a.example": NEVER, "a.example/1": DAILY, "a.example/*": Rule(max_revisit=6)})
-    assert book.never() == []
+    book.set(book.table, {"a.example": Rule(min_revisit=9), "a.example/1": DAILY, "a.example/*": Rule(min_revisit=6)})
+    assert [least for least, _, _ in book.told()] == [6.0, 86_400.0, 6.0, 5.0, 5.0, 5.0]
     book.set(book.table, {"a.example/*": None})
-    assert book.never() == [0, 2]
+    assert [least for least, _, _ in book.told()] == [9.0, 86_400.0, 9.0, 5.0, 5.0, 5.0]
     book.set(book.table, {"a.example/1": None, "nothing.example": None})
-    assert book.never() == [0, 1, 2]
+    assert [least for least, _, _ in book.told()] == [9.0, 9.0, 9.0, 5.0, 5.0, 5.0]
     book.set(book.table, {"a.example": None})
     assert book.told() == [(5.0, 604_800.0, False)] * 6
 
 
 def test_a_rule_that_sets_nothing_still_goes_before_others() -> None:
     book = Book()
-    book.set(book.table, {"a.example": NEVER, "a.example/1": Rule()})
-    assert book.never() == [0, 2]
+    book.set(book.table, {"a.example": DAILY, "a.example/1": Rule()})
+    assert [least for least, _, _ in book.told()][:3] == [86_400.0, 5.0, 86_400.0]
+
+
+@pytest.mark.parametrize("target", ["a.example", "a.example/*", "https://a.example/1"])
+@pytest.mark.parametrize("other", ["*", "*/1", "https://a.example/1", "a.example/1"])
+def test_never_lasts_until_it_is_taken_back(target: str, other: str) -> None:
+    """Whatever else is said of the page, before and after; and however the target is written then."""
+    book = Book()
+    book.set(book.table, {other: DAILY, target: NEVER})
+    again = {other: Rule(max_revisit=9)} if other != target else {}
+    book.set(book.table, again)
+    assert 1 in book.never()
+    book.set(book.table, {target: None})
+    assert book.never() == []
+
+
+def test_a_never_of_later_pages_too() -> None:
+    book = Book([])
+    book.set(book.table, {"a.example/*": NEVER, "a.example/1": DAILY, "*/2": DAILY})
+    book.add(URLS)
+    assert book.never() == [0, 1, 2]
+    assert book.told()[5][0] == 86_400.0
+
+
+def test_targets_that_mean_the_same_have_one_rule() -> None:
+    book = Book()
+    book.set(book.table, {"A.example": NEVER, "HTTPS://B.example:443/*": NEVER, "B.example": HostRule(delay=2)})
+    assert book.set(book.table, {"a.example": None, "https://b.example/*": DAILY, "b.EXAMPLE": None}).size == 6
+    assert book.never() == []
+    assert [target for target, _ in book.to_json()["pages"]] == ["https://b.example/*"]
+    assert book.to_json()["hosts"] == []
+
+
+@pytest.mark.parametrize("target", ["a.example", "a.example/*", URLS[0]])
+def test_to_take_back_what_was_not_set_concerns_no_page(target: str) -> None:
+    book = Book()
+    book.set(book.table, {"b.example": NEVER})
+    assert book.set(book.table, {target: None, "b.example/*": None}).size == 0
+    assert book.never() == [3, 4, 5]
+
+
+@pytest.mark.parametrize("wrong", [[], None, "a.example", [("a.example", NEVER)]])
+def test_rules_come_by_target(wrong: object) -> None:
+    book = Book()
+    with pytest.raises(
+        SettingsError, match=r"^rules: expected targets such as example\.org, each with a Rule, a HostRu"
+    ):
+        book.set(book.table, wrong)  # type: ignore[arg-type]
 
 
 def test_rule_set_anew_comes_last() -> None:
     book = Book()
-    book.set(book.table, {"a.example/*": NEVER, "*/1": DAILY})
-    assert book.never() == [0, 2]
-    book.set(book.table, {"a.example/*": NEVER})
-    assert book.never() == [0, 1, 2]
+    book.set(book.table, {"a.example/*": Rule(min_revisit=9), "*/1": DAILY})
+    assert [least for least, _, _ in book.told()][:3] == [9.0, 86_400.0, 9.0]
+    book.set(book.table, {"a.example/*": Rule(min_revisit=9)})
+    assert [least for least, _, _ in book.told()][:3] == [9.0, 9.0, 9.0]
 
 
 def test_at_most_255_different_rules() -> None:
@@ -139,8 +186,12 @@ def test_one_host_may_have_a_rule_for_itself_and_one_for_its_pages() -> None:
 @pytest.mark.parametrize(
     ("target", "rule", "message"),
     [
-        ("a.example/*", HostRule(), "rule: expected a host such as example.org, found 'a.example/"),
-        ("a.example", {"never": True}, "rule: expected a Rule, a HostRule or None, found {'never': True}"),
+        ("a.example/*", HostRule(), r"^rule of 'a\.example/\*': expected a Rule, for only a host such as"),
+        (
+            "a.example",
+            {"never": True},
+            "^rule of 'a.example': expected a Rule, a HostRule or None, found {'never': True}",
+        ),
         ("/x", NEVER, "target: expected a host, "),
     ],
 )

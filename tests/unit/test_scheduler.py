@@ -356,7 +356,9 @@ def test_hosts_are_blocked_and_unblocked() -> None:
     scheduler.discover([url(0, "b.example")], now=0.0)
     assert scheduler.block("*.example", 2 * DAY) == 2
     assert scheduler.block("b.example", DAY) == 1
-    assert scheduler.block("c.example", DAY) == 0
+    assert scheduler.block("c.example", 3 * DAY) == 0  # not known yet
+    scheduler.discover([url(0, "c.example")], now=0.0)
+    assert scheduler.explain(url(0, "c.example"), now=DAY).eligible_from_s == 3 * DAY
     assert scheduler.explain(url(0), now=DAY).eligible_from_s == 2 * DAY
     assert scheduler.explain(url(0, "b.example"), now=DAY).eligible
     for host, until in (("a.example/x", DAY), ("a.example", math.nan), ("", DAY)):

@@ -111,6 +111,65 @@ def test_lots_keep_to_leases_rules_and_hosts() -> None:
         out |= set(batch.urls)
 
 
+def test_lots_are_reached_where_hosts_limit_the_crawl() -> None:
+    """A lot whose host is full takes the place of that host's worst page, and what was not seated is still due."""
+    scheduler = made(explore_share=0.2, manners=Manners(per_batch=2))
+    best = {*OLD[-10:], *NEW[-6:]}  # two of each of the eight hosts
+    lots = 0
+    for number in range(20):
+        batch = scheduler.next_batch(16, now=NOW + number, lease=0.5)
+        assert len(batch) == len(set(batch.urls)) == 16
+        assert max(Counter(batch.hosts).values()) == 2
+        lots += len(set(batch.urls) - best)
+        assert lots == math.floor(0.2 * 16 * (number + 1) + 1e-9)
+
+
+def test_lots_leave_what_was_asked_for() -> None:
+    scheduler = made(explore_share=0.9, manners=Manners(per_batch=1))
+    scheduler.ask([f"https://old{i}.example/{i}" for i in range(5)], now=NOW)
+    for number in range(5):
+        batch = scheduler.next_batch(8, now=NOW + number, lease=0.5)
+        assert {url for url in batch.urls if url in OLD} == set(OLD[:5])
+
+
+def test_lots_that_nobody_could_draw_do_not_make_whole_batches() -> None:
+    scheduler = made(explore_share=0.1)
+    for number in range(50):
+        assert len(scheduler.next_batch(90, now=NOW + number, lease=0.5)) == 90
+    batch = scheduler.next_batch(40, now=NOW + 50.0, lease=0.5)
+    assert len(set(batch.urls) - set(OLD[-40:])) == 4 + 9 + 8  # its own, the last batch's and a few
+
+
+@pytest.mark.parametrize("k", [1, 5, 9, 13])
+def test_small_batches_reach_the_share_of_pages_never_visited(k: int) -> None:
+    """What is due of a page is due of the next batch, too: after saving, and where somebody asked in between."""
+    scheduler = made(0.1)
+    new = 0
+    for number in range(40):
+        scheduler.explain(OLD[0], now=NOW + number, k=k)
+        saved = Scheduler(new_share=0.1)
+        saved._shares.restore(scheduler._shares.state())
+        assert saved._shares.state() == scheduler._shares.state()
+        new += len(new_of(scheduler.next_batch(k, now=NOW + number, lease=0.5).urls))
+        assert new == math.floor(0.1 * k * (number + 1) + 1e-9)
+
+
+def test_what_came_by_its_score_is_not_due_besides() -> None:
+    scheduler = made(0.1)
+    scheduler.discover(NEW[:1], now=NOW, importance=1_000.0)
+    batches = [new_of(scheduler.next_batch(5, now=NOW + i, lease=0.5).urls) for i in range(4)]
+    assert batches == [NEW[:1]] * 4
+
+
+def test_states_of_before_fractions_were_kept() -> None:
+    scheduler = made(0.1)
+    state = scheduler._shares.state()
+    del state["owed"]
+    scheduler.next_batch(5, now=NOW)
+    scheduler._shares.restore(state)
+    assert scheduler._shares.state()["owed"] == 0.0
+
+
 def test_members_of_the_panel_stay_first() -> None:
     scheduler = Scheduler(formula="importance", panel=0.5, new_share=0.5, explore_share=0.2)
     scheduler.observe([Outcome(url, NOW - DAY, importance=100.0 + i) for i, url in enumerate(OLD)])
@@ -136,7 +195,7 @@ def test_no_pages_and_none_wanted() -> None:
 def test_a_batch_that_was_given_back_leaves_nothing_where_none_are_drawn() -> None:
     scheduler = made(0.3)
     before = scheduler.digest()
-    scheduler.release(scheduler.next_batch(9, now=NOW).urls)
+    scheduler.release(scheduler.next_batch(10, now=NOW).urls)
     assert scheduler.digest() == before
 
 

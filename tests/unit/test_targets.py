@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from streamsched import Scheduler, SettingsError
-from streamsched.targets import HOST, PATTERN, SINGLE, Chosen, find_hosts, parse_target
+from streamsched.targets import HOST, PATTERN, SINGLE, Chosen, find_hosts, parse_target, read_host, read_target
 
 URLS = ["https://a.example/", "https://a.example/news/1", "http://A.example:80/news/2", "https://b.a.example?q"]
 
@@ -98,3 +98,43 @@ def test_hosts_of_a_target() -> None:
     assert Chosen({"*": 0, "b.a.example": 1}).number_hosts(tables, np.array([0, 1])) == [0, 1]
     assert Chosen({"b.a.example": 1, "*": 0, "a.example/*": 2}).number_hosts(tables, np.array([0, 1])) == [0, 0]
     assert Chosen({"b.a.example": 1}).number_hosts(tables, np.array([0, 1])) == [None, 1]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (" a.example", "a host without spaces"),
+        ("a.example\n", "a host without spaces"),
+        ("a.example:https", "a number as the host's port"),
+        ("a.example:/*", "a number as the host's port"),
+        ("A.example:443", "a.example, for hosts do not carry their usual port"),
+        ("a.example:80/*", "a.example, for hosts do not carry their usual port"),
+    ],
+)
+def test_hosts_that_no_url_has(text: str, expected: str) -> None:
+    with pytest.raises(SettingsError, match=f"^target: expected {expected}, found "):
+        read_target(text)
+
+
+@pytest.mark.parametrize("text", ["", "/x", "a.example/", "https://a.example", 7])
+def test_what_is_no_host(text: object) -> None:
+    with pytest.raises(SettingsError, match=r"^host: expected a host such as example\.org or \*\.example\.org, found"):
+        read_host(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ("B.Example", "b.example"),
+        ("[::1]", "[::1]"),
+        ("*:80*", "*:80*"),
+        ("HTTPS://B.example:443/X*", "https://b.example/X*"),
+        ("B.example/*", "b.example/*"),
+        ("http://B.example:443/*", "http://b.example:443/*"),
+        ("https://B.example/", "https://B.example/"),
+        ("a.example:443/x", "a.example:443/x"),
+    ],
+)
+def test_one_key_for_all_that_mean_the_same(text: str, key: str) -> None:
+    assert read_target(text).key == key
+    assert read_target(key).key == key
