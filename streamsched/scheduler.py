@@ -39,6 +39,7 @@ from streamsched.roster import Roster
 from streamsched.shares import Shares, Ways
 from streamsched.snapshot import digest_state, load_state, save_state
 from streamsched.tables import Tables
+from streamsched.terminals import PROVIDED
 from streamsched.training import Span, Training, complete_training, count_cycles, gather_training
 from streamsched.urls import url_texts
 
@@ -55,14 +56,13 @@ class Scheduler:
 
     `cycle`: the unit of t and of rates, as ``"1d"`` or seconds; `objective`: what the crawl is for, ``"changes"`` found
     or ``"freshness"`` of the copies kept, weighted by importance, or any formula; `formula`: the same as a formula
-    alone, in place of an objective; `seed`: salts the order
-    of equal scores, which is drawn anew each cycle; `manners`: how often pages and hosts may be visited; `per_host`:
-    the most pages of one host in a batch, as in `manners`; `change_bits`: from how many differing bits of 64 two
-    fingerprints are two contents; `panel`: the share of the pages handed out that goes to a uniform sample visited
-    every cycle, for evolution to learn from; `new_share`: the share of a batch that pages never visited have at the
-    least, where there are so many; `explore_share`: that of the pages handed out that are drawn by lot; `threads`: of
-    the ranking, None for the machine's (the result is the same). Methods may be called from several threads; each waits
-    for the others.
+    alone, in place of an objective; `seed`: salts the order of equal scores, which is drawn anew each cycle; `manners`:
+    how often pages and hosts may be visited; `per_host`: the most pages of one host in a batch, as in `manners`;
+    `change_bits`: from how many differing bits of 64 two fingerprints are two contents; `panel`: the share of the pages
+    handed out that goes to a uniform sample visited every cycle, for evolution to learn from; `new_share`: the share of
+    the pages handed out that pages never visited have at the least, where there are so many; `explore_share`: that of
+    pages drawn by lot; `threads`: of the ranking, None for the machine's (the result is the same). Methods may be
+    called from several threads; each waits for the others.
 
     >>> s = Scheduler(cycle="1d")
     >>> s.observe([Outcome("https://a.example/", 0.0), Outcome("https://a.example/", 86400.0, changed=True)]).changed
@@ -75,7 +75,7 @@ class Scheduler:
         self,
         *,
         cycle: str | float = "1d",
-        objective: str = "changes",
+        objective: str | None = None,
         formula: str | Formula | None = None,
         seed: int = 0,
         manners: Manners | None = None,
@@ -100,8 +100,7 @@ class Scheduler:
         self._panel = Panel(check_share("panel", panel), self.cycle_s)
         new, explore = check_share("new_share", new_share), check_share("explore_share", explore_share)
         self._shares = Shares(new, explore, self.seed)
-        wanted = OBJECTIVES.get(objective, objective) if formula is None else formula
-        self._champion = self._wanted = Champion(parse_provided(wanted))
+        self._champion = self._wanted = Champion(parse_provided(_find_formula(objective, formula)))
         self._roster = Roster(self._pages, self.formula, self._threads)
 
     def __len__(self) -> int:
@@ -253,9 +252,10 @@ class Scheduler:
         SettingsError for what is no host or no time.
         """
         with self._lock:
-            blocked = self._courtesy.block(self._pages.tables, host, until).size
-            self._roster.forget()  # it may be sooner than what they rested for
-        return blocked
+            blocked, sooner = self._courtesy.block(self._pages.tables, host, until)
+            if sooner:  # else what is said of pages until then holds
+                self._roster.forget()
+        return blocked.size
 
     def set_rules(self, rules: Mapping[str, Rule | HostRule | None]) -> int:
         """Set rules for hosts, URL patterns and pages, None to take them back; return how many pages may be concerned.
@@ -304,7 +304,7 @@ class Scheduler:
             tables = self._pages.tables
             ranked = RankedBy(self._champion, self._scan, self._courtesy.limits)
             told = explain_page(tables, ranked, self._query(k, now, lease_s), row)
-            with self._as_of(now), self._shares.unchanged():
+            with self._as_of(now), self._shares.unchanged(), self._panel.unchanged():
                 query = self._query(k, now, lease_s)
                 best, batch, panel = self._compose(query, self._roster.peek, self._roster.peek_new)
                 chosen = Chosen(query, best, batch, panel, self._shares.new)
@@ -337,8 +337,8 @@ class Scheduler:
     def use(self, formula: str | Formula | Champion, *, wait: bool = False) -> None:
         """Rank by `formula` from now on; a formula without a history of its own counts as set by hand.
 
-        Where many pages are ranked by another, that goes on until the new ranking stands, some tenths of a second at
-        millions of pages; `wait` returns after that. Raises FormulaError at the column that does not fit.
+        Where many pages are ranked by another, that goes on until the new ranking stands, about two seconds at ten
+        million pages; `wait` returns after that. Raises FormulaError at the column that does not fit.
         """
         parsed = parse_provided(formula.formula if isinstance(formula, Champion) else formula)
         champion = formula if isinstance(formula, Champion) else Champion(parsed, BY_HAND)
@@ -470,6 +470,15 @@ class Scheduler:
         urls = url_texts(tables, ranked.rows)
         scores = np.where(ranked.scores >= HASTY, np.inf, ranked.scores)
         return Batch(urls, scores, ranked.rows, lambda: host_names(tables, ranked.rows), now, until, panel)
+
+
+def _find_formula(objective: str | None, formula: str | Formula | None) -> str | Formula:
+    """Return the formula that was asked for, by one of the two or by neither."""
+    if formula is not None and objective is not None:
+        raise SettingsError("objective", objective, "an objective or a formula, not both")
+    if objective is not None and objective not in OBJECTIVES and str(objective).isalpha() and objective not in PROVIDED:
+        raise SettingsError("objective", objective, f"{', '.join(OBJECTIVES)} or a formula")
+    return OBJECTIVES.get(objective or "changes", objective or "") if formula is None else formula
 
 
 def _check_urls(urls: PackedUrls, now: float, importance: Floats | None = None) -> None:

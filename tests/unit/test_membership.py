@@ -162,6 +162,15 @@ def test_an_empty_batch() -> None:
     assert first_word(crawled(), "https://a.example/0", 0) == "not in the next batch of 0: it has no places"
 
 
+def test_asking_begins_no_cycle_of_the_panel() -> None:
+    scheduler = crawled(panel=0.5, new_share=0.0)
+    scheduler.next_batch(20, now=NOW)
+    digest = scheduler.digest()
+    for day in (1, 9):
+        scheduler.explain("https://a.example/2", now=NOW + day * DAY, k=10)
+    assert scheduler.digest() == digest
+
+
 @pytest.mark.parametrize("share", [0.0, 0.4])
 def test_asking_leaves_no_trace(share: float) -> None:
     """Even for a time at which leases have run out: they have not, for whoever asks for the next batch before."""
