@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
-import math
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,33 +11,29 @@ import numpy as np
 import numpy.typing as npt
 
 from streamsched.arrays import Floats, Hashes, Ints
-from streamsched.champion import BY_HAND, OBJECTIVES, Champion, parse_provided
+from streamsched.champion import BY_HAND, OBJECTIVES, Champion, find_formula, parse_provided
 from streamsched.change import CHANGE_BITS
 from streamsched.checks import check_share, check_time, check_whole
 from streamsched.courtesy import Courtesy
+from streamsched.dispatch import Dispatch
 from streamsched.durations import parse_duration
-from streamsched.eligibility import HASTY
 from streamsched.errors import SettingsError, UnknownPage
-from streamsched.explanation import Explanation, RankedBy, explain_page
+from streamsched.explanation import Explanation
 from streamsched.formula import Formula
-from streamsched.groups import host_names
 from streamsched.journal import copy_sample, find_sampled, number_sample, sample_bar
 from streamsched.manners import HostRule, Manners, Rule
-from streamsched.membership import Chosen, say_membership
 from streamsched.order import tie_keys
 from streamsched.outcomes import Outcome, OutcomeBatch
 from streamsched.packed import PackedUrls
 from streamsched.pages import PageTable
 from streamsched.panel import Panel
-from streamsched.ranking import FullScan, Query, Ranked
+from streamsched.ranking import FullScan
 from streamsched.replies import KEPT_REJECTIONS, Batch, Observed
 from streamsched.roster import Roster
-from streamsched.shares import Shares, Ways
+from streamsched.shares import Shares
 from streamsched.snapshot import digest_state, load_state, save_state
 from streamsched.tables import Tables
-from streamsched.terminals import PROVIDED
 from streamsched.training import Span, Training, complete_training, count_cycles, gather_training
-from streamsched.urls import url_texts
 
 __all__ = ["DEFAULT_FORMULA", "Batch", "Observed", "Scheduler"]
 
@@ -100,8 +92,9 @@ class Scheduler:
         self._panel = Panel(check_share("panel", panel), self.cycle_s)
         new, explore = check_share("new_share", new_share), check_share("explore_share", explore_share)
         self._shares = Shares(new, explore, self.seed)
-        self._champion = self._wanted = Champion(parse_provided(_find_formula(objective, formula)))
+        self._champion = self._wanted = Champion(parse_provided(find_formula(objective, formula)))
         self._roster = Roster(self._pages, self.formula, self._threads)
+        self._dispatch = self._assemble()
 
     def __len__(self) -> int:
         """Return how many pages are known."""
@@ -194,8 +187,8 @@ class Scheduler:
         O(k); O(pages) for times long after that of the last batch, or before it.
         """
         now, k = check_time(now), _check_pages(k)
-        with self._lock, self._as_of(now):
-            return self._batch(self._roster.peek(self._query(k, now, math.inf)), now)
+        with self._lock:
+            return self._dispatch.look(k, now)
 
     def next_batch(self, k: int = 1000, *, now: float, lease: str | float = "10m") -> Batch:
         """Return the best `k` pages and lease them, members of the panel that are due before all others.
@@ -208,14 +201,7 @@ class Scheduler:
         now, k = check_time(now), _check_pages(k)
         lease_s = parse_duration(lease, "lease")
         with self._lock:
-            self._roster.keep_up(self._courtesy.leases.expire(self._pages.tables, now))
-            query = self._query(k, now, lease_s)
-            _, ranked, panel = self._compose(query, self._roster.rank, self._roster.rank_new)
-            self._courtesy.forget(now)
-            self._courtesy.grant(self._pages.tables, ranked.rows, now, now + lease_s, panel)
-            self._roster.settle()
-            self._panel.count(ranked.rows.size, panel)
-            return self._batch(ranked, now, now + lease_s, panel)
+            return self._dispatch.hand_out(k, now, lease_s)
 
     def release(self, urls: Sequence[str]) -> int:
         """Give leased pages back unvisited; return how many of `urls` are known. O(1) a URL.
@@ -289,7 +275,7 @@ class Scheduler:
     def tie_keys(self, *, now: float = 0.0) -> Hashes:
         """Return the salted page hashes by row, uint64[pages]: the smaller goes first among equal scores. O(pages)."""
         with self._lock:
-            return tie_keys(self._pages.tables.pages["url_hash"][: len(self)], self._salt(check_time(now)))
+            return tie_keys(self._pages.tables.pages["url_hash"][: len(self)], self._dispatch.salt(check_time(now)))
 
     def explain(self, url: str, *, now: float, k: int = 1000, lease: str | float = "10m") -> Explanation:
         """Return what is known of a page, its score and place at `now`, and why the next batch of `k` has it or not.
@@ -301,16 +287,7 @@ class Scheduler:
         lease_s = parse_duration(lease, "lease")
         with self._lock:
             row = int(self._known([url])[0])
-            tables = self._pages.tables
-            ranked = RankedBy(self._champion, self._scan, self._courtesy.limits)
-            told = explain_page(tables, ranked, self._query(k, now, lease_s), row)
-            with self._as_of(now), self._shares.unchanged(), self._panel.unchanged():
-                query = self._query(k, now, lease_s)
-                best, batch, panel = self._compose(query, self._roster.peek, self._roster.peek_new)
-                chosen = Chosen(query, best, batch, panel, self._shares.new)
-                membership = say_membership(tables, chosen, row, score=told.score, eligible=told.eligible)
-            reasons = (*membership, *told.reasons, *self._panel.reasons(tables, row))
-            return replace(told, in_batch=bool(np.isin(row, batch.rows)), reasons=reasons)
+            return self._dispatch.explain(row, self._champion, self._dispatch.query(k, now, lease_s))
 
     def training(self, cycles: int, *, now: float, seed: int = 0) -> Training:
         """Return in which of the last `cycles` whole cycles up to `now` each page of a uniform sample changed.
@@ -382,6 +359,7 @@ class Scheduler:
         pages.limits = scheduler._courtesy.limits
         scheduler._panel.restore(settings["panel"])
         scheduler._shares.restore(settings["shares"])
+        scheduler._dispatch = scheduler._assemble()
         return scheduler
 
     def digest(self) -> str:
@@ -401,11 +379,6 @@ class Scheduler:
             copied, panel_bar = copy_sample(self._pages.tables, rows), self._panel.bar
         return number_sample(copied, rows), panel_bar
 
-    def _salt(self, now: float) -> int:
-        """Return what salts the ties in the cycle of `now`: drawn anew each cycle, so that no page always loses."""
-        digits = f"{self.seed} {math.floor(now / self.cycle_s)}".encode()
-        return int.from_bytes(hashlib.blake2b(digits, digest_size=8).digest(), "little")
-
     def _settings(self) -> dict[str, Any]:
         return {
             "cycle_s": self.cycle_s,
@@ -418,6 +391,9 @@ class Scheduler:
             "shares": self._shares.state(),
             "positions": self.positions,
         }
+
+    def _assemble(self) -> Dispatch:
+        return Dispatch(self._pages, self._courtesy, self._roster, self._panel, self._shares, self.seed)
 
     def _add(self, urls: PackedUrls, now: float) -> int:
         added = self._pages.discover(urls, float(now))
@@ -438,47 +414,6 @@ class Scheduler:
     @property
     def _scan(self) -> FullScan:
         return self._roster.current.scan
-
-    def _query(self, k: int, now: float, lease_s: float) -> Query:
-        return Query(k, now, self.cycle_s, self._salt(now), self._courtesy.limits, lease_s)
-
-    def _compose(
-        self, query: Query, rank: Callable[[Query], Ranked], rank_new: Callable[[Query], Ranked]
-    ) -> tuple[Ranked, Ranked, int]:
-        """Return the panel's pages with the best, the batch that shares make of them, and how many are the panel's."""
-        tables = self._pages.tables
-        first = self._panel.choose(tables, query.k, query.now, query.limits, query.lease_s)
-        query = replace(query, first=first)
-        ways = Ways(rank_new, lambda rows: self._scan.score(tables, query.now, query.cycle_s, rows))
-        best = rank(query)
-        return best, self._shares.adjust(tables, query, best, ways), first.size
-
-    @contextmanager
-    def _as_of(self, now: float) -> Iterator[None]:
-        """Let leases that run out by `now` count as ended, in this block only: `now` may be later than the present."""
-        leases, tables = self._courtesy.leases, self._pages.tables
-        ended = leases.expire(tables, now)
-        self._roster.keep_up(ended)
-        try:
-            yield
-        finally:
-            leases.restore(tables, ended)
-            self._roster.keep_up(ended)
-
-    def _batch(self, ranked: Ranked, now: float, until: float | None = None, panel: int = 0) -> Batch:
-        tables = self._pages.tables
-        urls = url_texts(tables, ranked.rows)
-        scores = np.where(ranked.scores >= HASTY, np.inf, ranked.scores)
-        return Batch(urls, scores, ranked.rows, lambda: host_names(tables, ranked.rows), now, until, panel)
-
-
-def _find_formula(objective: str | None, formula: str | Formula | None) -> str | Formula:
-    """Return the formula that was asked for, by one of the two or by neither."""
-    if formula is not None and objective is not None:
-        raise SettingsError("objective", objective, "an objective or a formula, not both")
-    if objective is not None and objective not in OBJECTIVES and str(objective).isalpha() and objective not in PROVIDED:
-        raise SettingsError("objective", objective, f"{', '.join(OBJECTIVES)} or a formula")
-    return OBJECTIVES.get(objective or "changes", objective or "") if formula is None else formula
 
 
 def _check_urls(urls: PackedUrls, now: float, importance: Floats | None = None) -> None:
