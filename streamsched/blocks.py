@@ -41,7 +41,7 @@ __all__ = [
 
 NODE_BLOCKS: Final = 16
 _SOON: Final = 12  # nodes ahead whose memory is asked for
-FIRST_REACH: Final = 1 / 32  # cycles that a block looks ahead at first, or up to twice as many: an hour of a day
+_FIRST_REACH: Final = 1 / 32  # cycles that a block looks ahead at first, or up to twice as many: an hour of a day
 _RESERVED_BLOCKS: Final = (1 << 27) // BLOCK_ROWS
 
 
@@ -250,7 +250,7 @@ def _is_passed_over(stage: Stage, block: int, moment: Moment, foreseen: bool) ->
         return False
     if foreseen and stage.blocks.bound[block] < stage.room.floor[host]:
         return True
-    if host_room(stage.tables.groups[host], moment.limits, moment.now, moment.lease_s) <= 0:
+    if _room_of(stage, block, moment) <= 0:
         return True
     terms = Terms(moment.limits, moment.now, moment.lease_s)
     return bool(is_outdone(stage.tables, terms, host, stage.blocks.bound[block], stage.room))
@@ -278,7 +278,7 @@ def _begin_reaches(reach: npt.NDArray[np.float32], first: int) -> None:
     """Let blocks from number `first` on look ahead each as far as no other, so that not all bounds end at once."""
     for i in range(reach.size):
         part = float(np.int64(mix(np.uint64(first + i)) >> np.uint64(11))) * 2.0**-53
-        reach[i] = FIRST_REACH * (1.0 + part)
+        reach[i] = _FIRST_REACH * (1.0 + part)
 
 
 @inlined

@@ -12,7 +12,16 @@ from streamsched.errors import FormulaError, SettingsError, shorten
 from streamsched.formula import TERMINALS, Formula
 from streamsched.terminals import PROVIDED
 
-__all__ = ["BY_EVOLUTION", "BY_HAND", "FIRST", "METRIC_NAMES", "OBJECTIVES", "Champion", "parse_provided"]
+__all__ = [
+    "BY_EVOLUTION",
+    "BY_HAND",
+    "FIRST",
+    "METRIC_NAMES",
+    "OBJECTIVES",
+    "Champion",
+    "find_formula",
+    "parse_provided",
+]
 
 FIRST: Final = "first"
 BY_HAND: Final = "hand"
@@ -73,6 +82,15 @@ class Champion:
         if champion.origin not in _ORIGINS or not all(one is None or isinstance(one, int | float) for one in numbers):
             raise ValueError(f"champion: expected an origin of {', '.join(_ORIGINS)} and numbers, found {fields}")
         return champion
+
+
+def find_formula(objective: str | None, formula: str | Formula | None) -> str | Formula:
+    """Return the formula that was asked for, by one of the two or by neither. Raises SettingsError."""
+    if formula is not None and objective is not None:
+        raise SettingsError("objective", objective, "an objective or a formula, not both")
+    if objective is not None and objective not in OBJECTIVES and str(objective).isalpha() and objective not in PROVIDED:
+        raise SettingsError("objective", objective, f"{', '.join(OBJECTIVES)} or a formula")
+    return OBJECTIVES.get(objective or "changes", objective or "") if formula is None else formula
 
 
 def parse_provided(formula: str | Formula) -> Formula:

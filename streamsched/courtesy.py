@@ -76,21 +76,22 @@ class Courtesy:
         mark_rows(tables, rows)
         tables.pages["flags"][rows] |= np.uint8(URGENT)
 
-    def block(self, tables: Tables, host: str, until_s: float) -> Ints:
+    def block(self, tables: Tables, host: str, until_s: float) -> tuple[Ints, bool]:
         """Let hosts rest until `until_s`, whatever they rested for; return which of those known: int64[m].
 
-        Those that become known later rest as well. O(1), O(hosts) where `host` has a ``*``. Raises SettingsError for
-        what is no host or no time.
+        And whether one of them rested for longer. Those that become known later rest as well. O(1), O(hosts) where
+        `host` has a ``*``. Raises SettingsError for what is no host or no time.
         """
         target, until_s = read_host(host), check_time(until_s, "until")
         hosts = find_hosts(tables, [target])
         if "*" in target.host or not hosts.size:
             self._closures.add(target, until_s)
         mark_groups(tables, hosts)
+        sooner = bool(np.any(tables.groups["ready_s"][hosts] > until_s))
         tables.groups["ready_s"][hosts] = until_s
         tables.groups["why"][hosts] = ON_REQUEST
         tables.groups["asked"][hosts] = 0
-        return hosts
+        return hosts, sooner
 
     def state(self) -> dict[str, Any]:
         """Return what `restored` needs, beside the settings, as JSON can hold it."""

@@ -15,10 +15,10 @@ from streamsched.gauge import LANES, Gauge, bound_lanes
 from streamsched.jit import bare_kernel, inlined
 from streamsched.politeness import Limits
 
-__all__ = ["GREATEST_REACH", "LEAST_REACH", "Moment", "begin_search", "search_ends"]
+__all__ = ["Moment", "begin_search", "search_ends"]
 
-LEAST_REACH: Final = 1e-7  # cycles: a hundredth of a second of a day
-GREATEST_REACH: Final = 1e12  # past all clocks
+_LEAST_REACH: Final = 1e-7  # cycles: a hundredth of a second of a day
+_GREATEST_REACH: Final = 1e12  # past all clocks
 _TRIES: Final = 5
 _LEAP: Final = 64.0  # times as far ahead may be looked next
 _EDGE: Final = 1 / 64  # of a span: the next look is no closer to its ends
@@ -48,7 +48,7 @@ def begin_search(gauge: Gauge, i: int, moment: Moment, score: float, bound: floa
     search.high[i], search.high_height[i] = np.inf, np.inf
     search.before[i], search.before_height[i] = 0.0, score
     search.at[i], search.side[i] = ahead, _NEITHER
-    if ahead < GREATEST_REACH:
+    if ahead < _GREATEST_REACH:
         _narrow(gauge, i, height)
 
 
@@ -101,7 +101,7 @@ def _next_look(gauge: Gauge, i: int) -> float:
         return float(min(search.at[i], 1.0))
     rise = (search.low_height[i] - search.before_height[i]) / (low - search.before[i])
     meeting = low + (target - search.low_height[i]) / rise if rise > 0.0 else np.inf
-    return float(min(max(meeting, (1.0 + _EDGE) * low), _LEAP * low, GREATEST_REACH))
+    return float(min(max(meeting, (1.0 + _EDGE) * low), _LEAP * low, _GREATEST_REACH))
 
 
 @inlined
@@ -115,4 +115,4 @@ def _choose(gauge: Gauge, i: int, moment: Moment) -> float:
         least *= 1.0 + (moment.fall / rise if rise > 0.0 else 0.0)
     if low == 0.0:
         least = max(least, high * _LEAST_PART)
-    return float(min(max(low, least, LEAST_REACH), GREATEST_REACH))
+    return float(min(max(low, least, _LEAST_REACH), _GREATEST_REACH))

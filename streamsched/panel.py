@@ -10,6 +10,8 @@ goes without, and those before are still visited every cycle.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 import numpy as np
@@ -80,6 +82,15 @@ class Panel:
         if not self.holds(tables, row):
             return ()
         return (f"in the panel: visited every cycle, for {self.share:.0%} of the pages handed out",)
+
+    @contextmanager
+    def unchanged(self) -> Iterator[None]:
+        """Let what is chosen in this block not count, nor a cycle begin."""
+        before = self.bar, self._cycle, self._handed, self._own, self._rows, self._searched
+        try:
+            yield
+        finally:
+            self.bar, self._cycle, self._handed, self._own, self._rows, self._searched = before
 
     def state(self) -> dict[str, Any]:
         """Return what `restore` needs, as JSON can hold it."""

@@ -45,7 +45,6 @@ class Query:
     limits: Limits = DEFAULT_LIMITS
     lease_s: float = math.inf  # for how long pages will be out: with delays, hosts give as many as fit into that
     first: Ints = field(default_factory=lambda: np.empty(0, np.int64))  # eligible pages that come before all others
-    hasty: bool = True  # whether some page may be overdue or asked for
     only_new: bool = False  # of the pages never visited alone
 
     @property
@@ -238,7 +237,7 @@ class _Candidates:
         """Take in the rows from `start` on that may be among the best."""
         if self._count + scores.size > self._held.rows.size:
             self._shrink()
-        asked = _Asked(query.now, np.uint64(query.salt), query.limits, query.lease_s, query.hasty, query.only_new, room)
+        asked = _Asked(query.now, np.uint64(query.salt), query.limits, query.lease_s, query.only_new, room)
         self._count = _collect(tables, _Part(scores, start), asked, self._bar, self._held, self._count)
 
     def held(self) -> _Held:
@@ -271,7 +270,6 @@ class _Asked(NamedTuple):
     salt: np.uint64
     limits: Limits
     lease_s: float
-    hasty: bool
     only_new: bool
     room: Room
 
@@ -286,7 +284,7 @@ def _collect(tables: Tables, part: _Part, asked: _Asked, bar: _Bar, held: _Held,
         score = scores[i]
         if asked.only_new and tables.pages[start + i].flags & VISITED:
             continue
-        if asked.hasty and overdue_at(tables.pages[start + i], asked.limits) <= asked.now:
+        if overdue_at(tables.pages[start + i], asked.limits) <= asked.now:
             score = scores[i] = haste(overdue_at(tables.pages[start + i], asked.limits), asked.now)
             key = words[i] | sign
         elif np.isnan(score):

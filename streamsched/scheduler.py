@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
-import math
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -15,35 +12,32 @@ import numpy as np
 import numpy.typing as npt
 
 from streamsched.arrays import Floats, Hashes, Ints
-from streamsched.champion import BY_HAND, OBJECTIVES, Champion, parse_provided
+from streamsched.champion import BY_HAND, OBJECTIVES, Champion, find_formula, parse_provided
 from streamsched.change import CHANGE_BITS
 from streamsched.checks import check_share, check_time, check_whole
 from streamsched.courtesy import Courtesy
 from streamsched.digest import digest_state
+from streamsched.dispatch import Dispatch
 from streamsched.durations import parse_duration
-from streamsched.eligibility import HASTY
 from streamsched.errors import SettingsError, UnknownPage
-from streamsched.explanation import Explanation, RankedBy, explain_page
+from streamsched.explanation import Explanation
 from streamsched.formula import Formula
-from streamsched.groups import host_names
 from streamsched.journal import copy_sample, find_sampled, number_sample, sample_bar
 from streamsched.manners import HostRule, Manners, Rule
-from streamsched.membership import Chosen, say_membership
 from streamsched.order import tie_keys
 from streamsched.outcomes import Outcome, OutcomeBatch
 from streamsched.packed import PackedUrls
 from streamsched.pages import PageTable
 from streamsched.panel import Panel
-from streamsched.ranking import FullScan, Query, Ranked
+from streamsched.ranking import FullScan
 from streamsched.replies import KEPT_REJECTIONS, Batch, Observed
 from streamsched.roster import Roster
-from streamsched.shares import Shares, Ways
+from streamsched.shares import Shares
 from streamsched.store.calls import HandOut, StreamNeeded
 from streamsched.store.recovery import restore_state
 from streamsched.store.saving import save_state
 from streamsched.tables import Tables
 from streamsched.training import Span, Training, complete_training, count_cycles, gather_training
-from streamsched.urls import url_texts
 
 __all__ = ["DEFAULT_FORMULA", "Batch", "Observed", "Scheduler"]
 
@@ -58,14 +52,13 @@ class Scheduler:
 
     `cycle`: the unit of t and of rates, as ``"1d"`` or seconds; `objective`: what the crawl is for, ``"changes"`` found
     or ``"freshness"`` of the copies kept, weighted by importance, or any formula; `formula`: the same as a formula
-    alone, in place of an objective; `seed`: salts the order
-    of equal scores, which is drawn anew each cycle; `manners`: how often pages and hosts may be visited; `per_host`:
-    the most pages of one host in a batch, as in `manners`; `change_bits`: from how many differing bits of 64 two
-    fingerprints are two contents; `panel`: the share of the pages handed out that goes to a uniform sample visited
-    every cycle, for evolution to learn from; `new_share`: the share of a batch that pages never visited have at the
-    least, where there are so many; `explore_share`: that of the pages handed out that are drawn by lot; `threads`: of
-    the ranking, None for the machine's (the result is the same). Methods may be called from several threads; each waits
-    for the others.
+    alone, in place of an objective; `seed`: salts the order of equal scores, which is drawn anew each cycle; `manners`:
+    how often pages and hosts may be visited; `per_host`: the most pages of one host in a batch, as in `manners`;
+    `change_bits`: from how many differing bits of 64 two fingerprints are two contents; `panel`: the share of the pages
+    handed out that goes to a uniform sample visited every cycle, for evolution to learn from; `new_share`: the share of
+    the pages handed out that pages never visited have at the least, where there are so many; `explore_share`: that of
+    pages drawn by lot; `threads`: of the ranking, None for the machine's (the result is the same). Methods may be
+    called from several threads; each waits for the others.
 
     >>> s = Scheduler(cycle="1d")
     >>> s.observe([Outcome("https://a.example/", 0.0), Outcome("https://a.example/", 86400.0, changed=True)]).changed
@@ -78,7 +71,7 @@ class Scheduler:
         self,
         *,
         cycle: str | float = "1d",
-        objective: str = "changes",
+        objective: str | None = None,
         formula: str | Formula | None = None,
         seed: int = 0,
         manners: Manners | None = None,
@@ -104,9 +97,9 @@ class Scheduler:
         self._panel = Panel(check_share("panel", panel), self.cycle_s)
         new, explore = check_share("new_share", new_share), check_share("explore_share", explore_share)
         self._shares = Shares(new, explore, self.seed)
-        wanted = OBJECTIVES.get(objective, objective) if formula is None else formula
-        self._champion = self._wanted = Champion(parse_provided(wanted))
+        self._champion = self._wanted = Champion(parse_provided(find_formula(objective, formula)))
         self._roster = Roster(self._pages, self.formula, self._threads)
+        self._dispatch = self._assemble()
 
     def __len__(self) -> int:
         """Return how many pages are known."""
@@ -199,8 +192,8 @@ class Scheduler:
         O(k); O(pages) for times long after that of the last batch, or before it.
         """
         now, k = check_time(now), _check_pages(k)
-        with self._lock, self._as_of(now):
-            return self._batch(self._roster.peek(self._query(k, now, math.inf)), now)
+        with self._lock:
+            return self._dispatch.look(k, now)
 
     def next_batch(self, k: int = 1000, *, now: float, lease: str | float = "10m") -> Batch:
         """Return the best `k` pages and lease them, members of the panel that are due before all others.
@@ -213,24 +206,12 @@ class Scheduler:
         now, k = check_time(now), _check_pages(k)
         lease_s = parse_duration(lease, "lease")
         with self._lock:
-            self._roster.keep_up(self._courtesy.leases.expire(self._pages.tables, now))
-            query = self._query(k, now, lease_s)
-            _, ranked, panel = self._compose(query, self._roster.rank, self._roster.rank_new)
-            self._courtesy.forget(now)
-            self._courtesy.grant(self._pages.tables, ranked.rows, now, now + lease_s, panel)
-            self._roster.settle()
-            self._panel.count(ranked.rows.size, panel)
-            return self._batch(ranked, now, now + lease_s, panel)
+            return self._dispatch.hand_out(k, now, lease_s)
 
     def hand_out_again(self, handed: HandOut) -> None:
         """Lease the pages that `next_batch` handed out once, as it did. O(pages handed out)."""
         with self._lock:
-            tables = self._pages.tables
-            self._roster.keep_up(self._courtesy.leases.expire(tables, handed.now))
-            self._courtesy.grant(tables, handed.rows, handed.now, handed.until_s, handed.panel)
-            self._roster.settle()
-            self._panel.restore(handed.panel_state)
-            self._shares.restore(handed.shares_state)
+            self._dispatch.hand_out_again(handed)
 
     def release(self, urls: Sequence[str]) -> int:
         """Give leased pages back unvisited; return how many of `urls` are known. O(1) a URL.
@@ -267,9 +248,10 @@ class Scheduler:
         SettingsError for what is no host or no time.
         """
         with self._lock:
-            blocked = self._courtesy.block(self._pages.tables, host, until).size
-            self._roster.forget()  # it may be sooner than what they rested for
-        return blocked
+            blocked, sooner = self._courtesy.block(self._pages.tables, host, until)
+            if sooner:  # else what is said of pages until then holds
+                self._roster.forget()
+        return blocked.size
 
     def set_rules(self, rules: Mapping[str, Rule | HostRule | None]) -> int:
         """Set rules for hosts, URL patterns and pages, None to take them back; return how many pages may be concerned.
@@ -303,7 +285,7 @@ class Scheduler:
     def tie_keys(self, *, now: float = 0.0) -> Hashes:
         """Return the salted page hashes by row, uint64[pages]: the smaller goes first among equal scores. O(pages)."""
         with self._lock:
-            return tie_keys(self._pages.tables.pages["url_hash"][: len(self)], self._salt(check_time(now)))
+            return tie_keys(self._pages.tables.pages["url_hash"][: len(self)], self._dispatch.salt(check_time(now)))
 
     def explain(self, url: str, *, now: float, k: int = 1000, lease: str | float = "10m") -> Explanation:
         """Return what is known of a page, its score and place at `now`, and why the next batch of `k` has it or not.
@@ -315,16 +297,7 @@ class Scheduler:
         lease_s = parse_duration(lease, "lease")
         with self._lock:
             row = int(self._known([url])[0])
-            tables = self._pages.tables
-            ranked = RankedBy(self._champion, self._scan, self._courtesy.limits)
-            told = explain_page(tables, ranked, self._query(k, now, lease_s), row)
-            with self._as_of(now), self._shares.unchanged():
-                query = self._query(k, now, lease_s)
-                best, batch, panel = self._compose(query, self._roster.peek, self._roster.peek_new)
-                chosen = Chosen(query, best, batch, panel, self._shares.new)
-                membership = say_membership(tables, chosen, row, score=told.score, eligible=told.eligible)
-            reasons = (*membership, *told.reasons, *self._panel.reasons(tables, row))
-            return replace(told, in_batch=bool(np.isin(row, batch.rows)), reasons=reasons)
+            return self._dispatch.explain(row, self._champion, self._dispatch.query(k, now, lease_s))
 
     def training(self, cycles: int, *, now: float, seed: int = 0) -> Training:
         """Return in which of the last `cycles` whole cycles up to `now` each page of a uniform sample changed.
@@ -351,8 +324,8 @@ class Scheduler:
     def use(self, formula: str | Formula | Champion, *, wait: bool = False) -> None:
         """Rank by `formula` from now on; a formula without a history of its own counts as set by hand.
 
-        Where many pages are ranked by another, that goes on until the new ranking stands, some tenths of a second at
-        millions of pages; `wait` returns after that. Raises FormulaError at the column that does not fit.
+        Where many pages are ranked by another, that goes on until the new ranking stands, about two seconds at ten
+        million pages; `wait` returns after that. Raises FormulaError at the column that does not fit.
         """
         parsed = parse_provided(formula.formula if isinstance(formula, Champion) else formula)
         champion = formula if isinstance(formula, Champion) else Champion(parsed, BY_HAND)
@@ -408,6 +381,7 @@ class Scheduler:
         pages.limits = scheduler._courtesy.limits
         scheduler._panel.restore(settings["panel"])
         scheduler._shares.restore(settings["shares"])
+        scheduler._dispatch = scheduler._assemble()
         return scheduler
 
     def digest(self) -> str:
@@ -426,11 +400,6 @@ class Scheduler:
         with self._lock:
             copied, panel_bar = copy_sample(self._pages.tables, rows), self._panel.bar
         return number_sample(copied, rows), panel_bar
-
-    def _salt(self, now: float) -> int:
-        """Return what salts the ties in the cycle of `now`: drawn anew each cycle, so that no page always loses."""
-        digits = f"{self.seed} {math.floor(now / self.cycle_s)}".encode()
-        return int.from_bytes(hashlib.blake2b(digits, digest_size=8).digest(), "little")
 
     @property
     def lock(self) -> AbstractContextManager[object]:
@@ -451,6 +420,9 @@ class Scheduler:
             "positions": dict(self.positions),
         }
 
+    def _assemble(self) -> Dispatch:
+        return Dispatch(self._pages, self._courtesy, self._roster, self._panel, self._shares, self.seed)
+
     def _add(self, urls: PackedUrls, now: float) -> int:
         added = self._pages.discover(urls, float(now))
         self._courtesy.reach(self._pages.tables)
@@ -470,38 +442,6 @@ class Scheduler:
     @property
     def _scan(self) -> FullScan:
         return self._roster.current.scan
-
-    def _query(self, k: int, now: float, lease_s: float) -> Query:
-        return Query(k, now, self.cycle_s, self._salt(now), self._courtesy.limits, lease_s)
-
-    def _compose(
-        self, query: Query, rank: Callable[[Query], Ranked], rank_new: Callable[[Query], Ranked]
-    ) -> tuple[Ranked, Ranked, int]:
-        """Return the panel's pages with the best, the batch that shares make of them, and how many are the panel's."""
-        tables = self._pages.tables
-        first = self._panel.choose(tables, query.k, query.now, query.limits, query.lease_s)
-        query = replace(query, first=first)
-        ways = Ways(rank_new, lambda rows: self._scan.score(tables, query.now, query.cycle_s, rows))
-        best = rank(query)
-        return best, self._shares.adjust(tables, query, best, ways), first.size
-
-    @contextmanager
-    def _as_of(self, now: float) -> Iterator[None]:
-        """Let leases that run out by `now` count as ended, in this block only: `now` may be later than the present."""
-        leases, tables = self._courtesy.leases, self._pages.tables
-        ended = leases.expire(tables, now)
-        self._roster.keep_up(ended)
-        try:
-            yield
-        finally:
-            leases.restore(tables, ended)
-            self._roster.keep_up(ended)
-
-    def _batch(self, ranked: Ranked, now: float, until: float | None = None, panel: int = 0) -> Batch:
-        tables = self._pages.tables
-        urls = url_texts(tables, ranked.rows)
-        scores = np.where(ranked.scores >= HASTY, np.inf, ranked.scores)
-        return Batch(urls, scores, ranked.rows, lambda: host_names(tables, ranked.rows), now, until, panel)
 
 
 def _check_urls(urls: PackedUrls, now: float, importance: Floats | None = None) -> None:

@@ -122,9 +122,10 @@ class Twins:
         expected = self.expect(k, math.inf, only_new=True)
         roster, tables = self.scheduler._roster, self.scheduler.pages.tables
         roster.keep_up(self.scheduler._courtesy.leases.expire(tables, self.now))  # as for a batch
-        query = self.scheduler._query(k, self.now, math.inf)
+        dispatch = self.scheduler._dispatch
+        query = dispatch.query(k, self.now, math.inf)
         roster.rank(query)
-        batch = self.scheduler._batch(roster.rank_new(query), self.now)
+        batch = dispatch.name_pages(roster.rank_new(query), self.now)
         compare(batch, expected)
         self.told = True
         return batch.urls

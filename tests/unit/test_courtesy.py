@@ -83,7 +83,7 @@ def test_a_wish_is_a_flag(table: PageTable) -> None:
     ],
 )
 def test_blocked_hosts(table: PageTable, pattern: str, names: list[str]) -> None:
-    assert Courtesy(None, None).block(table.tables, pattern, 50.0).size == len(names)
+    assert Courtesy(None, None).block(table.tables, pattern, 50.0)[0].size == len(names)
     for name in ("a.example", "b.example", "x.b.example"):
         blocked = name in names
         assert host_of(table, name)["ready_s"] == (50.0 if blocked else -math.inf)
@@ -91,7 +91,7 @@ def test_blocked_hosts(table: PageTable, pattern: str, names: list[str]) -> None
 
 
 def test_a_block_takes_the_place_of_any_rest(table: PageTable) -> None:
-    hosts = Courtesy(None, None).block(table.tables, "a.example", 1e9)
+    hosts, _ = Courtesy(None, None).block(table.tables, "a.example", 1e9)
     table.tables.groups["why"][hosts] = FOR_TOO_MANY
     Courtesy(None, None).block(table.tables, "a.example", 5.0)
     assert (host_of(table, "a.example")["ready_s"], host_of(table, "a.example")["why"]) == (5.0, ON_REQUEST)

@@ -67,13 +67,21 @@ def test_where_its_host_has_no_room() -> None:
     assert word == "not in the next batch of 10: b.example gives no more than 1 better page to it"
 
 
-def test_as_a_member_of_the_panel() -> None:
-    scheduler = crawled(panel=0.5, new_share=0.0)
+def with_panel(share: float) -> Scheduler:
+    """Crawled for four days more, so that the panel has members."""
+    scheduler = crawled(panel=share, new_share=0.0)
     for day in range(4):
         scheduler.next_batch(20, now=NOW + day * DAY)
+    return scheduler
+
+
+def words_of_all(scheduler: Scheduler, k: int) -> set[str]:
     now = NOW + 5 * DAY
-    urls = scheduler.rank(50, now=now).urls
-    words = [scheduler.explain(url, now=now, k=10).reasons[0] for url in urls]
+    return {scheduler.explain(url, now=now, k=k).reasons[0] for url in scheduler.rank(50, now=now).urls}
+
+
+def test_as_a_member_of_the_panel() -> None:
+    words = words_of_all(with_panel(0.5), k=10)
     assert "in the next batch of 10: as a member of the panel" in words
 
 
@@ -129,11 +137,7 @@ def test_whom_a_full_host_gave_its_places() -> None:
 
 
 def test_where_the_panel_has_all_places() -> None:
-    scheduler = crawled(panel=0.9, new_share=0.0)
-    for day in range(4):
-        scheduler.next_batch(20, now=NOW + day * DAY)
-    now = NOW + 5 * DAY
-    words = {scheduler.explain(url, now=now, k=1).reasons[0] for url in scheduler.rank(50, now=now).urls}
+    words = words_of_all(with_panel(0.9), k=1)
     assert words == {
         "in the next batch of 1: as a member of the panel",
         "not in the next batch of 1: all its places go to 1 member of the panel",
@@ -160,6 +164,15 @@ def test_what_is_not_eligible_says_only_that() -> None:
 
 def test_an_empty_batch() -> None:
     assert first_word(crawled(), "https://a.example/0", 0) == "not in the next batch of 0: it has no places"
+
+
+def test_asking_begins_no_cycle_of_the_panel() -> None:
+    scheduler = crawled(panel=0.5, new_share=0.0)
+    scheduler.next_batch(20, now=NOW)
+    digest = scheduler.digest()
+    for day in (1, 9):
+        scheduler.explain("https://a.example/2", now=NOW + day * DAY, k=10)
+    assert scheduler.digest() == digest
 
 
 @pytest.mark.parametrize("share", [0.0, 0.4])

@@ -491,3 +491,30 @@ def test_served_pages_and_hits_are_counted() -> None:
     assert (told.served, told.hits, told.changed) == (2, 1, 1)
     told += scheduler.observe([Outcome(urls[0], 1e5, changed=True), Outcome(urls[3], 1e5, changed=True)])
     assert (told.served, told.hits, told.changed) == (3, 2, 3)
+
+
+@pytest.mark.parametrize(
+    ("settings", "found"),
+    [
+        ({"objective": "freshness", "formula": "t"}, "an objective or a formula, not both"),
+        ({"objective": "Changes"}, "changes, freshness or a formula"),
+        ({"objective": "fresh"}, "changes, freshness or a formula"),
+    ],
+)
+def test_objective_that_cannot_work(settings: dict[str, str], found: str) -> None:
+    with pytest.raises(SettingsError, match=found):
+        Scheduler(**settings)  # type: ignore[arg-type]
+    assert Scheduler(objective="t").formula.text == Scheduler(formula="t").formula.text == "t"
+
+
+def test_a_longer_rest_leaves_the_ranking_as_it_was() -> None:
+    scheduler = Scheduler(new_share=0.0)
+    scheduler.discover([url(i) for i in range(9)], now=0.0)
+    scheduler.next_batch(1, now=1.0)
+    forgotten: list[int] = []
+    scheduler._roster.forget = lambda: forgotten.append(1)  # type: ignore[method-assign]
+    scheduler.block("*", 50.0)
+    scheduler.block("*", 90.0)
+    assert forgotten == []
+    scheduler.block("*", 80.0)
+    assert forgotten == [1]

@@ -1,0 +1,120 @@
+"""What is handed out: batches of the best pages with the panel's and the shares' among them, and why a page is in one.
+
+All that a batch keeps to comes together here: who ranks (`roster`), what is out and who rests (`courtesy`), which pages
+have places whatever they score (`panel`, `shares`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from streamsched.champion import Champion
+from streamsched.courtesy import Courtesy
+from streamsched.eligibility import HASTY
+from streamsched.explanation import Explanation, RankedBy, explain_page
+from streamsched.groups import host_names
+from streamsched.membership import Chosen, say_membership
+from streamsched.pages import PageTable
+from streamsched.panel import Panel
+from streamsched.ranking import Query, Ranked
+from streamsched.replies import Batch
+from streamsched.roster import Roster
+from streamsched.shares import Shares, Ways
+from streamsched.store.calls import HandOut
+from streamsched.urls import url_texts
+
+__all__ = ["Dispatch"]
+
+
+@dataclass(frozen=True, slots=True)
+class Dispatch:
+    """What batches of one scheduler are made of. For one call at a time, under its owner's lock."""
+
+    pages: PageTable
+    courtesy: Courtesy
+    roster: Roster
+    panel: Panel
+    shares: Shares
+    seed: int
+
+    def look(self, k: int, now: float) -> Batch:
+        """Return the best `k` pages that may be handed out at `now`, shares and panel aside; nothing changes."""
+        with self._as_of(now):
+            return self.name_pages(self.roster.peek(self.query(k, now, math.inf)), now)
+
+    def hand_out(self, k: int, now: float, lease_s: float) -> Batch:
+        """Return a batch of `k` pages at `now`, leased for `lease_s`, the panel's first."""
+        tables = self.pages.tables
+        self.roster.keep_up(self.courtesy.leases.expire(tables, now))
+        query = self.query(k, now, lease_s)
+        _, ranked, panel = self._compose(query, self.roster.rank, self.roster.rank_new)
+        self.courtesy.forget(now)
+        self.courtesy.grant(tables, ranked.rows, now, now + lease_s, panel)
+        self.roster.settle()
+        self.panel.count(ranked.rows.size, panel)
+        return self.name_pages(ranked, now, now + lease_s, panel)
+
+    def hand_out_again(self, handed: HandOut) -> None:
+        """Lease the pages that were handed out once, as they were. O(pages handed out)."""
+        tables = self.pages.tables
+        self.roster.keep_up(self.courtesy.leases.expire(tables, handed.now))
+        self.courtesy.grant(tables, handed.rows, handed.now, handed.until_s, handed.panel)
+        self.roster.settle()
+        self.panel.restore(handed.panel_state)
+        self.shares.restore(handed.shares_state)
+
+    def explain(self, row: int, champion: Champion, query: Query) -> Explanation:
+        """Return what is known of the page of `row`, and why the batch `query` asks for has it or not. O(pages)."""
+        tables = self.pages.tables
+        told = explain_page(tables, RankedBy(champion, self.roster.current.scan, query.limits), query, row)
+        with self._as_of(query.now), self.shares.unchanged(), self.panel.unchanged():
+            best, batch, panel = self._compose(query, self.roster.peek, self.roster.peek_new)
+            chosen = Chosen(query, best, batch, panel, self.shares.new)
+            membership = say_membership(tables, chosen, row, score=told.score, eligible=told.eligible)
+        reasons = (*membership, *told.reasons, *self.panel.reasons(tables, row))
+        return replace(told, in_batch=bool(np.isin(row, batch.rows)), reasons=reasons)
+
+    def query(self, k: int, now: float, lease_s: float) -> Query:
+        """Return what is asked of rankings for a batch of `k` pages at `now`."""
+        return Query(k, now, self.pages.cycle_s, self.salt(now), self.courtesy.limits, lease_s)
+
+    def salt(self, now: float) -> int:
+        """Return what salts the ties in the cycle of `now`: drawn anew each cycle, so that no page always loses."""
+        digits = f"{self.seed} {math.floor(now / self.pages.cycle_s)}".encode()
+        return int.from_bytes(hashlib.blake2b(digits, digest_size=8).digest(), "little")
+
+    def name_pages(self, ranked: Ranked, now: float, until: float | None = None, panel: int = 0) -> Batch:
+        """Return the pages `ranked` as callers get them."""
+        tables = self.pages.tables
+        urls = url_texts(tables, ranked.rows)
+        scores = np.where(ranked.scores >= HASTY, np.inf, ranked.scores)
+        return Batch(urls, scores, ranked.rows, lambda: host_names(tables, ranked.rows), now, until, panel)
+
+    def _compose(
+        self, query: Query, rank: Callable[[Query], Ranked], rank_new: Callable[[Query], Ranked]
+    ) -> tuple[Ranked, Ranked, int]:
+        """Return the panel's pages with the best, the batch that shares make of them, and how many are the panel's."""
+        tables, scan = self.pages.tables, self.roster.current.scan
+        first = self.panel.choose(tables, query.k, query.now, query.limits, query.lease_s)
+        query = replace(query, first=first)
+        ways = Ways(rank_new, lambda rows: scan.score(tables, query.now, query.cycle_s, rows))
+        best = rank(query)
+        return best, self.shares.adjust(tables, query, best, ways), first.size
+
+    @contextmanager
+    def _as_of(self, now: float) -> Iterator[None]:
+        """Let leases that run out by `now` count as ended, in this block only: `now` may be later than the present."""
+        leases, tables = self.courtesy.leases, self.pages.tables
+        ended = leases.expire(tables, now)
+        self.roster.keep_up(ended)
+        try:
+            yield
+        finally:
+            leases.restore(tables, ended)
+            self.roster.keep_up(ended)
