@@ -17,9 +17,9 @@ import numpy.typing as npt
 from streamsched.champion import Champion
 from streamsched.checks import check_whole
 from streamsched.durations import parse_duration
-from streamsched.errors import SnapshotError
+from streamsched.errors import SettingsError, SnapshotError
 from streamsched.formula import Formula
-from streamsched.manners import HostRule, Rule
+from streamsched.manners import HostRule, Manners, Rule
 from streamsched.outcomes import Outcome, OutcomeBatch
 from streamsched.packed import PackedUrls
 from streamsched.replies import Batch, Observed
@@ -58,6 +58,8 @@ class SavePlan:
         object.__setattr__(self, "every", parse_duration(self.every, "every"))
         check_whole("increments", self.increments, 0, "0 or more increments")
         check_whole("kept", self.kept, 1, "1 or more images")
+        if isinstance(self.share, bool) or not isinstance(self.share, int | float) or not self.share > 0.0:
+            raise SettingsError("share", self.share, "a number above 0")
 
 
 _CLOSED: Final = "is closed"
@@ -156,7 +158,7 @@ class DurableScheduler(Scheduler):
         self._log = CallLog(directory, number)
         self._taken: list[tuple[str, int, Any]] = []  # from streams, since the log was last written to
         self._last: Saved | None = None  # what an increment would follow
-        self._steps_bytes = self._base_bytes = 0
+        self._steps_bytes = self._base_bytes = self._base_pages = 0  # of increments, of the image before, its pages
         self._saving = threading.Lock()
         self._wake = threading.Event()
         self._stopping = self._closing = False
@@ -171,20 +173,24 @@ class DurableScheduler(Scheduler):
             self.snapshot(full=True)
         else:
             nbytes = [path.stat().st_size for path in loaded.files]
-            self._last = Saved(loaded.name, loaded.files[-1], nbytes[-1], self._loaded_corpus, loaded.mark)
-            self._base_bytes, self._steps_bytes = nbytes[0], sum(nbytes[1:])
-            self._changes += 1
+            path, positions = loaded.files[-1], loaded.settings["positions"]
+            self._last = Saved(loaded.name, path, nbytes[-1], self._loaded_corpus, loaded.mark, positions)
+            self._saved_changes = -int(self._log is not None and self._log.sequence > loaded.sequence)
+            self._base_bytes, self._base_pages, self._steps_bytes = nbytes[0], len(self), sum(nbytes[1:])
         self._thread = threading.Thread(target=self._save_now_and_then, name="streamsched saves", daemon=True)
         self._thread.start()
 
     def take(self, outcomes: OutcomeBatch, path: str, position: Any) -> Observed:
         """Apply outcomes of the stream `path`, which stands at `position` then, as JSON can hold it. O(1) an outcome.
 
-        They are on disk with the next save: until then the stream must be able to give them again.
+        None: where it stood before, for the first part of what comes as one. They are on disk with the next save: until
+        then the stream must be able to give them again.
         """
         with self._lock:
             seen = super().observe(outcomes)
-            self.positions[path] = position
+            if position is not None:
+                self.positions[path] = position
+            position = self.positions.get(path)
             if self._taken and self._taken[-1][0] == path:
                 self._taken[-1] = path, self._taken[-1][1] + len(outcomes), position
             else:
@@ -285,6 +291,17 @@ class DurableScheduler(Scheduler):
         self._log.commit(number)
         return concerned
 
+    def set_manners(self, manners: Manners) -> None:
+        """Keep to other manners as `Scheduler.set_manners` does; on disk when this returns."""
+        if self._log is None:
+            super().set_manners(manners)
+            return
+        with self._lock:
+            self._log.check()
+            super().set_manners(manners)
+            number = self._note({"call": "set manners", "manners": manners.to_json()})
+        self._log.commit(number)
+
     @property
     def per_host(self) -> int | None:
         """The most pages of one host in a batch, as `Scheduler.per_host`; on disk once it is set."""
@@ -340,6 +357,17 @@ class DurableScheduler(Scheduler):
             self._note_taken()
         return self._changes, self._missed
 
+    @property
+    def saved(self) -> Saved:
+        """The newest image on disk: its ``path``, and the ``positions`` of streams that are safe with it."""
+        assert self._last is not None
+        return self._last
+
+    @property
+    def is_saved(self) -> bool:
+        """Whether nothing was done since the newest image, and calls can be written."""
+        return self._changes == self._saved_changes and self.trouble is None
+
     def snapshot(self, *, full: bool = False) -> Path:
         """Save what changed since the last save, or all of the state where that is due or asked for; return the file.
 
@@ -366,7 +394,7 @@ class DurableScheduler(Scheduler):
         """Note that an image is on disk, and remove what it makes needless."""
         self._last, self._saved_changes = saved, calls.changes
         if before is None:
-            self._base_bytes, self._steps_bytes = saved.nbytes, 0
+            self._base_bytes, self._base_pages, self._steps_bytes = saved.nbytes, int(saved.corpus["pages"][0]), 0
             with telling(self.directory, "cannot be written"):
                 drop_images(self.directory, self.plan.kept)
                 calls.log.drop_until(oldest_call(self.directory))
@@ -374,11 +402,11 @@ class DurableScheduler(Scheduler):
             self._steps_bytes += saved.nbytes
 
     def _is_full_due(self) -> bool:
-        return (
-            self._last is None
-            or self._last.name.step >= self.plan.increments
-            or self._steps_bytes > self.plan.share * self._base_bytes
-        )
+        if self._last is None or self._last.name.step >= self.plan.increments:
+            return True
+        grown = len(self) - int(self._last.corpus["pages"][0])  # an increment holds them whole
+        expected = self._steps_bytes + grown * self._base_bytes / max(self._base_pages, 1)
+        return expected > self.plan.share * self._base_bytes
 
     def _save_now_and_then(self) -> None:
         log, every = self._owned(), float(self.plan.every)
@@ -390,7 +418,7 @@ class DurableScheduler(Scheduler):
                 log.prepare()
                 if time.monotonic() >= due and not self._stopping:
                     due = time.monotonic() + every
-                    if self._changes != self._saved_changes or self.trouble is not None:
+                    if not self.is_saved:
                         self.snapshot()
 
     def _owned(self) -> CallLog:
@@ -427,4 +455,5 @@ class DurableScheduler(Scheduler):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        """Close it; what leaves at once, as a second Ctrl-C does, does not wait for a save: nothing is lost by that."""
+        self.close(save=error is None or isinstance(error, Exception))

@@ -7,6 +7,7 @@
     ├── FormulaError       a score formula does not parse            .text .column
     ├── UnknownPage        a URL that was never observed             .url
     ├── SettingsError      a setting has a value that cannot work    .setting .found .expected
+    │   └── SettingsErrors several of them, each told               .errors
     ├── SourceError        an input cannot be opened or read         .path .offset
     ├── SnapshotError      saved state is missing or damaged         .path
     │   └── StateInUse     another process is about to change it (retriable)
@@ -18,11 +19,14 @@ Each says what was found, what was expected and, where there is something to be 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 __all__ = [
     "FormulaError",
     "InvalidOutcome",
     "ReplayError",
     "SettingsError",
+    "SettingsErrors",
     "SnapshotError",
     "SourceError",
     "StateInUse",
@@ -91,6 +95,19 @@ class SettingsError(StreamschedError, ValueError):
 
     def __str__(self) -> str:
         return f"{self.setting}: expected {self.expected}, found {shorten(self.found)}"
+
+
+class SettingsErrors(SettingsError):
+    """Settings that cannot work, all that there are: ``errors``."""
+
+    def __init__(self, errors: Sequence[SettingsError]) -> None:
+        self.errors = tuple(errors)
+        super().__init__(self.errors[0].setting, self.errors[0].found, self.errors[0].expected)
+
+    def __str__(self) -> str:
+        if len(self.errors) == 1:
+            return str(self.errors[0])
+        return "\n".join([f"{len(self.errors)} settings cannot work:", *(f"  {error}" for error in self.errors)])
 
 
 class SourceError(StreamschedError, OSError):

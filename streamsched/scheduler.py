@@ -267,6 +267,20 @@ class Scheduler:
             self._roster.forget()
         return concerned
 
+    def set_manners(self, manners: Manners) -> None:
+        """Keep to other `manners` from now on, of rests under way too; leases last as they were granted. O(pages).
+
+        Raises SettingsError for what are none.
+        """
+        if not isinstance(manners, Manners):
+            raise SettingsError("manners", manners, "Manners")
+        with self._lock:
+            told = self._courtesy.state() | {"manners": manners.to_json()}
+            self._courtesy = Courtesy.restored(told, self._pages.tables)
+            self._pages.limits = self._courtesy.limits
+            self._dispatch = self._assemble()
+            self._roster.forget()
+
     def set_rule(self, target: str, rule: Rule | HostRule | None) -> int:
         """Set one rule as `set_rules` does; many at once take less time."""
         return self.set_rules({target: rule})

@@ -47,6 +47,7 @@ class KafkaSource:
     and commit them, and whoever reads on misses and repeats nothing. It runs while the caller waits in `poll` or for
     the next delivery, perhaps on another thread, after everything delivered has been dealt with.
 
+    ``starts``: where each partition was begun last, by path.
     ``misplaced``, ``unkeyed``: outcomes whose message had another key than their host, or none; they are delivered.
     ``skipped``: messages that were deleted before they were read, where the settings let that pass.
     """
@@ -62,6 +63,7 @@ class KafkaSource:
         self._batch = batch
         self._parts = Parts()
         self._saved: dict[int, Position] = {}  # to start at, once a partition is ours
+        self.starts: dict[str, Position] = {}
         self._joined = self._stopped = self._closed = self._paused = False
         self._failures: dict[int | None, SourceError] = {}  # by partition; None: of the topic
         sender = replace(settings, options=connection_options(settings.options))
@@ -96,6 +98,11 @@ class KafkaSource:
         ends = [(part, max(self._consumer.end(part.number) or 0, part.log_end)) for part in self._parts.values()]
         return {part.given.path: max(0, end - part.given.offset) for part, end in ends}
 
+    @property
+    def ended(self) -> bool:
+        """Whether all was delivered up to the ends that the partitions had, where the settings say to stop there."""
+        return self.settings.until_end and self._joined and not self._failures and self._parts.are_done()
+
     def seek(self, position: Position) -> None:
         """Go to `position`, or begin there once its partition is ours; call it once for each partition.
 
@@ -122,7 +129,7 @@ class KafkaSource:
         if not self._joined and self.settings.group is None:
             self._consumer.assign(self._begin_all(sorted(self._numbers.values())))
         delivery = self._take()
-        if delivery is None and not self._failures and not self._is_at_end():
+        if delivery is None and not self._failures and not self.ended:
             self._fetch(timeout_s)
             delivery = self._take()
         if delivery is None and self._failures:
@@ -195,7 +202,7 @@ class KafkaSource:
             delivery = self.poll(_TICK_S)
             if delivery is not None:
                 return delivery
-            if self._is_at_end():
+            if self.ended:
                 break
         raise StopIteration
 
@@ -238,6 +245,7 @@ class KafkaSource:
     def _stand(self, number: int, start: Start, log_end: int) -> None:
         position = Position(self.format, part_path(self.settings.topic, number), start.offset, start.records)
         self._parts.begin(number, position, log_end, stops=self.settings.until_end)
+        self.starts[position.path] = position
 
     def _take(self) -> Delivery | None:
         """Hand out the next delivery that waits; what was rejected before it counts from now on."""
@@ -310,9 +318,6 @@ class KafkaSource:
             self._consumer.seek(number, self._parts[number].given.offset)
         except SourceError as error:
             self._failures[number] = error
-
-    def _is_at_end(self) -> bool:
-        return self.settings.until_end and self._joined and not self._failures and self._parts.are_done()
 
     def _check_open(self) -> None:
         if self._closed:

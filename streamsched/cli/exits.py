@@ -16,7 +16,17 @@ from streamsched.errors import (
     UnknownPage,
 )
 
-__all__ = ["DEFECT", "DONE", "EXIT_HELP", "INTERRUPTED", "NOTHING", "UNREADABLE", "after_signal", "exit_code"]
+__all__ = [
+    "DEFECT",
+    "DONE",
+    "EXIT_HELP",
+    "INTERRUPTED",
+    "NOTHING",
+    "UNREADABLE",
+    "after_drain",
+    "after_signal",
+    "exit_code",
+]
 
 DONE: Final = 0
 NOTHING: Final = 1
@@ -46,7 +56,7 @@ exit codes:
     5  the page is not known
    70  a defect of streamsched, with the traceback to report
   130  interrupted by Ctrl-C (SIGINT); `run` has saved what it had read
-  143  terminated (SIGTERM); `run` has saved what it had read
+  143  terminated (SIGTERM); `run` saves what it had read and ends with 0, unless it is told twice
 """
 
 
@@ -66,6 +76,15 @@ def after_signal(number: int) -> int:
     143
     """
     return 128 + number
+
+
+def after_drain(number: int) -> int:
+    """Return the exit code of a command that a signal had end in good order: SIGTERM is how a service is stopped.
+
+    >>> after_drain(signal.SIGTERM), after_drain(signal.SIGINT)
+    (0, 130)
+    """
+    return DONE if number == signal.SIGTERM else after_signal(number)
 
 
 INTERRUPTED: Final = after_signal(signal.SIGINT)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from contextlib import nullcontext
 
 from streamsched.cli.arguments import add_examples, add_now, add_state, clock, duration, whole
 from streamsched.cli.exits import DONE, NOTHING
 from streamsched.cli.output import plain, say, say_json
 from streamsched.replies import Batch
 from streamsched.scheduler import Scheduler
-from streamsched.store.lock import lock_state
+from streamsched.service.calling import open_to_call
 
 __all__ = ["add_arguments"]
 
@@ -40,8 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _next(arguments: argparse.Namespace) -> int:
-    with nullcontext() if arguments.peek else lock_state(arguments.state):
-        batch = _choose(arguments)
+    batch = _peek(arguments) if arguments.peek else _lease(arguments)
     if arguments.json:
         content = {"urls": batch.urls, "scores": batch.scores.tolist(), "hosts": batch.hosts, "now": batch.now}
         say_json({**content, "lease_until": batch.lease_until_s})
@@ -51,19 +49,26 @@ def _next(arguments: argparse.Namespace) -> int:
     return DONE if len(batch) else NOTHING
 
 
-def _choose(arguments: argparse.Namespace) -> Batch:
+def _peek(arguments: argparse.Namespace) -> Batch:
     scheduler = Scheduler.load(arguments.state)
-    usual = scheduler.champion, scheduler.per_host
     if arguments.formula is not None:
         scheduler.use(arguments.formula)
     if arguments.per_host is not None:
         scheduler.per_host = arguments.per_host
-    now = clock(arguments.now)
-    if arguments.peek:
-        return scheduler.rank(arguments.k, now=now)
-    batch = scheduler.next_batch(arguments.k, now=now, lease=arguments.lease)
-    if len(batch):
-        scheduler.use(usual[0])
-        scheduler.per_host = usual[1]
-        scheduler.save(arguments.state)  # before anyone sees the URLs, so that no crash hands them out twice
+    return scheduler.rank(arguments.k, now=clock(arguments.now))
+
+
+def _lease(arguments: argparse.Namespace) -> Batch:
+    """Return a batch whose leases are on disk before anyone sees its URLs, so that no crash hands them out twice."""
+    with open_to_call(arguments.state) as scheduler:
+        usual = scheduler.champion, scheduler.per_host
+        if arguments.formula is not None:
+            scheduler.use(arguments.formula)
+        if arguments.per_host is not None:
+            scheduler.per_host = arguments.per_host
+        batch = scheduler.next_batch(arguments.k, now=clock(arguments.now), lease=arguments.lease)
+        if arguments.formula is not None:
+            scheduler.use(usual[0])
+        if arguments.per_host is not None:
+            scheduler.per_host = usual[1]
     return batch

@@ -1,179 +1,188 @@
-"""``streamsched run``: take a stream of crawl outcomes into a saved state."""
+"""``streamsched run``: take a stream of crawl outcomes into a saved state, as long as it goes on."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable
+import logging
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any, Final
 
 from rich.console import Console
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from streamsched.cli.arguments import add_examples, add_state, clock, duration, whole
-from streamsched.cli.exits import DONE, after_signal
+from streamsched.cli.arguments import add_examples, clock
+from streamsched.cli.exits import DONE, after_drain
 from streamsched.cli.interruption import Interruption
 from streamsched.cli.output import name_rejections, say, say_json
-from streamsched.connectors import Delivery, Position, Source, open_source
-from streamsched.connectors.recognition import FORMATS
-from streamsched.errors import SettingsError, SourceError
-from streamsched.formula import Formula
-from streamsched.replies import Observed
-from streamsched.scheduler import DEFAULT_FORMULA, Scheduler
+from streamsched.connectors import Delivery
+from streamsched.connectors.files import FileSource
+from streamsched.connectors.kafka import KafkaSource
+from streamsched.durable import DurableScheduler
+from streamsched.scheduler import DEFAULT_FORMULA
+from streamsched.service.display import Display
+from streamsched.service.intake import Intake
+from streamsched.service.logs import logging_to, tell
+from streamsched.service.opening import go_on, open_run_source, open_run_state
+from streamsched.service.settings import KNOWN, LOG_FORMATS, LOG_LEVELS, RunSettings, read_run_settings
+from streamsched.service.words import Word, Words, read_assignments, read_environment, read_toml
 from streamsched.store.lock import lock_state
-from streamsched.store.recovery import has_state
-
-if TYPE_CHECKING:
-    from streamsched.cli.evolving import EvolvingIntake
 
 __all__ = ["add_arguments"]
 
-_EXAMPLES = """\
+_EXAMPLES: Final = """\
   streamsched run --source outcomes.jsonl.gz --state state/
-  streamsched run --source file:history.msgpack --state state/ --dead-letters bad.jsonl --json
+  streamsched run --source kafka://localhost:9092/outcomes?group=crawl --state state/
+  streamsched run --source kafka://localhost:9092/outcomes --state state/ --until-end --json
+  streamsched run --config run.toml --set manners.delay=2s
   crawler | streamsched run --source - --format jsonl --state state/
-  streamsched run --source outcomes.jsonl.gz --state state/ --evolve-every 7
 
-A file is read on from where the state stands, so a growing file can be read again and again. Ctrl-C and SIGTERM save
-what was read until then; asked a second time, it leaves at once, and the state is the one saved last.
+A topic is read until SIGTERM or Ctrl-C, or with --until-end up to where it ended at the start; a file to its end.
+Either is read on from where the state stands. Both signals have what was read saved; at a second one it leaves at once,
+and the state is the one saved last. Settings may also stand in a TOML file or the environment: docs/run.md lists them.
 """
-_SAVE_EVERY = 5_000_000  # outcomes: a few seconds of reading
+_OPTIONS: Final = {  # those with a name of their own
+    "source": "source",
+    "state": "state",
+    "format": "format",
+    "until_end": "until_end",
+    "from_start": "from_start",
+    "dead_letters": "dead_letters",
+    "cycle": "scheduler.cycle",
+    "formula": "scheduler.formula",
+    "save_every": "save.every",
+    "evolve_every": "evolve_every",
+    "log_level": "log.level",
+    "log_format": "log.format",
+}
+_TICK_S: Final = 0.25  # after which a wait for messages looks whether it is still wanted
+_PROGRESS_S: Final = 10.0  # between two lines of the log
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``run``."""
+    """Add the arguments of ``run``. What they are given is checked with all other settings."""
     add_examples(parser, _EXAMPLES)
     parser.add_argument(
-        "--source", required=True, type=_source, metavar="FILE", help="file:PATH, PATH, or - for standard input"
+        "--source", metavar="SOURCE", help="file:PATH, PATH, - for standard input, or kafka://HOST/TOPIC"
     )
-    add_state(parser)
-    parser.add_argument("--format", choices=FORMATS, help="of the source; told by name and content if left out")
-    parser.add_argument("--until-end", action="store_true", help="stop where the source ends, as files always do")
-    parser.add_argument("--from-start", action="store_true", help="read the file anew: what is known changes nothing")
-    parser.add_argument("--dead-letters", type=Path, metavar="FILE", help="append rejected records to FILE, as JSON")
-    parser.add_argument("--cycle", type=duration, metavar="TIME", help="the unit of t in a new state (1d)")
+    parser.add_argument("--state", metavar="DIR", help="the directory of the saved state")
+    parser.add_argument("--config", type=Path, metavar="FILE", help="a TOML file with settings")
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="any setting of such a file")
+    parser.add_argument("--format", help="of a file; told by name and content if left out")
+    parser.add_argument(
+        "--until-end", action="store_const", const=True, help="stop where the source ends now, as files always do"
+    )
+    parser.add_argument(
+        "--from-start", action="store_const", const=True, help="read the file anew: what is known changes nothing"
+    )
+    parser.add_argument("--dead-letters", metavar="FILE", help="append rejected records to FILE, as JSON")
+    parser.add_argument("--cycle", metavar="TIME", help="the unit of t in a new state (1d)")
     parser.add_argument("--formula", help=f"score by it from now on (in a new state: {DEFAULT_FORMULA})")
+    parser.add_argument("--save-every", metavar="TIME", help="how often what changed is saved (30s)")
     parser.add_argument(
-        "--save-every", type=whole(1), default=_SAVE_EVERY, metavar="N", help="save after N outcomes (5000000)"
+        "--evolve-every", metavar="N", help="evolve the formula every N cycles: of a file's time, or a topic's present"
     )
     parser.add_argument(
-        "--evolve-every", type=whole(1), metavar="N", help="evolve the formula every N cycles of the outcomes' time"
+        "--log-level", metavar="LEVEL", help=f"{', '.join(LOG_LEVELS)} (of topics info, of files warning)"
     )
-    parser.add_argument("--json", action="store_true", help="print the counts as JSON")
+    parser.add_argument("--log-format", metavar="NAME", help=f"{' or '.join(LOG_FORMATS)} (text)")
+    parser.add_argument("--json", action="store_true", help="print the counts at the end as JSON")
     parser.set_defaults(run=_run)
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    is_file = Path(arguments.source).is_file()  # else a pipe: it may make us wait, and cannot be resumed
-    with lock_state(arguments.state, make=True):
-        scheduler = _open_state(arguments)
-        position = scheduler.positions.get(str(Path(arguments.source).resolve())) if is_file else None
-        with _open_source(arguments, position) as source, Interruption(waits=not is_file) as interruption:
-            _change_formula(scheduler, arguments)
-            intake = _Intake(scheduler, arguments, keeps_positions=is_file)
-            failure = intake.take(interruption.until(source))
-            saved = scheduler.save(arguments.state)
-    name_rejections(source.rejections, source.rejected)
-    counts = intake.counts() | {"rejected": source.rejected, "pages": len(scheduler), "state": str(saved)}
-    if arguments.json:
-        say_json(counts)
-    else:
-        for name, value in counts.items():
-            say(f"{name:<14} {value:,}" if isinstance(value, int) else f"{name:<14} {value}")
+    settings, strange = _read_settings(arguments)
+    console = Console(stderr=True)
+    with logging_to(console, settings.log_level or ("info" if settings.is_topic else "warning"), settings.log_format):
+        for variable in strange:
+            tell("a variable of the environment is no setting", logging.WARNING, variable=variable)
+        return _serve(settings, Display(console), as_json=arguments.json)
+
+
+def _read_settings(arguments: argparse.Namespace) -> tuple[RunSettings, list[str]]:
+    """Return the settings, and variables that are none. What stands on the command line goes before the environment.
+
+    The file comes last.
+    """
+    environment, strange = read_environment(os.environ, KNOWN)
+    config = arguments.config or os.environ.get("STREAMSCHED_CONFIG")
+    words: Words = {} if config is None else read_toml(Path(config))
+    words |= environment | read_assignments(arguments.set)
+    for option, name in _OPTIONS.items():
+        value = getattr(arguments, option)
+        if value is not None:
+            words[name] = Word(value, f"--{option.replace('_', '-')}")
+    return read_run_settings(words), strange
+
+
+def _serve(settings: RunSettings, display: Display, *, as_json: bool) -> int:
+    is_pipe = not settings.is_topic and not Path(settings.source).is_file()  # may make us wait; cannot be resumed
+    with ExitStack() as stack:
+        with lock_state(settings.state, make=True):
+            pass  # nothing is taken out of a pipe where the state is in use
+        source = open_run_source(settings)
+        stack.enter_context(source)
+        scheduler = open_run_state(settings, clock(None))
+        stack.enter_context(scheduler)
+        if not is_pipe:
+            go_on(source, scheduler, settings)
+        interruption = stack.enter_context(Interruption(waits=is_pipe))
+        evolving = stack.enter_context(_evolving(scheduler, settings))
+        intake = Intake(
+            scheduler, source, again=not is_pipe, evolving=evolving, each_s=None if display.is_shown else _PROGRESS_S
+        )
+        tell("started", source=_without_query(settings.source), state=str(settings.state), pages=len(scheduler))
+        with display:
+            failure = intake.take(_deliveries(source, interruption), display.show)
+        if interruption.number is not None:
+            tell("stopping", signal=interruption.number)
+        intake.finish()
+        if not settings.is_topic:
+            name_rejections(source.rejections, source.rejected)
+        counts: dict[str, int | str] = {**intake.counts(), "pages": len(scheduler), "state": str(scheduler.saved.path)}
+        tell("stopped", **counts)
+    _say_counts(counts, as_json=as_json)
     if failure is not None:
         raise failure
-    return DONE if interruption.number is None else after_signal(interruption.number)
+    return DONE if interruption.number is None else after_drain(interruption.number)
 
 
-def _source(text: str) -> str:
-    if text.startswith("kafka:"):
-        raise argparse.ArgumentTypeError(f"expected file:PATH, PATH or - (Kafka is not there yet), found {text!r}")
-    return text.removeprefix("file:")
+def _deliveries(source: FileSource | KafkaSource, interruption: Interruption) -> Iterator[Delivery | None]:
+    """Yield what comes until the source ends or a signal does; of a topic None where nothing comes for a while."""
+    if not isinstance(source, KafkaSource):
+        yield from interruption.until(source)
+        return
+    while interruption.number is None and not source.ended:
+        yield source.poll(_TICK_S)
 
 
-def _open_state(arguments: argparse.Namespace) -> Scheduler:
-    """Return the saved scheduler, or a new one; the cycle, if given, must be the saved one's."""
-    if not has_state(arguments.state):
-        return Scheduler(cycle=arguments.cycle or "1d", formula=arguments.formula or DEFAULT_FORMULA)
-    scheduler = Scheduler.load(arguments.state)
-    if arguments.cycle is not None and arguments.cycle != scheduler.cycle_s:
-        raise SettingsError("--cycle", arguments.cycle, f"{scheduler.cycle_s} seconds, as in the saved state")
-    return scheduler
-
-
-def _change_formula(scheduler: Scheduler, arguments: argparse.Namespace) -> None:
-    """Rank by the formula asked for, with a record where it is another, so that the change can be taken back."""
-    if arguments.formula is not None and Formula.parse(arguments.formula) != scheduler.formula:
-        # Imported only where it is asked for: reading a stream needs none of it.
-        from streamsched.cli.use import set_formula  # noqa: PLC0415
-        from streamsched.evolution.records import RecordBook  # noqa: PLC0415
-
-        set_formula(scheduler, RecordBook(arguments.state), clock(None), arguments.formula)
-        scheduler.save(arguments.state)
-
-
-def _open_source(arguments: argparse.Namespace, known: dict[str, object] | None) -> Source:
-    """Return the source, at the position `known` from the saved state unless it is to be read from its start."""
-    position = None if known is None or arguments.from_start else Position.from_json(known)
-    name: str = arguments.source
-    try:
-        return open_source(name, format=arguments.format, position=position, dead_letters=arguments.dead_letters)
-    except SourceError as error:
-        if position is None:
-            raise
-        reason = f"{error.reason}; cannot go on where the state stands: --from-start reads the file anew"
-        raise SourceError(error.path, reason, error.offset) from error
-
-
-class _Intake:
-    """Takes deliveries into a scheduler, shows how far it is, and saves now and then."""
-
-    def __init__(self, scheduler: Scheduler, arguments: argparse.Namespace, *, keeps_positions: bool) -> None:
-        self._scheduler = scheduler
-        self._state: Path = arguments.state
-        self._save_every: int = arguments.save_every
-        self._keeps_positions = keeps_positions
-        self._total = Observed()
-        self._evolving = _make_evolving(scheduler, arguments)
-
-    def take(self, deliveries: Iterable[Delivery]) -> SourceError | None:
-        """Observe all `deliveries`; return what kept them from coming, for what came before is worth saving."""
-        unsaved = 0
-        with _progress() as bar:
-            task = bar.add_task("", total=None)
-            try:
-                for delivery in deliveries:
-                    self._total += (self._evolving or self._scheduler).observe(delivery.outcomes)
-                    if self._keeps_positions:
-                        self._scheduler.positions[delivery.position.path] = delivery.position.to_json()
-                    unsaved += len(delivery.outcomes)
-                    if unsaved >= self._save_every:
-                        self._scheduler.save(self._state)
-                        unsaved = 0
-                    bar.update(task, description=f"{self._total.applied:,} outcomes, {len(self._scheduler):,} pages")
-            except SourceError as error:
-                return error
-        return None
-
-    def counts(self) -> dict[str, int | str]:
-        """Return what became of the outcomes so far."""
-        names = ("applied", "changed", "first_visits", "failures", "duplicates", "late")
-        counts: dict[str, int | str] = {name: getattr(self._total, name) for name in names}
-        return counts if self._evolving is None else counts | {"evolutions": self._evolving.evolutions}
-
-
-def _make_evolving(scheduler: Scheduler, arguments: argparse.Namespace) -> EvolvingIntake | None:
-    if arguments.evolve_every is None:
-        return None
+@contextmanager
+def _evolving(scheduler: DurableScheduler, settings: RunSettings) -> Iterator[Any]:
+    if settings.evolve_every is None:
+        yield None
+        return
     # Imported only where it is asked for: reading a stream needs none of it.
-    from streamsched.cli.evolving import EvolvingIntake  # noqa: PLC0415
     from streamsched.evolution.plan import EvolutionPlan  # noqa: PLC0415
+    from streamsched.evolver import Evolver  # noqa: PLC0415
+    from streamsched.service.evolving import EvolvingBeside, EvolvingIntake  # noqa: PLC0415
 
-    plan = EvolutionPlan(every=arguments.evolve_every, drift=None)
-    return EvolvingIntake(scheduler, plan, arguments.state)
+    if settings.is_topic and not settings.until_end:
+        with Evolver(scheduler, EvolutionPlan(every=settings.evolve_every), settings.state) as evolver:
+            yield EvolvingBeside(evolver, lambda: clock(None))
+        return
+    plan = EvolutionPlan(every=settings.evolve_every, drift=None)
+    yield EvolvingIntake(scheduler, plan, settings.state, scheduler.snapshot)
 
 
-def _progress() -> Progress:
-    console = Console(stderr=True)
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+def _without_query(source: str) -> str:
+    """Return `source` without what its query may keep secret."""
+    return source.partition("?")[0] if source.startswith("kafka://") else source
+
+
+def _say_counts(counts: dict[str, int | str], *, as_json: bool) -> None:
+    if as_json:
+        say_json(counts)
+        return
+    for name, value in counts.items():
+        say(f"{name:<14} {value:,}" if isinstance(value, int) else f"{name:<14} {value}")

@@ -69,7 +69,8 @@ def _state(arguments: argparse.Namespace) -> int:
         for name, value in content.items():
             say(f"{name:<14} {value}")
         for path, position in positions.items():
-            say(f"{'position':<14} {path}: {position['kind']}, read to byte {position['offset']}")
+            unit = "message" if position["kind"] == "kafka" else "byte"
+            say(f"{'position':<14} {path}: {position['kind']}, read to {unit} {position['offset']}")
     return DONE
 
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 import argparse
 from typing import Final
 
-from streamsched.champion import BY_HAND, Champion
+from streamsched.champion import Champion
 from streamsched.cli.arguments import add_examples, add_state, clock, moment
 from streamsched.cli.exits import DONE
 from streamsched.cli.output import say
 from streamsched.errors import SettingsError
 from streamsched.evolution.records import EvolutionRecord, RecordBook
-from streamsched.scheduler import Scheduler
-from streamsched.store.lock import lock_state
+from streamsched.service.calling import open_to_call
+from streamsched.service.formulas import put_in_charge, set_formula
 
-__all__ = ["add_arguments", "set_formula"]
+__all__ = ["add_arguments"]
 
 _EXAMPLES: Final = """\
   streamsched use 'posterior + 0.01 * t' --state state/
@@ -34,8 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _use(arguments: argparse.Namespace) -> int:
-    with lock_state(arguments.state):
-        scheduler = Scheduler.load(arguments.state)
+    with open_to_call(arguments.state) as scheduler:
         book = RecordBook(arguments.state)
         now = clock(arguments.now)
         choice: str = arguments.choice.strip()
@@ -43,33 +42,13 @@ def _use(arguments: argparse.Namespace) -> int:
             champion, number = _champion_of(book, choice), int(choice)
             why = f"asked to go back to the champion of record {number}"
             record = EvolutionRecord(book.next_number(), now, "asked", "set", why, scheduler.champion, champion)
-            record = _put_in_charge(scheduler, book, record)
+            record = put_in_charge(scheduler, book, record)
             what = f"{champion}, as after record {number}"
         else:
             record = set_formula(scheduler, book, now, choice)
             what = "set by hand"
-        scheduler.save(arguments.state)
     say(f"{scheduler.formula}: {what}; this is record {record.number}")
     return DONE
-
-
-def set_formula(scheduler: Scheduler, book: RecordBook, now: float, formula: str) -> EvolutionRecord:
-    """Rank by `formula` from `now` on, and write and return the record of it; saving the state is left to the caller.
-
-    Raises FormulaError where it cannot be used, SnapshotError where the record cannot be written.
-    """
-    before, number = scheduler.champion, book.next_number()
-    scheduler.use(formula)
-    champion = Champion(scheduler.formula, BY_HAND, number, now)
-    why = "asked for this formula"
-    return _put_in_charge(scheduler, book, EvolutionRecord(number, now, "asked", "set", why, before, champion))
-
-
-def _put_in_charge(scheduler: Scheduler, book: RecordBook, record: EvolutionRecord) -> EvolutionRecord:
-    scheduler.use(record.champion_after)  # refuses a formula of another version before anything is written
-    record = book.append(record)
-    scheduler.use(record.champion_after)
-    return record
 
 
 def _champion_of(book: RecordBook, choice: str) -> Champion:

@@ -20,7 +20,7 @@ from crc32c import crc32c
 from streamsched.arrays import Ints
 from streamsched.champion import Champion
 from streamsched.errors import SnapshotError
-from streamsched.manners import HostRule, Rule
+from streamsched.manners import HostRule, Manners, Rule
 from streamsched.outcomes import OutcomeBatch
 from streamsched.packed import PackedUrls
 from streamsched.pages import PageTable
@@ -79,6 +79,7 @@ class Replayed(Protocol):
     def ask(self, urls: list[str], *, now: float) -> int: ...  # noqa: D102
     def block(self, host: str, until: float) -> int: ...  # noqa: D102
     def set_rules(self, rules: Mapping[str, Rule | HostRule | None]) -> int: ...  # noqa: D102
+    def set_manners(self, manners: Manners) -> None: ...  # noqa: D102
     def use(self, formula: Champion, *, wait: bool = False) -> None: ...  # noqa: D102
 
 
@@ -191,7 +192,8 @@ class Rereading:
                 batch = batch.take(np.arange(count))
             self._shard.observe(batch)
             count -= len(batch)
-        self._shard.positions[stream] = position
+        if position is not None:
+            self._shard.positions[stream] = position
 
 
 def _apply(shard: Replayed, number: int, call: dict[str, Any], arrays: dict[str, npt.NDArray[Any]], path: str) -> None:
@@ -214,6 +216,8 @@ def _apply(shard: Replayed, number: int, call: dict[str, Any], arrays: dict[str,
         shard.block(call["host"], call["until"])
     elif kind == "set rules":
         shard.set_rules({target: _unpack_rule(of_host, told) for target, of_host, told in call["rules"]})
+    elif kind == "set manners":
+        shard.set_manners(Manners.from_json(call["manners"]))
     elif kind == "use":
         shard.use(Champion.from_json(call["champion"]), wait=True)
     elif kind == "limit":

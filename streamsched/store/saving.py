@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from streamsched.arrays import Records
 from streamsched.errors import SnapshotError
@@ -45,14 +45,20 @@ class Closed:
 
 
 class Saved:
-    """An image on disk: its `name`, `path`, size in bytes, the CORPUS of its instant, and what an increment follows."""
+    """An image on disk: its `name`, `path`, size in bytes, the CORPUS of its instant, and what an increment follows.
 
-    def __init__(self, name: ImageName, path: Path, nbytes: int, corpus: Records, mark: str) -> None:
+    ``positions``: where the streams stood.
+    """
+
+    def __init__(
+        self, name: ImageName, path: Path, nbytes: int, corpus: Records, mark: str, positions: dict[str, Any]
+    ) -> None:
         self.name = name
         self.path = path
         self.nbytes = nbytes
         self.corpus = corpus
         self.mark = mark
+        self.positions = positions
 
 
 def save_image(directory: Path, shard: Shard, before: Saved | None, calls: Calls, *, marking: bool) -> Saved:
@@ -84,7 +90,7 @@ def save_image(directory: Path, shard: Shard, before: Saved | None, calls: Calls
         finally:
             with shard.lock:
                 moment.dismiss(saved=saved and marking, marking=marking or was_marking)
-    return Saved(name, path, nbytes, moment.corpus, mark)
+    return Saved(name, path, nbytes, moment.corpus, mark, moment.settings["positions"])
 
 
 def save_state(directory: Path, shard: Shard) -> Path:

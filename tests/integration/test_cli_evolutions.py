@@ -143,6 +143,11 @@ def test_next_by_another_formula_keeps_the_champion(streamsched: Command, evolve
     assert Scheduler.load(evolved).champion == before
 
 
+def kept(state: Path) -> dict[str, bytes]:
+    """The files of `state` but the log of calls, whose unused end is cut when it is opened."""
+    return {one.name: one.read_bytes() for one in state.iterdir() if one.is_file() and one.suffix != ".log"}
+
+
 @pytest.mark.parametrize(
     ("choice", "code", "reason"),
     [
@@ -157,11 +162,11 @@ def test_next_by_another_formula_keeps_the_champion(streamsched: Command, evolve
 def test_what_cannot_be_used_changes_nothing(
     streamsched: Command, evolved: Path, choice: str, code: int, reason: str
 ) -> None:
-    before = {path.name: path.read_bytes() for path in evolved.iterdir() if path.is_file()}
+    before, digest = kept(evolved), Scheduler.load(evolved).digest()
     answer = streamsched("use", choice, "--state", evolved)
     assert answer.code == code
     assert reason in answer.err
-    assert {path.name: path.read_bytes() for path in evolved.iterdir() if path.is_file()} == before
+    assert (kept(evolved), Scheduler.load(evolved).digest()) == (before, digest)
 
 
 def test_a_state_that_is_missing_or_in_use(streamsched: Command, evolved: Path, tmp_path: Path) -> None:

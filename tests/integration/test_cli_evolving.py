@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from streamsched import OutcomeBatch, Scheduler
-from streamsched.cli.evolving import EvolvingIntake, cut_at_cycles
 from streamsched.evolution import breeding
 from streamsched.evolution.plan import EvolutionPlan
 from streamsched.evolution.records import RecordBook
+from streamsched.service.evolving import EvolvingIntake, cut_at_cycles
 from tests import breeders
 from tests.shell import DAY, NOW, Command, crawl, write
 
@@ -63,7 +63,7 @@ def test_batches_may_be_cut_anywhere(tmp_path: Path, size: int) -> None:
     applied = 0
     for start in range(0, days.size, size):
         batch = OutcomeBatch(urls[start : start + size], days[start : start + size])
-        applied += intake.observe(batch).applied
+        applied += intake.observe(batch, lambda part, _: scheduler.observe(part)).applied
     assert (applied, intake.evolutions) == (120, 2)
     assert [record["when_s"] for record in plain(tmp_path)] == [5 * DAY, 9 * DAY]
     assert [record["data"]["cycles"] for record in plain(tmp_path)][-1] > 0

@@ -23,8 +23,9 @@ from streamsched import (
 from streamsched.errors import StateInUse
 from streamsched.store.lock import lock_state
 from streamsched.store.recovery import newest_image
-from tests.shell import DAY, NOW, Command, files, outcome, write
+from tests.shell import DAY, NOW, Answer, Command, outcome, write
 
+DAMAGED = ("damaged", "truncated", "version")
 INFINITE = " * ".join(["t"] * 30)
 URLS = {f"https://h{page % 3}.example/p{page}" for page in range(12)}
 
@@ -211,28 +212,28 @@ def test_state_verifies_and_digests(streamsched: Command, state: Path) -> None:
         ["state", "digest"],
     ],
 )
-@pytest.mark.parametrize("fault", ["missing", "empty", "file", "damaged", "truncated", "version"])
+@pytest.mark.parametrize("fault", ["missing", "empty", "file", *DAMAGED])
 def test_states_that_cannot_be_loaded_have_code_4(
     streamsched: Command, state: Path, words: list[str], fault: str
 ) -> None:
-    path = newest_image(state)
-    whole = path.read_bytes()
+    images = {path: path.read_bytes() for path in state.glob("snapshot-*")}
     if fault in ("missing", "empty", "file"):
         shutil.rmtree(state)
     if fault == "empty":
         state.mkdir()
     elif fault == "file":
         state.write_text("not a directory")
-    elif fault == "damaged":
-        path.write_bytes(whole[:400] + bytes([whole[400] ^ 1]) + whole[401:])
-    elif fault == "truncated":
-        path.write_bytes(whole[:-1])
-    elif fault == "version":
-        path.write_bytes(b"something else entirely")
+    for path, whole in images.items():
+        if fault == "damaged":
+            path.write_bytes(whole[:400] + bytes([whole[400] ^ 1]) + whole[401:])
+        elif fault == "truncated":
+            path.write_bytes(whole[:-1])
+        elif fault == "version":
+            path.write_bytes(b"something else entirely")
     answer = streamsched(*words, "--state", state)
     assert (answer.code, answer.out) == (4, "")
     assert answer.err.startswith(f"streamsched: {state}")
-    assert len(answer.err.splitlines()) == 1
+    assert len(answer.err.splitlines()) == (len(images) if "verify" in words and fault in DAMAGED else 1)
     assert state.exists() == (fault != "missing")
 
 
@@ -285,8 +286,9 @@ def test_a_state_that_another_process_changes_is_left_alone(streamsched: Command
     assert streamsched("next", "--state", state).code == 0
 
 
-def test_nothing_handed_out_saves_nothing(streamsched: Command, state: Path) -> None:
+def test_nothing_left_to_hand_out_has_a_code_of_its_own(streamsched: Command, state: Path) -> None:
     assert streamsched("next", "--state", state, "-k", "12", "--now", str(NOW)).code == 0
-    before = files(state)
-    assert streamsched("next", "--state", state, "-k", "12", "--now", str(NOW)).code == 1
-    assert files(state) == before
+    before = Scheduler.load(state).digest()
+    assert streamsched("next", "--state", state, "-k", "12", "--now", str(NOW)) == Answer(1, "", "")
+    assert Scheduler.load(state).digest() == before
+    assert streamsched("state", "verify", "--state", state).code == 0

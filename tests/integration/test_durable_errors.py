@@ -65,13 +65,15 @@ def test_full_disk_refuses_calls_until_a_save_succeeds(tmp_path: Path) -> None:
 def test_save_on_a_full_disk_leaves_what_was_there(tmp_path: Path) -> None:
     with DurableScheduler.open(tmp_path / "state", plan=NEVER) as scheduler:
         scheduler.observe([Outcome(f"https://a.example/{i}", 1.0) for i in range(2_000)])
+        scheduler.snapshot()
+        scheduler.observe([Outcome("https://a.example/1", 2.0)])
         before = list_images(tmp_path / "state")
         with no_file_beyond(1 << 15), pytest.raises(SnapshotError, match="File too large"):
             scheduler.snapshot(full=True)
         assert list_images(tmp_path / "state") == before
         assert not list((tmp_path / "state").glob(".*draft"))
         scheduler.snapshot()  # an increment to what was there before
-        assert [name.step for name in list_images(tmp_path / "state")] == [0, 1]
+        assert [name.step for name in list_images(tmp_path / "state")] == [0, 0, 1]
         assert Scheduler.load(tmp_path / "state").digest() == scheduler.digest()
 
 

@@ -1,0 +1,187 @@
+"""Deliveries taken into a durable scheduler: applied, saved together with where the stream stands, then committed."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+from streamsched.connectors import Delivery, Position
+from streamsched.connectors.files import FileSource
+from streamsched.connectors.kafka import KafkaSource
+from streamsched.durable import DurableScheduler
+from streamsched.errors import SnapshotError, SourceError
+from streamsched.outcomes import OutcomeBatch
+from streamsched.replies import Observed
+from streamsched.service.evolving import Evolving
+from streamsched.service.logs import tell
+
+__all__ = ["Intake"]
+
+_CHORES_S: Final = 1.0  # between two looks at what was saved and what is wrong
+_NOTHING: Final = OutcomeBatch([], [])
+
+
+class Intake:
+    """Takes what `source` delivers into `scheduler`. For one thread, which may be another one during a rebalance.
+
+    ``total``: what became of the outcomes so far. `again`: whether the source can be read again from a position; else
+    outcomes are logged as calls are, on disk before the next are read. `each_s`: how often progress is logged, never
+    where None.
+    """
+
+    def __init__(
+        self,
+        scheduler: DurableScheduler,
+        source: FileSource | KafkaSource,
+        *,
+        again: bool = True,
+        evolving: Evolving | None = None,
+        each_s: float | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.total = Observed()
+        self._scheduler = scheduler
+        self._source = source
+        self._again = again
+        self._evolving = evolving
+        self._each_s = each_s
+        self._clock = clock
+        self._chores_due = clock() + _CHORES_S
+        self._told_at, self._told = clock(), 0
+        self._rejected = source.rejected
+        self._saved = scheduler.saved
+        self._committed: Mapping[str, Any] = {}
+        self._trouble: SnapshotError | None = None
+        if isinstance(source, KafkaSource):
+            source.on_revoke = self._hand_over
+
+    def take(self, deliveries: Iterable[Delivery | None], seen: Callable[[Intake], None]) -> SourceError | None:
+        """Apply all `deliveries`, None where nothing came for a while; return what kept more from coming.
+
+        `seen` is called after each.
+        """
+        try:
+            for delivery in deliveries:
+                if delivery is not None:
+                    self._apply(delivery)
+                if self._clock() >= self._chores_due:
+                    self._chores_due = self._clock() + _CHORES_S
+                    self._do_chores(idle=delivery is None)
+                seen(self)
+        except SourceError as error:
+            return error
+        return None
+
+    def finish(self) -> None:
+        """Save what was taken, and let the group know. Raises SnapshotError where it cannot be saved."""
+        self._note_positions()
+        if not self._scheduler.is_saved:
+            self._scheduler.snapshot()
+        self._tell_saved()
+        self._tell_rejected()
+        self._commit()
+
+    @property
+    def pages(self) -> int:
+        """How many pages are known."""
+        return len(self._scheduler)
+
+    @property
+    def lag(self) -> int | None:
+        """How many messages the partitions that are ours are behind in all; None where there are none."""
+        return sum(self._source.lag.values()) if isinstance(self._source, KafkaSource) else None
+
+    def counts(self) -> dict[str, int]:
+        """Return what became of the outcomes so far, by name."""
+        names = ("applied", "changed", "first_visits", "failures", "duplicates", "late")
+        counts = {name: int(getattr(self.total, name)) for name in names} | {"rejected": self._source.rejected}
+        if isinstance(self._source, KafkaSource):
+            counts |= {name: getattr(self._source, name) for name in ("misplaced", "unkeyed", "skipped")}
+            counts["lag"] = self.lag or 0
+        return counts | ({} if self._evolving is None else {"evolutions": self._evolving.evolutions})
+
+    def _apply(self, delivery: Delivery) -> None:
+        path, position = delivery.position.path, delivery.position.to_json()
+        if isinstance(self._source, KafkaSource) and path not in self._scheduler.positions:
+            # Whoever reads it again for a call that comes before the first save must know where it was begun.
+            self._scheduler.take(_NOTHING, path, self._source.starts[path].to_json())
+
+        def apply(part: OutcomeBatch, is_last: bool) -> Observed:
+            if not self._again:
+                return self._scheduler.observe(part)
+            return self._scheduler.take(part, path, position if is_last else None)
+
+        if self._evolving is None:
+            self.total += apply(delivery.outcomes, True)
+        else:
+            self.total += self._evolving.observe(delivery.outcomes, apply)
+
+    def _note_positions(self) -> None:
+        """Let the state stand where the source does, past what was only rejected."""
+        if isinstance(self._source, KafkaSource):
+            for path, position in self._source.positions.items():
+                if self._scheduler.positions.get(path) != position.to_json():
+                    self._scheduler.take(_NOTHING, path, position.to_json())
+
+    def _do_chores(self, *, idle: bool) -> None:
+        if idle:
+            self._note_positions()
+        self._tell_saved()
+        self._tell_rejected()
+        self._commit()
+        if self._evolving is not None:
+            self._evolving.tick()
+        if self._each_s is not None and self._clock() >= self._told_at + self._each_s:
+            self._tell_progress()
+
+    def _hand_over(self, positions: Mapping[str, Position]) -> None:
+        """Save before partitions go to another reader, and let it begin where they stand."""
+        self._note_positions()
+        try:
+            self._scheduler.snapshot()
+        except SnapshotError as error:  # then it begins where the last save stands: nothing is lost, for it or for us
+            tell("not saved before partitions were taken away", logging.ERROR, reason=str(error))
+        else:
+            self._tell_saved()
+            self._commit()
+        tell("partitions taken away", partitions=",".join(sorted(positions)))
+
+    def _commit(self) -> None:
+        """Commit the positions that the newest save holds. What brokers do not take now they get with the next."""
+        if not isinstance(self._source, KafkaSource):
+            return
+        positions = self._scheduler.saved.positions
+        ours = {path: positions[path] for path in self._source.positions if path in positions}
+        if ours == self._committed:
+            return
+        try:
+            self._source.commit({path: Position.from_json(position) for path, position in ours.items()})
+            self._committed = ours
+        except SourceError as error:
+            tell("not committed", logging.WARNING, reason=str(error))
+
+    def _tell_saved(self) -> None:
+        saved, trouble = self._scheduler.saved, self._scheduler.trouble
+        if saved is not self._saved:
+            self._saved = saved
+            tell("saved", file=saved.path.name, bytes=saved.nbytes, pages=len(self._scheduler))
+        if trouble is not None and str(trouble) != str(self._trouble):
+            tell("cannot save", logging.ERROR, reason=str(trouble))
+        self._trouble = trouble
+
+    def _tell_rejected(self) -> None:
+        new = self._source.rejected - self._rejected
+        if new:
+            self._rejected += new
+            level = (
+                logging.WARNING if isinstance(self._source, KafkaSource) else logging.INFO
+            )  # of files told at the end
+            tell("rejected", level, count=new, last=str(self._source.rejections[-1]))
+
+    def _tell_progress(self) -> None:
+        now, applied = self._clock(), self.total.applied
+        fields = {"applied": applied, "per_s": (applied - self._told) / (now - self._told_at)}
+        self._told_at, self._told = now, applied
+        tell("progress", **fields, pages=len(self._scheduler), lag=self.lag)
