@@ -21,7 +21,8 @@ from crc32c import crc32c
 
 from streamsched.arrays import Records
 from streamsched.errors import SnapshotError
-from streamsched.store.files import draft_of, put_in_place, write_whole
+from streamsched.store.files import draft_of, put_in_place
+from streamsched.store.writing import NewFile
 from streamsched.tables import CORPUS, GROUP, GROUP_WAS, PAGE, ROW_WAS, TRACE, VISIT
 
 __all__ = ["DTYPES", "FORMAT_VERSION", "MAGIC", "Image", "ImageWriter", "Part", "read_image"]
@@ -44,7 +45,6 @@ DTYPES: Final = {
 
 _TRAILER: Final = struct.Struct(f"<QQQ{len(MAGIC)}s")
 _LARGEST_CONTENTS: Final = 1 << 30  # bytes; a damaged length must not ask for all the memory
-_SYNC_BYTES: Final = 1 << 27  # written before the disk is waited for: so no flood of writes keeps others from it
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,46 +81,37 @@ class ImageWriter:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._draft = draft_of(path)
-        self._handle = os.open(self._draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+        self._file = NewFile(self._draft)
         self._parts: list[tuple[str, int, int, int]] = []
-        self._size = self._unsynced = 0
 
     def add(self, name: str, start: int, records: Records) -> None:
         """Append a part. O(bytes)."""
         if records.size:
             raw = records.view(np.uint8).data
             self._parts.append((name, start, records.size, crc32c(raw)))
-            self._put(raw)
+            self._file.put(raw)
 
     def finish(self, contents: dict[str, Any]) -> int:
         """Put the image in its place, on disk; return its size in bytes."""
         listed = {"version": FORMAT_VERSION, "parts": self._parts}
         text = json.dumps(contents | listed, sort_keys=True).encode()
-        trailer = _TRAILER.pack(self._size, len(text), crc32c(text), MAGIC)
-        self._put(text + trailer)
-        os.fsync(self._handle)
+        trailer = _TRAILER.pack(self._file.size, len(text), crc32c(text), MAGIC)
+        self._file.put(text + trailer)
+        self._file.finish()
         put_in_place(self._draft, self._path)
-        return self._size
+        return self._file.size
 
     def __enter__(self) -> Self:
         try:
-            self._put(MAGIC)
+            self._file.put(MAGIC)
         except BaseException:
             self.__exit__()
             raise
         return self
 
     def __exit__(self, *_: object) -> None:
-        os.close(self._handle)
+        self._file.close()
         self._draft.unlink(missing_ok=True)
-
-    def _put(self, raw: bytes | memoryview) -> None:
-        write_whole(self._handle, raw)
-        self._size += len(raw)
-        self._unsynced += len(raw)
-        if self._unsynced >= _SYNC_BYTES:
-            os.fdatasync(self._handle)
-            self._unsynced = 0
 
 
 def read_image(path: Path) -> Image:

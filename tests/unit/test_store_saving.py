@@ -12,7 +12,7 @@ import pytest
 from crc32c import crc32c
 
 from streamsched import Outcome, Scheduler, SnapshotError
-from streamsched.store import files, layout
+from streamsched.store import files, layout, writing
 from streamsched.store.layout import FORMAT_VERSION, MAGIC
 from streamsched.store.loading import load_images
 from streamsched.store.recovery import has_state, newest_image
@@ -105,7 +105,7 @@ def test_state_file_that_cannot_be_opened(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("owner", "step"),
-    [(os, "fsync"), (Path, "replace"), (files, "sync_directory"), (layout, "write_whole"), (os, "open")],
+    [(os, "fsync"), (Path, "replace"), (files, "sync_directory"), (writing, "write_whole"), (os, "open")],
 )
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), Crash()])
 def test_failure_at_any_step_leaves_the_state_before_or_this_one(
