@@ -99,12 +99,18 @@ class Evolver:
         now = check_time(now)
         with self._lock:
             cycle = math.floor(now / self.scheduler.cycle_s)
-            if self._last_cycle is None:
-                self._last_cycle = cycle
-            passed = cycle - self._last_cycle
+            passed = cycle - (self._begin_to_count(cycle) if self._last_cycle is None else self._last_cycle)
             if self.plan.every and passed >= self.plan.every:
                 return "schedule"
             return "drift" if self.drifted and passed >= self.plan.rest else None
+
+    def _begin_to_count(self, cycle: int) -> int:
+        """Count from `cycle` to the first evolution, after a restart too; return it."""
+        self._last_cycle = cycle
+        with suppress(SnapshotError):  # then a restart may put it off
+            if self._directory is not None:
+                self._write_elites(self._directory)
+        return cycle
 
     def tick(self, now: float) -> EvolutionRecord | None:
         """Begin an evolution where one is due, or see what became of the one under way: call it between batches.
@@ -291,7 +297,7 @@ class Evolver:
         return record
 
     def _write_elites(self, directory: Path) -> None:
-        content: dict[str, Any] = {"formulas": list(self.archive)}
+        content: dict[str, Any] = {"formulas": list(self.archive), "since_cycle": self._last_cycle}
         try:
             directory.mkdir(parents=True, exist_ok=True)
             write_json(directory / ARCHIVE_NAME, content)
@@ -305,14 +311,16 @@ class Evolver:
         records = book.read()[0]
         if records:
             self._catch_up(records[-1].champion_after)
+        try:
+            kept = read_json(directory / ARCHIVE_NAME)
+            self.archive = tuple(Formula.parse(text).text for text in kept["formulas"])
+            since = kept.get("since_cycle")
+            self._last_cycle = since if isinstance(since, int) else None
+        except (StreamschedError, KeyError, TypeError):
+            self.archive = ()
         evolutions = [record for record in records if record.decision != "set"]
         if evolutions:
             self._last_cycle = math.floor(evolutions[-1].when_s / self.scheduler.cycle_s)
-        try:
-            formulas = read_json(directory / ARCHIVE_NAME)["formulas"]
-            self.archive = tuple(Formula.parse(text).text for text in formulas)
-        except (StreamschedError, KeyError, TypeError):
-            self.archive = ()
 
     def _catch_up(self, champion: Champion) -> None:
         """Take up the champion of the last record, where the scheduler's state was saved before that was written.

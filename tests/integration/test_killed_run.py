@@ -1,0 +1,65 @@
+"""kill -9 of `streamsched run` on a file: the state in the end is that of a run that nobody disturbed."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import random
+from collections.abc import Iterator
+from multiprocessing.context import ForkServerContext
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streamsched import Scheduler
+from streamsched.evolution.records import RecordBook
+from tests.killed_run import kill_after, warm_processes
+from tests.shell import crawl, write
+
+PATIENCE_S = 300.0
+
+
+@pytest.fixture(scope="module")
+def processes() -> Iterator[ForkServerContext]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("STREAMSCHED_WARM_UP", "1")
+        context = multiprocessing.get_context("forkserver")
+        warm_processes(context)
+        yield context
+
+
+def records(state: Path) -> list[dict[str, Any]]:
+    return [record.to_json() | {"seconds": None} for record in RecordBook(state).read()[0]]
+
+
+def kill_and_compare(processes: ForkServerContext, folder: Path, kills: int) -> None:
+    """Kill runs over one file at random instants, let one come to its end, and compare; as often as it takes."""
+    rng = random.Random(kills)
+    source = write(folder / "outcomes.jsonl", crawl(pages=400, days=40))
+    words = ["--source", str(source), "--json", "--evolve-every", "13", "--set", "save.every=5ms"]
+    whole = folder / "whole"
+    assert kill_after(processes, [*words, "--state", str(whole)], folder / "told", PATIENCE_S) == 0
+    wanted = Scheduler.load(whole).digest(), records(whole), json.loads((folder / "told").read_text())["pages"]
+    killed = rounds = 0
+    while killed < kills:
+        state = folder / f"state-{rounds}"
+        rounds += 1
+        ended = None
+        while ended is None:
+            seconds = rng.random() * 0.9 if killed < kills else PATIENCE_S
+            ended = kill_after(processes, [*words, "--state", str(state)], folder / "told", seconds)
+            killed += ended is None
+        assert ended == 0, (folder / "told.err").read_text()
+        applied = int(Scheduler.load(state).pages.tables.corpus["applied"][0])
+        assert applied == 400 * 40
+        assert (Scheduler.load(state).digest(), records(state), len(Scheduler.load(state))) == wanted
+
+
+def test_killed_a_dozen_times(processes: ForkServerContext, tmp_path: Path) -> None:
+    kill_and_compare(processes, tmp_path, 12)
+
+
+@pytest.mark.soak
+def test_killed_a_hundred_times(processes: ForkServerContext, tmp_path: Path) -> None:
+    kill_and_compare(processes, tmp_path, 100)
