@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-from streamsched.champion import BY_EVOLUTION, BY_HAND, Champion
+from streamsched.champion import BY_EVOLUTION, BY_HAND, Champion, parse_provided
 from streamsched.checks import check_time
 from streamsched.drift import HitRateWatch
 from streamsched.errors import FormulaError, SettingsError, SnapshotError, StreamschedError
@@ -220,7 +220,7 @@ class Evolver:
         return draws, data
 
     def _conclude(self, draft: EvolutionRecord, outcome: Breeding | str) -> EvolutionRecord:
-        """Apply the decision and write the record, or neither."""
+        """Write the record, then apply its decision: where a crash comes between, the next evolver catches up."""
         self._draft = None
         if isinstance(outcome, str):
             record = replace(draft, why=outcome)
@@ -229,20 +229,16 @@ class Evolver:
         before = self.scheduler.champion
         if record.decision == "promoted":
             try:
-                self.scheduler.use(record.champion_after)
+                parse_provided(record.champion_after.formula)
             except FormulaError as error:
                 why = f"the challenger cannot be used: {str(error).splitlines()[0]}"
                 record = replace(record, decision="failed", why=why, champion_after=before)
         if isinstance(outcome, Breeding) and record.decision != "failed":
             record = self._keep(outcome.archive, record)
-        try:
-            if self._book is not None:
-                record = self._book.append(record)
-        except SnapshotError:
-            self.scheduler.use(before)
-            raise
+        if self._book is not None:
+            record = self._book.append(record)
         if record.decision == "promoted":
-            self.scheduler.use(record.champion_after)  # its record's number may have become another
+            self.scheduler.use(record.champion_after)
         return record
 
     def _judge(self, draft: EvolutionRecord, bred: Breeding) -> EvolutionRecord:
@@ -288,16 +284,22 @@ class Evolver:
 
         They are a convenience: whoever goes on without them begins with fewer formulas.
         """
-        self.archive = tuple(dict.fromkeys([*archive, *self.archive]))[: self.plan.archive]
+        before, self.archive = self.archive, tuple(dict.fromkeys([*archive, *self.archive]))[: self.plan.archive]
         try:
             if self._directory is not None:
-                self._write_elites(self._directory)
+                self._write_elites(self._directory, record.number, before)
         except SnapshotError as error:
             return replace(record, why=f"{record.why}; elites were not kept: {error}")
         return record
 
-    def _write_elites(self, directory: Path) -> None:
-        content: dict[str, Any] = {"formulas": list(self.archive), "since_cycle": self._last_cycle}
+    def _write_elites(self, directory: Path, number: int = 0, before: Iterable[str] = ()) -> None:
+        """Write the elites, those of record `number`, and those `before` it, which hold where it was never written."""
+        content: dict[str, Any] = {
+            "formulas": list(self.archive),
+            "record": number,
+            "before": list(before),
+            "since_cycle": self._last_cycle,
+        }
         try:
             directory.mkdir(parents=True, exist_ok=True)
             write_json(directory / ARCHIVE_NAME, content)
@@ -313,7 +315,8 @@ class Evolver:
             self._catch_up(records[-1].champion_after)
         try:
             kept = read_json(directory / ARCHIVE_NAME)
-            self.archive = tuple(Formula.parse(text).text for text in kept["formulas"])
+            is_recorded = kept.get("record", 0) < self._number
+            self.archive = tuple(Formula.parse(text).text for text in kept["formulas" if is_recorded else "before"])
             since = kept.get("since_cycle")
             self._last_cycle = since if isinstance(since, int) else None
         except (StreamschedError, KeyError, TypeError):

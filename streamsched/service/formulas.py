@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from streamsched.champion import BY_HAND, Champion
+from streamsched.champion import BY_HAND, Champion, parse_provided
 from streamsched.evolution.records import EvolutionRecord, RecordBook
 from streamsched.scheduler import Scheduler
 
@@ -15,8 +15,7 @@ def set_formula(scheduler: Scheduler, book: RecordBook, now: float, formula: str
     Raises FormulaError where it cannot be used, SnapshotError where the record cannot be written.
     """
     before, number = scheduler.champion, book.next_number()
-    scheduler.use(formula)
-    champion = Champion(scheduler.formula, BY_HAND, number, now)
+    champion = Champion(parse_provided(formula), BY_HAND, number, now)
     why = "asked for this formula"
     return put_in_charge(scheduler, book, EvolutionRecord(number, now, "asked", "set", why, before, champion))
 
@@ -26,7 +25,7 @@ def put_in_charge(scheduler: Scheduler, book: RecordBook, record: EvolutionRecor
 
     Raises FormulaError where it cannot be used, SnapshotError where the record cannot be written.
     """
-    scheduler.use(record.champion_after)  # refuses a formula of another version before anything is written
+    parse_provided(record.champion_after.formula)  # refuses one of another version before anything is written
     record = book.append(record)
     scheduler.use(record.champion_after)
     return record

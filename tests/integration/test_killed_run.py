@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import multiprocessing
 import random
 from collections.abc import Iterator
@@ -13,10 +12,13 @@ from typing import Any
 import pytest
 
 from streamsched import Scheduler
+from streamsched.evolution.parcels import read_json
 from streamsched.evolution.records import RecordBook
+from streamsched.evolver import ARCHIVE_NAME
 from tests.killed_run import kill_after, warm_processes
 from tests.shell import crawl, write
 
+PAGES, DAYS = 400, 40
 PATIENCE_S = 300.0
 
 
@@ -29,18 +31,20 @@ def processes() -> Iterator[ForkServerContext]:
         yield context
 
 
-def records(state: Path) -> list[dict[str, Any]]:
-    return [record.to_json() | {"seconds": None} for record in RecordBook(state).read()[0]]
+def evolutions(state: Path) -> list[Any]:
+    """The records, and the formulas that the next evolution would begin with."""
+    records = [record.to_json() | {"seconds": None} for record in RecordBook(state).read()[0]]
+    return [*records, read_json(state / ARCHIVE_NAME)["formulas"]]
 
 
 def kill_and_compare(processes: ForkServerContext, folder: Path, kills: int) -> None:
     """Kill runs over one file at random instants, let one come to its end, and compare; as often as it takes."""
     rng = random.Random(kills)
-    source = write(folder / "outcomes.jsonl", crawl(pages=400, days=40))
+    source = write(folder / "outcomes.jsonl", crawl(PAGES, DAYS))
     words = ["--source", str(source), "--json", "--evolve-every", "13", "--set", "save.every=5ms"]
     whole = folder / "whole"
     assert kill_after(processes, [*words, "--state", str(whole)], folder / "told", PATIENCE_S) == 0
-    wanted = Scheduler.load(whole).digest(), records(whole), json.loads((folder / "told").read_text())["pages"]
+    digest, evolved = Scheduler.load(whole).digest(), evolutions(whole)
     killed = rounds = 0
     while killed < kills:
         state = folder / f"state-{rounds}"
@@ -51,9 +55,10 @@ def kill_and_compare(processes: ForkServerContext, folder: Path, kills: int) -> 
             ended = kill_after(processes, [*words, "--state", str(state)], folder / "told", seconds)
             killed += ended is None
         assert ended == 0, (folder / "told.err").read_text()
-        applied = int(Scheduler.load(state).pages.tables.corpus["applied"][0])
-        assert applied == 400 * 40
-        assert (Scheduler.load(state).digest(), records(state), len(Scheduler.load(state))) == wanted
+        found = Scheduler.load(state)
+        assert int(found.pages.tables.corpus["applied"][0]) == PAGES * DAYS
+        assert found.digest() == digest
+        assert evolutions(state) == evolved
 
 
 def test_killed_a_dozen_times(processes: ForkServerContext, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from streamsched.store import writing
+from streamsched.store import files, writing
 from streamsched.store.writing import NewFile
 
 SIZES = [(), (1,), (4096,), (5000, 3), ((1 << 20) - 1, 1), ((1 << 20) + 1,), (3 << 20, 17, 0, 1 << 19)]
@@ -55,7 +55,7 @@ def test_a_file_system_that_has_nothing_but_its_cache(
 def test_a_disk_that_asks_for_another_alignment(
     tmp_path: Path, sizes: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = writing.write_whole
+    whole = files.write_whole
     refused: list[int] = []
 
     def refuse(handle: int, raw: bytes | memoryview) -> None:
