@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import uuid
@@ -74,6 +75,13 @@ def _mock(reason: str) -> Iterator[Address]:
     broker = next(iter(keeper.list_topics(timeout=10).brokers.values()))
     yield Address(f"{broker.host}:{broker.port}", is_real=False, certificate=reason)
     keeper.flush(0)
+
+
+@pytest.fixture
+def collected() -> Iterator[None]:
+    """Collect what a test leaves while its filter of warnings holds."""
+    yield
+    gc.collect()
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -18,16 +17,9 @@ from tests.integration.kafka.proxy import Proxy
 from tests.integration.kafka.topics import Topic, spell, wait_for
 
 # A socket that kafka-python cannot connect is left to the garbage collector.
-pytestmark = pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
+pytestmark = [pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"), pytest.mark.usefixtures("collected")]
 
 MakeTopic = Callable[..., Topic]
-
-
-@pytest.fixture(autouse=True)
-def collected() -> Iterator[None]:
-    """Collect what a test leaves while its filter of warnings holds."""
-    yield
-    gc.collect()
 
 
 def number(first: int, last: int) -> list[bytes | None]:

@@ -1,0 +1,251 @@
+"""`streamsched run` on a topic: to its end and on and on, stopped, killed, beside others of its group."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import random
+import signal
+import subprocess
+from collections.abc import Iterator
+from multiprocessing.context import ForkServerContext
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streamsched import Scheduler
+from streamsched.connectors import write_jsonl
+from streamsched.outcomes import Outcome, OutcomeBatch
+from tests.crawls import make_outcomes
+from tests.integration.kafka.broker import Address
+from tests.integration.kafka.proxy import Proxy
+from tests.integration.kafka.topics import Topic, spell
+from tests.killed_run import kill_after, warm_processes
+from tests.shell import Command, finish, start
+
+# A socket that kafka-python is connecting when it is closed is left to the garbage collector.
+pytestmark = [pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"), pytest.mark.usefixtures("collected")]
+
+OUTCOMES = make_outcomes(60)
+FAST = ("--set", "save.every=20ms", "--log-format", "json")
+
+
+def publish(topic: Topic, outcomes: list[Outcome], shape: str = "msgpack") -> None:
+    with topic.open_sink() as sink:
+        sink.send_outcomes(OutcomeBatch.from_outcomes(outcomes), shape, 7)
+
+
+def stream(count: int, first: int = 0) -> list[Outcome]:
+    """Visits to 40 pages on 4 hosts in turn."""
+    return [
+        Outcome(f"https://host{i % 4}.example/{i % 40}", 60.0 * i, changed=i % 7 < 2 and i >= 40)
+        for i in range(first, first + count)
+    ]
+
+
+def events_of(process: subprocess.Popen[str]) -> Iterator[dict[str, Any]]:
+    """Yield what `process` logs, as it does."""
+    assert process.stderr is not None
+    for line in process.stderr:
+        if line.startswith("{"):
+            yield json.loads(line)
+
+
+def wait_until_saved(events: Iterator[dict[str, Any]], state: Path, applied: int) -> None:
+    """Wait until a save that is on disk holds so many outcomes."""
+    for event in events:
+        if event["event"] == "saved" and applied_in(state) >= applied:
+            return
+    raise AssertionError("it ended before")
+
+
+def applied_in(state: Path) -> int:
+    return int(Scheduler.load(state).pages.tables.corpus["applied"][0])
+
+
+@pytest.mark.parametrize("shape", ["frames", "msgpack", "json"])
+def test_a_topic_to_its_end_and_on_from_there(streamsched: Command, topic: Topic, tmp_path: Path, shape: str) -> None:
+    publish(topic, OUTCOMES, shape)
+    topic.send([b"nonsense"], partition=1)
+    words = ("run", "--source", topic.url(), "--state", tmp_path / "state", "--until-end", "--json")
+    told = streamsched(*words, "--log-level", "error")
+    assert (told.code, told.err) == (0, "")
+    assert (told.json["applied"], told.json["rejected"], told.json["lag"]) == (60, 1, 0)
+    again = streamsched(*words, "--log-level", "error").json
+    assert [again[name] for name in ("applied", "duplicates", "late", "rejected")] == [0, 0, 0, 0]
+    assert len(Scheduler.load(tmp_path / "state").positions) == 4
+    publish(topic, [Outcome("https://a.example/new", 9e9)], shape)
+    assert streamsched(*words, "--log-level", "error").json["applied"] == 1
+
+
+def test_what_a_file_holds_leads_to_the_state_that_a_topic_leads_to(
+    streamsched: Command, topic: Topic, tmp_path: Path
+) -> None:
+    write_jsonl([OutcomeBatch.from_outcomes(stream(500))], tmp_path / "log.jsonl")
+    with topic.producing() as producer:
+        for one in stream(500):
+            producer.send(topic.name, spell(one.url, one.fetched_at, changed=one.changed), b"host", partition=2)
+    words = ("--json", "--log-level", "error")
+    assert streamsched("run", "--source", tmp_path / "log.jsonl", "--state", tmp_path / "a", *words).code == 0
+    url = topic.url(until_end="true")
+    told = streamsched("run", "--source", url, "--state", tmp_path / "b", *words).json
+    assert (told["applied"], told["misplaced"]) == (500, 500)
+    assert Scheduler.load(tmp_path / "a").digest() == Scheduler.load(tmp_path / "b").digest()
+
+
+def test_settings_from_a_file_the_environment_and_the_command_line(
+    streamsched: Command, topic: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish(topic, OUTCOMES)
+    url, _, query = topic.url().partition("?")
+    words = dict(pair.split("=") for pair in query.split("&"))
+    kafka = "\n".join(f'{word} = "{value}"' for word, value in words.items() if word != "client")
+    (tmp_path / "run.toml").write_text(
+        f'source = "{url}"\nstate = "{tmp_path / "no"}"\n'
+        f'[kafka]\n{kafka}\nuntil_end = true\n[scheduler]\ncycle = "6h"\nseed = 9\n'
+        '[manners]\ndelay = "2s"\n[rules."slow.example"]\ndelay = "1m"\n[rules."*/private/*"]\nnever = true\n'
+        '[log]\nlevel = "error"\n'
+    )
+    monkeypatch.setenv("STREAMSCHED_KAFKA_CLIENT", topic.client)
+    monkeypatch.setenv("STREAMSCHED_SCHEDULER_SEED", "11")
+    monkeypatch.setenv("STREAMSCHED_STATE", str(tmp_path / "nor here"))
+    told = streamsched("run", "--config", tmp_path / "run.toml", "--state", tmp_path / "state", "--json")
+    assert (told.code, told.err, told.json["applied"]) == (0, "", 60)
+    scheduler = Scheduler.load(tmp_path / "state")
+    assert (scheduler.cycle_s, scheduler.seed, scheduler.manners.delay) == (21_600.0, 11, 2.0)
+    assert not (tmp_path / "no").exists()
+
+
+def test_offsets_are_committed_after_the_save_that_holds_them(
+    streamsched: Command, topic: Topic, real: Address, tmp_path: Path
+) -> None:
+    assert real.is_real
+    publish(topic, OUTCOMES)
+    words = ("run", "--state", tmp_path / "state", "--until-end", "--json", "--log-level", "error")
+    told = streamsched(*words, "--source", topic.url(group=topic.name))
+    assert (told.code, told.json["applied"]) == (0, 60)
+    assert topic.read(group=topic.name) == []  # all of it was committed
+    other = streamsched(*words[:2], tmp_path / "other", *words[3:], "--source", topic.url(group=topic.name))
+    assert other.json["applied"] == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_told_to_stop_it_saves_commits_and_says_so(
+    topic: Topic, real: Address, tmp_path: Path, number: signal.Signals
+) -> None:
+    assert real.is_real
+    publish(topic, OUTCOMES)
+    state, url = tmp_path / "state", topic.url(group=topic.name)
+    process = start("run", "--source", url, "--state", state, "--json", *FAST)
+    events = events_of(process)
+    wait_until_saved(events, state, 60)
+    publish(topic, [Outcome("https://a.example/last", 9e9)])
+    wait_until_saved(events, state, 61)
+    process.send_signal(number)
+    logged = {event["event"]: event for event in events}
+    assert process.stdout is not None
+    told = json.loads(process.stdout.read())
+    assert finish(process).code == {signal.SIGTERM: 0, signal.SIGINT: 130}[number]
+    assert logged["stopping"]["signal"] == number
+    assert (told["applied"], logged["stopped"]["applied"], applied_in(state)) == (61, 61, 61)
+    assert topic.read(group=topic.name) == []
+
+
+def test_two_of_a_group_share_a_topic_and_hand_over_what_is_saved(topic: Topic, real: Address, tmp_path: Path) -> None:
+    """The second comes, then the first goes; each outcome is applied by exactly one of them."""
+    assert real.is_real
+    url = topic.url(group=topic.name) + "&session.timeout.ms=6000&heartbeat.interval.ms=200"
+    publish(topic, stream(200))
+    first = start("run", "--source", url, "--state", tmp_path / "first", "--json", *FAST)
+    heard = events_of(first)
+    wait_until_saved(heard, tmp_path / "first", 200)
+    second = start("run", "--source", url, "--state", tmp_path / "second", "--json", *FAST)
+    taken = next(event for event in heard if event["event"] == "partitions taken away")
+    assert len(taken["partitions"].split(",")) == 4  # all at once; half of them come back
+    sent = 200
+    theirs = events_of(second)
+    for event in theirs:  # until the second has partitions of its own
+        if event["event"] == "saved":
+            break
+        if event["event"] == "started" or sent < 2_000:
+            publish(topic, stream(40, sent))
+            sent += 40
+    first.send_signal(signal.SIGTERM)
+    told = [json.loads(finish(first).out)]
+    publish(topic, stream(200, sent))
+    sent += 200
+    wait_until_saved(theirs, tmp_path / "second", sent - told[0]["applied"])
+    second.send_signal(signal.SIGTERM)
+    told.append(json.loads(finish(second).out))
+    assert sum(one["applied"] for one in told) == sent
+    assert [one["duplicates"] + one["late"] + one["rejected"] for one in told] == [0, 0]
+    assert told[1]["applied"] > 200 - 1
+
+
+def test_a_network_that_is_cut_is_waited_for(topic: Topic, real: Address, tmp_path: Path) -> None:
+    publish(topic, OUTCOMES)
+    with Proxy(real.front, real.behind) as proxy:
+        url = topic.through(proxy.servers).url()
+        process = start("run", "--source", url, "--state", tmp_path / "state", "--json", *FAST)
+        events = events_of(process)
+        wait_until_saved(events, tmp_path / "state", 60)
+        proxy.cut()
+        publish(topic, [Outcome("https://a.example/later", 9e9)])
+        proxy.mend()
+        wait_until_saved(events, tmp_path / "state", 61)
+        process.send_signal(signal.SIGTERM)
+        answer = finish(process)
+    assert (answer.code, json.loads(answer.out)["applied"]) == (0, 61)
+
+
+def test_what_cannot_work_is_told_at_once(streamsched: Command, topic: Topic, tmp_path: Path) -> None:
+    bad = ("--set", "kafka.start=middle", "--set", "kafka.lost=maybe", "--set", "manners.delay=soon", "--cycle", "0")
+    answer = streamsched("run", "--source", topic.url(), "--state", tmp_path / "state", *bad)
+    assert (answer.code, answer.out) == (2, "")
+    assert answer.err.startswith("streamsched: 4 settings cannot work:\n")
+    for name in ("kafka.start", "kafka.lost", "manners.delay", "--cycle"):
+        assert f"{name}: expected" in answer.err
+    assert not (tmp_path / "state").exists()
+
+
+@pytest.fixture(scope="module")
+def processes() -> Iterator[ForkServerContext]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("STREAMSCHED_WARM_UP", "1")
+        context = multiprocessing.get_context("forkserver")
+        warm_processes(context)
+        yield context
+
+
+def kill_and_compare(processes: ForkServerContext, topic: Topic, folder: Path, kills: int) -> None:
+    """Kill readers of a partition at random instants while it grows; then the state is that of its messages, once."""
+    rng = random.Random(kills)
+    twin = Scheduler()
+    sent = 0
+    words = ["--source", topic.url(), "--state", str(folder / "state"), "--set", "save.every=5ms", "--json"]
+    for _ in range(kills):
+        more = stream(rng.randrange(1, 120), sent)
+        with topic.producing() as producer:
+            for one in more:
+                producer.send(topic.name, spell(one.url, one.fetched_at, changed=one.changed), b"k", partition=0)
+        twin.observe(more)
+        sent += len(more)
+        assert kill_after(processes, words, folder / "told", 0.2 + rng.random()) is None, (
+            folder / "told.err"
+        ).read_text()
+    assert kill_after(processes, [*words, "--until-end"], folder / "told", 300.0) == 0
+    state = Scheduler.load(folder / "state")
+    assert int(state.pages.tables.corpus["applied"][0]) == sent
+    assert state.digest() == twin.digest()
+
+
+def test_killed_a_dozen_times(processes: ForkServerContext, topic: Topic, real: Address, tmp_path: Path) -> None:
+    assert real.is_real
+    kill_and_compare(processes, topic, tmp_path, 6 if topic.client == "kafka-python" else 12)
+
+
+@pytest.mark.soak
+def test_killed_a_hundred_times(processes: ForkServerContext, topic: Topic, real: Address, tmp_path: Path) -> None:
+    assert real.is_real
+    kill_and_compare(processes, topic, tmp_path, 100)
