@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -26,6 +26,7 @@ from streamsched.replies import Batch, Observed
 from streamsched.scheduler import Scheduler
 from streamsched.store.calls import (
     Rereader,
+    Taken,
     encode_call,
     pack_batch,
     pack_rules,
@@ -156,7 +157,8 @@ class DurableScheduler(Scheduler):
         self.directory = directory
         self.plan = plan
         self._log = CallLog(directory, number)
-        self._taken: list[tuple[str, int, Any]] = []  # from streams, since the log was last written to
+        self._taken: list[Taken] = []  # from streams, since the log was last written to
+        self._beyond: dict[str, int] = {}  # outcomes taken of streams that stand within what comes as one
         self._last: Saved | None = None  # what an increment would follow
         self._steps_bytes = self._base_bytes = self._base_pages = 0  # of increments, of the image before, its pages
         self._saving = threading.Lock()
@@ -188,13 +190,15 @@ class DurableScheduler(Scheduler):
         """
         with self._lock:
             seen = super().observe(outcomes)
-            if position is not None:
-                self.positions[path] = position
-            position = self.positions.get(path)
-            if self._taken and self._taken[-1][0] == path:
-                self._taken[-1] = path, self._taken[-1][1] + len(outcomes), position
+            if not self._taken or self._taken[-1].path != path:
+                self._taken.append(Taken(path, self.positions.get(path), self._beyond.get(path, 0), 0, None))
+            if position is None:
+                self._beyond[path] = self._beyond.get(path, 0) + len(outcomes)
             else:
-                self._taken.append((path, len(outcomes), position))
+                self.positions[path] = position
+                self._beyond.pop(path, None)
+            last = self._taken[-1]
+            self._taken[-1] = replace(last, outcomes=last.outcomes + len(outcomes), position=self.positions.get(path))
             self._changes += 1
         return seen
 
@@ -345,8 +349,8 @@ class DurableScheduler(Scheduler):
 
     def _note_taken(self) -> None:
         assert self._log is not None
-        for path, count, position in self._taken:
-            self._log.append(encode_call({"call": "take", "path": path, "outcomes": count, "position": position}))
+        for taken in self._taken:
+            self._log.append(encode_call({"call": "take"} | asdict(taken)))
         self._taken.clear()
 
     def note_instant(self, *, failed: bool) -> tuple[int, int]:

@@ -31,6 +31,7 @@ __all__ = [
     "Rereader",
     "Rereading",
     "StreamNeeded",
+    "Taken",
     "decode_call",
     "encode_call",
     "pack_batch",
@@ -59,6 +60,20 @@ class HandOut:
     panel: int
     panel_state: dict[str, Any]
     shares_state: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """Outcomes taken from the stream ``path``: so many, from ``start`` on but for the first ``skipped`` there.
+
+    ``position``: where the stream stood after them. Positions are JSON, None the stream's beginning.
+    """
+
+    path: str
+    start: Any
+    skipped: int
+    outcomes: int
+    position: Any
 
 
 class Replayed(Protocol):
@@ -151,16 +166,16 @@ def replay(
     SnapshotError where calls do not fit the state.
     """
     streams = Rereading(shard, reread)
-    held: list[tuple[int, dict[str, Any]]] = []  # what was taken from streams: read again once a call follows
+    held: list[tuple[int, Taken]] = []  # what was taken from streams: read again once a call follows
     for number, payload in calls:
         call, arrays = decode_call(payload)
         if call["call"] == "take":
-            held.append((number, call))
+            held.append((number, Taken(**{field: value for field, value in call.items() if field != "call"})))
             continue
         for earlier, taken in held:
             if reread is None:
-                raise StreamNeeded(path, taken["path"], number)
-            streams.take(taken["path"], taken["outcomes"], taken["position"], path)
+                raise StreamNeeded(path, taken.path, number)
+            streams.take(taken, path)
             yield earlier
         held = []
         _apply(shard, number, call, arrays, path)
@@ -173,27 +188,43 @@ class Rereading:
     def __init__(self, shard: Replayed, reread: Rereader | None) -> None:
         self._shard = shard
         self._reread = reread
-        self._streams: dict[str, Iterator[OutcomeBatch]] = {}
-        self._left: dict[str, OutcomeBatch] = {}
+        self._streams: dict[str, _Stream] = {}
 
-    def take(self, stream: str, count: int, position: Any, path: str) -> None:
-        """Take `count` outcomes of `stream`; it stands at `position` then. Raises SnapshotError where it ends early."""
-        if stream not in self._streams:
+    def take(self, taken: Taken, log: str) -> None:
+        """Take again what was taken. Raises SnapshotError, which names the log, where the stream ends before."""
+        stream = self._streams.get(taken.path)
+        if stream is None or (stream.position, stream.beyond) != (taken.start, taken.skipped):
             assert self._reread is not None
-            self._streams[stream] = iter(self._reread(stream, self._shard.positions.get(stream)))
-        while count:
-            batch = self._left.pop(stream, None) or next(self._streams[stream], None)
-            if batch is None:
-                raise SnapshotError(
-                    path, f"{stream} ends {count} outcomes before it did: the calls after them are lost"
-                )
-            if len(batch) > count:
-                self._left[stream] = batch.take(np.arange(count, len(batch)))
-                batch = batch.take(np.arange(count))
+            stream = self._streams[taken.path] = _Stream(self._reread(taken.path, taken.start))
+            for _ in stream.read(taken.skipped, taken.path, log):
+                pass
+        for batch in stream.read(taken.outcomes, taken.path, log):
             self._shard.observe(batch)
-            count -= len(batch)
-        if position is not None:
-            self._shard.positions[stream] = position
+        within = taken.position == taken.start
+        stream.position, stream.beyond = taken.position, taken.skipped + taken.outcomes if within else 0
+        if taken.position is not None:
+            self._shard.positions[taken.path] = taken.position
+
+
+class _Stream:
+    """A stream that is read again: ``beyond`` outcomes of it after ``position`` are read."""
+
+    def __init__(self, batches: Iterable[OutcomeBatch]) -> None:
+        self.position: Any = None
+        self.beyond = 0
+        self._batches = iter(batches)
+        self._left: OutcomeBatch | None = None
+
+    def read(self, count: int, path: str, log: str) -> Iterator[OutcomeBatch]:
+        """Yield the next `count` outcomes. Raises SnapshotError where there are not so many."""
+        while count:
+            batch = self._left or next(self._batches, None)
+            if batch is None:
+                reason = f"{path} ends {count} outcomes before it did: the calls after them are lost"
+                raise SnapshotError(log, reason)
+            self._left = batch.take(np.arange(count, len(batch))) if len(batch) > count else None
+            yield batch.take(np.arange(count)) if len(batch) > count else batch
+            count -= min(count, len(batch))
 
 
 def _apply(shard: Replayed, number: int, call: dict[str, Any], arrays: dict[str, npt.NDArray[Any]], path: str) -> None:

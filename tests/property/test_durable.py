@@ -156,3 +156,42 @@ def halves(asked: list[Call], digests: list[str]) -> set[str]:
             found.add(twin.digest())
             twin.per_host = after
     return found
+
+
+PARTED = [Outcome(f"https://a.example/{i % 7}", float(i + 1), changed=i % 3 == 0) for i in range(60)]
+KINDS = ["whole", "part", "call", "save", "restart"]
+STEPS = st.lists(st.tuples(st.sampled_from(KINDS), st.integers(1, 9)), max_size=25)
+
+
+def read_parted(_path: str, position: int | None) -> Iterator[OutcomeBatch]:
+    for start in range(position or 0, len(PARTED), 11):
+        yield OutcomeBatch.from_outcomes(PARTED[start : start + 11])
+
+
+@given(STEPS)
+@settings(max_examples=60)
+def test_streams_taken_in_parts_are_read_again_as_they_were_taken(steps: list[tuple[str, int]]) -> None:
+    """Parts of what comes as one have the position before it: whatever was saved or called between, none is lost."""
+    plan = SavePlan(every=1e9)
+    with TemporaryDirectory() as name, small_reserve():
+        scheduler = DurableScheduler.open(name, plan=plan)
+        at, digest = 0, scheduler.digest()  # where the stream stands, and what is on disk
+        for step, size in steps:
+            if step in ("whole", "part"):
+                outcomes = PARTED[at : at + size]
+                at += len(outcomes)
+                scheduler.take(OutcomeBatch.from_outcomes(outcomes), "stream", at if step == "whole" else None)
+            elif step == "call":
+                scheduler.next_batch(size, now=100.0 + at)
+                digest = scheduler.digest()
+            elif step == "save":
+                scheduler.snapshot()
+                digest = scheduler.digest()
+            else:
+                scheduler.close(save=False)
+                scheduler = DurableScheduler.open(name, plan=plan, reread=read_parted)
+                assert scheduler.digest() == digest
+                at = scheduler.positions.get("stream", 0)
+        scheduler.close(save=False)
+        with DurableScheduler.open(name, plan=plan, reread=read_parted) as again:
+            assert again.digest() == digest
