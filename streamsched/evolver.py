@@ -74,6 +74,7 @@ class Evolver:
         self._draft: EvolutionRecord | None = None  # of the evolution under way, as far as it is known
         self._number = 1
         self._last_cycle: int | None = None  # in which an evolution was begun last
+        self._since_cycle: int | None = None  # in which it was asked first, from which the first evolution is counted
         if directory is not None:
             sweep_jobs(directory)
             self._remember(directory)
@@ -106,7 +107,7 @@ class Evolver:
 
     def _begin_to_count(self, cycle: int) -> int:
         """Count from `cycle` to the first evolution, after a restart too; return it."""
-        self._last_cycle = cycle
+        self._last_cycle = self._since_cycle = cycle
         with suppress(SnapshotError):  # then a restart may put it off
             if self._directory is not None:
                 self._write_elites(self._directory)
@@ -298,7 +299,7 @@ class Evolver:
             "formulas": list(self.archive),
             "record": number,
             "before": list(before),
-            "since_cycle": self._last_cycle,
+            "since_cycle": self._since_cycle,
         }
         try:
             directory.mkdir(parents=True, exist_ok=True)
@@ -318,7 +319,7 @@ class Evolver:
             is_recorded = kept.get("record", 0) < self._number
             self.archive = tuple(Formula.parse(text).text for text in kept["formulas" if is_recorded else "before"])
             since = kept.get("since_cycle")
-            self._last_cycle = since if isinstance(since, int) else None
+            self._last_cycle = self._since_cycle = since if isinstance(since, int) else None
         except (StreamschedError, KeyError, TypeError):
             self.archive = ()
         evolutions = [record for record in records if record.decision != "set"]
