@@ -24,7 +24,7 @@ from streamsched.scheduler import DEFAULT_FORMULA
 from streamsched.service.display import Display
 from streamsched.service.intake import Intake
 from streamsched.service.logs import logging_to, tell
-from streamsched.service.opening import go_on, open_run_source, open_run_state
+from streamsched.service.opening import go_on, open_run_batches, open_run_source, open_run_state
 from streamsched.service.settings import KNOWN, LOG_FORMATS, LOG_LEVELS, RunSettings, read_run_settings
 from streamsched.service.words import Word, Words, read_assignments, read_environment, read_toml
 from streamsched.store.lock import lock_state
@@ -36,6 +36,7 @@ _EXAMPLES: Final = """\
   streamsched run --source kafka://localhost:9092/outcomes?group=crawl --state state/
   streamsched run --source kafka://localhost:9092/outcomes --state state/ --until-end --json
   streamsched run --config run.toml --set manners.delay=2s
+  streamsched run --source kafka://localhost:9092/outcomes --state state/ --batches-to kafka://localhost:9092/visits
   crawler | streamsched run --source - --format jsonl --state state/
 
 A topic is read until SIGTERM or Ctrl-C, or with --until-end up to where it ended at the start; a file to its end.
@@ -53,6 +54,7 @@ _OPTIONS: Final = {  # those with a name of their own
     "formula": "scheduler.formula",
     "save_every": "save.every",
     "evolve_every": "evolve_every",
+    "batches_to": "batches.to",
     "log_level": "log.level",
     "log_format": "log.format",
 }
@@ -83,6 +85,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--evolve-every", metavar="N", help="evolve the formula every N cycles: of a file's time, or a topic's present"
     )
+    parser.add_argument("--batches-to", metavar="TOPIC", help="publish what to visit next to kafka://HOST/TOPIC")
     parser.add_argument(
         "--log-level", metavar="LEVEL", help=f"{', '.join(LOG_LEVELS)} (of topics info, of files warning)"
     )
@@ -129,9 +132,11 @@ def _serve(settings: RunSettings, display: Display, *, as_json: bool) -> int:
             go_on(source, scheduler, settings)
         interruption = stack.enter_context(Interruption(waits=is_pipe))
         evolving = stack.enter_context(_evolving(scheduler, settings))
-        intake = Intake(
-            scheduler, source, again=not is_pipe, evolving=evolving, each_s=None if display.is_shown else _PROGRESS_S
-        )
+        batches = open_run_batches(settings, scheduler, lambda: clock(None))
+        if batches is not None:
+            stack.enter_context(batches)
+        each_s = None if display.is_shown else _PROGRESS_S
+        intake = Intake(scheduler, source, again=not is_pipe, evolving=evolving, batches=batches, each_s=each_s)
         tell("started", source=_without_query(settings.source), state=str(settings.state), pages=len(scheduler))
         with display:
             failure = intake.take(_deliveries(source, interruption), display.show)

@@ -15,6 +15,7 @@ from streamsched.errors import SnapshotError, SourceError
 from streamsched.outcomes import OutcomeBatch
 from streamsched.replies import Observed
 from streamsched.service.evolving import Evolving
+from streamsched.service.handing_out import Batches
 from streamsched.service.logs import tell
 
 __all__ = ["Intake"]
@@ -31,13 +32,14 @@ class Intake:
     where None.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  what it connects
         self,
         scheduler: DurableScheduler,
         source: FileSource | KafkaSource,
         *,
         again: bool = True,
         evolving: Evolving | None = None,
+        batches: Batches | None = None,
         each_s: float | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -46,6 +48,7 @@ class Intake:
         self._source = source
         self._again = again
         self._evolving = evolving
+        self._batches = batches
         self._each_s = each_s
         self._clock = clock
         self._chores_due = clock() + _CHORES_S
@@ -69,6 +72,8 @@ class Intake:
                 if self._clock() >= self._chores_due:
                     self._chores_due = self._clock() + _CHORES_S
                     self._do_chores(idle=delivery is None)
+                if self._batches is not None:
+                    self._batches.tick()
                 seen(self)
         except SourceError as error:
             return error
@@ -100,7 +105,11 @@ class Intake:
         if isinstance(self._source, KafkaSource):
             counts |= {name: getattr(self._source, name) for name in ("misplaced", "unkeyed", "skipped")}
             counts["lag"] = self.lag or 0
-        return counts | ({} if self._evolving is None else {"evolutions": self._evolving.evolutions})
+        if self._evolving is not None:
+            counts["evolutions"] = self._evolving.evolutions
+        if self._batches is not None:
+            counts["handed_out"] = self._batches.sent
+        return counts
 
     def _apply(self, delivery: Delivery) -> None:
         path, position = delivery.position.path, delivery.position.to_json()

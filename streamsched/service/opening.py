@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from streamsched.connectors.files import FileSource, open_file
-from streamsched.connectors.kafka import SCHEME, KafkaSource, open_kafka
+from streamsched.connectors.kafka import SCHEME, KafkaSource, open_kafka, open_sink
 from streamsched.connectors.source import Position
 from streamsched.durable import DurableScheduler
 from streamsched.errors import SettingsError, SettingsErrors, SourceError
 from streamsched.scheduler import Scheduler
+from streamsched.service.handing_out import Batches
 from streamsched.service.rereading import reread_files, reread_with
 from streamsched.service.settings import RunSettings
 from streamsched.store.recovery import has_state
 
-__all__ = ["go_on", "open_run_source", "open_run_state"]
+__all__ = ["go_on", "open_run_batches", "open_run_source", "open_run_state"]
+
+_OF_READING: Final = ("group", "partitions", "start", "lost", "until_end", "dead_letters", "versions")
 
 
 def open_run_source(settings: RunSettings) -> FileSource | KafkaSource:
@@ -27,6 +32,16 @@ def open_run_source(settings: RunSettings) -> FileSource | KafkaSource:
             raise SettingsError(name, given, "none with a topic: messages say what they are, and kafka.start where")
     words: dict[str, Any] = {**settings.kafka, **({"until_end": True} if settings.until_end else {})}
     return open_kafka(settings.source, words, dead_letters=settings.dead_letters)
+
+
+def open_run_batches(settings: RunSettings, scheduler: DurableScheduler, wall: Callable[[], float]) -> Batches | None:
+    """Return what publishes batches of `scheduler`, None where no topic is named. Raises SourceError."""
+    if settings.batches_to is None:
+        return None
+    reading = {name.replace("-", "_") for name in _OF_READING}
+    words = {name: word for name, word in settings.kafka.items() if name.replace("-", "_") not in reading}
+    sink = open_sink(settings.batches_to, words)
+    return Batches(scheduler, sink, settings.batches, wall=wall, clock=time.monotonic)
 
 
 def open_run_state(settings: RunSettings, now: float) -> DurableScheduler:

@@ -18,6 +18,7 @@ from streamsched.durable import SavePlan
 from streamsched.errors import FormulaError, SettingsError, SettingsErrors
 from streamsched.manners import HostRule, Manners, Rule
 from streamsched.scheduler import Scheduler
+from streamsched.service.handing_out import BatchPlan
 from streamsched.service.words import OPEN_TABLES, Word, Words
 
 __all__ = ["KNOWN", "LOG_FORMATS", "LOG_LEVELS", "RunSettings", "read_run_settings"]
@@ -35,7 +36,8 @@ class RunSettings:
 
     ``source``: a file's path, "-" for standard input, or a topic's URL; ``scheduler``: what was said of the scheduler,
     as it takes it; ``manners``: None where nothing was said; ``rules``: by target, None to take one back; ``kafka``:
-    more of what the topic's URL may say; ``evolve_every``: cycles; ``log_level``: None for that of the kind of source.
+    more of what the topics' URLs may say; ``evolve_every``: cycles; ``batches_to``: a topic's URL, None for none;
+    ``log_level``: None for that of the kind of source.
     """
 
     source: str
@@ -51,6 +53,8 @@ class RunSettings:
     save: SavePlan = field(default_factory=SavePlan)
     evolve_every: int | None = None
     threads: int | None = None
+    batches_to: str | None = None
+    batches: BatchPlan = field(default_factory=BatchPlan)
     log_level: str | None = None
     log_format: str = "text"
 
@@ -89,7 +93,7 @@ class _Reading:
             if name not in KNOWN and name.split(".")[0] not in OPEN_TABLES:
                 self.errors.append(SettingsError(word.place, word.value, "a setting that docs/run.md lists"))
         own = {name: value for name, value in found.items() if "." not in name}
-        tables = {table: _of_table(found, table) for table in ("scheduler", "manners", "save", "log")}
+        tables = {table: _of_table(found, table) for table in ("scheduler", "manners", "save", "batches", "log")}
         scheduler = self._together("scheduler", tables["scheduler"], Scheduler)
         manners = self._together("manners", tables["manners"], Manners)
         save = self._together("save", tables["save"], SavePlan)
@@ -99,7 +103,8 @@ class _Reading:
         logs = {f"log_{name}": value for name, value in tables["log"].items()}
         return RunSettings(
             **own, **logs, scheduler=scheduler, manners=Manners(**manners) if manners else None,
-            save=SavePlan(**save), kafka=kafka, rules=rules,
+            save=SavePlan(**save), kafka=kafka, rules=rules, batches_to=tables["batches"].pop("to", None),
+            batches=BatchPlan(**tables["batches"]),
         )  # fmt: skip
 
     def _read(self, name: str, read: Callable[[Any], Any]) -> Any:
@@ -121,15 +126,18 @@ class _Reading:
                 make(**values)
             except SettingsError as error:
                 word = self._words.get(f"{table}.{error.setting}")
-                self.errors.append(SettingsError(word.place if word else table, error.found, error.expected))
+                self.errors.append(
+                    SettingsError(word.place if word else f"{table}.{error.setting}", error.found, error.expected)
+                )
         return values
 
     def _read_kafka(self) -> dict[str, str]:
         """Return what is said beside the topic's URL, by the names that `read_settings` takes."""
-        source = self._words.get("source", Word("", "--source"))
+        topics = [self._words[name] for name in ("source", "batches.to") if name in self._words]
+        source = next((word for word in topics if str(word.value).startswith(SCHEME)), Word("", ""))
         said = {_kafka_name(name): word for name, word in self._words.items() if name.startswith("kafka.")}
-        if not str(source.value).startswith(SCHEME):
-            expected = "nothing, for the source is no topic kafka://…"
+        if not source.place:
+            expected = "nothing, for there is no topic kafka://… to read or write"
             self.errors += [SettingsError(word.place, "…", expected) for word in said.values()]  # it may be a secret
             return {}
         self._try(source.place, lambda: read_settings(source.value))
@@ -194,6 +202,16 @@ def _read_source(value: object) -> str:
     return text.removeprefix("file:")
 
 
+def _read_topic(value: object) -> str:
+    url = _read_text(value)
+    try:
+        read_settings(url)
+    except SettingsError as error:
+        word = "" if error.setting == "source" else f"{error.setting}: "
+        raise SettingsError("topic", value, f"{word}{error.expected}") from error
+    return url
+
+
 def _read_text(value: object) -> str:
     if isinstance(value, str) and value:
         return value
@@ -237,12 +255,16 @@ def _whole(least: int, expected: str) -> Callable[[object], int]:
     return lambda value: check_whole("number", _number(value), least, expected)
 
 
-def _alone(make: Callable[..., object], name: str, convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def _alone(make: Callable[..., object], name: str, convert: Callable[[Any], Any], table: str) -> Callable[[Any], Any]:
     """Return what has `make` try a value as its setting `name`, and returns the value."""
 
     def read(value: Any) -> Any:
         converted = convert(value)
-        make(**{name: converted})
+        try:
+            make(**{name: converted})
+        except SettingsError as error:
+            if error.setting == name or f"{table}.{error.setting}" not in KNOWN:
+                raise  # else it only does not go with what another is when nothing is said of it
         return converted
 
     return read
@@ -269,14 +291,17 @@ _READERS: Final[dict[str, Callable[[Any], Any]]] = {
     "from_start": _read_flag,
     "dead_letters": _read_path,
     "evolve_every": _whole(1, "1 or more cycles"),
-    "threads": _alone(Scheduler, "threads", _number),
-    **{f"scheduler.{name}": _alone(Scheduler, name, convert) for name, convert in _SCHEDULER.items()},
+    "threads": _alone(Scheduler, "threads", _number, "scheduler"),
+    **{f"scheduler.{name}": _alone(Scheduler, name, convert, "scheduler") for name, convert in _SCHEDULER.items()},
     **{
-        f"manners.{one.name}": _alone(Manners, one.name, _number if one.name in _COUNTS else _or_none)
+        f"manners.{one.name}": _alone(Manners, one.name, _number if one.name in _COUNTS else _or_none, "manners")
         for one in fields(Manners)
     },
-    "save.every": _alone(SavePlan, "every", _or_none),
-    **{f"save.{name}": _alone(SavePlan, name, _number) for name in ("increments", "share", "kept")},
+    "save.every": _alone(SavePlan, "every", _or_none, "save"),
+    **{f"save.{name}": _alone(SavePlan, name, _number, "save") for name in ("increments", "share", "kept")},
+    "batches.to": _read_topic,
+    "batches.size": _alone(BatchPlan, "size", _number, "batches"),
+    **{f"batches.{name}": _alone(BatchPlan, name, _or_none, "batches") for name in ("every", "lease")},
     "log.level": _choice(LOG_LEVELS),
     "log.format": _choice(LOG_FORMATS),
 }

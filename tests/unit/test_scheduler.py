@@ -518,3 +518,30 @@ def test_a_longer_rest_leaves_the_ranking_as_it_was() -> None:
     assert forgotten == []
     scheduler.block("*", 80.0)
     assert forgotten == [1]
+
+
+def test_other_manners_are_kept_to_from_then_on() -> None:
+    urls = [f"https://a.example/{i}" for i in range(6)]
+    scheduler = Scheduler(manners=Manners(delay="1s"))
+    scheduler.set_rules({"*/3": Rule(never=True), "b.example": HostRule(per_batch=1)})
+    scheduler.discover(urls, now=0.0)
+    assert len(scheduler.next_batch(2, now=DAY, lease="10s")) == 2
+    before = scheduler.manners
+    scheduler.set_manners(Manners(in_flight=3, max_revisit="9d"))
+    assert (before.delay, scheduler.manners) == (1.0, Manners(in_flight=3, max_revisit="9d"))
+    assert len(scheduler.next_batch(5, now=DAY + 2.0)) == 1  # two are out still, and three may be
+    assert urls[3] not in scheduler.next_batch(5, now=3 * DAY).urls
+    with pytest.raises(SettingsError, match="manners: expected Manners"):
+        scheduler.set_manners(None)  # type: ignore[arg-type]
+
+
+def test_manners_set_later_are_those_of_the_beginning() -> None:
+    twins = [Scheduler(manners=Manners(backoff="2h", delay="5s")), Scheduler()]
+    twins[1].set_manners(Manners(backoff="2h", delay="5s"))
+    for scheduler in twins:
+        scheduler.observe(
+            [Outcome(f"https://h{i % 3}.example/{i}", float(i), status=[200, 503][i % 2]) for i in range(30)]
+        )
+    assert twins[0].digest() == twins[1].digest()
+    first, second = (scheduler.next_batch(9, now=3600.0).urls for scheduler in twins)
+    assert first == second

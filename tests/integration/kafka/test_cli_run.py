@@ -7,7 +7,7 @@ import multiprocessing
 import random
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from typing import Any
@@ -197,6 +197,47 @@ def test_a_network_that_is_cut_is_waited_for(topic: Topic, real: Address, tmp_pa
         process.send_signal(signal.SIGTERM)
         answer = finish(process)
     assert (answer.code, json.loads(answer.out)["applied"]) == (0, 61)
+
+
+def test_what_to_visit_next_is_published_once(make_topic: Callable[..., Topic], real: Address, tmp_path: Path) -> None:
+    assert real.is_real
+    outcomes, visits = make_topic(), make_topic()
+    publish(outcomes, OUTCOMES)
+    known = {one.url for one in OUTCOMES}
+    batches = ("--batches-to", visits.url(), "--set", "batches.size=7", "--set", "batches.every=10ms")
+    words = ("--source", outcomes.url(), "--state", tmp_path / "state", "--json", *FAST, *batches)
+    process = start("run", *words, "--set", "batches.lease=1000w", "--log-level", "debug")
+    events = events_of(process)
+    sent = 0
+    while sent < len(known):
+        sent += next(event["pages"] for event in events if event["event"] == "batch")
+    process.kill()
+    finish(process)
+    again = start("run", *words, "--set", "batches.lease=1000w")  # all of them are leased still
+    wait_until_saved(events_of(again), tmp_path / "state", 60)
+    again.send_signal(signal.SIGTERM)
+    told = json.loads(finish(again).out)
+    pages = [json.loads(value) for value in raw_messages(visits)]
+    assert sorted(page["url"] for page in pages) == sorted(known)
+    assert all(page["host"] in page["url"] and page["lease_until_s"] > page["now"] for page in pages)
+    assert told["handed_out"] == 0
+
+
+def raw_messages(topic: Topic) -> list[bytes]:
+    """The values of all messages that are in `topic`, however they are cut."""
+    from streamsched.connectors.kafka import read_settings
+    from streamsched.connectors.kafka.clients import open_consumer
+
+    consumer = open_consumer(read_settings(topic.url()))
+    try:
+        bounds = consumer.bounds(consumer.partitions())
+        consumer.assign({one: first for one, (first, _) in bounds.items()})
+        values: list[bytes] = []
+        while len(values) < sum(last - first for first, last in bounds.values()):
+            values += [value for chunk in consumer.poll(0.25, 1000) for value in chunk.values if value is not None]
+        return values
+    finally:
+        consumer.close()
 
 
 def test_what_cannot_work_is_told_at_once(streamsched: Command, topic: Topic, tmp_path: Path) -> None:
