@@ -70,9 +70,12 @@ def calls(draw: st.DrawFn, only: int | None = None) -> Call:
         given = draw(some_rules)
         return lambda scheduler: scheduler.set_rules(given)
     formula, most = draw(st.sampled_from(FORMULAS)), draw(st.sampled_from([None, 1, 3]))
+    manners = draw(st.sampled_from([None, MANNERS, Manners(delay=1, backoff="2h")]))
 
     def change(scheduler: Scheduler) -> None:
         scheduler.use(formula, wait=True)
+        if manners is not None:
+            scheduler.set_manners(manners)
         scheduler.per_host = most
 
     return change
