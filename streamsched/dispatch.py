@@ -64,6 +64,7 @@ class Dispatch:
         """Lease the pages that were handed out once, as they were. O(pages handed out)."""
         tables = self.pages.tables
         self.roster.keep_up(self.courtesy.leases.expire(tables, handed.now))
+        self.courtesy.forget(handed.now)
         self.courtesy.grant(tables, handed.rows, handed.now, handed.until_s, handed.panel)
         self.roster.settle()
         self.panel.restore(handed.panel_state)

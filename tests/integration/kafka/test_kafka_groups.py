@@ -72,11 +72,14 @@ class Member:
         self.source.on_revoke = self.hand_over
         self.taken: list[Outcome] = []
         self.handed_over: dict[str, int] = {}
+        self.begun: dict[str, int] = {}  # where it read each partition from, the first time
 
     def hand_over(self, positions: Mapping[str, Position]) -> None:
-        by_partition = {path: sum(f"host{path[-1]}." in one.url for one in self.taken) for path in positions}
-        assert by_partition == {path: position.offset for path, position in positions.items()}  # all was dealt with
-        self.handed_over |= by_partition
+        for path, position in positions.items():
+            begun = self.begun.setdefault(path, self.source.starts[path].offset)
+            taken = sum(f"host{path[-1]}." in one.url for one in self.taken)
+            assert begun + taken == position.offset  # all was dealt with
+        self.handed_over |= {path: position.offset for path, position in positions.items()}
         self.source.commit(positions)
 
     def step(self) -> None:
