@@ -15,7 +15,7 @@ __all__ = ["KINDS", "MANNERS", "URLS", "Call", "calls", "settings_of"]
 Call: TypeAlias = Callable[[Scheduler], Any]
 """Asks something of a scheduler; what it answers is the same for equal states."""
 
-KINDS = 11
+KINDS = 12
 MANNERS = Manners(delay=3, in_flight=4, min_revisit="1h", max_revisit="9d", retire_after=2)
 URLS = [f"{prefix}{number}" for prefix in PREFIXES for number in (0, 1, 5, 12)]
 HOSTS = ["a.example", "b.example", "*.example", "a.example:8080", "nobody.example"]
@@ -69,13 +69,13 @@ def calls(draw: st.DrawFn, only: int | None = None) -> Call:
     if kind == 9:
         given = draw(some_rules)
         return lambda scheduler: scheduler.set_rules(given)
+    if kind == 10:
+        manners = draw(st.sampled_from([MANNERS, Manners(delay=1, backoff="2h")]))
+        return lambda scheduler: scheduler.set_manners(manners)
     formula, most = draw(st.sampled_from(FORMULAS)), draw(st.sampled_from([None, 1, 3]))
-    manners = draw(st.sampled_from([None, MANNERS, Manners(delay=1, backoff="2h")]))
 
     def change(scheduler: Scheduler) -> None:
         scheduler.use(formula, wait=True)
-        if manners is not None:
-            scheduler.set_manners(manners)
         scheduler.per_host = most
 
     return change
