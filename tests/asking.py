@@ -44,7 +44,7 @@ def observing(outcomes: list[Outcome]) -> Call:
 
 
 @st.composite
-def calls(draw: st.DrawFn, only: int | None = None) -> Call:
+def calls(draw: st.DrawFn, only: int | None = None) -> Call:  # noqa: PLR0911  one for each kind
     """One call, of the kind that is numbered `only`, or of any of the `KINDS`."""
     kind = draw(st.integers(0, KINDS - 1)) if only is None else only
     now = draw(moments)

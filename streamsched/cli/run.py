@@ -25,7 +25,8 @@ from streamsched.service.display import Display
 from streamsched.service.intake import Intake
 from streamsched.service.logs import logging_to, tell
 from streamsched.service.opening import go_on, open_run_batches, open_run_source, open_run_state
-from streamsched.service.settings import KNOWN, LOG_FORMATS, LOG_LEVELS, RunSettings, read_run_settings
+from streamsched.service.readers import LOG_FORMATS, LOG_LEVELS
+from streamsched.service.settings import KNOWN, RunSettings, read_run_settings
 from streamsched.service.words import Word, Words, read_assignments, read_environment, read_toml
 from streamsched.store.lock import lock_state
 
