@@ -34,7 +34,8 @@ from streamsched.store.calls import (
     replay,
     sum_hashes,
 )
-from streamsched.store.files import sweep_drafts, telling
+from streamsched.store.files import list_images, sweep_drafts, telling
+from streamsched.store.layout import read_image
 from streamsched.store.loading import Loaded, load_images
 from streamsched.store.lock import lock_state
 from streamsched.store.log import CallLog, cut_log, last_call
@@ -366,6 +367,15 @@ class DurableScheduler(Scheduler):
         """The newest image on disk: its ``path``, and the ``positions`` of streams that are safe with it."""
         assert self._last is not None
         return self._last
+
+    def streams_in_all_images(self) -> set[str]:
+        """Return the streams whose positions every whole image kept on disk holds. O(bytes of their contents)."""
+        known: list[set[str]] = []
+        for name in list_images(self.directory):
+            with suppress(SnapshotError, FileNotFoundError):
+                if not name.step:
+                    known.append(set(read_image(name.in_directory(self.directory)).contents["settings"]["positions"]))
+        return set.intersection(*known) if known else set()
 
     @property
     def is_saved(self) -> bool:

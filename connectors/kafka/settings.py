@@ -10,6 +10,7 @@ librdkafka and Kafka's own documentation give them (`streamsched.connectors.kafk
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -78,7 +79,8 @@ def read_settings(url: str, settings: Mapping[str, object] | None = None) -> Kaf
     parts = urlsplit(url)
     topic = unquote(parts.path.strip("/"))
     if parts.scheme != "kafka" or not parts.netloc or not topic or "/" in topic or "@" in parts.netloc:
-        raise SettingsError("source", parts._replace(query="").geturl(), "kafka://HOST:PORT[,HOST:PORT]/TOPIC[?…]")
+        shown = parts._replace(query="", netloc=parts.netloc.rpartition("@")[2]).geturl()
+        raise SettingsError("source", shown, "kafka://HOST:PORT[,HOST:PORT]/TOPIC[?…], no user or password before HOST")
     words: dict[str, object] = {**dict(parse_qsl(parts.query, keep_blank_values=True)), **(settings or {})}
     own: dict[str, Any] = {}
     options: dict[str, str] = {}
@@ -90,7 +92,9 @@ def read_settings(url: str, settings: Mapping[str, object] | None = None) -> Kaf
         read = _READERS.get(name.removesuffix("_s"))
         if read is None:
             known = ", ".join(sorted(known.replace("_", "-") for known in _READERS))
-            raise SettingsError(word, value, f"one of {known}, or a client's setting, which has a dot in its name")
+            # Neither its value nor what is no word is shown: either may be a password, or a part of one.
+            name = word if re.fullmatch(r"[a-z][a-z_-]{0,30}", word) else "source"
+            raise SettingsError(name, "…", f"one of {known}, or a client's setting, which has a dot in its name")
         own["patience_s" if name == "patience" else name] = read(word, value)
     return KafkaSettings(parts.netloc, topic, options=options, **own)
 

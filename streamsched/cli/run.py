@@ -144,7 +144,7 @@ def _serve(settings: RunSettings, display: Display, *, as_json: bool) -> int:
         if interruption.number is not None:
             tell("stopping", signal=interruption.number)
         intake.finish()
-        if not settings.is_topic:
+        if not settings.is_topic and settings.log_format == "text":
             name_rejections(source.rejections, source.rejected)
         counts: dict[str, int | str] = {**intake.counts(), "pages": len(scheduler), "state": str(scheduler.saved.path)}
         tell("stopped", **counts)

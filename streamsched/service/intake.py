@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import Any, Final
 
 from streamsched.connectors import Delivery, Position
@@ -56,6 +57,7 @@ class Intake:
         self._rejected = source.rejected
         self._saved = scheduler.saved
         self._committed: Mapping[str, Any] = {}
+        self._safe: set[str] = set()  # streams that every image kept knows
         self._trouble: SnapshotError | None = None
         if isinstance(source, KafkaSource):
             source.on_revoke = self._hand_over
@@ -73,7 +75,7 @@ class Intake:
                     self._chores_due = self._clock() + _CHORES_S
                     self._do_chores(idle=delivery is None)
                 if self._batches is not None:
-                    self._batches.tick()
+                    self._batches.tick(self.lag if isinstance(self._source, KafkaSource) else 0)
                 seen(self)
         except SourceError as error:
             return error
@@ -87,6 +89,8 @@ class Intake:
         self._tell_saved()
         self._tell_rejected()
         self._commit()
+        if self._waits_to_commit():  # the first image of a state knew of no stream
+            self._commit()
 
     @property
     def pages(self) -> int:
@@ -95,8 +99,10 @@ class Intake:
 
     @property
     def lag(self) -> int | None:
-        """How many messages the partitions that are ours are behind in all; None where there are none."""
-        return sum(self._source.lag.values()) if isinstance(self._source, KafkaSource) else None
+        """How many messages the partitions that are ours are behind in all; None where none is ours."""
+        if not isinstance(self._source, KafkaSource) or not self._source.positions:
+            return None
+        return sum(self._source.lag.values())
 
     def counts(self) -> dict[str, int]:
         """Return what became of the outcomes so far, by name."""
@@ -115,7 +121,10 @@ class Intake:
         path, position = delivery.position.path, delivery.position.to_json()
         if isinstance(self._source, KafkaSource) and path not in self._scheduler.positions:
             # Whoever reads it again for a call that comes before the first save must know where it was begun.
-            self._scheduler.take(_NOTHING, path, self._source.starts[path].to_json())
+            start = self._source.starts[path]
+            self._scheduler.take(_NOTHING, path, start.to_json())
+            level = logging.WARNING if start.offset else logging.INFO
+            tell("partition begun: this state has nothing of what came before", level, partition=path, at=start.offset)
 
         def apply(part: OutcomeBatch, is_last: bool) -> Observed:
             if not self._again:
@@ -154,22 +163,45 @@ class Intake:
             tell("not saved before partitions were taken away", logging.ERROR, reason=str(error))
         else:
             self._tell_saved()
-            self._commit()
+            for _ in range(self._scheduler.plan.kept):
+                if self._is_safe(positions):
+                    break
+            self._commit(anyway=True)
         tell("partitions taken away", partitions=",".join(sorted(positions)))
 
-    def _commit(self) -> None:
-        """Commit the positions that the newest save holds. What brokers do not take now they get with the next."""
+    def _waits_to_commit(self) -> bool:
+        return isinstance(self._source, KafkaSource) and not self._safe.issuperset(self._source.positions)
+
+    def _commit(self, *, anyway: bool = False) -> None:
+        """Commit the positions that the newest save holds; what brokers do not take now they get with the next.
+
+        `anyway`: though an image may not know of them all, for another reader is waiting.
+        """
         if not isinstance(self._source, KafkaSource):
             return
         positions = self._scheduler.saved.positions
         ours = {path: positions[path] for path in self._source.positions if path in positions}
-        if ours == self._committed:
+        if ours == self._committed or not (anyway or self._is_safe(ours)):
             return
         try:
             self._source.commit({path: Position.from_json(position) for path, position in ours.items()})
             self._committed = ours
         except SourceError as error:
             tell("not committed", logging.WARNING, reason=str(error))
+
+    def _is_safe(self, paths: Iterable[str]) -> bool:
+        """Return whether all images know of `paths`, having seen to it that they soon will.
+
+        What is committed for a partition that a state does not know is where it begins: were a damaged image passed
+        over for one without its position, what lies between the two would be lost.
+        """
+        if not self._safe.issuperset(paths):
+            self._safe = self._scheduler.streams_in_all_images()
+        if not self._safe.issuperset(paths):
+            with suppress(SnapshotError):  # which is told as trouble
+                self._scheduler.snapshot(full=True)
+            self._safe = self._scheduler.streams_in_all_images()
+        return self._safe.issuperset(paths)
 
     def _tell_saved(self) -> None:
         saved, trouble = self._scheduler.saved, self._scheduler.trouble
@@ -191,6 +223,11 @@ class Intake:
 
     def _tell_progress(self) -> None:
         now, applied = self._clock(), self.total.applied
-        fields = {"applied": applied, "per_s": (applied - self._told) / (now - self._told_at)}
+        fields: dict[str, Any] = {"applied": applied, "per_s": (applied - self._told) / (now - self._told_at)}
         self._told_at, self._told = now, applied
-        tell("progress", **fields, pages=len(self._scheduler), lag=self.lag)
+        fields |= {"pages": len(self._scheduler), "lag": self.lag}
+        if self._batches is not None:
+            fields["handed_out"] = self._batches.sent
+        tell("progress", **fields)
+        if isinstance(self._source, KafkaSource) and self.lag is None:
+            tell("waiting for partitions: others of the group may hold them", logging.WARNING)

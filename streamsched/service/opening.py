@@ -20,6 +20,7 @@ from streamsched.store.recovery import has_state
 
 __all__ = ["go_on", "open_run_batches", "open_run_source", "open_run_state"]
 
+_PATIENCE: Final = "5s"  # with the brokers of batches: taking outcomes waits meanwhile
 _OF_READING: Final = ("group", "partitions", "start", "lost", "until_end", "dead_letters", "versions")
 
 
@@ -40,7 +41,7 @@ def open_run_batches(settings: RunSettings, scheduler: DurableScheduler, wall: C
         return None
     reading = {name.replace("-", "_") for name in _OF_READING}
     words = {name: word for name, word in settings.kafka.items() if name.replace("-", "_") not in reading}
-    sink = open_sink(settings.batches_to, words)
+    sink = open_sink(settings.batches_to, {"patience": _PATIENCE, **words})
     return Batches(scheduler, sink, settings.batches, wall=wall, clock=time.monotonic)
 
 

@@ -153,7 +153,7 @@ READERS: Final[dict[str, Callable[[Any], Any]]] = {
     "save.every": _alone(SavePlan, "every", _or_none, "save"),
     **{f"save.{name}": _alone(SavePlan, name, _number, "save") for name in ("increments", "share", "kept")},
     "batches.to": _read_topic,
-    "batches.size": _alone(BatchPlan, "size", _number, "batches"),
+    **{f"batches.{name}": _alone(BatchPlan, name, _number, "batches") for name in ("size", "behind")},
     **{f"batches.{name}": _alone(BatchPlan, name, _or_none, "batches") for name in ("every", "lease")},
     "log.level": _choice(LOG_LEVELS),
     "log.format": _choice(LOG_FORMATS),

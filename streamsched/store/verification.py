@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from streamsched.errors import SnapshotError
-from streamsched.store.files import list_images
+from streamsched.store.files import ImageName, list_images
 from streamsched.store.loading import check_image
 from streamsched.store.log import read_calls
 from streamsched.store.recovery import newest_image
@@ -21,7 +21,12 @@ def check_directory(directory: Path) -> list[SnapshotError]:
     """
     newest_image(directory)
     faults: list[SnapshotError] = []
-    for name in reversed(list_images(directory)):
+    names = set(list_images(directory))
+    for name in sorted(names, reverse=True):
+        before = ImageName(name.number, name.step - 1)
+        if name.step and before not in names:
+            path = name.in_directory(directory)
+            faults.append(SnapshotError(str(path), f"cannot be used: {before.in_directory(directory).name} is missing"))
         try:
             check_image(name.in_directory(directory))
         except FileNotFoundError:

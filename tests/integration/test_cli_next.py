@@ -292,3 +292,13 @@ def test_nothing_left_to_hand_out_has_a_code_of_its_own(streamsched: Command, st
     assert streamsched("next", "--state", state, "-k", "12", "--now", str(NOW)) == Answer(1, "", "")
     assert Scheduler.load(state).digest() == before
     assert streamsched("state", "verify", "--state", state).code == 0
+
+
+def test_an_increment_without_the_image_before_it_is_not_sound(streamsched: Command, state: Path) -> None:
+    assert streamsched("next", "--state", state, "-k", "2", "--now", str(NOW)).code == 0
+    newest = newest_image(state)
+    assert "+" in newest.name
+    (state / newest.name.replace("+0001", "")).unlink()
+    answer = streamsched("state", "verify", "--state", state)
+    assert (answer.code, answer.out) == (4, "")
+    assert f"{newest.name.split('+')[0]}.state is missing" in answer.err

@@ -17,6 +17,7 @@ import pytest
 from streamsched import Scheduler
 from streamsched.connectors import write_jsonl
 from streamsched.outcomes import Outcome, OutcomeBatch
+from streamsched.store.recovery import newest_image
 from tests.crawls import make_outcomes
 from tests.integration.kafka.broker import Address
 from tests.integration.kafka.proxy import Proxy
@@ -128,6 +129,24 @@ def test_offsets_are_committed_after_the_save_that_holds_them(
     assert topic.read(group=topic.name) == []  # all of it was committed
     other = streamsched(*words[:2], tmp_path / "other", *words[3:], "--source", topic.url(group=topic.name))
     assert other.json["applied"] == 0
+
+
+def test_a_damaged_save_is_passed_over_and_the_group_reads_again_what_it_held(
+    streamsched: Command, topic: Topic, real: Address, tmp_path: Path
+) -> None:
+    assert real.is_real
+    publish(topic, OUTCOMES)
+    state = tmp_path / "state"
+    words = ("run", "--source", topic.url(group=topic.name), "--state", state, "--until-end", "--json")
+    assert streamsched(*words, "--log-level", "error").json["applied"] == 60
+    newest = newest_image(state)
+    raw = newest.read_bytes()
+    newest.write_bytes(raw[: len(raw) // 2] + b"XXXX" + raw[len(raw) // 2 + 4 :])
+    assert streamsched("state", "verify", "--state", state).code == 4
+    assert streamsched(*words, "--log-level", "error").code == 0
+    again = Scheduler.load(state)
+    assert int(again.pages.tables.corpus["applied"][0]) == 60
+    assert len(again) == len({one.url for one in OUTCOMES})
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -248,6 +267,18 @@ def test_what_cannot_work_is_told_at_once(streamsched: Command, topic: Topic, tm
     for name in ("kafka.start", "kafka.lost", "manners.delay", "--cycle"):
         assert f"{name}: expected" in answer.err
     assert not (tmp_path / "state").exists()
+
+
+def test_what_may_be_a_secret_is_not_shown(streamsched: Command, tmp_path: Path) -> None:
+    words = ("run", "--state", tmp_path / "state", "--source")
+    for url, more in (
+        ("kafka://me:s3cret@broker:9092/topic", ()),
+        ("kafka://broker:9092/topic?sasl.password=a&s3cret!=b", ()),
+        ("kafka://broker:9092/topic", ("--set", "kafka.password=s3cret")),
+    ):
+        answer = streamsched(*words, url, *more)
+        assert (answer.code, answer.out) == (2, "")
+        assert "s3cret" not in answer.err
 
 
 @pytest.fixture(scope="module")
