@@ -1,0 +1,265 @@
+"""Which pages change hourly, daily or weekly rather than at random: a likelihood-ratio test on each page's history.
+
+Under a Poisson process the K intervals of a page, seen at whole steps and S steps long together, are as likely to be
+any K whole numbers with that sum. So whatever the page's rate, P(an interval > x) = C(S - x - 1, K - 1)/C(S - 1, K - 1):
+nothing is estimated. Against this stand, for each period, pages of whose intervals more lie near the period, and pages
+whose intervals are spread in any other way.
+
+- *Near a period*: W of K intervals within the tolerance, pi expected. The likelihood ratio of "W/K of them" to "pi"
+  rises with W, so the test rejects for large W, and its p-value is the binomial's tail.
+- *Any other way*: the intervals are sorted into bins that Poisson intervals fill alike, and the likelihood ratio of
+  "as found" to "as expected" (G) is a chi-square with two degrees of freedom less than bins.
+
+A page is named where one of the tests rejects at the level over their number: so no more than the level of all Poisson
+pages are misnamed. Periods go before "other", the smallest p-value among them.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import chdtrc
+
+from streamsched.arrays import Floats, Ints
+from streamsched.jit import kernel
+from streamsched.replay.analysis.observation import Observation
+
+__all__ = ["FEWEST", "KINDS", "PERIODS_S", "Kinds", "Tests", "count_kinds", "name_kinds", "simulate_poisson", "test_pages"]
+
+PERIODS_S: Final = {"hourly": 3_600.0, "daily": 86_400.0, "weekly": 604_800.0}
+KINDS: Final = ("poisson", *PERIODS_S, "other", "few")
+"""What a page may be named: consistent with Poisson, near a period, neither, or of too few intervals to tell."""
+
+FEWEST: Final = 5  # intervals that a page needs to be tested for periods ...
+_PER_BIN: Final = 5  # ... and a bin of the test for other ways, of which ...
+_FEWEST_BINS: Final = 3
+_MOST_BINS: Final = 8  # ... there are no more
+_TOLERANCE: Final = 24.0  # an interval is near a period within this part of it, an hour for a day, or within a step
+_CLEAR: Final = 4.0  # steps to a period, with fewer of which an interval "near" it may as well be a shorter one
+_SIMULATED: Final = 20_000  # pages drawn to see how many Poisson ones are misnamed: a level of 1 % to within 0.1 % ...
+_INTERVALS: Final = 4_000_000  # ... or fewer of many intervals
+_GENERAL: Final = len(PERIODS_S)  # the place of the test for other ways among the tests
+
+_POISSON, _OTHER, _FEW = (KINDS.index(kind) for kind in ("poisson", "other", "few"))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tests:
+    """What the tests found on n pages.
+
+    ``p_values``: float64[n, 4], for each period and for other ways, NaN where a page was not tested so. ``near``:
+    int64[n, 3] and ``expected``: float64[n, 3], intervals near each period, seen and under Poisson, 0 where not tested.
+    """
+
+    p_values: Floats
+    near: Ints
+    expected: Floats
+
+    @property
+    def tested(self) -> npt.NDArray[np.bool_]:
+        """Which pages were tested at all: bool[n]."""
+        return np.asarray(~np.isnan(self.p_values).all(axis=1))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Kinds:
+    """How many pages are of each kind, and how many would be misnamed.
+
+    ``counts`` and ``simulated``, by kind in KINDS: pages of the log; shares of ``drawn`` simulated Poisson pages with as
+    many intervals of the same mean. ``near`` and ``expected``: of all intervals of tested pages, by period, how many
+    lie near it and how many would under Poisson; ``intervals``, by period, of how many. ``unclear``: periods that the
+    step is too long to tell from shorter ones; ``untestable``: those shorter than the step.
+    """
+
+    counts: dict[str, int]
+    simulated: dict[str, float]
+    drawn: int
+    near: dict[str, int]
+    expected: dict[str, float]
+    intervals: dict[str, int]
+    unclear: tuple[str, ...]
+    untestable: tuple[str, ...]
+    level: float
+
+
+def test_pages(seen: Observation) -> Tests:
+    """Return the tests of all pages. O(intervals)."""
+    pages = seen.visits.size
+    periods = np.array(list(PERIODS_S.values()))
+    p_values = np.full((pages, _GENERAL + 1), np.nan)
+    near, expected = np.zeros((pages, _GENERAL), np.int64), np.zeros((pages, _GENERAL))
+    ratio, freedom = np.zeros(pages), np.zeros(pages, np.int64)
+    _test(seen.steps, seen.offsets, seen.step_s, periods, (p_values, near, expected, ratio, freedom))
+    general = freedom > 0
+    p_values[general, _GENERAL] = chdtrc(freedom[general], ratio[general])
+    return Tests(p_values, near, expected)
+
+
+test_pages.__test__ = False  # type: ignore[attr-defined]
+
+
+def name_kinds(tests: Tests, level: float) -> Ints:
+    """Return the place in KINDS of each page's kind: int64[n]. O(n).
+
+    >>> tests = Tests(np.array([[1.0, 1e-9, 0.5, 1e-12], [1.0, 0.4, 0.5, 1e-5], [np.nan] * 4]), *[np.zeros((3, 3))] * 2)
+    >>> [KINDS[kind] for kind in name_kinds(tests, 0.01)]
+    ['daily', 'other', 'few']
+    """
+    p_values = np.where(np.isnan(tests.p_values), 1.0, tests.p_values)
+    bound = level / (_GENERAL + 1)
+    best = p_values[:, :_GENERAL].argmin(axis=1)
+    periodic = p_values[np.arange(best.size), best] <= bound
+    kinds = np.where(p_values[:, _GENERAL] <= bound, _OTHER, _POISSON)
+    kinds = np.where(periodic, best + 1, kinds)
+    return np.asarray(np.where(tests.tested, kinds, _FEW), np.int64)
+
+
+def count_kinds(seen: Observation, level: float, seed: int = 0) -> Kinds:
+    """Return how many pages are of each kind, and what to expect of Poisson pages. O(intervals)."""
+    tests = test_pages(seen)
+    found = np.bincount(name_kinds(tests, level), minlength=len(KINDS))
+    drawn = simulate_poisson(seen, np.flatnonzero(tests.tested), seed)
+    misnamed = np.bincount(name_kinds(test_pages(drawn), level), minlength=len(KINDS)) / max(1, drawn.visits.size)
+    counts = np.diff(seen.offsets)
+    totals = [int(counts[~np.isnan(tests.p_values[:, place])].sum()) for place in range(_GENERAL)]
+    active = seen.step_s[counts >= FEWEST]
+    typical = float(np.median(active)) if active.size else 0.0
+    return Kinds(
+        counts=dict(zip(KINDS, found.tolist(), strict=True)),
+        simulated=dict(zip(KINDS, misnamed.tolist(), strict=True)),
+        drawn=drawn.visits.size,
+        near=dict(zip(PERIODS_S, tests.near.sum(0).tolist(), strict=True)),
+        expected=dict(zip(PERIODS_S, tests.expected.sum(0).tolist(), strict=True)),
+        intervals=dict(zip(PERIODS_S, totals, strict=True)),
+        unclear=tuple(name for name, period_s in PERIODS_S.items() if period_s / _CLEAR < typical <= period_s),
+        untestable=tuple(name for name, period_s in PERIODS_S.items() if typical > period_s),
+        level=level,
+    )
+
+
+def simulate_poisson(seen: Observation, pages: Ints, seed: int) -> Observation:
+    """Return Poisson pages with as many intervals of the same mean as ``pages``: int64[k] have, some 20,000 in all.
+
+    O(intervals). The same seed gives the same pages.
+    """
+    rng = np.random.default_rng(seed)
+    counts = np.diff(seen.offsets)
+    if pages.size:
+        most = min(_SIMULATED, max(1, int(_INTERVALS / counts[pages].mean())))
+        pages = pages[rng.permutation(max(most, pages.size))[:most] % pages.size]  # each as often as any, about
+    counts = counts[pages]
+    sums = np.concatenate([[0], np.cumsum(seen.steps)])
+    totals = sums[seen.offsets[pages + 1]] - sums[seen.offsets[pages]]
+    chance = np.repeat(counts / np.maximum(totals, 1), counts)
+    offsets = np.zeros(pages.size + 1, np.int64)
+    np.cumsum(counts, out=offsets[1:])
+    steps = rng.geometric(chance) if chance.size else np.zeros(0, np.int64)
+    step_s = seen.step_s[pages]
+    return Observation(step_s, totals, counts, totals * step_s, steps, offsets)
+
+
+@kernel
+def _test(steps: Ints, offsets: Ints, step_s: Floats, periods_s: Floats, out: tuple[Floats, Ints, Floats, Floats, Ints]) -> None:
+    """Fill `out`: p-values, intervals near, those expected, the G of other ways and its degrees of freedom."""
+    p_values, near, expected, ratio, freedom = out
+    for page in range(step_s.size):
+        own = steps[offsets[page] : offsets[page + 1]]
+        count, total = own.size, own.sum()
+        if count < FEWEST:
+            continue
+        for place in range(periods_s.size):
+            low, high = _surround(periods_s[place] / step_s[page])
+            if high < low:
+                continue
+            found = 0
+            for i in range(count):
+                found += low <= own[i] <= high
+            share = _exceed(low - 1, count, total) - _exceed(high, count, total)
+            near[page, place] = found
+            expected[page, place] = count * share
+            p_values[page, place] = _binomial_tail(found, count, share)
+        ratio[page], freedom[page] = _compare(own, total)
+
+
+@kernel
+def _surround(period: float) -> tuple[int, int]:
+    """Return the fewest and the most steps that are near a period of so many steps; 1 and 0 for one below a step."""
+    if period < 1.0 - 1e-9:
+        return 1, 0
+    if period <= _CLEAR:
+        nearest = np.int64(np.rint(period))
+        return nearest, nearest
+    within = max(1.0, period / _TOLERANCE)
+    return max(1, np.int64(np.ceil(period - within - 1e-9))), np.int64(np.floor(period + within + 1e-9))
+
+
+@kernel
+def _exceed(steps: float, count: int, total: int) -> float:
+    """Return P(an interval > steps) of `count` random ones of `total` steps together. O(1)."""
+    if steps <= 0:
+        return 1.0
+    if total - steps < count:
+        return 0.0
+    if total > 1_000_000_000 or total > 10_000 * count:  # whole steps make no difference, and lgamma loses digits
+        return float((1.0 - steps / total) ** (count - 1))
+    left = math.lgamma(total - steps) - math.lgamma(total - steps - count + 1)
+    return float(math.exp(left - math.lgamma(total) + math.lgamma(total - count + 1)))
+
+
+@kernel
+def _binomial_tail(found: int, count: int, share: float) -> float:
+    """Return P(found or more of count) where each has the chance `share`. O(count)."""
+    if found <= 0 or share >= 1.0:
+        return 1.0
+    if share <= 0.0:
+        return 0.0
+    log_term = (
+        math.lgamma(count + 1)
+        - math.lgamma(found + 1)
+        - math.lgamma(count - found + 1)
+        + found * math.log(share)
+        + (count - found) * math.log1p(-share)
+    )
+    term, tail = 1.0, 0.0  # relative to the first, which may underflow
+    odds = share / (1.0 - share)
+    for k in range(found, count + 1):
+        tail += term
+        term *= (count - k) / (k + 1) * odds
+    return float(min(1.0, math.exp(log_term + math.log(tail))))
+
+
+@kernel
+def _compare(own: Ints, total: int) -> tuple[float, int]:
+    """Return the G of intervals `own` against random ones of their sum, and its degrees of freedom, 0 for none."""
+    count = own.size
+    bins = min(_MOST_BINS, count // _PER_BIN)
+    if bins < _FEWEST_BINS:
+        return 0.0, 0
+    edges, filled = np.zeros(bins + 1, np.int64), 0
+    for place in range(1, bins):
+        beyond = 1.0 - place / bins
+        edge = np.int64(np.rint(total * (1.0 - beyond ** (1.0 / (count - 1)))))
+        if edge > edges[filled]:
+            filled += 1
+            edges[filled] = edge
+    filled += 1
+    edges[filled] = total
+    if filled < _FEWEST_BINS:
+        return 0.0, 0
+    found = np.zeros(filled, np.int64)
+    for i in range(count):
+        place = 0
+        while own[i] > edges[place + 1]:
+            place += 1
+        found[place] += 1
+    ratio = 0.0
+    for place in range(filled):
+        hoped = count * (_exceed(edges[place], count, total) - _exceed(edges[place + 1], count, total))
+        if found[place] > 0:
+            ratio += 2.0 * found[place] * math.log(found[place] / max(hoped, 1e-300))
+    correction = 1.0 + (filled + 1) / (6.0 * count)  # Williams's, for few intervals
+    return ratio / correction, filled - 2
