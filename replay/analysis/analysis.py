@@ -115,7 +115,9 @@ def analyze_log(
         raise ReplayError("nothing to analyze: no page was visited twice in this span of the log")
     heat, near = count_intervals(seen, step_s), count_near(seen, step_s, settings.near_s)
     tell("Finding hours of the week")
-    arrivals = count_arrivals(log, span, settings) if dated else None
+    # Midnights of a zone that the log does not name are no times to be told by another's clock.
+    clocks = replace(settings, local=settings.local and not (exact and resolution_s > _TELLS_HOURS_S))
+    arrivals = count_arrivals(log, span, clocks) if dated else None
     rates = estimate_rates(seen, truth if exact else None)
     tell("Testing pages")
     kinds = count_kinds(truth, settings.level)

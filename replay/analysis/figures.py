@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import PathPatch, Rectangle
 from matplotlib.path import Path
 
-from streamsched.arrays import Floats, Ints
+from streamsched.arrays import Bools, Floats, Ints
 from streamsched.replay.analysis.analysis import Analysis
 from streamsched.replay.analysis.frequencies import HeatMap, Histogram
 from streamsched.replay.analysis.looks import Look
@@ -46,6 +46,7 @@ _STROKES: Final = (
     Stroke("orange", width=1.2),
     Stroke("sky", (4.0, 2.0), 1.2),
 )
+_ALONE: Final = Stroke("blue", width=1.6)
 _REST: Final = Stroke("grey", width=1.2)
 _ESTIMATORS: Final = {
     "simple": Stroke("orange", width=2.6),
@@ -141,19 +142,19 @@ def _draw_heat(heat: HeatMap, look: Look) -> Figure:
             path = _outline(heat.edges_s, levels == level)
             colour = look.ramp[_tone(level, len(limits), len(look.ramp))]
             axes.add_patch(PathPatch(path, facecolor=colour, edgecolor=colour, linewidth=0.15, zorder=2))
-        low, high = _frame(heat)
-        for set_scale, set_limits, set_ticks in (
-            (axes.set_xscale, axes.set_xlim, axes.set_xticks),
-            (axes.set_yscale, axes.set_ylim, axes.set_yticks),
-        ):
-            set_scale("log")
-            set_limits(low, high)
-            _mark(set_ticks, low, high)
-        axes.plot([low, high], [low, high], color=look.ink, linewidth=0.7, dashes=(5, 3), zorder=3, alpha=0.7)
+        across, up = (_frame(heat.edges_s, heat.counts.any(axis=axis)) for axis in (1, 0))
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+        axes.set_xlim(across)
+        axes.set_ylim(up)
+        _mark(axes.set_xticks, across)
+        _mark(axes.set_yticks, up)
+        ends = [min(across[0], up[0]), max(across[1], up[1])]
+        axes.plot(ends, ends, color=look.ink, linewidth=0.8, dashes=(5, 3), zorder=3, alpha=0.7)
         for spot_s in _SPOTS_S:
-            if low < spot_s < high:
-                axes.axhline(spot_s, color=look.ink, linewidth=0.5, zorder=3, alpha=0.45)
-        _add_scale(figure, axes, limits, look)
+            if up[0] < spot_s < up[1]:
+                axes.axhline(spot_s, color=look.ink, linewidth=0.6, zorder=1.5, alpha=0.6)
+        _add_scale(axes, [*limits, int(heat.counts.max())], look)
         return figure
 
 
@@ -182,23 +183,22 @@ def _outline(edges: Floats, cells: Any) -> Path:
     return Path(np.array(corners).reshape(-1, 2), codes or None)
 
 
-def _frame(heat: HeatMap) -> tuple[float, float]:
-    """Return the ends of both axes: from the shortest interval seen to the longest interval or mean."""
-    rows, columns = np.flatnonzero(heat.counts.any(axis=0)), np.flatnonzero(heat.counts.any(axis=1))
-    first, last = min(rows[0], columns[0]), max(rows[-1], columns[-1])
-    return float(heat.edges_s[first]), float(heat.edges_s[last + 1])
+def _frame(edges: Floats, filled: Bools) -> tuple[float, float]:
+    """Return the ends of an axis: those of its first and its last bin that hold something, and a little more."""
+    places = np.flatnonzero(filled)
+    return float(edges[places[0]]) / 1.1, float(edges[places[-1] + 1]) * 1.1
 
 
-def _mark(set_ticks: Callable[..., Any], low: float, high: float) -> None:
+def _mark(set_ticks: Callable[..., Any], ends: tuple[float, float]) -> None:
     """Set ticks at lengths of time that people have names for."""
-    shown = {at: name for at, name in _TICKS_S.items() if low <= at <= high}
+    shown = {at: name for at, name in _TICKS_S.items() if ends[0] <= at <= ends[1]}
     set_ticks(list(shown), list(shown.values()))
     set_ticks([], minor=True)
 
 
-def _add_scale(figure: Figure, axes: Axes, limits: list[int], look: Look) -> None:
-    """Put the levels' colours beside the map, with the counts they begin at."""
-    levels = len(limits)
+def _add_scale(axes: Axes, limits: list[int], look: Look) -> None:
+    """Put the levels' colours beside the map, with the counts they begin at and the most there is."""
+    levels = len(limits) - 1
     bar = axes.inset_axes((1.04, 0.0, 0.05, 1.0))
     for level in range(levels):
         colour = look.ramp[_tone(level, levels, len(look.ramp))]
@@ -207,12 +207,11 @@ def _add_scale(figure: Figure, axes: Axes, limits: list[int], look: Look) -> Non
     bar.set_ylim(0, levels)
     bar.set_xticks([])
     bar.yaxis.tick_right()
-    bar.set_yticks(range(levels), [f"{limit:,}" for limit in limits])
+    bar.set_yticks(range(levels + 1), [f"{limit:,}" for limit in limits])
     bar.tick_params(length=0, labelcolor=look.ink)
     bar.grid(visible=False)
     bar.spines[:].set_visible(False)
-    bar.set_title("intervals", color=look.ink, fontsize=8.5, loc="left")
-    del figure
+    bar.set_xlabel("intervals", color=look.ink, fontsize=8.5, labelpad=7)
 
 
 def _draw_near(near: Histogram, look: Look) -> Figure:
@@ -224,8 +223,8 @@ def _draw_near(near: Histogram, look: Look) -> Figure:
         )
         edges = near.edges_s / unit_s
         axes.stairs(near.observed, edges, fill=True, color=look.hues["sky"], alpha=0.75, label="observed", linewidth=0)
-        middles = (edges[:-1] + edges[1:]) / 2
-        axes.plot(middles, near.expected, **look.dress(Stroke("vermilion", width=1.6)), label="exponential")
+        line = {"color": look.hues["vermilion"], "linewidth": 1.6, "baseline": None}
+        axes.stairs(near.expected, edges, **line, label="exponential, same means")
         axes.set_xlim(0, edges[-1])
         axes.set_xticks(np.arange(0, edges[-1] + 1e-9, near.near_s / unit_s / 2))
         axes.set_ylim(bottom=0)
@@ -237,14 +236,14 @@ def _draw_near(near: Histogram, look: Look) -> Figure:
 def _draw_week(parts: tuple[WeekPart, ...], look: Look, clock: str, *, hours: bool) -> Figure:
     alone = len(parts) == 1
     with mpl.rc_context(STYLE):
-        figure, axes = _begin(look, (6.4, 3.3))
+        figure, axes = _begin(look)
         up = "changes, 1 = the average hour" if hours else "changes, 1 = the average day"
         title = "Changes over the week, smoothed over 5 hours" if hours else "Changes over the week"
         look.dress_axes(axes, title, f"day of the week, {clock}", up)
         named = [part for part in parts if part.region != "other"]
         for part in parts:
             stroke = _STROKES[named.index(part) % len(_STROKES)] if part in named else _REST
-            stroke = _STROKES[1] if alone and part not in named else stroke
+            stroke = _ALONE if alone else stroke
             label = f"{name_region(part, alone)} ({part.changes:,} changes)"
             if hours:
                 axes.plot(np.arange(168) + 0.5, part.relative(), **look.dress(stroke), label=label)
@@ -273,7 +272,7 @@ def _draw_rates(result: Analysis, look: Look) -> Figure:
             axes.plot(grid, share_within(intervals_s, grid), **look.dress(_ESTIMATORS[name]), label=ESTIMATORS[name])
         axes.set_xscale("log")
         axes.set_xlim(low, high)
-        _mark(axes.set_xticks, low, high)
+        _mark(axes.set_xticks, (low, high))
         axes.set_ylim(0, 1.02)
         axes.yaxis.set_major_formatter(lambda share, _: f"{100 * share:.0f} %")
         _add_legend(figure, axes, look)

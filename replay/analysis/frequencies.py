@@ -100,7 +100,8 @@ def count_near(seen: Observation, step_s: float, near_s: float) -> Histogram | N
     intervals_s = seen.intervals_s()[kept]
     width_s = step_s * max(1, round(near_s / _BINS_PER_MEAN / step_s))
     edges_s = width_s * (np.arange(int(np.rint(_MEANS * near_s / width_s)) + 1) + 0.5)
-    edges_s = np.append(0.0, edges_s)
+    if width_s > step_s:
+        edges_s = np.append(step_s / 2, edges_s)  # intervals shorter than half a bin
     observed = np.histogram(intervals_s, edges_s)[0]
     of_page = np.bincount(owner[kept], minlength=chosen.size)[chosen]
     sums_s = np.bincount(owner[kept], seen.intervals_s()[kept], minlength=chosen.size)[chosen]

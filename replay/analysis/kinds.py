@@ -21,18 +21,18 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import chdtrc
 
-from streamsched.arrays import Floats, Ints
+from streamsched.arrays import Bools, Floats, Ints
 from streamsched.jit import kernel
 from streamsched.replay.analysis.observation import Observation
 
-__all__ = ["FEWEST", "KINDS", "PERIODS_S", "Kinds", "Tests", "count_kinds", "name_kinds", "simulate_poisson", "test_pages"]
+__all__ = ["FEWEST", "KINDS", "PERIODS_S", "Kinds", "Tests", "UNTESTED", "count_kinds", "name_kinds", "simulate_poisson", "test_pages"]
 
 PERIODS_S: Final = {"hourly": 3_600.0, "daily": 86_400.0, "weekly": 604_800.0}
-KINDS: Final = ("poisson", *PERIODS_S, "other", "few")
-"""What a page may be named: consistent with Poisson, near a period, neither, or of too few intervals to tell."""
+KINDS: Final = ("poisson", *PERIODS_S, "other", "fast", "few")
+"""What a page may be named: consistent with Poisson, near a period, neither, changed at nearly every visit so that no
+test could tell, or of too few intervals."""
 
 FEWEST: Final = 5  # intervals that a page needs to be tested for periods ...
 _PER_BIN: Final = 5  # ... and a bin of the test for other ways, of which ...
@@ -40,11 +40,16 @@ _FEWEST_BINS: Final = 3
 _MOST_BINS: Final = 8  # ... there are no more
 _TOLERANCE: Final = 24.0  # an interval is near a period within this part of it, an hour for a day, or within a step
 _CLEAR: Final = 4.0  # steps to a period, with fewer of which an interval "near" it may as well be a shorter one
+_NEARLY: Final = 0.9  # of a step: visits meant to be a day apart may be a little more
 _SIMULATED: Final = 20_000  # pages drawn to see how many Poisson ones are misnamed: a level of 1 % to within 0.1 % ...
 _INTERVALS: Final = 4_000_000  # ... or fewer of many intervals
 _GENERAL: Final = len(PERIODS_S)  # the place of the test for other ways among the tests
 
-_POISSON, _OTHER, _FEW = (KINDS.index(kind) for kind in ("poisson", "other", "few"))
+_FAST_SHARE: Final = 0.9  # of intervals of one step, from which on a page changes at nearly every visit
+UNTESTED: Final = ("fast", "few")
+"""The kinds of pages of which no test tells anything."""
+
+_POISSON, _OTHER, _FAST, _FEW = (KINDS.index(kind) for kind in ("poisson", "other", "fast", "few"))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,14 +58,16 @@ class Tests:
 
     ``p_values``: float64[n, 4], for each period and for other ways, NaN where a page was not tested so. ``near``:
     int64[n, 3] and ``expected``: float64[n, 3], intervals near each period, seen and under Poisson, 0 where not tested.
+    ``fast``: bool[n], whether nearly all intervals are of one step.
     """
 
     p_values: Floats
     near: Ints
     expected: Floats
+    fast: Bools
 
     @property
-    def tested(self) -> npt.NDArray[np.bool_]:
+    def tested(self) -> Bools:
         """Which pages were tested at all: bool[n]."""
         return np.asarray(~np.isnan(self.p_values).all(axis=1))
 
@@ -70,7 +77,7 @@ class Kinds:
     """How many pages are of each kind, and how many would be misnamed.
 
     ``counts`` and ``simulated``, by kind in KINDS: pages of the log; shares of ``drawn`` simulated Poisson pages with as
-    many intervals of the same mean. ``near`` and ``expected``: of all intervals of tested pages, by period, how many
+    many intervals of the same mean as those tested. ``near`` and ``expected``: of all intervals of tested pages, by period, how many
     lie near it and how many would under Poisson; ``intervals``, by period, of how many. ``unclear``: periods that the
     step is too long to tell from shorter ones; ``untestable``: those shorter than the step.
     """
@@ -85,6 +92,11 @@ class Kinds:
     untestable: tuple[str, ...]
     level: float
 
+    @property
+    def tested(self) -> int:
+        """How many pages a test could tell something of."""
+        return sum(count for kind, count in self.counts.items() if kind not in UNTESTED)
+
 
 def test_pages(seen: Observation) -> Tests:
     """Return the tests of all pages. O(intervals)."""
@@ -96,7 +108,9 @@ def test_pages(seen: Observation) -> Tests:
     _test(seen.steps, seen.offsets, seen.step_s, periods, (p_values, near, expected, ratio, freedom))
     general = freedom > 0
     p_values[general, _GENERAL] = chdtrc(freedom[general], ratio[general])
-    return Tests(p_values, near, expected)
+    ones = np.concatenate([[0], np.cumsum(seen.steps == 1)])
+    quick = ones[seen.offsets[1:]] - ones[seen.offsets[:-1]]
+    return Tests(p_values, near, expected, quick >= np.maximum(1, _FAST_SHARE * np.diff(seen.offsets)))
 
 
 test_pages.__test__ = False  # type: ignore[attr-defined]
@@ -105,7 +119,8 @@ test_pages.__test__ = False  # type: ignore[attr-defined]
 def name_kinds(tests: Tests, level: float) -> Ints:
     """Return the place in KINDS of each page's kind: int64[n]. O(n).
 
-    >>> tests = Tests(np.array([[1.0, 1e-9, 0.5, 1e-12], [1.0, 0.4, 0.5, 1e-5], [np.nan] * 4]), *[np.zeros((3, 3))] * 2)
+    >>> p_values = np.array([[1.0, 1e-9, 0.5, 1e-12], [1.0, 0.4, 0.5, 1e-5], [np.nan] * 4])
+    >>> tests = Tests(p_values, np.zeros((3, 3), np.int64), np.zeros((3, 3)), np.zeros(3, np.bool_))
     >>> [KINDS[kind] for kind in name_kinds(tests, 0.01)]
     ['daily', 'other', 'few']
     """
@@ -113,7 +128,8 @@ def name_kinds(tests: Tests, level: float) -> Ints:
     bound = level / (_GENERAL + 1)
     best = p_values[:, :_GENERAL].argmin(axis=1)
     periodic = p_values[np.arange(best.size), best] <= bound
-    kinds = np.where(p_values[:, _GENERAL] <= bound, _OTHER, _POISSON)
+    plain = np.where(tests.fast, _FAST, _POISSON)
+    kinds = np.where(p_values[:, _GENERAL] <= bound, _OTHER, plain)
     kinds = np.where(periodic, best + 1, kinds)
     return np.asarray(np.where(tests.tested, kinds, _FEW), np.int64)
 
@@ -121,8 +137,9 @@ def name_kinds(tests: Tests, level: float) -> Ints:
 def count_kinds(seen: Observation, level: float, seed: int = 0) -> Kinds:
     """Return how many pages are of each kind, and what to expect of Poisson pages. O(intervals)."""
     tests = test_pages(seen)
-    found = np.bincount(name_kinds(tests, level), minlength=len(KINDS))
-    drawn = simulate_poisson(seen, np.flatnonzero(tests.tested), seed)
+    named = name_kinds(tests, level)
+    found = np.bincount(named[seen.visits > 0], minlength=len(KINDS))
+    drawn = simulate_poisson(seen, np.flatnonzero(tests.tested & (named != _FAST)), seed)
     misnamed = np.bincount(name_kinds(test_pages(drawn), level), minlength=len(KINDS)) / max(1, drawn.visits.size)
     counts = np.diff(seen.offsets)
     totals = [int(counts[~np.isnan(tests.p_values[:, place])].sum()) for place in range(_GENERAL)]
@@ -135,8 +152,8 @@ def count_kinds(seen: Observation, level: float, seed: int = 0) -> Kinds:
         near=dict(zip(PERIODS_S, tests.near.sum(0).tolist(), strict=True)),
         expected=dict(zip(PERIODS_S, tests.expected.sum(0).tolist(), strict=True)),
         intervals=dict(zip(PERIODS_S, totals, strict=True)),
-        unclear=tuple(name for name, period_s in PERIODS_S.items() if period_s / _CLEAR < typical <= period_s),
-        untestable=tuple(name for name, period_s in PERIODS_S.items() if typical > period_s),
+        unclear=tuple(name for name, period_s in PERIODS_S.items() if period_s / _CLEAR < typical <= period_s / _NEARLY),
+        untestable=tuple(name for name, period_s in PERIODS_S.items() if typical > period_s / _NEARLY),
         level=level,
     )
 
@@ -188,10 +205,10 @@ def _test(steps: Ints, offsets: Ints, step_s: Floats, periods_s: Floats, out: tu
 @kernel
 def _surround(period: float) -> tuple[int, int]:
     """Return the fewest and the most steps that are near a period of so many steps; 1 and 0 for one below a step."""
-    if period < 1.0 - 1e-9:
+    if period < _NEARLY:
         return 1, 0
-    if period <= _CLEAR:
-        nearest = np.int64(np.rint(period))
+    if period < _CLEAR:
+        nearest = max(1, np.int64(np.rint(period)))
         return nearest, nearest
     within = max(1.0, period / _TOLERANCE)
     return max(1, np.int64(np.ceil(period - within - 1e-9))), np.int64(np.floor(period + within + 1e-9))

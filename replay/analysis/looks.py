@@ -34,13 +34,17 @@ _RAMP_CODES: Final = tuple(f"#0c0d{place:02x}" for place in range(len(RAMP)))
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """Colours by their parts: ``ink`` of text and marks, ``faint`` of grids, ``hues`` by name, ``ramp`` from few to many."""
+    """Colours by their parts: ``ink`` of text and marks, ``faint`` of grids, ``hues`` by name, ``ramp`` from few to many.
+
+    ``titled``: whether figures have their titles in them, which in a report stand above.
+    """
 
     ink: str
     faint: str
     page: str
     hues: Mapping[str, str]
     ramp: tuple[str, ...]
+    titled: bool
 
     def dress(self, stroke: Stroke) -> dict[str, Any]:
         """Return the stroke as matplotlib's line properties. O(1)."""
@@ -49,13 +53,14 @@ class Look:
 
     def dress_axes(self, axes: Axes, title: str, across: str, up: str) -> None:
         """Give `axes` a title, names and the look's colours."""
-        dress_axes(axes, title, self.ink, self.faint)
+        dress_axes(axes, title if self.titled else "", self.ink, self.faint)
         axes.set_xlabel(across, color=self.ink)
         axes.set_ylabel(up, color=self.ink)
 
 
-EMBEDDED: Final = Look(INK, FAINT, "none", HUE_CODES, _RAMP_CODES)
-PRINTED: Final = Look("#1d1d1b", "#cfcec8", "#ffffff", {name: light for name, (light, _) in HUES.items()}, RAMP)
+EMBEDDED: Final = Look(INK, FAINT, "none", HUE_CODES, _RAMP_CODES, titled=False)
+_LIGHT: Final = {name: light for name, (light, _) in HUES.items()}
+PRINTED: Final = Look("#1d1d1b", "#cfcec8", "#ffffff", _LIGHT, RAMP, titled=True)
 
 
 def embed(figure: Figure, name: str, title: str, description: str) -> str:

@@ -10,6 +10,7 @@ import numpy as np
 from streamsched.arrays import Floats
 from streamsched.replay.analysis.analysis import Analysis
 from streamsched.replay.analysis.frequencies import HeatMap, Histogram
+from streamsched.replay.analysis.kinds import UNTESTED
 from streamsched.replay.analysis.rates import MARKS_S, share_within
 from streamsched.replay.analysis.week import Arrivals
 from streamsched.replay.analysis.wording import spell_limits
@@ -28,7 +29,7 @@ def to_json(result: Analysis) -> str:
     bin between ``edges_s``. ``near`` and ``week`` are null where the log cannot show them; ``limits`` say why.
     """
     kinds = result.kinds
-    tested = max(1, sum(count for kind, count in kinds.counts.items() if kind != "few"))
+    tested = max(1, kinds.tested)
     content: dict[str, Any] = {
         "log": result.settings.log,
         "from": spell_time(result.span[0]),
@@ -47,8 +48,8 @@ def to_json(result: Analysis) -> str:
         "kinds": {
             kind: {
                 "pages": count,
-                "share": None if kind == "few" else count / tested,
-                "poisson_share": None if kind == "few" or not kinds.drawn else kinds.simulated[kind],
+                "share": None if kind in UNTESTED else count / tested,
+                "poisson_share": None if kind in UNTESTED or not kinds.drawn else kinds.simulated[kind],
             }
             for kind, count in kinds.counts.items()
         },

@@ -37,6 +37,7 @@ KIND_NAMES: Final = {
     "daily": "daily",
     "weekly": "weekly",
     "other": "other",
+    "fast": "at every visit",
     "few": "too few changes",
 }
 _OFTEN_S: Final = {
@@ -53,12 +54,12 @@ _FEW_CHANGES: Final = 500  # of a region, likewise: three an hour of the week
 def describe(result: Analysis) -> str:
     """Return one line on what was analyzed: pages, changes, span and steps."""
     how = (
-        f"as a crawl every {spell_length(result.step_s)} would see them: {result.seen:,}"
+        f"{result.seen:,} as a crawl every {spell_length(result.step_s)} would see them"
         if result.exact
         else f"seen by visits about {spell_length(result.resolution_s)} apart"
     )
     return (
-        f"{result.pages:,} pages, {result.changing:,} of which changed, {result.changes:,} changes ({how}), "
+        f"{_count(result.pages, 'page')}, {result.changing:,} of which changed, {_count(result.changes, 'change')} ({how}), "
         f"{format_date(result.span[0])} to {format_date(result.span[1])}"
     )
 
@@ -71,18 +72,20 @@ def spell_findings(result: Analysis) -> list[str]:
 def spell_kinds(result: Analysis) -> str:
     """Return how many pages are of each kind and how many of them chance alone would name so."""
     kinds = result.kinds
-    few = kinds.counts["few"]
-    tested = sum(kinds.counts.values()) - few
+    tested, fast = kinds.tested, kinds.counts["fast"]
+    too_fast = f" {_count(fast, 'page')} changed at nearly every visit, so often that no test can tell." if fast else ""
     if not tested:
+        if fast:
+            return too_fast.strip()
         return f"No page changed {FEWEST + 1} times or more, so none can be told from a Poisson process."
     named = ", ".join(
         f"{kinds.counts[kind]:,} {KIND_NAMES[kind]}" for kind in (*PERIODS_S, "other") if kind not in kinds.untestable
     )
-    wrong = tested * sum(share for kind, share in kinds.simulated.items() if kind != "poisson")
+    wrong = tested * sum(kinds.simulated[kind] for kind in (*PERIODS_S, "other"))
     return (
         f"Of {tested:,} pages with {FEWEST + 1} changes or more, {spell_share(kinds.counts['poisson'] / tested)} are "
         f"consistent with a Poisson process; {named}. By chance alone about {spell_few(wrong)} would be named other "
-        f"than Poisson (at most {spell_few(tested * kinds.level)} by the tests' level of {100 * kinds.level:g} %)."
+        f"than Poisson (at most {spell_few(tested * kinds.level)} by the tests' level of {100 * kinds.level:g} %).{too_fast}"
     )
 
 
@@ -215,7 +218,7 @@ def spell_length(seconds: float) -> str:
     >>> spell_length(86400.0), spell_length(5400.0), spell_length(259200.0)
     ('24 h', '1.5 h', '3 d')
     """
-    if HOUR_S <= seconds < 48 * HOUR_S:
+    if HOUR_S - 30 <= seconds < 48 * HOUR_S:
         return f"{seconds / HOUR_S:.3g} h"
     return format_duration(seconds)
 
