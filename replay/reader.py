@@ -175,9 +175,9 @@ def _fill(column: npt.NDArray[Any], count: int) -> npt.NDArray[Any]:
 
 @kernel
 def _sift(pages: Ints, columns: tuple[Any, ...], states: Records, change_bits: int) -> tuple[Bools, Floats]:
-    """Return which outcomes saw a change: bool[n], and when their page was visited before: float64[n].
+    """Return which outcomes saw a change: bool[n], and when their page was there at the visit before: float64[n].
 
-    Carries the pages' states on; late outcomes see no change. O(n).
+    -inf for pages that were not. Carries the pages' states on; late outcomes see no change. O(n).
     """
     fetched_at, given, status, fingerprint, changed = columns
     kept, since_s = np.zeros(pages.size, np.bool_), np.full(pages.size, -np.inf)
@@ -199,11 +199,10 @@ def _sift(pages: Ints, columns: tuple[Any, ...], states: Records, change_bits: i
         if code == FAILURE:
             continue
         kept[i] = code == CHANGE
-        if code != FIRST:
+        if code != FIRST and page.success:
             since_s[i] = page.last_s
-            if page.success:
-                page.visits += 1
-                page.watched_s += fetched_at[i] - page.last_s
+            page.visits += 1
+            page.watched_s += fetched_at[i] - page.last_s
         page.last_s = fetched_at[i]
         page.seen = True
         page.success = is_success(status[i])

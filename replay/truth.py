@@ -24,7 +24,7 @@ class Crawls:
 
     ``visits``: int64[n], how many visits could have shown a change of a page that was there at the visit before, and
     ``watched_s``: float64[n], the seconds between these and the visits before them. ``since_s``: float64[m], the visit
-    before the one that saw each change of the `ChangeLog`, -inf for its first.
+    before the one that saw each change of the `ChangeLog`, -inf where the page was not there then.
     """
 
     visits: Ints

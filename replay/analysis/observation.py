@@ -15,7 +15,7 @@ from streamsched.jit import kernel
 from streamsched.replay.analysis.settings import Span
 from streamsched.replay.truth import ChangeLog, Crawls
 
-__all__ = ["Observation", "look_at", "read_visits"]
+__all__ = ["Observation", "find_arrivals", "look_at", "read_visits"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,6 +44,16 @@ class Observation:
         return np.asarray(self.steps * np.repeat(self.step_s, np.diff(self.offsets)))
 
 
+def find_arrivals(log: ChangeLog) -> Bools:
+    """Return which entries of `log` are no changes of a page but its coming, or coming back: bool[m]. O(m)."""
+    if log.crawls is not None:
+        return np.isneginf(log.crawls.since_s)
+    comes = np.zeros(log.times_s.size, np.bool_)
+    comes[1:] = log.gone[:-1]
+    comes[log.offsets[:-1][np.diff(log.offsets) > 0]] = True
+    return comes
+
+
 def look_at(log: ChangeLog, span: Span, step_s: float) -> Observation:
     """Return what visits of all pages at every whole `step_s` since 1970, within `span`, see of `log`. O(changes)."""
     bounds = (np.ceil(span[0] / step_s), np.floor(span[1] / step_s))
@@ -54,12 +64,10 @@ def look_at(log: ChangeLog, span: Span, step_s: float) -> Observation:
 
 def read_visits(log: ChangeLog, crawls: Crawls) -> Observation:
     """Return what the visits saw that `log` was made of. O(changes)."""
-    begins = np.zeros(log.times_s.size, np.bool_)
-    begins[log.offsets[:-1][np.diff(log.offsets) > 0]] = True
-    begins[1:] |= log.gone[:-1]  # what follows the end of a page is that it came back
+    begins = find_arrivals(log)
     owner = np.repeat(np.arange(len(log.urls)), np.diff(log.offsets))
     changes = np.bincount(owner[~begins], minlength=len(log.urls))
-    visits = np.maximum(crawls.visits, changes)
+    visits = crawls.visits
     step_s = np.divide(crawls.watched_s, visits, out=np.ones(visits.size), where=visits > 0)
     ends = np.flatnonzero(~begins)
     ends = ends[~begins[ends - 1]]

@@ -8,8 +8,9 @@ from typing import Final
 
 import numpy as np
 
-from streamsched.arrays import Bools, Floats, Ints
+from streamsched.arrays import Floats, Ints
 from streamsched.jit import kernel
+from streamsched.replay.analysis.observation import find_arrivals
 from streamsched.replay.analysis.regions import Region, find_domains
 from streamsched.replay.analysis.settings import HOUR_S, WEEK_S, AnalysisSettings, Span
 from streamsched.replay.analysis.zones import Clock, set_clock
@@ -82,7 +83,7 @@ def count_arrivals(log: ChangeLog, span: Span, settings: AnalysisSettings) -> Ar
     zones = [zone if settings.local and zone else settings.zone for _, _, zone in domains] + [settings.zone]
     clocks = {zone: set_clock(zone, *span) for zone in set(zones)}
     owner = np.repeat(place, np.diff(log.offsets))
-    changed = _find_changes(log, span)
+    changed = ~find_arrivals(log) & (log.times_s >= span[0]) & (log.times_s < span[1])
     until_s = log.times_s
     since_s = until_s if log.crawls is None else np.maximum(log.crawls.since_s, span[0])
     parts = []
@@ -107,14 +108,6 @@ def _group(
     """Return each region's places in `domains`, then those of the rest."""
     groups = [(region.name, [at for at, (own, _, _) in enumerate(domains) if own is region]) for region in regions]
     return [*groups, (OTHERS, [len(domains)])]
-
-
-def _find_changes(log: ChangeLog, span: Span) -> Bools:
-    """Return which entries of the log are changes within the span, pages' coming (back) left out: bool[m]."""
-    comes = np.zeros(log.times_s.size, np.bool_)
-    comes[log.offsets[:-1][np.diff(log.offsets) > 0]] = True
-    comes[1:] |= log.gone[:-1]
-    return np.asarray(~comes & (log.times_s >= span[0]) & (log.times_s < span[1]))
 
 
 def _expose(clock: Clock, span: Span) -> Floats:

@@ -95,11 +95,11 @@ def spell_rates(result: Analysis) -> str:
         return "No page changed."
     modified = result.rates.modified_s
     simple = result.rates.simple_s
+    if not np.isfinite(modified[(modified.size - 1) // 2]):
+        return f"{spell_share(result.changing / result.pages)} of the pages changed. {_spell_often(modified)}".strip()
     medians = [_spell_median(intervals_s) for intervals_s in (simple, modified)]
     known = result.rates.counted_s
     real = "" if known is None else f" (all changes counted: {_spell_median(known)})"
-    quick = share_within(modified, np.array(list(_OFTEN_S.values())))
-    often = [f"{spell_share(share)} {often}" for often, share in zip(_OFTEN_S, quick, strict=True) if share > 0]
     same = medians[0] == medians[1]
     middle = (
         f"Half of the pages have a mean interval of {medians[0]} or less by either estimator{real}."
@@ -107,11 +107,18 @@ def spell_rates(result: Analysis) -> str:
         else f"Half of the pages have a mean interval of {medians[0]} or less by the simple estimator, "
         f"{medians[1]} by the modified{real}."
     )
+    return f"{middle} {_spell_often(modified)}"
+
+
+def _spell_often(modified_s: Floats) -> str:
+    """Return which shares of all pages change hourly or the like, the three most frequent that there are."""
+    shares = share_within(modified_s, np.array(list(_OFTEN_S.values())))
+    often = [f"{spell_share(share)} {often}" for often, share in zip(_OFTEN_S, shares.tolist(), strict=True) if share > 0]
     if not often:
-        return f"{middle} None changes monthly or more often."
+        return "None changes monthly or more often."
     first, *more = often[:3]
     share, _, how = first.rpartition(" ")
-    return f"{middle} By the modified one {_join([f'{share} of the pages change {how}', *more])} or more often."
+    return f"By the modified estimate {_join([f'{share} of the pages change {how}', *more])} or more often."
 
 
 def spell_near(result: Analysis) -> str:
