@@ -11,7 +11,8 @@ whose intervals are spread in any other way.
   "as found" to "as expected" (G) is a chi-square with two degrees of freedom less than bins.
 
 A page is named where one of the tests rejects at the level over their number: so no more than the level of all Poisson
-pages are misnamed. Periods go before "other", the smallest p-value among them.
+pages are misnamed. It is named after the period of the smallest p-value among those that a third of its intervals or
+more are near; "other" where there is none.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ _SIMULATED: Final = 20_000  # pages drawn to see how many Poisson ones are misna
 _INTERVALS: Final = 4_000_000  # ... or fewer of many intervals
 _GENERAL: Final = len(PERIODS_S)  # the place of the test for other ways among the tests
 
+_PART: Final = 1 / 3  # of its intervals near a period, from which on a page is named after that
 _FAST_SHARE: Final = 0.9  # of intervals of one step, from which on a page changes at nearly every visit
 UNTESTED: Final = ("fast", "few")
 """The kinds of pages of which no test tells anything."""
@@ -58,12 +60,13 @@ class Tests:
 
     ``p_values``: float64[n, 4], for each period and for other ways, NaN where a page was not tested so. ``near``:
     int64[n, 3] and ``expected``: float64[n, 3], intervals near each period, seen and under Poisson, 0 where not tested.
-    ``fast``: bool[n], whether nearly all intervals are of one step.
+    ``counts``: int64[n], intervals; ``fast``: bool[n], whether nearly all of them are of one step.
     """
 
     p_values: Floats
     near: Ints
     expected: Floats
+    counts: Ints
     fast: Bools
 
     @property
@@ -109,8 +112,8 @@ def test_pages(seen: Observation) -> Tests:
     general = freedom > 0
     p_values[general, _GENERAL] = chdtrc(freedom[general], ratio[general])
     ones = np.concatenate([[0], np.cumsum(seen.steps == 1)])
-    quick = ones[seen.offsets[1:]] - ones[seen.offsets[:-1]]
-    return Tests(p_values, near, expected, quick >= np.maximum(1, _FAST_SHARE * np.diff(seen.offsets)))
+    quick, counts = ones[seen.offsets[1:]] - ones[seen.offsets[:-1]], np.diff(seen.offsets)
+    return Tests(p_values, near, expected, counts, quick >= np.maximum(1, _FAST_SHARE * counts))
 
 
 test_pages.__test__ = False  # type: ignore[attr-defined]
@@ -120,17 +123,18 @@ def name_kinds(tests: Tests, level: float) -> Ints:
     """Return the place in KINDS of each page's kind: int64[n]. O(n).
 
     >>> p_values = np.array([[1.0, 1e-9, 0.5, 1e-12], [1.0, 0.4, 0.5, 1e-5], [np.nan] * 4])
-    >>> tests = Tests(p_values, np.zeros((3, 3), np.int64), np.zeros((3, 3)), np.zeros(3, np.bool_))
+    >>> near, counts = np.full((3, 3), 8), np.array([20, 40, 2])
+    >>> tests = Tests(p_values, near, np.zeros((3, 3)), counts, np.zeros(3, np.bool_))
     >>> [KINDS[kind] for kind in name_kinds(tests, 0.01)]
     ['daily', 'other', 'few']
     """
     p_values = np.where(np.isnan(tests.p_values), 1.0, tests.p_values)
     bound = level / (_GENERAL + 1)
-    best = p_values[:, :_GENERAL].argmin(axis=1)
-    periodic = p_values[np.arange(best.size), best] <= bound
-    plain = np.where(tests.fast, _FAST, _POISSON)
-    kinds = np.where(p_values[:, _GENERAL] <= bound, _OTHER, plain)
-    kinds = np.where(periodic, best + 1, kinds)
+    rejected = (p_values <= bound).any(axis=1)
+    periods = np.where(tests.near >= _PART * tests.counts[:, None], p_values[:, :_GENERAL], 1.0)
+    best = periods.argmin(axis=1)
+    kinds = np.where(rejected, _OTHER, np.where(tests.fast, _FAST, _POISSON))
+    kinds = np.where(periods[np.arange(best.size), best] <= bound, best + 1, kinds)
     return np.asarray(np.where(tests.tested, kinds, _FEW), np.int64)
 
 

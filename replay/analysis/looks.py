@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any, Final
 
+import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from streamsched.replay.drawing import FAINT, HUE_CODES, INK, dress_axes, finish_svg
+from streamsched.replay.drawing import FAINT, HUE_CODES, INK, STYLE, dress_axes, finish_svg
 from streamsched.replay.palette import HUES, Stroke
 
 __all__ = ["EMBEDDED", "PRINTED", "RAMP", "Look", "embed", "spell_ramp"]
@@ -65,7 +66,8 @@ PRINTED: Final = Look("#1d1d1b", "#cfcec8", "#ffffff", _LIGHT, RAMP, titled=True
 
 def embed(figure: Figure, name: str, title: str, description: str) -> str:
     """Return the figure as an SVG element for the report, with a title and a description for who cannot see it."""
-    svg = finish_svg(figure, name)
+    with mpl.rc_context(STYLE):  # as long as it is written: letters stay letters
+        svg = finish_svg(figure, name)
     for place, code in enumerate(_RAMP_CODES):
         svg = svg.replace(code, f"var(--ramp{place})")
     words = f'<title id="{name}-title">{escape(title)}</title><desc id="{name}-text">{escape(description)}</desc>'

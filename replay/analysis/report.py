@@ -60,7 +60,7 @@ _KINDS: Final = (
     "Each page’s intervals are tested against those of a Poisson process with as many changes: for each period, whether "
     "more lie near it (within an hour of 24 h, a 24th of the others), and whether they are spread in any other way. A "
     "page is named where a likelihood-ratio test rejects at {level:g} % over the four tests, so at most {level:g} % of "
-    "Poisson pages are misnamed. The last column is what became of {drawn:,} simulated Poisson pages with as many "
+    "Poisson pages are misnamed; after a period if a third of its intervals or more are near that. The last column is what became of {drawn:,} simulated Poisson pages with as many "
     "changes and the same means. “Other” is more even than chance, or comes in bursts."
 )
 _STYLE: Final = """
