@@ -26,13 +26,16 @@ class Page:
 
 
 def crawl(records: Sequence[naive_replay.Record], start: int, end: int, step: int) -> dict[str, Page]:
-    """What visits at every multiple of `step` from `start` to `end` see of a log of changes, oldest first."""
+    """What visits at every multiple of `step` see of the changes from `start` to before `end`, oldest first.
+
+    The last visit is the first at `end` or after it.
+    """
     pages: dict[str, Page] = {}
     for url in dict.fromkeys(url for _, _, url in records):
         page = pages[url] = Page()
-        own = [(when, op) for when, op, name in records if name == url]
+        own = [(when, op) for when, op, name in records if name == url and when < end]
         was_there, before, last = False, -math.inf, None
-        for visit in range(-(-start // step), end // step + 1):
+        for visit in range(-(-start // step), -(-end // step) + 1):
             new = [op for when, op in own if before < when <= visit * step]
             all_so_far = [op for when, op in own if when <= visit * step]
             is_there = bool(all_so_far) and all_so_far[-1] != "D"

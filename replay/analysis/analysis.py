@@ -118,7 +118,7 @@ def analyze_log(
     # Midnights of a zone that the log does not name are no times to be told by another's clock.
     clocks = replace(settings, local=settings.local and not (exact and resolution_s > _TELLS_HOURS_S))
     arrivals = count_arrivals(log, span, clocks) if dated else None
-    rates = estimate_rates(seen, truth if exact else None)
+    rates = estimate_rates(seen, truth if exact and resolution_s < step_s else None)
     tell("Testing pages")
     kinds = count_kinds(truth, settings.level)
     return Analysis(

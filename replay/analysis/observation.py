@@ -55,8 +55,12 @@ def find_arrivals(log: ChangeLog) -> Bools:
 
 
 def look_at(log: ChangeLog, span: Span, step_s: float) -> Observation:
-    """Return what visits of all pages at every whole `step_s` since 1970, within `span`, see of `log`. O(changes)."""
-    bounds = (np.ceil(span[0] / step_s), np.floor(span[1] / step_s))
+    """Return what visits of all pages at every whole `step_s` since 1970 see of `log` within `span`. O(changes).
+
+    The last of them is the first that sees all, so it may come up to a step after the span's end.
+    """
+    end = np.nextafter(span[1], -np.inf) / step_s
+    bounds = (np.ceil(span[0] / step_s), np.ceil(end), end)
     visits, changes, steps, offsets = _crawl(log.times_s / step_s, log.offsets, log.gone, bounds)
     watched_s = visits * step_s
     return Observation(np.full(visits.size, step_s), visits, changes, watched_s, steps, offsets)
@@ -79,8 +83,11 @@ def read_visits(log: ChangeLog, crawls: Crawls) -> Observation:
 
 
 @kernel
-def _crawl(times: Floats, offsets: Ints, gone: Bools, bounds: tuple[float, float]) -> tuple[Ints, Ints, Ints, Ints]:
-    """Return visits, changes: int64[n], intervals: int64[k] and their offsets: int64[n + 1]; `times` are in steps."""
+def _crawl(times: Floats, offsets: Ints, gone: Bools, bounds: tuple[float, float, float]) -> tuple[Ints, Ints, Ints, Ints]:
+    """Return visits, changes: int64[n], intervals: int64[k] and their offsets: int64[n + 1].
+
+    All times are in steps: ``times``: float64[m]; `bounds`: of the first visit, of the last, and of the last change.
+    """
     pages = offsets.size - 1
     visits, changes = np.zeros(pages, np.int64), np.zeros(pages, np.int64)
     steps, ends = np.empty(times.size, np.int64), np.zeros(pages + 1, np.int64)
@@ -88,7 +95,7 @@ def _crawl(times: Floats, offsets: Ints, gone: Bools, bounds: tuple[float, float
     for page in range(pages):
         there, seen, known, last = False, False, 0, 0
         for i in range(offsets[page], offsets[page + 1]):
-            if times[i] > bounds[1]:
+            if times[i] > bounds[2]:
                 break
             visit = np.int64(np.ceil(max(times[i], bounds[0])))  # the first that sees it
             if not there:

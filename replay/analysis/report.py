@@ -73,8 +73,9 @@ details{margin:.6rem 0}
 summary{cursor:pointer;color:var(--quiet)}
 details table{margin:.5rem 0;white-space:normal}
 details th:first-child,details td:first-child{min-width:0}
-.days td,.days th{padding:.3rem .55rem}
-@media (max-width:44rem){.days td,.days th{padding:.3rem .15rem}}
+.tight td,.tight th{padding:.3rem .5rem}
+details thead th{white-space:normal}
+@media (max-width:44rem){.tight td,.tight th{padding:.3rem .12rem;font-size:.8rem}}
 """
 
 
@@ -120,7 +121,7 @@ def _frame(drawing: Drawing | None, found: str, meaning: str, table: str, missin
         return f"<p>{escape(found or missing)}</p>"
     svg = embed(drawing.draw(EMBEDDED), drawing.name, drawing.title, drawing.description)
     said = f"<p>{escape(found)}</p>" if found else ""
-    numbers = f"<details><summary>The numbers behind this figure</summary>{table}</details>"
+    numbers = f'<details><summary>The numbers behind this figure</summary><div class="scroll">{table}</div></details>'
     return (
         f'<div class="chart"><figure>{svg}</figure>'
         f'<div>{said}<p class="quiet">{meaning}</p>{numbers}</div></div>'
@@ -169,7 +170,7 @@ def _spell_kinds(result: Analysis) -> str:
         hidden = kind in kinds.untestable
         near = ""
         if kind in PERIODS_S and kinds.intervals[kind]:
-            near = f"{kinds.near[kind]:,} ({spell_few(kinds.expected[kind])})"
+            near = f"{kinds.near[kind]:,}<small>{spell_few(kinds.expected[kind])}</small>"
         cells = (
             "–" if hidden else f"{count:,}",
             spell_share(count / tested) if known and not hidden else "–",
@@ -178,7 +179,7 @@ def _spell_kinds(result: Analysis) -> str:
         )
         mark = "*" if kind in kinds.unclear else ""
         rows.append((f"{KIND_NAMES[kind]}{mark}", *cells))
-    heads = ("Pages look", "Pages", "Share", "Intervals near (if Poisson)", "Poisson so named")
+    heads = ("Pages look", "Pages", "Share", "Intervals near<small>if Poisson</small>", "Poisson so named")
     note = "<p class='quiet'>* or more often: the steps are too long to tell.</p>" if kinds.unclear else ""
     meaning = _KINDS.format(level=100 * kinds.level, drawn=kinds.drawn)
     return f'<div class="scroll">{_table(heads, rows)}</div>{note}<p class="quiet">{meaning}</p>'
@@ -187,7 +188,7 @@ def _spell_kinds(result: Analysis) -> str:
 def _spell_heat(heat: HeatMap) -> str:
     """Return the map by bands of the mean: how many pages and intervals, and how many near an hour, a day and a week."""
     limits = [0.0, *(MARKS_S[mark] for mark in ("4 h", "12 h", "2 d", "1 wk", "30 d", "90 d", "1 yr")), np.inf]
-    middles = np.sqrt(heat.edges_s[:-1] * heat.edges_s[1:])
+    middles = (heat.edges_s[:-1] + heat.edges_s[1:]) / 2
     rows = []
     for low, high in zip(limits[:-1], limits[1:], strict=True):
         band = (middles >= low) & (middles < high)
@@ -199,14 +200,14 @@ def _spell_heat(heat: HeatMap) -> str:
         middle = middles[np.searchsorted(np.cumsum(counts), counts.sum() / 2)]
         near = [_share_at(heat, counts, spot_s) for spot_s in PERIODS_S.values()]
         rows.append((name, f"{int(heat.pages[band].sum()):,}", f"{int(counts.sum()):,}", spell_length(middle), *near))
-    heads = ("Mean interval", "Pages", "Inter&shy;vals", "Median", "At 1 h", "At 24 h", "At 1 wk")
-    return _table(heads, rows)
+    heads = ("Mean interval", "Pages", "Inter&shy;vals", "Median", *(f"{at}, %" for at in ("At 1 h", "24 h", "1 wk")))
+    return _table(heads, rows, "tight")
 
 
 def _share_at(heat: HeatMap, counts: np.ndarray, spot_s: float) -> str:
     """Return which share of the intervals lies in the bin of `spot_s`."""
     place = int(np.searchsorted(heat.edges_s, spot_s, "right")) - 1
-    return spell_share(counts[place] / counts.sum()) if 0 <= place < counts.size else "–"
+    return f"{100 * counts[place] / counts.sum():.1f}" if 0 <= place < counts.size else "–"
 
 
 def _spell_histogram(near: Histogram) -> str:
@@ -254,7 +255,7 @@ def _spell_hours(arrivals: Arrivals) -> str:
             for hour in range(24)
         ]
         name = escape(name_region(part, alone))
-        tables.append(f"<p class='quiet'>{name}: by hour, as drawn.</p>{_table(('Hour', *DAYS), rows, 'days')}")
+        tables.append(f"<p class='quiet'>{name}: by hour, as drawn.</p>{_table(('Hour', *DAYS), rows, 'tight')}")
     return "".join(tables)
 
 
@@ -281,10 +282,16 @@ def _table(heads: Sequence[str], rows: Iterable[Sequence[str]], kind: str = "") 
     """Return a table; `heads` and cells are HTML."""
     columns = "".join(f"<th scope=col>{head}</th>" for head in heads)
     body = "".join(
-        f"<tr><th scope=row>{row[0]}</th>{''.join(f'<td>{cell}</td>' for cell in row[1:])}</tr>\n" for row in rows
+        f"<tr><th scope=row>{row[0]}</th>{''.join(f'<td>{_hold(cell)}</td>' for cell in row[1:])}</tr>\n"
+        for row in rows
     )
     looks = f' class="{kind}"' if kind else ""
     return f"<table{looks}><thead><tr>{columns}</tr></thead>\n<tbody>{body}</tbody></table>"
+
+
+def _hold(cell: str) -> str:
+    """Return a cell's text with its numbers and their units on one line."""
+    return cell.replace(" ", "&nbsp;")
 
 
 def _spell_rejected(result: Analysis) -> str:

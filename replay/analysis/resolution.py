@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
 import numpy as np
@@ -15,12 +16,14 @@ _GRIDS_S: Final = (86_400, 43_200, 21_600, 14_400, 10_800, 7_200, 3_600, 1_800, 
 _SAMPLE: Final = 100_000  # changes looked at: the share of those off a grid is known to a tenth of a per cent
 _FEWEST: Final = 8  # different times: so many do not meet on a grid by chance
 _ON_GRID: Final = 0.99
+_ZONES_S: Final = 900  # what zones lie apart: dates and hours, written as times, are whole in one of them
 
 
 def find_grid(times_s: Floats) -> float:
     """Return the coarsest grid, from a day to a second, that 99 % of ``times_s``: float64[m] lie on; 1 for few times.
 
-    A grid need not begin at midnight, and one of days may shift by an hour, as local midnights do. O(m).
+    A grid is whole hours or days of some zone, else it is pages that are updated by the clock; one of days may shift
+    by an hour, as local midnights do. O(m).
 
     >>> find_grid(np.arange(9.0) * 172_800 + 3_600), find_grid(np.arange(9.0) * 172_800 + np.arange(9.0) * 60)
     (86400.0, 60.0)
@@ -33,6 +36,8 @@ def find_grid(times_s: Floats) -> float:
         phases, counts = np.unique(np.mod(times, grid_s), return_counts=True)
         order = np.argsort(counts)[::-1]
         best = counts[order[0]]
+        if phases[order[0]] % math.gcd(grid_s, _ZONES_S):
+            continue
         if grid_s == _GRIDS_S[0] and phases.size > 1 and abs(phases[order[0]] - phases[order[1]]) in (3_600, 82_800):
             best = best + counts[order[1]]
         if best >= _ON_GRID * times.size:

@@ -85,6 +85,7 @@ def test_the_span_is_the_logs_or_the_part_asked_for() -> None:
         (np.arange(50) * DAY - 3600 * (np.arange(50) > 20), DAY),  # summer time
         (np.arange(50) * 4 * 3600.0, 4 * 3600.0),
         (np.arange(50) * 3600.0 + 1800, 3600.0),
+        (np.arange(50) * DAY + 60, 60.0),  # updated at one minute past: no dates
         (np.arange(50) * 61.0, 1.0),
         (np.append(np.arange(50) * DAY, [5.0, 7.0, 11.0]), 1.0),  # more than one in a hundred is off
         (np.append(np.arange(500) * DAY, 5.0), DAY),
