@@ -103,7 +103,9 @@ def heat(pages: Sequence[Page], step: float, edges: Sequence[float]) -> dict[tup
     return counts
 
 
-def near(pages: Sequence[Page], step: float, band: tuple[float, float], edges: Sequence[float]) -> tuple[list[int], list[float]]:
+def near(
+    pages: Sequence[Page], step: float, band: tuple[float, float], edges: Sequence[float]
+) -> tuple[list[int], list[float]]:
     """Intervals of the pages with a mean in the band, in each bin: seen, and by geometric draws of the same mean."""
     observed, expected = [0] * (len(edges) - 1), [0.0] * (len(edges) - 1)
     for page in pages:
@@ -135,7 +137,7 @@ def hour_of_week(when: float, zone: tzinfo) -> int:
 
 
 def arrivals(changes: Sequence[tuple[float, float]], zone: tzinfo) -> list[float]:
-    """Changes, seen over intervals of whole quarters of an hour or at points of time, spread by the hour of the week."""
+    """Changes, seen over intervals of whole quarters of an hour or at points of time, by the hour of the week."""
     hours = [0.0] * 168
     for since, until in changes:
         quarters = range(int(since), int(until), QUARTER)

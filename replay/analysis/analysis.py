@@ -28,7 +28,9 @@ Progress: TypeAlias = Callable[[str], None]
 WeekDetail: TypeAlias = Literal["hours", "days", "none"]
 """As what a log's week can be shown."""
 
-_TELLS_HOURS_S: Final = 6 * HOUR_S  # between visits at most for hours of the day to be told: the smoothing's five, about
+_TELLS_HOURS_S: Final = (
+    6 * HOUR_S
+)  # between visits at most for hours of the day to be told: the smoothing's five, about
 _TELLS_DAYS_S: Final = 36 * HOUR_S  # likewise for weekdays
 _UNDATED: Final = "microsoft"  # the format whose days are counted from a date that nobody published
 _OTHER_MEANS_S: Final = (HOUR_S, DAY_S, 3 * DAY_S, WEEK_S, 30 * DAY_S, 90 * DAY_S)  # to look near instead

@@ -98,16 +98,18 @@ def count_near(seen: Observation, step_s: float, near_s: float) -> Histogram | N
     owner = seen.owners()
     kept = chosen[owner]
     intervals_s = seen.intervals_s()[kept]
-    width_s = step_s * max(1, round(near_s / _BINS_PER_MEAN / step_s))
-    edges_s = width_s * (np.arange(int(np.rint(_MEANS * near_s / width_s)) + 1) + 0.5)
+    width_s = step_s * (
+        2 * max(0, round((near_s / _BINS_PER_MEAN / step_s - 1) / 2)) + 1
+    )  # odd: no interval at an edge
+    edges_s = np.asarray(width_s * (np.arange(round(_MEANS * near_s / width_s) + 1) + 0.5))
     if width_s > step_s:
         edges_s = np.append(step_s / 2, edges_s)  # intervals shorter than half a bin
     observed = np.histogram(intervals_s, edges_s)[0]
     of_page = np.bincount(owner[kept], minlength=chosen.size)[chosen]
-    sums_s = np.bincount(owner[kept], seen.intervals_s()[kept], minlength=chosen.size)[chosen]
+    sums_s = np.asarray(np.bincount(owner[kept], intervals_s, minlength=chosen.size)[chosen], np.float64)
     tails = _expect_beyond(of_page, sums_s, seen.step_s[chosen], edges_s)
     peak = (near_s - 1.5 * width_s, near_s + 1.5 * width_s)
-    within = float(np.count_nonzero((intervals_s > peak[0]) & (intervals_s < peak[1])))
+    within = float(np.count_nonzero((intervals_s > peak[0]) & (intervals_s <= peak[1])))
     hoped = _expect_beyond(of_page, sums_s, seen.step_s[chosen], np.array(peak))
     total = max(1, intervals_s.size)
     return Histogram(

@@ -1,9 +1,9 @@
 """Which pages change hourly, daily or weekly rather than at random: a likelihood-ratio test on each page's history.
 
-Under a Poisson process the K intervals of a page, seen at whole steps and S steps long together, are as likely to be
-any K whole numbers with that sum. So whatever the page's rate, P(an interval > x) = C(S - x - 1, K - 1)/C(S - 1, K - 1):
-nothing is estimated. Against this stand, for each period, pages of whose intervals more lie near the period, and pages
-whose intervals are spread in any other way.
+Under a Poisson process the K intervals of a page, seen at whole steps and S steps long together, are as likely to
+be any K whole numbers with that sum. So whatever the page's rate, P(an interval > x) is
+C(S - x - 1, K - 1)/C(S - 1, K - 1): nothing is estimated. Against this stand, for each period, pages of whose intervals
+more lie near the period, and pages whose intervals are spread in any other way.
 
 - *Near a period*: W of K intervals within the tolerance, pi expected. The likelihood ratio of "W/K of them" to "pi"
   rises with W, so the test rejects for large W, and its p-value is the binomial's tail.
@@ -17,7 +17,6 @@ more are near; "other" where there is none.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Final
 
@@ -25,23 +24,26 @@ import numpy as np
 from scipy.special import chdtrc
 
 from streamsched.arrays import Bools, Floats, Ints
-from streamsched.jit import kernel
+from streamsched.replay.analysis.chances import CLEAR, FEWEST, NEARLY, weigh_intervals
 from streamsched.replay.analysis.observation import Observation
 
-__all__ = ["FEWEST", "KINDS", "PERIODS_S", "Kinds", "Tests", "UNTESTED", "count_kinds", "name_kinds", "simulate_poisson", "test_pages"]
+__all__ = [
+    "KINDS",
+    "PERIODS_S",
+    "UNTESTED",
+    "Kinds",
+    "Tests",
+    "count_kinds",
+    "name_kinds",
+    "simulate_poisson",
+    "test_pages",
+]
 
 PERIODS_S: Final = {"hourly": 3_600.0, "daily": 86_400.0, "weekly": 604_800.0}
 KINDS: Final = ("poisson", *PERIODS_S, "other", "fast", "few")
 """What a page may be named: consistent with Poisson, near a period, neither, changed at nearly every visit so that no
 test could tell, or of too few intervals."""
 
-FEWEST: Final = 5  # intervals that a page needs to be tested for periods ...
-_PER_BIN: Final = 5  # ... and a bin of the test for other ways, of which ...
-_FEWEST_BINS: Final = 3
-_MOST_BINS: Final = 8  # ... there are no more
-_TOLERANCE: Final = 24.0  # an interval is near a period within this part of it, an hour for a day, or within a step
-_CLEAR: Final = 4.0  # steps to a period, with fewer of which an interval "near" it may as well be a shorter one
-_NEARLY: Final = 0.9  # of a step: visits meant to be a day apart may be a little more
 _SIMULATED: Final = 20_000  # pages drawn to see how many Poisson ones are misnamed: a level of 1 % to within 0.1 % ...
 _INTERVALS: Final = 4_000_000  # ... or fewer of many intervals
 _GENERAL: Final = len(PERIODS_S)  # the place of the test for other ways among the tests
@@ -79,10 +81,10 @@ class Tests:
 class Kinds:
     """How many pages are of each kind, and how many would be misnamed.
 
-    ``counts`` and ``simulated``, by kind in KINDS: pages of the log; shares of ``drawn`` simulated Poisson pages with as
-    many intervals of the same mean as those tested. ``near`` and ``expected``: of all intervals of tested pages, by period, how many
-    lie near it and how many would under Poisson; ``intervals``, by period, of how many. ``unclear``: periods that the
-    step is too long to tell from shorter ones; ``untestable``: those shorter than the step.
+    By kind in KINDS: ``counts``, pages of the log; ``simulated``, shares of ``drawn`` simulated Poisson pages with as
+    many intervals of the same mean as those tested. By period: ``near`` and ``expected``, how many intervals of tested
+    pages lie near it and how many would under Poisson; ``intervals``, of how many. ``unclear``: periods that the step
+    is too long to tell from shorter ones; ``untestable``: those shorter than the step.
     """
 
     counts: dict[str, int]
@@ -108,7 +110,7 @@ def test_pages(seen: Observation) -> Tests:
     p_values = np.full((pages, _GENERAL + 1), np.nan)
     near, expected = np.zeros((pages, _GENERAL), np.int64), np.zeros((pages, _GENERAL))
     ratio, freedom = np.zeros(pages), np.zeros(pages, np.int64)
-    _test(seen.steps, seen.offsets, seen.step_s, periods, (p_values, near, expected, ratio, freedom))
+    weigh_intervals(seen.steps, seen.offsets, seen.step_s, periods, (p_values, near, expected, ratio, freedom))
     general = freedom > 0
     p_values[general, _GENERAL] = chdtrc(freedom[general], ratio[general])
     ones = np.concatenate([[0], np.cumsum(seen.steps == 1)])
@@ -156,8 +158,8 @@ def count_kinds(seen: Observation, level: float, seed: int = 0) -> Kinds:
         near=dict(zip(PERIODS_S, tests.near.sum(0).tolist(), strict=True)),
         expected=dict(zip(PERIODS_S, tests.expected.sum(0).tolist(), strict=True)),
         intervals=dict(zip(PERIODS_S, totals, strict=True)),
-        unclear=tuple(name for name, period_s in PERIODS_S.items() if period_s / _CLEAR < typical <= period_s / _NEARLY),
-        untestable=tuple(name for name, period_s in PERIODS_S.items() if typical > period_s / _NEARLY),
+        unclear=tuple(name for name, period_s in PERIODS_S.items() if period_s / CLEAR < typical <= period_s / NEARLY),
+        untestable=tuple(name for name, period_s in PERIODS_S.items() if typical > period_s / NEARLY),
         level=level,
     )
 
@@ -181,106 +183,3 @@ def simulate_poisson(seen: Observation, pages: Ints, seed: int) -> Observation:
     steps = rng.geometric(chance) if chance.size else np.zeros(0, np.int64)
     step_s = seen.step_s[pages]
     return Observation(step_s, totals, counts, totals * step_s, steps, offsets)
-
-
-@kernel
-def _test(steps: Ints, offsets: Ints, step_s: Floats, periods_s: Floats, out: tuple[Floats, Ints, Floats, Floats, Ints]) -> None:
-    """Fill `out`: p-values, intervals near, those expected, the G of other ways and its degrees of freedom."""
-    p_values, near, expected, ratio, freedom = out
-    for page in range(step_s.size):
-        own = steps[offsets[page] : offsets[page + 1]]
-        count, total = own.size, own.sum()
-        if count < FEWEST:
-            continue
-        for place in range(periods_s.size):
-            low, high = _surround(periods_s[place] / step_s[page])
-            if high < low:
-                continue
-            found = 0
-            for i in range(count):
-                found += low <= own[i] <= high
-            share = _exceed(low - 1, count, total) - _exceed(high, count, total)
-            near[page, place] = found
-            expected[page, place] = count * share
-            p_values[page, place] = _binomial_tail(found, count, share)
-        ratio[page], freedom[page] = _compare(own, total)
-
-
-@kernel
-def _surround(period: float) -> tuple[int, int]:
-    """Return the fewest and the most steps that are near a period of so many steps; 1 and 0 for one below a step."""
-    if period < _NEARLY:
-        return 1, 0
-    if period < _CLEAR:
-        nearest = max(1, np.int64(np.rint(period)))
-        return nearest, nearest
-    within = max(1.0, period / _TOLERANCE)
-    return max(1, np.int64(np.ceil(period - within - 1e-9))), np.int64(np.floor(period + within + 1e-9))
-
-
-@kernel
-def _exceed(steps: float, count: int, total: int) -> float:
-    """Return P(an interval > steps) of `count` random ones of `total` steps together. O(1)."""
-    if steps <= 0:
-        return 1.0
-    if total - steps < count:
-        return 0.0
-    if total > 1_000_000_000 or total > 10_000 * count:  # whole steps make no difference, and lgamma loses digits
-        return float((1.0 - steps / total) ** (count - 1))
-    left = math.lgamma(total - steps) - math.lgamma(total - steps - count + 1)
-    return float(math.exp(left - math.lgamma(total) + math.lgamma(total - count + 1)))
-
-
-@kernel
-def _binomial_tail(found: int, count: int, share: float) -> float:
-    """Return P(found or more of count) where each has the chance `share`. O(count)."""
-    if found <= 0 or share >= 1.0:
-        return 1.0
-    if share <= 0.0:
-        return 0.0
-    log_term = (
-        math.lgamma(count + 1)
-        - math.lgamma(found + 1)
-        - math.lgamma(count - found + 1)
-        + found * math.log(share)
-        + (count - found) * math.log1p(-share)
-    )
-    term, tail = 1.0, 0.0  # relative to the first, which may underflow
-    odds = share / (1.0 - share)
-    for k in range(found, count + 1):
-        tail += term
-        term *= (count - k) / (k + 1) * odds
-    return float(min(1.0, math.exp(log_term + math.log(tail))))
-
-
-@kernel
-def _compare(own: Ints, total: int) -> tuple[float, int]:
-    """Return the G of intervals `own` against random ones of their sum, and its degrees of freedom, 0 for none."""
-    count = own.size
-    bins = min(_MOST_BINS, count // _PER_BIN)
-    if bins < _FEWEST_BINS:
-        return 0.0, 0
-    edges, filled = np.zeros(bins + 1, np.int64), 0
-    for place in range(1, bins):
-        beyond = 1.0 - place / bins
-        edge = np.int64(np.rint(total * (1.0 - beyond ** (1.0 / (count - 1)))))
-        if edge > edges[filled]:
-            filled += 1
-            edges[filled] = edge
-    filled += 1
-    edges[filled] = total
-    if filled < _FEWEST_BINS:
-        return 0.0, 0
-    found = np.zeros(filled, np.int64)
-    for i in range(count):
-        place = 0
-        while own[i] > edges[place + 1]:
-            place += 1
-        found[place] += 1
-    ratio = 0.0
-    for place in range(filled):
-        hoped = count * (_exceed(edges[place], count, total) - _exceed(edges[place + 1], count, total))
-        if found[place] > 0:
-            ratio += 2.0 * found[place] * math.log(found[place] / max(hoped, 1e-300))
-    correction = 1.0 + (filled + 1) / (6.0 * count)  # Williams's, for few intervals
-    return ratio / correction, filled - 2

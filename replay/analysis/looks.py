@@ -35,7 +35,7 @@ _RAMP_CODES: Final = tuple(f"#0c0d{place:02x}" for place in range(len(RAMP)))
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """Colours by their parts: ``ink`` of text and marks, ``faint`` of grids, ``hues`` by name, ``ramp`` from few to many.
+    """Colours by their parts: ``ink`` of text and marks, ``faint`` of grids, ``hues`` by name, ``ramp`` from few up.
 
     ``titled``: whether figures have their titles in them, which in a report stand above.
     """

@@ -59,10 +59,9 @@ def look_at(log: ChangeLog, span: Span, step_s: float) -> Observation:
 
     The last of them is the first that sees all, so it may come up to a step after the span's end.
     """
-    end = np.nextafter(span[1], -np.inf) / step_s
-    bounds = (np.ceil(span[0] / step_s), np.ceil(end), end)
-    visits, changes, steps, offsets = _crawl(log.times_s / step_s, log.offsets, log.gone, bounds)
-    watched_s = visits * step_s
+    bounds = (float(np.ceil(span[0] / step_s)), float(np.ceil(np.nextafter(span[1], -np.inf) / step_s)))
+    visits, changes, steps, offsets = _crawl((log.times_s, log.offsets, log.gone), span[1], step_s, bounds)
+    watched_s = np.asarray(visits * step_s, np.float64)
     return Observation(np.full(visits.size, step_s), visits, changes, watched_s, steps, offsets)
 
 
@@ -83,21 +82,24 @@ def read_visits(log: ChangeLog, crawls: Crawls) -> Observation:
 
 
 @kernel
-def _crawl(times: Floats, offsets: Ints, gone: Bools, bounds: tuple[float, float, float]) -> tuple[Ints, Ints, Ints, Ints]:
+def _crawl(
+    log: tuple[Floats, Ints, Bools], end_s: float, step_s: float, bounds: tuple[float, float]
+) -> tuple[Ints, Ints, Ints, Ints]:
     """Return visits, changes: int64[n], intervals: int64[k] and their offsets: int64[n + 1].
 
-    All times are in steps: ``times``: float64[m]; `bounds`: of the first visit, of the last, and of the last change.
+    `log`: times, offsets and gone; `bounds`: the first visit and the last, in steps.
     """
+    times_s, offsets, gone = log
     pages = offsets.size - 1
     visits, changes = np.zeros(pages, np.int64), np.zeros(pages, np.int64)
-    steps, ends = np.empty(times.size, np.int64), np.zeros(pages + 1, np.int64)
+    steps, ends = np.empty(times_s.size, np.int64), np.zeros(pages + 1, np.int64)
     count = 0
     for page in range(pages):
         there, seen, known, last = False, False, 0, 0
         for i in range(offsets[page], offsets[page + 1]):
-            if times[i] > bounds[2]:
+            if times_s[i] >= end_s:
                 break
-            visit = np.int64(np.ceil(max(times[i], bounds[0])))  # the first that sees it
+            visit = int(np.ceil(max(times_s[i] / step_s, bounds[0])))  # the first that sees it
             if not there:
                 there, seen, known, last = not gone[i], False, visit, visit
                 continue
@@ -111,6 +113,6 @@ def _crawl(times: Floats, offsets: Ints, gone: Bools, bounds: tuple[float, float
                 visits[page] += visit - known
                 there = False
         if there:
-            visits[page] += max(0, np.int64(bounds[1]) - known)
+            visits[page] += max(0, int(bounds[1]) - known)
         ends[page + 1] = count
     return visits, changes, steps[:count].copy(), ends

@@ -32,8 +32,8 @@ MARKS_S: Final = {
 class Rates:
     """Mean intervals between changes of n watched pages, in seconds, ascending, infinite for pages without a change.
 
-    ``simple_s``: float64[n], T/X; ``modified_s``: float64[n], eq. 1, both of what visits saw. ``counted_s``: float64[n],
-    T/X of all changes, None where only visits know of them.
+    ``simple_s``: float64[n], T/X; ``modified_s``: float64[n], eq. 1, both of what visits saw. ``counted_s``:
+    float64[n], T/X of all changes, None where no more is known than what visits saw.
     """
 
     simple_s: Floats
@@ -52,9 +52,7 @@ def estimate_rates(seen: Observation, counted: Observation | None) -> Rates:
     modified_s = modified_interval(seen.visits, seen.changes) * seen.step_s
     every = None if counted is None else naive_interval(counted.watched_s, counted.changes)[counted.visits > 0]
     watched = seen.visits > 0
-    return Rates(
-        np.sort(simple_s[watched]), np.sort(modified_s[watched]), None if every is None else np.sort(every)
-    )
+    return Rates(np.sort(simple_s[watched]), np.sort(modified_s[watched]), None if every is None else np.sort(every))
 
 
 def share_within(intervals_s: Floats, limits_s: Floats) -> Floats:

@@ -112,7 +112,7 @@ def _hash_domains(blob: Bytes, offsets: Ints) -> Hashes:
         start = stop
         while start > first and blob[start - 1] != _DOT:
             start -= 1
-        if start == first or stop == start or stop - start > _MAX_LABEL:
+        if start in (first, stop) or stop - start > _MAX_LABEL:
             continue
         for at in range(start, stop):
             label[at - start] = blob[at] + 32 if 65 <= blob[at] <= 90 else blob[at]

@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from html import escape
 from pathlib import Path
 from typing import Final
 
-import numpy as np
-
 from streamsched.replay.analysis.analysis import Analysis
 from streamsched.replay.analysis.figures import Drawing, drawings
-from streamsched.replay.analysis.frequencies import HeatMap, Histogram
 from streamsched.replay.analysis.kinds import PERIODS_S, UNTESTED
+from streamsched.replay.analysis.limits import spell_limits
 from streamsched.replay.analysis.looks import EMBEDDED, embed, spell_ramp
-from streamsched.replay.analysis.rates import MARKS_S, share_within
-from streamsched.replay.analysis.settings import DAY_S, HOUR_S
-from streamsched.replay.analysis.week import DAYS, HOURS, Arrivals, count_by_weekday
+from streamsched.replay.analysis.numbers import (
+    spell_table,
+    tabulate_days,
+    tabulate_hours,
+    tabulate_intervals,
+    tabulate_near,
+    tabulate_rates,
+)
 from streamsched.replay.analysis.wording import (
-    ESTIMATORS,
     KIND_NAMES,
     describe,
-    name_region,
     spell_few,
     spell_kinds,
     spell_length,
-    spell_limits,
     spell_near,
     spell_rates,
     spell_share,
@@ -57,11 +56,12 @@ _RATES: Final = (
     "change about as often as they are visited.{counted}"
 )
 _KINDS: Final = (
-    "Each page’s intervals are tested against those of a Poisson process with as many changes: for each period, whether "
-    "more lie near it (within an hour of 24 h, a 24th of the others), and whether they are spread in any other way. A "
-    "page is named where a likelihood-ratio test rejects at {level:g} % over the four tests, so at most {level:g} % of "
-    "Poisson pages are misnamed; after a period if a third of its intervals or more are near that. The last column is what became of {drawn:,} simulated Poisson pages with as many "
-    "changes and the same means. “Other” is more even than chance, or comes in bursts."
+    "Each page’s intervals are tested against those of a Poisson process with as many changes: for each period, "
+    "whether more lie near it (within an hour of 24 h, a 24th of the others), and whether they are spread in any other "
+    "way. A page is named where a likelihood-ratio test rejects at {level:g} % over the four tests, so at most "
+    "{level:g} % of Poisson pages are misnamed; after a period if a third of its intervals or more are near that. The "
+    "last column is what became of {drawn:,} simulated Poisson pages with as many changes and the same means. “Other” "
+    "is more even than chance, or comes in bursts."
 )
 _STYLE: Final = """
 h2+p{margin-top:.2rem}
@@ -102,7 +102,7 @@ def render_analysis(result: Analysis) -> str:
 <h2>Which pages change by the clock</h2>
 {_spell_kinds(result)}
 <h2>Intervals between changes</h2>
-{_frame(shown.get("intervals"), "", _INTERVALS, _spell_heat(result.heat), "Too few changes for a figure.")}
+{_frame(shown.get("intervals"), "", _INTERVALS, tabulate_intervals(result.heat), "Too few changes for a figure.")}
 <h2>Intervals near {spell_length(result.settings.near_s)}</h2>
 {_spell_near(result, shown.get("near"))}
 <h2>Over the week</h2>
@@ -122,10 +122,7 @@ def _frame(drawing: Drawing | None, found: str, meaning: str, table: str, missin
     svg = embed(drawing.draw(EMBEDDED), drawing.name, drawing.title, drawing.description)
     said = f"<p>{escape(found)}</p>" if found else ""
     numbers = f'<details><summary>The numbers behind this figure</summary><div class="scroll">{table}</div></details>'
-    return (
-        f'<div class="chart"><figure>{svg}</figure>'
-        f'<div>{said}<p class="quiet">{meaning}</p>{numbers}</div></div>'
-    )
+    return f'<div class="chart"><figure>{svg}</figure><div>{said}<p class="quiet">{meaning}</p>{numbers}</div></div>'
 
 
 def _spell_near(result: Analysis, drawing: Drawing | None) -> str:
@@ -134,7 +131,7 @@ def _spell_near(result: Analysis, drawing: Drawing | None) -> str:
         missing = "This log cannot show them: see above." if near is None else ""
         return f"<p>{escape(spell_near(result) or missing)}</p>"
     low, high = map(spell_length, near.band_s)
-    return _frame(drawing, spell_near(result), _NEAR.format(low=low, high=high), _spell_histogram(near), "")
+    return _frame(drawing, spell_near(result), _NEAR.format(low=low, high=high), tabulate_near(near), "")
 
 
 def _spell_week(result: Analysis, drawing: Drawing | None) -> str:
@@ -149,7 +146,7 @@ def _spell_week(result: Analysis, drawing: Drawing | None) -> str:
         smooth="Each point is the mean of the five hours around it. " if hours else "",
         regions=escape(regions),
     )
-    table = _spell_days(result.arrivals) + (_spell_hours(result.arrivals) if hours else "")
+    table = tabulate_days(result.arrivals) + (tabulate_hours(result.arrivals) if hours else "")
     return _frame(drawing, spell_week(result), meaning, table, "")
 
 
@@ -157,7 +154,7 @@ def _spell_rates(result: Analysis, drawing: Drawing | None) -> str:
     counted = (
         " The log tells of all changes, so the dotted line is the truth." if result.rates.counted_s is not None else ""
     )
-    table = _spell_marks(result)
+    table = tabulate_rates(result)
     return _frame(drawing, spell_rates(result), _RATES.format(counted=counted), table, "No page changed.")
 
 
@@ -182,116 +179,7 @@ def _spell_kinds(result: Analysis) -> str:
     heads = ("Pages look", "Pages", "Share", "Intervals near<small>if Poisson</small>", "Poisson so named")
     note = "<p class='quiet'>* or more often: the steps are too long to tell.</p>" if kinds.unclear else ""
     meaning = _KINDS.format(level=100 * kinds.level, drawn=kinds.drawn)
-    return f'<div class="scroll">{_table(heads, rows)}</div>{note}<p class="quiet">{meaning}</p>'
-
-
-def _spell_heat(heat: HeatMap) -> str:
-    """Return the map by bands of the mean: how many pages and intervals, and how many near an hour, a day and a week."""
-    limits = [0.0, *(MARKS_S[mark] for mark in ("4 h", "12 h", "2 d", "1 wk", "30 d", "90 d", "1 yr")), np.inf]
-    middles = (heat.edges_s[:-1] + heat.edges_s[1:]) / 2
-    rows = []
-    for low, high in zip(limits[:-1], limits[1:], strict=True):
-        band = (middles >= low) & (middles < high)
-        counts = heat.counts[band].sum(axis=0)
-        if not counts.sum():
-            continue
-        name = f"over {spell_length(low)}" if np.isinf(high) else f"{spell_length(low)} to {spell_length(high)}"
-        name = f"up to {spell_length(high)}" if low == 0 else name
-        middle = middles[np.searchsorted(np.cumsum(counts), counts.sum() / 2)]
-        near = [_share_at(heat, counts, spot_s) for spot_s in PERIODS_S.values()]
-        rows.append((name, f"{int(heat.pages[band].sum()):,}", f"{int(counts.sum()):,}", spell_length(middle), *near))
-    heads = ("Mean interval", "Pages", "Inter&shy;vals", "Median", *(f"{at}, %" for at in ("At 1 h", "24 h", "1 wk")))
-    return _table(heads, rows, "tight")
-
-
-def _share_at(heat: HeatMap, counts: np.ndarray, spot_s: float) -> str:
-    """Return which share of the intervals lies in the bin of `spot_s`."""
-    place = int(np.searchsorted(heat.edges_s, spot_s, "right")) - 1
-    return f"{100 * counts[place] / counts.sum():.1f}" if 0 <= place < counts.size else "–"
-
-
-def _spell_histogram(near: Histogram) -> str:
-    unit_s, unit = (HOUR_S, "h") if near.near_s <= 2 * DAY_S else (DAY_S, "d")
-    rows = [
-        (f"{low / unit_s:.3g}–{high / unit_s:.3g} {unit}", f"{seen:,}", f"{hoped:,.1f}")
-        for low, high, seen, hoped in zip(
-            near.edges_s[:-1].tolist(),
-            near.edges_s[1:].tolist(),
-            near.observed.tolist(),
-            near.expected.tolist(),
-            strict=True,
-        )
-    ]
-    rows.append(("longer", f"{near.longer[0]:,}", f"{near.longer[1]:,.1f}"))
-    return _table(("Interval", "Seen", "Expo&shy;nential"), rows)
-
-
-def _spell_days(arrivals: Arrivals) -> str:
-    alone = len(arrivals.parts) == 1
-    heads = ("Day", *(escape(name_region(part, alone)) for part in arrivals.parts))
-    counts = [count_by_weekday(part) for part in arrivals.parts]
-    shares = [part.by_day() for part in arrivals.parts]
-    rows = [
-        (
-            day,
-            *(
-                f"{count[place]:,}<small>{_spell_relative(share[place])}</small>"
-                for count, share in zip(counts, shares, strict=True)
-            ),
-        )
-        for place, day in enumerate(DAYS)
-    ]
-    return f"<p class='quiet'>Changes by day, and relative to the average day.</p>{_table(heads, rows)}"
-
-
-def _spell_hours(arrivals: Arrivals) -> str:
-    """Return a table for each region: hours down, days across."""
-    alone = len(arrivals.parts) == 1
-    tables = []
-    for part in arrivals.parts:
-        relative = part.relative()
-        rows = [
-            (f"{hour:02}", *(_spell_relative(relative[day * 24 + hour]) for day in range(HOURS // 24)))
-            for hour in range(24)
-        ]
-        name = escape(name_region(part, alone))
-        tables.append(f"<p class='quiet'>{name}: by hour, as drawn.</p>{_table(('Hour', *DAYS), rows, 'tight')}")
-    return "".join(tables)
-
-
-def _spell_relative(value: float) -> str:
-    return "–" if np.isnan(value) else f"{value:.2f}"
-
-
-def _spell_marks(result: Analysis) -> str:
-    lines = result.rates.lines()
-    marks_s = np.array(list(MARKS_S.values()))
-    shares = [share_within(intervals_s, marks_s) for intervals_s in lines.values()]
-    rows = [
-        (f"{mark} or less", *(_spell_per_cent(float(share[place])) for share in shares))
-        for place, mark in enumerate(MARKS_S)
-    ]
-    return _table(("Mean interval", *(ESTIMATORS[name].split(",")[0].capitalize() for name in lines)), rows)
-
-
-def _spell_per_cent(share: float) -> str:
-    return f"{100 * share:.1f} %"
-
-
-def _table(heads: Sequence[str], rows: Iterable[Sequence[str]], kind: str = "") -> str:
-    """Return a table; `heads` and cells are HTML."""
-    columns = "".join(f"<th scope=col>{head}</th>" for head in heads)
-    body = "".join(
-        f"<tr><th scope=row>{row[0]}</th>{''.join(f'<td>{_hold(cell)}</td>' for cell in row[1:])}</tr>\n"
-        for row in rows
-    )
-    looks = f' class="{kind}"' if kind else ""
-    return f"<table{looks}><thead><tr>{columns}</tr></thead>\n<tbody>{body}</tbody></table>"
-
-
-def _hold(cell: str) -> str:
-    """Return a cell's text with its numbers and their units on one line."""
-    return cell.replace(" ", "&nbsp;")
+    return f'<div class="scroll">{spell_table(heads, rows)}</div>{note}<p class="quiet">{meaning}</p>'
 
 
 def _spell_rejected(result: Analysis) -> str:

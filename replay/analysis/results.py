@@ -11,9 +11,9 @@ from streamsched.arrays import Floats
 from streamsched.replay.analysis.analysis import Analysis
 from streamsched.replay.analysis.frequencies import HeatMap, Histogram
 from streamsched.replay.analysis.kinds import UNTESTED
+from streamsched.replay.analysis.limits import spell_limits
 from streamsched.replay.analysis.rates import MARKS_S, share_within
 from streamsched.replay.analysis.week import Arrivals
-from streamsched.replay.analysis.wording import spell_limits
 from streamsched.replay.settings import spell_time
 
 __all__ = ["to_json"]

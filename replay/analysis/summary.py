@@ -9,6 +9,7 @@ from rich.text import Text
 
 from streamsched.replay.analysis.analysis import Analysis
 from streamsched.replay.analysis.kinds import PERIODS_S, UNTESTED
+from streamsched.replay.analysis.limits import spell_limits
 from streamsched.replay.analysis.rates import MARKS_S, share_within
 from streamsched.replay.analysis.wording import (
     ESTIMATORS,
@@ -16,7 +17,6 @@ from streamsched.replay.analysis.wording import (
     describe,
     spell_few,
     spell_findings,
-    spell_limits,
     spell_share,
 )
 from streamsched.replay.terminal import print_table

@@ -73,7 +73,7 @@ def smooth(hours: Floats, width: int) -> Floats:
     [1.0, 1.0, 0.0, 2.0, 2.0, 2.0, 1.0]
     """
     reach = width // 2
-    return np.sum([np.roll(hours, shift) for shift in range(-reach, reach + 1)], axis=0)
+    return np.asarray(np.sum([np.roll(hours, shift) for shift in range(-reach, reach + 1)], axis=0))
 
 
 def count_arrivals(log: ChangeLog, span: Span, settings: AnalysisSettings) -> Arrivals:
@@ -102,9 +102,7 @@ def count_arrivals(log: ChangeLog, span: Span, settings: AnalysisSettings) -> Ar
     return Arrivals(tuple(parts), settings.zone, settings.local)
 
 
-def _group(
-    regions: Sequence[Region], domains: Sequence[tuple[Region, str, str | None]]
-) -> list[tuple[str, list[int]]]:
+def _group(regions: Sequence[Region], domains: Sequence[tuple[Region, str, str | None]]) -> list[tuple[str, list[int]]]:
     """Return each region's places in `domains`, then those of the rest."""
     groups = [(region.name, [at for at, (own, _, _) in enumerate(domains) if own is region]) for region in regions]
     return [*groups, (OTHERS, [len(domains)])]
@@ -130,13 +128,13 @@ def _spread(begin_s: Floats, end_s: Floats, weights: Floats) -> Floats:
         begin = np.mod(begin_s[i] + _MONDAY_S, WEEK_S)
         length = end_s[i] - begin_s[i]
         if length <= 0.0:
-            hours[min(HOURS - 1, np.int64(begin / HOUR_S))] += weights[i]
+            hours[int(begin / HOUR_S) % HOURS] += weights[i]
             continue
         whole = np.floor(length / WEEK_S)
         hours += weights[i] * whole * HOUR_S / length
         left, at = length - whole * WEEK_S, begin
         while left > 0.0:
-            hour = np.int64(at / HOUR_S)
+            hour = int(at / HOUR_S)
             part = min(left, (hour + 1) * HOUR_S - at)
             if part <= 0.0:
                 break
@@ -148,4 +146,4 @@ def _spread(begin_s: Floats, end_s: Floats, weights: Floats) -> Floats:
 
 def count_by_weekday(part: WeekPart) -> Ints:
     """Return a region's changes on each weekday, to whole changes: int64[7]."""
-    return np.rint(part.arrivals.reshape(7, 24).sum(1)).astype(np.int64)
+    return np.asarray(np.rint(part.arrivals.reshape(7, 24).sum(1)), np.int64)

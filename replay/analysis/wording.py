@@ -10,7 +10,8 @@ import numpy as np
 from streamsched.arrays import Floats
 from streamsched.durations import format_date, format_duration
 from streamsched.replay.analysis.analysis import Analysis
-from streamsched.replay.analysis.kinds import FEWEST, PERIODS_S
+from streamsched.replay.analysis.chances import FEWEST
+from streamsched.replay.analysis.kinds import PERIODS_S
 from streamsched.replay.analysis.rates import share_within
 from streamsched.replay.analysis.settings import DAY_S, HOUR_S, WEEK_S
 from streamsched.replay.analysis.week import DAYS, WeekPart
@@ -19,12 +20,13 @@ __all__ = [
     "ESTIMATORS",
     "KIND_NAMES",
     "describe",
+    "join_names",
     "name_region",
     "spell_findings",
     "spell_kinds",
     "spell_length",
-    "spell_limits",
     "spell_near",
+    "spell_nearer",
     "spell_rates",
     "spell_share",
     "spell_week",
@@ -59,8 +61,8 @@ def describe(result: Analysis) -> str:
         else f"seen by visits about {spell_length(result.resolution_s)} apart"
     )
     return (
-        f"{_count(result.pages, 'page')}, {result.changing:,} of which changed, {_count(result.changes, 'change')} ({how}), "
-        f"{format_date(result.span[0])} to {format_date(result.span[1])}"
+        f"{_count(result.pages, 'page')}, {result.changing:,} of which changed, "
+        f"{_count(result.changes, 'change')} ({how}), {format_date(result.span[0])} to {format_date(result.span[1])}"
     )
 
 
@@ -85,7 +87,8 @@ def spell_kinds(result: Analysis) -> str:
     return (
         f"Of {tested:,} pages with {FEWEST + 1} changes or more, {spell_share(kinds.counts['poisson'] / tested)} are "
         f"consistent with a Poisson process; {named}. By chance alone about {spell_few(wrong)} would be named other "
-        f"than Poisson (at most {spell_few(tested * kinds.level)} by the tests' level of {100 * kinds.level:g} %).{too_fast}"
+        f"than Poisson (at most {spell_few(tested * kinds.level)} by the tests' level of {100 * kinds.level:g} %)."
+        f"{too_fast}"
     )
 
 
@@ -113,12 +116,14 @@ def spell_rates(result: Analysis) -> str:
 def _spell_often(modified_s: Floats) -> str:
     """Return which shares of all pages change hourly or the like, the three most frequent that there are."""
     shares = share_within(modified_s, np.array(list(_OFTEN_S.values())))
-    often = [f"{spell_share(share)} {often}" for often, share in zip(_OFTEN_S, shares.tolist(), strict=True) if share > 0]
+    often = [
+        f"{spell_share(share)} {often}" for often, share in zip(_OFTEN_S, shares.tolist(), strict=True) if share > 0
+    ]
     if not often:
         return "None changes monthly or more often."
     first, *more = often[:3]
     share, _, how = first.rpartition(" ")
-    return f"By the modified estimate {_join([f'{share} of the pages change {how}', *more])} or more often."
+    return f"By the modified estimate {join_names([f'{share} of the pages change {how}', *more])} or more often."
 
 
 def spell_near(result: Analysis) -> str:
@@ -128,13 +133,13 @@ def spell_near(result: Analysis) -> str:
         return ""
     mean = spell_length(near.near_s)
     if not near.intervals:
-        return f"No page has a mean interval of about {mean}.{_spell_nearer(result)}"
-    few = f" (so few that chance shows){_spell_nearer(result)}" if near.intervals < _FEW_INTERVALS else ""
+        return f"No page has a mean interval of about {mean}.{spell_nearer(result)}"
+    few = f" (so few that chance shows){spell_nearer(result)}" if near.intervals < _FEW_INTERVALS else ""
     seen, hoped = near.peak
     return (
-        f"{_count(near.pages, 'page')} with a mean interval of about {mean} had {_count(near.intervals, 'interval')}{few}; "
-        f"{spell_share(seen)} of them were within {spell_length(near.reach_s)} of {mean}, {spell_share(hoped)} would be if "
-        "they were exponential."
+        f"{_count(near.pages, 'page')} with a mean interval of about {mean} had "
+        f"{_count(near.intervals, 'interval')}{few}; {spell_share(seen)} of them were within "
+        f"{spell_length(near.reach_s)} of {mean}, {spell_share(hoped)} would be if they were exponential."
     )
 
 
@@ -167,51 +172,8 @@ def _spell_part(part: WeekPart, alone: bool, hours: bool) -> str:
     return f"{text}."
 
 
-def spell_limits(result: Analysis) -> list[str]:
-    """Return what the log's times, its length or its pages do not let be shown, a sentence each."""
-    said = []
-    if result.exact and result.resolution_s >= HOUR_S:
-        said.append(
-            f"The log's times lie {spell_length(result.resolution_s)} apart or at multiples of it: nothing shorter can be "
-            "seen, and every interval is a multiple of that."
-        )
-    elif not result.exact:
-        said.append(
-            f"Changes are known only from visits, about {spell_length(result.resolution_s)} apart: several between two "
-            "visits count as one, and no interval is shorter."
-        )
-    if result.near is None:
-        said.append(
-            f"Intervals of about {spell_length(result.settings.near_s)} are not set against the exponential: with steps "
-            f"of {spell_length(result.step_s)} a histogram would show the steps.{_spell_nearer(result)}"
-        )
-    said += _limit_week(result)
-    kinds = result.kinds
-    if kinds.untestable:
-        said.append(f"The steps are too long to find {_join(kinds.untestable)} pages.")
-    if kinds.unclear:
-        said.append(
-            f"With such steps {_join(kinds.unclear)} pages cannot be told from those that change more often than that."
-        )
-    return said
-
-
-def _limit_week(result: Analysis) -> list[str]:
-    said = []
-    if not result.dated:
-        said.append("The day on which this collection began is not published: hours and days of the week mean nothing.")
-    elif result.week_detail == "none":
-        said.append("Neither hours nor days of the week can be told from such times: that figure is left out.")
-    elif result.week_detail == "days":
-        said.append("Hours of the day cannot be told from such times: the week is shown by days.")
-    if result.week_detail != "none" and result.span[1] - result.span[0] < WEEK_S:
-        said.append("The span is shorter than a week: of the other days nothing is known.")
-    elif result.week_detail != "none" and result.span[1] - result.span[0] < 4 * WEEK_S:
-        said.append("The span is shorter than four weeks: one odd day shows in the week's shape.")
-    return said
-
-
-def _spell_nearer(result: Analysis) -> str:
+def spell_nearer(result: Analysis) -> str:
+    """Return where there are more intervals to look at than near the mean asked for; nothing where there are none."""
     if result.nearer is None:
         return ""
     mean_s, intervals = result.nearer
@@ -276,7 +238,10 @@ def _count(count: int, name: str) -> str:
     return f"{count:,} {name}" if count == 1 else f"{count:,} {name}s"
 
 
-def _join(names: Sequence[str]) -> str:
+def join_names(names: Sequence[str]) -> str:
+    """Return the names as a list in a sentence.
+
+    >>> join_names(["daily"]), join_names(["hourly", "daily", "weekly"])
+    ('daily', 'hourly, daily and weekly')
+    """
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
-
-

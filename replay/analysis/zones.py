@@ -25,7 +25,7 @@ _MOST_HOURS: Final = 14  # east or west of UTC
 
 
 class Clock(NamedTuple):
-    """A zone's offsets: ``offsets_s``: float64[k], seconds to add to UTC from ``starts_s``: float64[k] on, ascending."""
+    """A zone's offsets: ``offsets_s``: float64[k], seconds to add to UTC from ``starts_s``: float64[k] on."""
 
     starts_s: Floats
     offsets_s: Floats

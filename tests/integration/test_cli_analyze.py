@@ -113,7 +113,10 @@ def test_what_cannot_work_has_code_2(streamsched: Command, log: Path, words: str
     ("line", "reason"),
     [
         ("analyze", "required: LOG"),
-        ("analyze a.tsv --region UK", "--region: expected NAME=DOMAIN,DOMAIN@ZONE such as UK=uk@Europe/London,ie, found"),
+        (
+            "analyze a.tsv --region UK",
+            "--region: expected NAME=DOMAIN,DOMAIN@ZONE such as UK=uk@Europe/London,ie, found",
+        ),
         ("analyze a.tsv --step often", "--step: expected a length of time"),
     ],
 )

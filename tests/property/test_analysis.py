@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import timedelta, timezone
+from datetime import UTC, timedelta, timezone
 from fractions import Fraction
 from typing import Any
 from zoneinfo import ZoneInfo
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from streamsched import OutcomeBatch, PackedUrls
@@ -18,8 +18,8 @@ from streamsched.connectors import Delivery, Position
 from streamsched.errors import ReplayError
 from streamsched.replay import ChangeLog
 from streamsched.replay.analysis import AnalysisSettings, parse_region
+from streamsched.replay.analysis.chances import binomial_tail, exceed
 from streamsched.replay.analysis.frequencies import count_intervals, count_near
-from streamsched.replay.analysis.kinds import _binomial_tail, _exceed
 from streamsched.replay.analysis.observation import Observation, look_at, read_visits
 from streamsched.replay.analysis.rates import estimate_rates
 from streamsched.replay.analysis.regions import find_domains
@@ -53,7 +53,8 @@ def split(seen: Observation) -> list[list[int]]:
     return [part.tolist() for part in np.split(seen.steps, seen.offsets[1:-1])]
 
 
-@given(records, st.integers(-10, 50), st.integers(0, 80), st.integers(1, 12))
+@given(records, st.integers(-10, 50), st.integers(1, 80), st.integers(1, 12))
+@example([(0.0, "A", PAGES[0]), (1.0, "M", PAGES[0])], 0, 1, 3)  # a change at the end, which is none of the span's
 def test_a_crawl_sees_what_visits_one_by_one_see(log: list[Record], start: int, length: int, step: int) -> None:
     """Whatever comes first: a page that appears with an M is there, one that vanishes unseen never was."""
     seen = look_at(collect(log), (start, start + length), float(step))
@@ -97,12 +98,13 @@ def test_visits_that_were_made_are_read_as_they_are(outcomes: list[dict[str, Any
     assert seen.watched_s.tolist() == [page.watched for page in expected]
     assert split(seen) == [page.intervals for page in expected]
     week = count_arrivals(log, (log.first_s, log.last_s + 1), AnalysisSettings("log"))
-    hours = naive_analysis.arrivals([(since, until) for _, since, until in changes], timezone.utc)
+    hours = naive_analysis.arrivals([(since, until) for _, since, until in changes], UTC)
     found = sum((part.arrivals for part in week.parts), np.zeros(168))
     np.testing.assert_allclose(found, hours, atol=1e-9)
 
 
 @given(records, st.integers(1, 5), st.sampled_from([12.0, 30.0, 60.0]))
+@example([(0.0, "A", PAGES[0]), (1.0, "M", PAGES[0]), (2.0, "M", PAGES[0])], 1, 60.0)  # bins of two steps and a half
 def test_intervals_are_counted_one_by_one(log: list[Record], step: int, mean: float) -> None:
     scale = 600  # of a step, so that means are of hours
     wide = [(when * scale, op, url) for when, op, url in log]
@@ -143,14 +145,14 @@ def test_estimates_are_the_formulas(log: list[Record], step: int) -> None:
 @given(st.integers(1, 5), st.integers(0, 9), st.integers(0, 14))
 def test_chances_are_those_of_all_ways_to_cut(count: int, more: int, steps: int) -> None:
     total = count + more
-    assert _exceed(steps, count, total) == pytest.approx(float(naive_analysis.exceed(steps, count, total)), abs=1e-9)
+    assert exceed(steps, count, total) == pytest.approx(float(naive_analysis.exceed(steps, count, total)), abs=1e-9)
 
 
 @given(st.integers(1, 30), st.integers(0, 30), st.fractions(Fraction(1, 1000), Fraction(999, 1000)))
 def test_tails_are_the_binomials(count: int, found: int, share: Fraction) -> None:
     assume(found <= count)
     expected = float(naive_analysis.binomial_tail(found, count, share))
-    assert _binomial_tail(found, count, float(share)) == pytest.approx(expected, rel=1e-9)
+    assert binomial_tail(found, count, float(share)) == pytest.approx(expected, rel=1e-9)
 
 
 zones = st.sampled_from(["UTC", "Europe/Paris", "America/New_York", "Asia/Kolkata", "Australia/Lord_Howe", "-03:30"])
@@ -194,11 +196,13 @@ def test_a_change_is_spread_over_its_interval(begin: int, quarters: int, start: 
     until = since + 900 * quarters
     since, until = since // 900 * 900, until // 900 * 900
     found = _spread(np.array([float(since)]), np.array([float(until)]), np.ones(1))
-    np.testing.assert_allclose(found, naive_analysis.arrivals([(since, until)], timezone.utc), atol=1e-9)
+    np.testing.assert_allclose(found, naive_analysis.arrivals([(since, until)], UTC), atol=1e-9)
     assert found.sum() == pytest.approx(1.0)
 
 
-hosts = st.sampled_from(["a.jp", "A.JP", "x.b.de.", "jp", "[::1]", "127.0.0.1", "user@a.fr", "b.museum:8080", "a.", ".de"])
+hosts = st.sampled_from(
+    ["a.jp", "A.JP", "x.b.de.", "jp", "[::1]", "127.0.0.1", "user@a.fr", "b.museum:8080", "a.", ".de"]
+)
 urls = st.builds(
     "{}{}{}".format, st.sampled_from(["http://", "https://", ""]), hosts, st.sampled_from(["", "/", "/x.jp", "?y.de/"])
 )
@@ -214,10 +218,14 @@ def test_domains_are_the_hosts_last_labels(pages: list[str]) -> None:
 
 
 def test_regions_share_out_all_changes() -> None:
-    log = [(START, "A", url) for url in ("https://a.jp/", "https://a.cn/", "https://b.pt/", "https://c.com/")]
+    log: list[Record] = [
+        (START, "A", url) for url in ("https://a.jp/", "https://a.cn/", "https://b.pt/", "https://c.com/")
+    ]
     log += [(START + 3600.0 * hour, "M", f"https://a.{domain}/") for hour, domain in ((1, "jp"), (2, "cn"), (3, "jp"))]
     log += [(START + 3600.0 * 4, "M", "https://b.pt/"), (START + 3600.0 * 5, "M", "https://c.com/")]
-    settings = AnalysisSettings("log", regions=(*AnalysisSettings("log").regions, parse_region("PT=pt@-01:00")), local=True)
+    settings = AnalysisSettings(
+        "log", regions=(*AnalysisSettings("log").regions, parse_region("PT=pt@-01:00")), local=True
+    )
     week = count_arrivals(collect(log), (START, START + 6 * 3600), settings)
     parts = {part.region: part for part in week.parts}
     assert {name: (part.pages, part.changes) for name, part in parts.items()} == {

@@ -33,7 +33,8 @@ def names(seen: Observation, level: float = 0.01) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("kind", "period_s", "late_s"), [("hourly", 3600.0, 120.0), ("daily", 86400.0, 1800.0), ("weekly", 604800.0, 7200.0)]
+    ("kind", "period_s", "late_s"),
+    [("hourly", 3600.0, 120.0), ("daily", 86400.0, 1800.0), ("weekly", 604800.0, 7200.0)],
 )
 def test_pages_updated_by_the_clock_are_named_so(kind: str, period_s: float, late_s: float) -> None:
     rng = np.random.default_rng(1)

@@ -7,6 +7,7 @@ import json
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
+from itertools import pairwise
 from pathlib import Path
 
 import matplotlib.image
@@ -17,10 +18,11 @@ from streamsched.connectors import write_sample
 from streamsched.errors import ReplayError, SourceError
 from streamsched.replay.analysis import Analysis, AnalysisSettings, run_analysis, to_json
 from streamsched.replay.analysis.figures import FIGURES, drawings
+from streamsched.replay.analysis.limits import spell_limits
 from streamsched.replay.analysis.looks import RAMP
 from streamsched.replay.analysis.pictures import draw_pictures, write_pictures
 from streamsched.replay.analysis.report import render_analysis
-from streamsched.replay.analysis.wording import spell_findings, spell_limits
+from streamsched.replay.analysis.wording import spell_findings
 from tests.shell import DAY, write
 
 START = 1_735_689_600  # 2025-01-01, a Wednesday
@@ -94,7 +96,9 @@ def test_every_figure_has_a_title_a_description_and_its_numbers(page: str) -> No
     assert reader.seen.count("figure") == reader.seen.count("svg") == reader.seen.count("details") == len(FIGURES)
     for name in FIGURES:
         assert f'role="img" aria-labelledby="{name}-title {name}-text"' in page
-        assert re.search(rf'<title id="{name}-title">[^<]{{10,}}</title><desc id="{name}-text">[^<]{{60,}}</desc>', page)
+        assert re.search(
+            rf'<title id="{name}-title">[^<]{{10,}}</title><desc id="{name}-text">[^<]{{60,}}</desc>', page
+        )
     for numbers in re.findall(r"<details>.*?</details>", page, re.DOTALL):
         assert numbers.count("<tr>") >= 5
         assert "<th scope=col>" in numbers
@@ -132,7 +136,7 @@ def test_no_colour_is_left_that_dark_mode_could_not_change(page: str) -> None:
 
 def test_the_ramp_gets_darker_step_by_step() -> None:
     shades = [0.2126 * int(tone[1:3], 16) + 0.7152 * int(tone[3:5], 16) + 0.0722 * int(tone[5:], 16) for tone in RAMP]
-    assert all(lighter - darker > 10 for lighter, darker in zip(shades, shades[1:], strict=False))
+    assert all(lighter - darker > 10 for lighter, darker in pairwise(shades))
 
 
 def test_names_are_escaped(page: str) -> None:

@@ -71,7 +71,7 @@ def test_the_span_is_the_logs_or_the_part_asked_for() -> None:
     part = AnalysisSettings("log", start_s=START - DAY, end_s=START + DAY)
     assert choose_span(log, part) == (START, START + DAY)
     for settings in (AnalysisSettings("log", start_s=START + 10 * DAY), AnalysisSettings("log", end_s=START)):
-        with pytest.raises(ReplayError, match="nothing to analyze from .* the log runs from 2025-08-22 to 2025-08-31"):
+        with pytest.raises(ReplayError, match=r"nothing to analyze from .* the log runs from 2025-08-22 to 2025-08-31"):
             choose_span(log, settings)
     with pytest.raises(ReplayError, match="expected epoch seconds"):
         choose_span(log_of(1e15, 1.1e15), AnalysisSettings("log"))
