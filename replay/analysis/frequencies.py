@@ -98,12 +98,7 @@ def count_near(seen: Observation, step_s: float, near_s: float) -> Histogram | N
     owner = seen.owners()
     kept = chosen[owner]
     intervals_s = seen.intervals_s()[kept]
-    width_s = step_s * (
-        2 * max(0, round((near_s / _BINS_PER_MEAN / step_s - 1) / 2)) + 1
-    )  # odd: no interval at an edge
-    edges_s = np.asarray(width_s * (np.arange(round(_MEANS * near_s / width_s) + 1) + 0.5))
-    if width_s > step_s:
-        edges_s = np.append(step_s / 2, edges_s)  # intervals shorter than half a bin
+    width_s, edges_s = _cut(step_s, near_s)
     observed = np.histogram(intervals_s, edges_s)[0]
     of_page = np.bincount(owner[kept], minlength=chosen.size)[chosen]
     sums_s = np.asarray(np.bincount(owner[kept], intervals_s, minlength=chosen.size)[chosen], np.float64)
@@ -124,6 +119,17 @@ def count_near(seen: Observation, step_s: float, near_s: float) -> Histogram | N
         intervals=intervals_s.size,
         band_s=band_s,
     )
+
+
+def _cut(step_s: float, near_s: float) -> tuple[float, Floats]:
+    """Return the width of the histogram's bins and their edges, between multiples of the step: float64[b + 1].
+
+    A width is an odd number of steps, so that its multiples lie in the middle of bins; the first bin holds what is
+    shorter than half a bin, where there is such.
+    """
+    width_s = step_s * (2 * max(0, round((near_s / _BINS_PER_MEAN / step_s - 1) / 2)) + 1)
+    edges = [(place + 0.5) * width_s for place in range(round(_MEANS * near_s / width_s) + 1)]
+    return width_s, np.array([step_s / 2, *edges] if width_s > step_s else edges)
 
 
 def _choose(seen: Observation, band_s: tuple[float, float]) -> Bools:

@@ -38,7 +38,7 @@ def tabulate_intervals(heat: HeatMap) -> str:
             continue
         name = f"over {spell_length(low)}" if np.isinf(high) else f"{spell_length(low)} to {spell_length(high)}"
         name = f"up to {spell_length(high)}" if low == 0 else name
-        middle = middles[np.searchsorted(np.cumsum(counts), counts.sum() / 2)]
+        middle = float(middles[np.searchsorted(np.cumsum(counts), counts.sum() / 2)])
         near = [_share_at(heat, counts, spot_s) for spot_s in PERIODS_S.values()]
         rows.append((name, f"{int(heat.pages[band].sum()):,}", f"{int(counts.sum()):,}", spell_length(middle), *near))
     heads = ("Mean interval", "Pages", "Inter&shy;vals", "Median", *(f"{at}, %" for at in ("At 1 h", "24 h", "1 wk")))
