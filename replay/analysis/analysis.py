@@ -43,8 +43,9 @@ class Analysis:
 
     ``pages`` were there, ``changing`` of them changed; ``changes``, and ``seen`` of them at steps of ``step_s``.
     ``exact``: the log tells changes as such, at times on a grid of ``resolution_s``; else they are placed at visits,
-    ``resolution_s`` apart. ``near``: None where steps are too long for it, ``nearer`` says which other mean interval
-    has more pages. ``dated``: whether it is known which day the log's days were. ``rejected``, ``rejections`` and
+    ``resolution_s`` apart. ``near``: of the mean asked for, a day unless said otherwise; of another where nobody
+    asked and there is nothing to see near a day; None where steps are too long. ``nearer``: which other mean has more
+    intervals, and how many. ``dated``: whether it is known which day the log's days were. ``rejected``, ``rejections`` and
     ``note`` are the `ChangeLog`'s.
     """
 
@@ -115,7 +116,8 @@ def analyze_log(
     seen = look_at(log, span, step_s) if exact else truth
     if not truth.visits.any():
         raise ReplayError("nothing to analyze: no page was visited twice in this span of the log")
-    heat, near = count_intervals(seen, step_s), count_near(seen, step_s, settings.near_s)
+    heat = count_intervals(seen, step_s)
+    near, nearer = _look_close(seen, step_s, settings.near_s)
     tell("Finding hours of the week")
     # Midnights of a zone that the log does not name are no times to be told by another's clock.
     clocks = replace(settings, local=settings.local and not (exact and resolution_s > _TELLS_HOURS_S))
@@ -136,7 +138,7 @@ def analyze_log(
         step_s=step_s,
         heat=heat,
         near=near,
-        nearer=_look_elsewhere(seen, step_s, near),
+        nearer=nearer,
         arrivals=arrivals,
         rates=rates,
         kinds=kinds,
@@ -153,14 +155,18 @@ def _resolve(log: ChangeLog) -> float:
     return find_grid(log.times_s[changes]) if changes.any() else FINEST_S
 
 
-def _look_elsewhere(seen: Observation, step_s: float, near: Histogram | None) -> tuple[float, int] | None:
-    """Return another mean interval with the most intervals of pages near it, and how many; None where none has more."""
-    best = None if near is None else (near.near_s, near.intervals)
-    for mean_s in _OTHER_MEANS_S:
-        other = count_near(seen, step_s, mean_s)
-        if other is not None and other.intervals > (best[1] if best else 0):
-            best = (mean_s, other.intervals)
-    return None if best is None or (near is not None and best[0] == near.near_s) else best
+def _look_close(
+    seen: Observation, step_s: float, asked_s: float | None
+) -> tuple[Histogram | None, tuple[float, int] | None]:
+    """Return the histogram near a mean interval, and which other mean has more intervals, None where none has."""
+    near = count_near(seen, step_s, DAY_S if asked_s is None else asked_s)
+    others = [other for mean_s in _OTHER_MEANS_S if (other := count_near(seen, step_s, mean_s)) is not None]
+    best = max(others, key=lambda other: other.intervals, default=None)
+    if best is None or best.intervals <= (near.intervals if near else 0):
+        return near, None
+    if asked_s is None and (near is None or not near.intervals):
+        return best, None
+    return near, (best.near_s, best.intervals)
 
 
 def _watch(deliveries: Iterable[Delivery], formats: set[str], tell: Progress) -> Iterator[Delivery]:

@@ -13,7 +13,7 @@ import numpy as np
 from streamsched.arrays import Bools, Floats, Ints
 from streamsched.replay.analysis.observation import Observation
 
-__all__ = ["HeatMap", "Histogram", "count_intervals", "count_near", "spell_edges"]
+__all__ = ["HeatMap", "Histogram", "count_intervals", "count_near", "shows", "spell_edges"]
 
 _BINS_PER_DECADE: Final = 24  # each a tenth wider than the one before: 24 h is told from 22 and 26
 _WITHIN: Final = 1.2  # times or a part of the mean asked for
@@ -86,12 +86,17 @@ def count_intervals(seen: Observation, step_s: float) -> HeatMap:
     return HeatMap(edges_s, counts, np.bincount(column[several], minlength=bins))
 
 
+def shows(step_s: float, near_s: float) -> bool:
+    """Return whether visits `step_s` apart show intervals near `near_s` as they are, not as the steps have them."""
+    return near_s >= _COARSEST * step_s
+
+
 def count_near(seen: Observation, step_s: float, near_s: float) -> Histogram | None:
     """Return the histogram for pages with a mean interval near `near_s`; None where steps are too long for one.
 
     O(k + b · pages near). Each page's exponential is that of the mean of its own intervals, seen at whole steps.
     """
-    if near_s < _COARSEST * step_s:
+    if not shows(step_s, near_s):
         return None
     band_s = (near_s / _WITHIN, near_s * _WITHIN)
     chosen = _choose(seen, band_s)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from streamsched.replay.analysis.analysis import Analysis
-from streamsched.replay.analysis.settings import HOUR_S, WEEK_S
+from streamsched.replay.analysis.frequencies import shows
+from streamsched.replay.analysis.settings import DAY_S, HOUR_S, WEEK_S
 from streamsched.replay.analysis.wording import join_names, spell_length, spell_nearer
 
 __all__ = ["spell_limits"]
@@ -22,10 +23,12 @@ def spell_limits(result: Analysis) -> list[str]:
             f"Changes are known only from visits, about {spell_length(result.resolution_s)} apart: several between two "
             "visits count as one, and no interval is shorter."
         )
-    if result.near is None:
+    asked_s = result.settings.near_s or DAY_S
+    if not shows(result.step_s, asked_s):
+        instead = "" if result.near is None else f" Those of about {spell_length(result.near.near_s)} are."
         said.append(
-            f"Intervals of about {spell_length(result.settings.near_s)} are not set against the exponential: with "
-            f"steps of {spell_length(result.step_s)} a histogram would show the steps.{spell_nearer(result)}"
+            f"Intervals of about {spell_length(asked_s)} are not set against the exponential: with "
+            f"steps of {spell_length(result.step_s)} a histogram would show the steps.{instead}{spell_nearer(result)}"
         )
     said += _limit_week(result)
     kinds = result.kinds

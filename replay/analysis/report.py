@@ -19,6 +19,7 @@ from streamsched.replay.analysis.numbers import (
     tabulate_near,
     tabulate_rates,
 )
+from streamsched.replay.analysis.settings import DAY_S
 from streamsched.replay.analysis.wording import (
     KIND_NAMES,
     describe,
@@ -103,7 +104,7 @@ def render_analysis(result: Analysis) -> str:
 {_spell_kinds(result)}
 <h2>Intervals between changes</h2>
 {_frame(shown.get("intervals"), "", _INTERVALS, tabulate_intervals(result.heat), "Too few changes for a figure.")}
-<h2>Intervals near {spell_length(result.settings.near_s)}</h2>
+<h2>Intervals near {spell_length(result.near.near_s if result.near else result.settings.near_s or DAY_S)}</h2>
 {_spell_near(result, shown.get("near"))}
 <h2>Over the week</h2>
 {_spell_week(result, shown.get("week"))}

@@ -29,17 +29,18 @@ class AnalysisSettings:
     ``log``: file name, as `read_truth` takes it. ``start_s`` and ``end_s``, exclusive: epoch seconds, by default the
     log's extent. ``step_s``: how often a crawl looks at the pages of a log of changes, seconds, an hour by default or
     the log's resolution where that is coarser; a log of crawl outcomes has its visits. ``near_s``: the mean interval
-    of the pages whose intervals are set against the exponential's. ``level``: the largest share of Poisson pages that
-    may be named something else. ``regions``: groups of pages by top-level domain. ``zone``: by whose clock hours of
-    the week are told, a name of the time zone database or an offset such as ``+08:00``; with ``local`` the pages of a
-    region that has a zone go by that. Raises SettingsError where a value cannot work.
+    of the pages whose intervals are set against the exponential's, by default a day or what there are pages of.
+    ``level``: the largest share of Poisson pages that may be named something else. ``regions``: groups of pages by
+    top-level domain. ``zone``: by whose clock hours of the week are told, a name of the time zone database or an offset
+    such as ``+08:00``; with ``local`` the pages of a region that has a zone go by that. Raises SettingsError where a
+    value cannot work.
     """
 
     log: str
     start_s: float | None = None
     end_s: float | None = None
     step_s: float | None = None
-    near_s: float = DAY_S
+    near_s: float | None = None
     level: float = 0.01
     regions: tuple[Region, ...] = REGIONS
     zone: str = "UTC"
@@ -51,7 +52,7 @@ class AnalysisSettings:
         if self.start_s is not None and self.end_s is not None:
             _require(self.start_s < self.end_s, "to", spell_time(self.end_s), "a time after --from")
         _require(self.step_s is None or 1 <= self.step_s <= WEEK_S, "step", self.step_s, "a time from 1s to 1w")
-        _require(HOUR_S <= self.near_s < math.inf, "near", self.near_s, "a time of 1h or more")
+        _require(self.near_s is None or HOUR_S <= self.near_s < math.inf, "near", self.near_s, "a time of 1h or more")
         _require(0 < self.level < 0.5, "level", self.level, "a share above 0 and below 0.5, such as 0.01")
         names = [region.name for region in self.regions]
         _require(len(set(names)) == len(names), "region", names, "each name once")

@@ -11,6 +11,7 @@ from streamsched.arrays import Floats
 from streamsched.durations import format_date, format_duration
 from streamsched.replay.analysis.analysis import Analysis
 from streamsched.replay.analysis.chances import FEWEST
+from streamsched.replay.analysis.frequencies import shows
 from streamsched.replay.analysis.kinds import PERIODS_S
 from streamsched.replay.analysis.rates import share_within
 from streamsched.replay.analysis.settings import DAY_S, HOUR_S, WEEK_S
@@ -132,12 +133,15 @@ def spell_near(result: Analysis) -> str:
     if near is None:
         return ""
     mean = spell_length(near.near_s)
+    asked_s = result.settings.near_s or DAY_S
+    instead = "" if near.near_s == asked_s else f"No page has a mean interval of about {spell_length(asked_s)}. "
+    instead = instead if shows(result.step_s, asked_s) else ""
     if not near.intervals:
         return f"No page has a mean interval of about {mean}.{spell_nearer(result)}"
     few = f" (so few that chance shows){spell_nearer(result)}" if near.intervals < _FEW_INTERVALS else ""
     seen, hoped = near.peak
     return (
-        f"{_count(near.pages, 'page')} with a mean interval of about {mean} had "
+        f"{instead}{_count(near.pages, 'page')} with a mean interval of about {mean} had "
         f"{_count(near.intervals, 'interval')}{few}; {spell_share(seen)} of them were within "
         f"{spell_length(near.reach_s)} of {mean}, {spell_share(hoped)} would be if they were exponential."
     )

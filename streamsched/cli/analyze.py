@@ -52,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--step", type=duration, metavar="TIME", help="how often a crawl looks at a log of changes (1h, or its own)"
     )
     parser.add_argument(
-        "--near", type=duration, default=86_400.0, metavar="TIME", help="mean interval to look closely at (1d)"
+        "--near", type=duration, metavar="TIME", help="mean interval to look closely at (1d, if there are such pages)"
     )
     parser.add_argument(
         "--level", type=share, default=0.01, metavar="SHARE", help="of Poisson pages that may be misnamed (0.01)"

@@ -184,7 +184,9 @@ def test_what_was_put_into_the_log_is_found(result: Analysis) -> None:
 
 def test_times_of_whole_days_show_no_hours(coarse: Analysis) -> None:
     assert coarse.resolution_s == 86_400.0
-    assert list(drawings(coarse)) == ["intervals", "week", "rates"]
+    assert list(drawings(coarse)) == ["intervals", "near", "week", "rates"]
+    assert coarse.near is not None
+    assert coarse.near.near_s >= 7 * DAY
     assert coarse.week_detail == "days"
     limits = " ".join(spell_limits(coarse))
     for words in ("times lie 24 h apart", "a histogram would show the steps", "Hours of the day cannot be told"):
@@ -192,10 +194,14 @@ def test_times_of_whole_days_show_no_hours(coarse: Analysis) -> None:
     assert "too long to find hourly pages" in limits
     html = render_analysis(coarse)
     read(html)
-    assert "This log cannot show them: see above." in html
+    assert "are not set against the exponential: with steps of 24 h" in html
     assert 'role="note"' in html
     assert "around Mon" not in html
-    assert json.loads(to_json(coarse))["near"] is None
+    asked = run_analysis(replace(coarse.settings, near_s=86_400.0))
+    assert json.loads(to_json(asked))["near"] is None
+    assert "near" not in drawings(asked)
+    assert "This log cannot show them: see above." in render_analysis(asked)
+    assert "--near 7d" in " ".join(spell_limits(asked))
 
 
 def test_days_are_not_moved_by_a_regions_clock(coarse: Analysis) -> None:
