@@ -45,8 +45,8 @@ class Analysis:
     ``exact``: the log tells changes as such, at times on a grid of ``resolution_s``; else they are placed at visits,
     ``resolution_s`` apart. ``near``: of the mean asked for, a day unless said otherwise; of another where nobody
     asked and there is nothing to see near a day; None where steps are too long. ``nearer``: which other mean has more
-    intervals, and how many. ``dated``: whether it is known which day the log's days were. ``rejected``, ``rejections`` and
-    ``note`` are the `ChangeLog`'s.
+    intervals, and how many. ``dated``: whether it is known which day the log's days were. ``rejected``, ``rejections``
+    and ``note`` are the `ChangeLog`'s.
     """
 
     settings: AnalysisSettings
