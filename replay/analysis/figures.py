@@ -88,7 +88,7 @@ def _week(result: Analysis) -> Drawing | None:
         return None
     parts = result.arrivals.parts
     names = ", ".join(name_region(part, len(parts) == 1) for part in parts)
-    clock = "local time of each region" if result.arrivals.local else result.arrivals.zone
+    clock = f"local time, else {result.arrivals.zone}" if result.arrivals.local else result.arrivals.zone
     what = "hour of the week, smoothed over five hours" if result.week_detail == "hours" else "day of the week"
     return Drawing(
         "week",

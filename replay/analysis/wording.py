@@ -153,7 +153,8 @@ def spell_week(result: Analysis) -> str:
         return ""
     alone = len(result.arrivals.parts) == 1
     said = [_spell_part(part, alone, result.week_detail == "hours") for part in result.arrivals.parts]
-    clock = "each region's own clocks" if result.arrivals.local else result.arrivals.zone
+    zone = result.arrivals.zone
+    clock = f"each region's own clocks, of pages without one by {zone}" if result.arrivals.local else zone
     return f"{' '.join(said)} Times are by {clock}."
 
 
