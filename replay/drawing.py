@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 
 from streamsched.replay.palette import HUES, Stroke
 
-__all__ = ["FAINT", "HEAT", "INK", "STYLE", "dress", "dress_axes", "finish_svg"]
+__all__ = ["FAINT", "HEAT", "HUE_CODES", "INK", "STYLE", "dress", "dress_axes", "finish_svg"]
 
 STYLE: Final[Any] = {
     "svg.fonttype": "none",
@@ -39,8 +39,8 @@ INK: Final = "#010203"
 FAINT: Final = "#040506"
 HEAT: Final = "#070809"
 _VARIABLES: Final = {INK: "--ink", FAINT: "--faint", HEAT: "--heat"}
-_HUE_CODES: Final = {hue: f"#0a0b{place:02x}" for place, hue in enumerate(HUES)}
-_HUE_VARIABLES: Final = {code: f"--{hue}" for hue, code in _HUE_CODES.items()}
+HUE_CODES: Final = {hue: f"#0a0b{place:02x}" for place, hue in enumerate(HUES)}
+_HUE_VARIABLES: Final = {code: f"--{hue}" for hue, code in HUE_CODES.items()}
 
 # What matplotlib writes beside the drawing, and what is left of it.
 _STRIPPED: Final = tuple(
@@ -61,16 +61,16 @@ _STRIPPED: Final = tuple(
 def dress(stroke: Stroke) -> dict[str, Any]:
     """Return the stroke as matplotlib's line properties."""
     style = (0, stroke.dashes) if stroke.dashes else "-"
-    return {"color": _HUE_CODES[stroke.hue], "linewidth": stroke.width, "linestyle": style}
+    return {"color": HUE_CODES[stroke.hue], "linewidth": stroke.width, "linestyle": style}
 
 
-def dress_axes(axes: Axes, title: str) -> None:
-    """Give `axes` a title and the page's colours."""
-    axes.set_title(title, color=INK)
-    axes.tick_params(color=FAINT, labelcolor=INK)
-    axes.grid(color=FAINT)
+def dress_axes(axes: Axes, title: str, ink: str = INK, faint: str = FAINT) -> None:
+    """Give `axes` a title and the page's colours, or those of a picture that stands alone."""
+    axes.set_title(title, color=ink)
+    axes.tick_params(color=faint, labelcolor=ink)
+    axes.grid(color=faint)
     for spine in axes.spines.values():
-        spine.set_color(FAINT)
+        spine.set_color(faint)
 
 
 _COORDINATE: Final = re.compile(r"\d+\.\d{3,}(?=[^<>]*>)")  # within a tag: the numbers of labels stand between tags

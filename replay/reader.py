@@ -11,13 +11,13 @@ import numpy as np
 import numpy.typing as npt
 
 from streamsched.arrays import Bools, Floats, Ints, Records
-from streamsched.change import CHANGE, CHANGE_BITS, FAILURE, is_success, judge, shows_content
+from streamsched.change import CHANGE, CHANGE_BITS, FAILURE, FIRST, is_success, judge, shows_content
 from streamsched.connectors import Delivery, open_source
 from streamsched.jit import kernel
 from streamsched.outcomes import IMPORTANCE, STATUS, OutcomeBatch
 from streamsched.packed import PackedUrls
 from streamsched.pages import PageTable
-from streamsched.replay.truth import ChangeLog
+from streamsched.replay.truth import ChangeLog, Crawls
 from streamsched.urls import url_texts
 
 __all__ = ["read_outcomes", "read_truth"]
@@ -26,7 +26,10 @@ _ANY_CYCLE_S: Final = 86_400.0  # of a page table that only knows pages apart
 _CHANGE_LOG: Final = "changes"  # what connectors call the format, and their positions' kind
 
 _STATE: Final = np.dtype(  # of a page, as its last visit that told something left it
-    [("last_s", "<f8"), ("fingerprint", "<u8"), ("seen", "?"), ("success", "?"), ("has_fingerprint", "?")]
+    [
+        *(("last_s", "<f8"), ("fingerprint", "<u8"), ("seen", "?"), ("success", "?"), ("has_fingerprint", "?")),
+        *(("visits", "<i8"), ("watched_s", "<f8")),  # visits that came upon a page that was there, and their intervals
+    ]
 )
 _NOTE: Final = (
     "The log holds crawl outcomes, not changes: each change is placed at the visit that saw it, several changes "
@@ -53,15 +56,28 @@ def read_truth(
         return replace(log, rejected=source.rejected, rejections=tuple(source.rejections))
 
 
-def read_outcomes(deliveries: Iterable[Delivery], change_bits: int = CHANGE_BITS) -> ChangeLog:
-    """Return what `deliveries` say of when pages changed, as `read_truth` does. O(records)."""
+def read_outcomes(
+    deliveries: Iterable[Delivery], change_bits: int = CHANGE_BITS, span_s: tuple[float, float] = (-np.inf, np.inf)
+) -> ChangeLog:
+    """Return what `deliveries` say of when pages changed, as `read_truth` does; the result has its ``crawls``.
+
+    Crawl outcomes outside `span_s`, epoch seconds from the first to before the second, are passed over; changes that
+    are known as such are all taken. O(records).
+    """
     roll, sieve, exact = _Roll(), _Sieve(change_bits), True
     for delivery in deliveries:
         exact = delivery.position.kind == _CHANGE_LOG
-        pages = roll.number(delivery.outcomes.urls)
-        sieve.take(pages, len(roll), delivery.outcomes, exact=exact)
+        outcomes = delivery.outcomes if exact else _within(delivery.outcomes, span_s)
+        if len(outcomes):
+            pages = roll.number(outcomes.urls)
+            sieve.take(pages, len(roll), outcomes, exact=exact)
     log = sieve.collect(roll.urls(), exact=exact)
     return log if exact else replace(log, note=_NOTE)
+
+
+def _within(outcomes: OutcomeBatch, span_s: tuple[float, float]) -> OutcomeBatch:
+    outside = (outcomes.fetched_at < span_s[0]) | (outcomes.fetched_at >= span_s[1])
+    return outcomes.take(np.flatnonzero(~outside)) if outside.any() else outcomes
 
 
 class _Roll:
@@ -94,6 +110,7 @@ class _Sieve:
         self._pages: list[Ints] = []
         self._times: list[Floats] = []
         self._gone: list[Bools] = []
+        self._since: list[Floats] = []
         self._states = np.zeros(0, _STATE)
         self._importance = np.ones(0)
         self._first_s, self._last_s = np.inf, -np.inf
@@ -107,7 +124,9 @@ class _Sieve:
         if not exact:
             fingerprint, changed = (_fill(column, len(outcomes)) for column in (outcomes.fingerprint, outcomes.changed))
             columns = (outcomes.fetched_at, outcomes.given, status, fingerprint, changed)
-            changes = np.flatnonzero(_sift(pages, columns, self._states, self._change_bits))
+            kept, since_s = _sift(pages, columns, self._states, self._change_bits)
+            changes = np.flatnonzero(kept)
+            self._since.append(since_s[changes])
         weighed = np.flatnonzero(outcomes.given & IMPORTANCE)
         if weighed.size:
             self._importance[pages[weighed]] = outcomes.importance[weighed]
@@ -126,7 +145,21 @@ class _Sieve:
         log = ChangeLog.collect(urls, pages, times, gone)
         importance = self._importance[: len(urls)]
         weighs = bool(np.any(importance != 1.0))
-        return replace(log, importance=importance if weighs else None, first_s=self._first_s, last_s=self._last_s)
+        crawls = None if exact else self._describe(pages, times)
+        return replace(
+            log,
+            importance=importance if weighs else None,
+            first_s=self._first_s,
+            last_s=self._last_s,
+            crawls=crawls,
+        )
+
+    def _describe(self, pages: Ints, times_s: Floats) -> Crawls:
+        """Return how pages were watched: their beginnings stand before what was taken. O(m log m)."""
+        count = int(pages.max(initial=-1)) + 1
+        since_s = np.concatenate([np.full(count, -np.inf), *self._since])
+        order = np.lexsort((times_s, pages))  # as `ChangeLog.collect` has them
+        return Crawls(self._states["visits"][:count].copy(), self._states["watched_s"][:count].copy(), since_s[order])
 
     def _make_room(self, pages: int) -> None:
         if pages > self._states.size:
@@ -141,10 +174,13 @@ def _fill(column: npt.NDArray[Any], count: int) -> npt.NDArray[Any]:
 
 
 @kernel
-def _sift(pages: Ints, columns: tuple[Any, ...], states: Records, change_bits: int) -> Bools:
-    """Return which outcomes saw a change: bool[n], and carry the pages' states on; late outcomes see none. O(n)."""
+def _sift(pages: Ints, columns: tuple[Any, ...], states: Records, change_bits: int) -> tuple[Bools, Floats]:
+    """Return which outcomes saw a change: bool[n], and when their page was there at the visit before: float64[n].
+
+    -inf for pages that were not. Carries the pages' states on; late outcomes see no change. O(n).
+    """
     fetched_at, given, status, fingerprint, changed = columns
-    kept = np.zeros(pages.size, np.bool_)
+    kept, since_s = np.zeros(pages.size, np.bool_), np.full(pages.size, -np.inf)
     for i in range(pages.size):
         page: Any = states[pages[i]]
         if page.seen and fetched_at[i] <= page.last_s:
@@ -163,10 +199,14 @@ def _sift(pages: Ints, columns: tuple[Any, ...], states: Records, change_bits: i
         if code == FAILURE:
             continue
         kept[i] = code == CHANGE
+        if code != FIRST and page.success:
+            since_s[i] = page.last_s
+            page.visits += 1
+            page.watched_s += fetched_at[i] - page.last_s
         page.last_s = fetched_at[i]
         page.seen = True
         page.success = is_success(status[i])
         if shows_content(given[i], status[i]):
             page.has_fingerprint = True
             page.fingerprint = fingerprint[i]
-    return kept
+    return kept, since_s

@@ -12,7 +12,7 @@ from streamsched.replay.policies import STEADY, check_policy
 from streamsched.replay.simulator import DAY_S, Reading, Schedule
 from streamsched.replay.truth import ChangeLog, Window
 
-__all__ = ["ReplaySettings", "choose_window", "spell_time"]
+__all__ = ["ReplaySettings", "choose_window", "is_dated", "spell_time"]
 
 _FIRST_EPOCH_S: Final = -62_135_596_800.0  # year 1, Python's first
 _LAST_EPOCH_S: Final = 253_402_300_799.0  # the last second of year 9999; beyond it lie milliseconds taken for seconds
@@ -58,7 +58,7 @@ class ReplaySettings:
         _require(len(set(self.seeds)) == len(self.seeds), "seeds", self.seeds, "each once")
         _require(self.workers >= 1, "workers", self.workers, "1 or more")
         for edge, time_s in (("start", self.start_s), ("end", self.end_s)):
-            _require(time_s is None or _is_dated(time_s), edge, time_s, "epoch seconds of the years 1 to 9999")
+            _require(time_s is None or is_dated(time_s), edge, time_s, "epoch seconds of the years 1 to 9999")
         _require((self.start_s or 0.0) % DAY_S == 0, "start", spell_time(self.start_s or 0.0), "a UTC midnight")
         for policy in self.policies:
             check_policy(policy)
@@ -74,7 +74,7 @@ def choose_window(log: ChangeLog, settings: ReplaySettings) -> Window:
 
     Raises ReplayError where the log does not reach that far or no cycle is left to rank.
     """
-    if not (_is_dated(log.first_s) and _is_dated(log.last_s)):
+    if not (is_dated(log.first_s) and is_dated(log.last_s)):
         raise ReplayError(f"the log's times run from {log.first_s:.0f} to {log.last_s:.0f}: expected epoch seconds")
     start_s = math.ceil(log.first_s / DAY_S) * DAY_S if settings.start_s is None else settings.start_s
     end_s = log.last_s if settings.end_s is None else settings.end_s
@@ -104,7 +104,8 @@ def spell_time(epoch_s: float) -> str:
     return moment.replace(tzinfo=None).isoformat() + "Z"
 
 
-def _is_dated(epoch_s: float) -> bool:
+def is_dated(epoch_s: float) -> bool:
+    """Return whether the time is one that a date can be written for: of the years 1 to 9999. O(1)."""
     return _FIRST_EPOCH_S <= epoch_s <= _LAST_EPOCH_S
 
 

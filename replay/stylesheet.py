@@ -71,5 +71,5 @@ def spell_stylesheet(policies: int) -> str:
     hidden = ",".join(f"body:has(#show-{place}:not(:checked)) .p{place}" for place in range(policies))
     return (
         f":root{{color-scheme:light dark;{light}}}\n"
-        f"@media (prefers-color-scheme:dark){{:root{{{dark}}}}}{_PAGE}{hidden}{{display:none}}\n"
+        f"@media (prefers-color-scheme:dark){{:root{{{dark}}}}}{_PAGE}{f'{hidden}{{display:none}}' if hidden else ''}\n"
     )

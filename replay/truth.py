@@ -15,7 +15,21 @@ from streamsched.errors import ReplayError
 from streamsched.jit import kernel
 from streamsched.packed import PackedUrls
 
-__all__ = ["ChangeLog", "Window"]
+__all__ = ["ChangeLog", "Crawls", "Window"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Crawls:
+    """What crawl outcomes tell beyond the changes that they saw, of n pages and m changes.
+
+    ``visits``: int64[n], how many visits could have shown a change of a page that was there at the visit before, and
+    ``watched_s``: float64[n], the seconds between these and the visits before them. ``since_s``: float64[m], the visit
+    before the one that saw each change of the `ChangeLog`, -inf where the page was not there then.
+    """
+
+    visits: Ints
+    watched_s: Floats
+    since_s: Floats
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -27,7 +41,7 @@ class ChangeLog:
     ``gone``: bool[m], whether the change left no page behind. A page appears with its first change.
     ``importance``: float64[n] where the log weighs its pages, else None. ``first_s`` and ``last_s``: the log's extent.
     ``rejected``: how many malformed records were left out, the last of them in ``rejections``. ``note``: how far the
-    times can be trusted, empty where fully.
+    times can be trusted, empty where fully. ``crawls``: how its pages were watched, None for a log of changes as such.
     """
 
     urls: PackedUrls
@@ -40,6 +54,7 @@ class ChangeLog:
     rejected: int = 0
     rejections: tuple[Rejection, ...] = ()
     note: str = ""
+    crawls: Crawls | None = None
 
     @classmethod
     def collect(cls, urls: PackedUrls, pages: Ints, times_s: Floats, gone: Bools) -> ChangeLog:

@@ -25,6 +25,7 @@ __all__ = ["build_parser", "main"]
 
 _COMMANDS: Final = {  # each a module of this package, with an `add_arguments`
     "replay": "compare policies on a log of what really changed",
+    "analyze": "say how the pages of a log change: how often, how regularly, and when in the week",
     "evolve": "evolve score functions on a log and test them as their paper did",
     "run": "read crawl outcomes to their end and save the state they lead to",
     "next": "print the pages to visit next, best first, and lease them",

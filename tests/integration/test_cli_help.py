@@ -19,6 +19,7 @@ from tests.shell import ROOT, Command
 
 COMMANDS = (
     "replay",
+    "analyze",
     "evolve",
     "run",
     "next",
