@@ -102,7 +102,7 @@ def make_policy(name: str, cycle_s: float, seed: int, schedule: Schedule = _USUA
         return _Drawn(_score_alike, cycle_s, seed)
     if name == "oracle":
         return _Drawn(_score_truth, cycle_s, seed)
-    scheduler = Scheduler(cycle=cycle_s, seed=seed)
+    scheduler = Scheduler(cycle=cycle_s, seed=seed, surges=name != "posterior")
     if name == "gp4c":
         return EvolvingPolicy(scheduler, make_plan(schedule, seed, workers))
     if name == "gp4c-paper":

@@ -89,7 +89,7 @@ def explain_page(tables: Tables, ranked: RankedBy, query: Query, row: int) -> Ex
     page = tables.pages[row]
     now = query.now
     fill = TerminalColumns(PROVIDED, 1).fill
-    columns = fill(tables.pages[rows], tables.traces[rows], now, query.cycle_s)
+    columns = fill(tables.pages[rows], tables.traces[rows], tables.groups, now, query.cycle_s)
     terminals = {name: float(column[0]) for name, column in columns.items()}
     group = tables.groups[page["group"]]
     leased = bool(are_leased(tables, rows, now)[0])

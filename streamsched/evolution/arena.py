@@ -10,7 +10,7 @@ import numpy.typing as npt
 from streamsched.arrays import Floats, Hashes, Ints, Records
 from streamsched.formula.machine import ROWS, make_slots
 from streamsched.jit import mix
-from streamsched.tables import PAGE, TRACE
+from streamsched.tables import GROUP, PAGE, TRACE
 
 __all__ = [
     "READS_CHANGES",
@@ -136,6 +136,7 @@ class Arena(NamedTuple):
     stale: Hashes  # uint64[P / 64 + 1]: pages of which a visit in this cycle reports a change
     touched: Hashes  # bit w % 64 of word w // 64 where word w of these is not 0
     slots: Floats  # float64[slots, ROWS]
+    groups: Records  # GROUP[groups]: what each group of pages shows of surges
 
 
 class Crawl(NamedTuple):
@@ -189,4 +190,5 @@ def make_arena(pages: int, visits: int, slots: int) -> Arena:
         stale=np.zeros(words, np.uint64),
         touched=np.zeros((words >> 6) + 1, np.uint64),
         slots=make_slots(slots, ROWS),
+        groups=np.zeros(1, GROUP),
     )

@@ -180,7 +180,7 @@ def _enter_part(crawl: Crawl, one: int, cycle: int, changed: bool, run: tuple[in
     page: Record = arena.pages[made]
     trace: Record = arena.traces[made]
     if routine.reads & READS_RATE:
-        learn(page, trace, cycle - page.last_visit_s, changed)
+        learn(page, trace, cycle - page.last_visit_s, changed, 1.0)
     else:
         count_visit(page, trace, changed)
     page.last_visit_s = cycle

@@ -96,7 +96,7 @@ def _score(routine: Routine, arena: Arena, cycle: int, stop: Bytes) -> bool:
         for i in range(routine.terminals.size):
             code = routine.terminals[i]
             if code >= 0:
-                fill_terminal(code, pages, traces, float(cycle), 1.0, arena.slots[i, :rows])
+                fill_terminal(code, pages, traces, arena.groups, float(cycle), 1.0, arena.slots[i, :rows])
         run_steps(routine.steps, arena.slots, rows)
         scores = arena.slots[routine.result]
         words = scores.view(np.uint64)

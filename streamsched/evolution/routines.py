@@ -42,6 +42,7 @@ _READS: Final[dict[str, int]] = {  # of each terminal: what of a page's state, b
     "posterior": READS_RATE,
     "importance": READS_IMPORTANCE,
     "cost": READS_COST,
+    "surge": 0,
 }
 
 

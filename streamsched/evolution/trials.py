@@ -162,5 +162,5 @@ def _warm_up(changed: npt.NDArray[np.bool_], pages: Records, traces: Records) ->
         page = pages[i]
         trace = traces[i]
         for cycle in range(1, changed.shape[1]):
-            learn(page, trace, 1.0, changed[i, cycle])
+            learn(page, trace, 1.0, changed[i, cycle], 1.0)
         page.last_visit_s = changed.shape[1] - 1
