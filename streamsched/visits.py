@@ -200,7 +200,7 @@ def _learn(tables: Tables, row: int, at_s: float, changed: bool, rules: Rules, n
     own = 1.0
     if rules.surges:
         own = weigh_surges(tables, noted, page, at_s, interval, changed, rules.cycle_s)
-    weigh_pattern(tables, page, interval, changed)
+    weigh_pattern(tables, page, interval, changed, own)
     learn(page, tables.traces[row], interval, changed, own)
 
 
