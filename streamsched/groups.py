@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 
 from streamsched.arrays import Bytes, Hashes, Ints, Records
-from streamsched.chains import link_page, link_pattern, unlink_page
+from streamsched.chains import link_page, unlink_page
 from streamsched.jit import bare_kernel, mix
 from streamsched.marks import mark_group
 from streamsched.packed import decode_spans, hash_bytes, same_bytes
@@ -239,7 +239,6 @@ def _open(tables: Tables, size: int, parent: int, depth: int) -> int:
         record.mean = record.learned = tables.groups[parent].mean
         mark_group(tables, parent)
         tables.groups[parent].recheck_until = corpus.sweep + 1
-        link_pattern(tables, group)
     _place(tables.group_slots, key, group)
     corpus.groups = group + 1
     return group

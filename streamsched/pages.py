@@ -19,7 +19,7 @@ from streamsched.outcomes import OutcomeBatch
 from streamsched.packed import MAX_URL_BYTES, PackedUrls
 from streamsched.politeness import make_limits
 from streamsched.priors import begin_corpus
-from streamsched.tables import CHAIN, CORPUS, GROUP, KIN, PAGE, TRACE, VISIT, Tables
+from streamsched.tables import CHAIN, CORPUS, GROUP, PAGE, TRACE, VISIT, Tables
 from streamsched.touched import UNWATCHED, Touched
 from streamsched.urls import MAX_PAGES, UrlIndex, url_texts
 from streamsched.visits import COUNTS, Columns, Rules, Told, apply_outcomes, begin_pages
@@ -51,7 +51,7 @@ class PageTable:
         self._text = Region(np.uint8, _RESERVED_TEXT)
         self._groups = Region(GROUP, _RESERVED_PAGES // 8)
         self._chains = Region(CHAIN, _RESERVED_PAGES)
-        self._kin = Region(KIN, _RESERVED_PAGES // 8)
+        self._heads = Region(np.uint32, _RESERVED_PAGES // 8)
         self._names = Region(np.uint8, _RESERVED_TEXT // 8)
         self._candidates = Region(np.uint8, max(_RESERVED_PAGES, candidate_space(0)))
         self._journal = Region(VISIT, JOURNAL_VISITS)
@@ -84,7 +84,7 @@ class PageTable:
             self._corpus,
             self.marks.arrays,
             self._chains.array,
-            self._kin.array,
+            self._heads.array,
         )
 
     def find(self, urls: PackedUrls) -> Ints:
@@ -164,7 +164,7 @@ class PageTable:
         return {
             "pages": pages * (PAGE.itemsize + TRACE.itemsize),
             "leases": pages * 8,
-            "chains": pages * CHAIN.itemsize + groups * KIN.itemsize,
+            "chains": pages * CHAIN.itemsize + groups * 4,
             "url_index": self._index.nbytes(),
             "groups": groups * GROUP.itemsize + int(corpus["names_end"]) + self._group_slots.nbytes,
             "sketch": max(1 << 16, pages // 2),
@@ -181,7 +181,7 @@ class PageTable:
         self._candidates.ensure(candidate_space(pages))
         self._text.ensure(text)
         self._groups.ensure(groups)
-        self._kin.ensure(groups)
+        self._heads.ensure(groups)
         self._names.ensure(names)
 
     def faults(self) -> list[str]:

@@ -1,16 +1,16 @@
-"""Surges: bulk edits and releases, which change many pages of one host or URL pattern at once (SPEC 4).
+"""Surges: bulk edits and releases, which change many pages of one URL pattern at once (SPEC 4).
 
-Time is cut into windows of a cycle, for each group from a visit on: a page that was last visited before a window began
-and is visited in it tells whether the group was hit. The group keeps how probable it is that a surge has hit each of
-`SHARES` of its pages; a visit multiplies each by its likelihood, which is exact for one surge alone: a change has the
-probability 1 - q·(1 - s), where q is that of no change by the page itself or by another surge that it bears, and no
-change has q·(1 - s). What is expected beyond the hazard, the share that surges hit unseen in an ordinary window, is
-shown: every page not visited since bears it, at once. A window that showed a surge is kept after its end, with its
-evidence still coming in; other windows only say how common surges are, which is learned for each group, shrunk towards
-its host's, and that towards a guess. So levels at which pages do not change together come to show nothing.
+Groups are those of `groups`: URL patterns that enough pages share, each page in its deepest, or in its host. Time is cut
+into windows of a cycle, for each group from a visit on: a page that was last visited before a window began and is
+visited in it tells whether the group was hit. The group keeps how probable it is that a surge has hit each of `SHARES`
+of its pages; a visit multiplies each by its likelihood: a change has the probability 1 - q·(1 - s), where q is that of
+no change by the page itself or by another surge that it bears, and no change has q·(1 - s). What is expected beyond the
+hazard, the share that surges hit unseen in an ordinary window, is shown: every page not visited since bears it, at once.
+A window that showed a surge is kept after its end, its evidence still coming in; other windows only say how common
+surges are in this group, from a guess of one in a hundred on. So groups whose pages change each for itself come to show
+nothing.
 
-A page reads its URL pattern and its host, no group in between. What is shown moves in steps, each told to rankings, and
-costs them O(pages of the group); visits cost O(1).
+What is shown moves in steps, each told to rankings, and costs them O(pages of the group); a visit costs O(1).
 """
 
 from __future__ import annotations
@@ -26,19 +26,11 @@ from streamsched.jit import bare_kernel, inlined
 from streamsched.tables import LONGEST_INTERVAL, SHORTEST_INTERVAL, SURGE_SHARES, Tables
 from streamsched.touched import Noted, note_group
 
-__all__ = [
-    "FIRST_CHANCE",
-    "SHARES",
-    "begin_surges",
-    "hazard_of",
-    "spared_share",
-    "surge_chance",
-    "weigh_surges",
-]
+__all__ = ["SHARES", "begin_surges", "spared_share", "surge_chance", "weigh_surges"]
 
 SHARES: Final = (0.1, 0.3, 0.5, 0.7, 0.9)  # middles of equal parts: any share is as likely as another at first
-FIRST_CHANCE: Final = 0.01  # of a surge in a window, before anything is learned: one in a hundred
-CHANCE_STRENGTH: Final = 20.0  # windows that the level above counts for, or FIRST_CHANCE for a host's
+FIRST_SURGES: Final = 1.0  # what is believed of how common they are before anything is learned: one surge ...
+FIRST_WINDOWS: Final = 100.0  # ... in so many windows
 WINDOW_MEMORY: Final = 1_000.0  # windows until what one said of surges' chance has faded to a third
 STEP: Final = 1 / 16  # by so much must a share have moved to be shown anew: evidence comes in smaller pieces
 LEAST_SHOWN: Final = 1 / 32  # share; a lower one is no surge, though the hazard counts it
@@ -52,7 +44,7 @@ assert len(SHARES) == SURGE_SHARES
 
 
 def begin_surges(groups: Records) -> None:
-    """Let groups know of no surge yet: those that come from a state that did not hold what surges learn. O(groups)."""
+    """Let groups know of no surge yet: those that come from a state that did not hold what surges teach. O(groups)."""
     groups["open_s"] = groups["kept_s"] = -np.inf
 
 
@@ -64,52 +56,32 @@ def weigh_surges(  # noqa: PLR0913, PLR0917  a kernel
 
     Returns how probable it is that the page itself changed, no surge alone: 1 where no change was seen.
     """
-    group = np.int64(page.group)
-    host = np.int64(tables.groups[group].host)
-    _turn_window(tables, noted, host, at_s, cycle_s)
-    if group != host:
-        _turn_window(tables, noted, group, at_s, cycle_s)
+    number = np.int64(page.group)
+    group: Record = tables.groups[number]
+    if abs(at_s - group.open_s) >= cycle_s:  # or a clock was set back by as much
+        _begin_window(tables, noted, number, at_s)
+    in_open = page.last_visit_s < group.open_s <= at_s
+    in_kept = page.last_visit_s < group.kept_s <= at_s and group.kept_shown > 0.0
+    own = 1.0
     if changed:
-        return _weigh_change(tables, noted, page, at_s, interval)
-    _weigh_quiet(tables, noted, host, page.last_visit_s, at_s)
-    if group != host:
-        _weigh_quiet(tables, noted, group, page.last_visit_s, at_s)
-    return 1.0
+        own = _weigh_change(group, page, interval, in_open, in_kept)
+    else:
+        if in_open:
+            _hear_quiet(group.open_weights)
+        if in_kept:
+            _hear_quiet(group.kept_weights)
+    if in_open:
+        group.open_left -= min(group.open_left, np.uint32(1))
+        _show_open(noted, number, group)
+    if in_kept:
+        group.kept_left -= min(group.kept_left, np.uint32(1))
+        _show_kept(noted, number, group)
+    return own
 
 
 @inlined
-def spared_share(groups: Records, page: Record) -> float:
-    """Return the share of pages like this one that no surge shown since its last visit has hit. O(1)."""
-    group: Record = groups[page.group]
-    spared = _spare(group, page.last_visit_s)
-    if group.host != page.group:
-        spared *= _spare(groups[group.host], page.last_visit_s)
-    return spared
-
-
-@inlined
-def hazard_of(groups: Records, page: Record) -> float:
-    """Return the share of pages like this one that surges hit unseen, a cycle. O(1)."""
-    group: Record = groups[page.group]
-    hazard = float(group.hazard)
-    if group.host != page.group:
-        hazard += float(groups[group.host].hazard)
-    return hazard
-
-
-@inlined
-def surge_chance(groups: Records, group: int) -> float:
-    """Return the probability that a window of `group` has a surge, before it is seen. O(1)."""
-    record: Record = groups[group]
-    above = FIRST_CHANCE
-    if record.depth > 0:
-        host: Record = groups[record.host]
-        above = (CHANCE_STRENGTH * FIRST_CHANCE + host.surge_sum) / (CHANCE_STRENGTH + host.window_count)
-    return float((CHANCE_STRENGTH * above + record.surge_sum) / (CHANCE_STRENGTH + record.window_count))
-
-
-@inlined
-def _spare(group: Record, last_visit_s: float) -> float:
+def spared_share(group: Record, last_visit_s: float) -> float:
+    """Return the share of a group's pages last visited at that time that no surge shown since has hit. O(1)."""
     spared = 1.0
     if last_visit_s < group.open_s:
         spared -= group.open_shown
@@ -119,103 +91,63 @@ def _spare(group: Record, last_visit_s: float) -> float:
 
 
 @inlined
-def _turn_window(tables: Tables, noted: Noted, group: int, at_s: float, cycle_s: float) -> None:
-    """Begin a window where the present one is over: a cycle is past, or a clock was set back by as much."""
-    if abs(at_s - tables.groups[group].open_s) >= cycle_s:
-        _begin_window(tables, noted, group, at_s, cycle_s)
+def surge_chance(group: Record) -> float:
+    """Return the probability that a window of a group has a surge, before it is seen. O(1)."""
+    return float((FIRST_SURGES + group.surge_sum) / (FIRST_WINDOWS + group.window_count))
 
 
 @bare_kernel
-def _begin_window(tables: Tables, noted: Noted, group: int, at_s: float, cycle_s: float) -> None:
-    record: Record = tables.groups[group]
-    if record.open_s > -np.inf:
-        _end_window(tables, noted, group, cycle_s)
-    chance = surge_chance(tables.groups, group)
-    hazard = (CHANCE_STRENGTH * chance * _MEAN_SHARE + record.missed_sum) / (CHANCE_STRENGTH + record.window_count)
-    if not record.hazard <= hazard * HAZARD_STEP or not hazard <= record.hazard * HAZARD_STEP:
-        record.hazard = hazard
-        note_group(noted, group, np.inf)
+def _begin_window(tables: Tables, noted: Noted, number: int, at_s: float) -> None:
+    """Let a window of a group begin now; learn from the one before it."""
+    group: Record = tables.groups[number]
+    if group.open_s > -np.inf:
+        _end_window(noted, number, group)
+    chance = surge_chance(group)
+    hazard = (FIRST_WINDOWS * chance * _MEAN_SHARE + group.missed_sum) / (FIRST_WINDOWS + group.window_count)
+    if not group.hazard <= hazard * HAZARD_STEP or not hazard <= group.hazard * HAZARD_STEP:
+        group.hazard = hazard
+        note_group(noted, number, np.inf)
     for i in range(SURGE_SHARES):
-        record.open_weights[i] = chance / SURGE_SHARES
-    record.open_s = at_s
-    record.open_shown = 0.0
-
-
-@bare_kernel
-def _end_window(tables: Tables, noted: Noted, group: int, cycle_s: float) -> None:
-    """Learn from the present window how common surges are, and keep it if it shows more than the one kept does.
-
-    That one's claim falls with its age, for its pages are visited meanwhile.
-    """
-    record: Record = tables.groups[group]
-    record.surge_sum += 1.0 - _doubt(record.open_weights) - record.surge_sum / WINDOW_MEMORY
-    record.missed_sum -= record.missed_sum / WINDOW_MEMORY
-    record.window_count += 1.0 - record.window_count / WINDOW_MEMORY
-    if record.open_shown == 0.0:
-        record.missed_sum += _expect(record.open_weights)
-        return
-    age = abs(record.open_s - record.kept_s) / cycle_s
-    if record.kept_shown > record.open_shown * age:
-        note_group(noted, group, record.open_s)
-        return
-    if record.kept_shown > 0.0:
-        note_group(noted, group, record.kept_s)
-    record.kept_s, record.kept_shown = record.open_s, record.open_shown
-    for i in range(SURGE_SHARES):
-        record.kept_weights[i] = record.open_weights[i]
+        group.open_weights[i] = chance / SURGE_SHARES
+    group.open_s = at_s
+    group.open_shown = 0.0
+    group.open_left = group.pages
 
 
 @inlined
-def _weigh_quiet(tables: Tables, noted: Noted, group: int, last_visit_s: float, at_s: float) -> None:
-    """Take in that a page of `group` did not change."""
-    record: Record = tables.groups[group]
-    if last_visit_s < record.open_s <= at_s:
-        _hear_quiet(record.open_weights)
-        _show_open(tables, noted, group)
-    if last_visit_s < record.kept_s <= at_s and record.kept_shown > 0.0:
-        _hear_quiet(record.kept_weights)
-        _show_kept(tables, noted, group)
+def _end_window(noted: Noted, number: int, group: Record) -> None:
+    """Learn from the present window how common surges are, and keep it if it weighs no less than the one kept.
+
+    A window weighs the pages that bear its surge still, as far as is known.
+    """
+    group.surge_sum += 1.0 - _doubt(group.open_weights) - group.surge_sum / WINDOW_MEMORY
+    group.missed_sum -= group.missed_sum / WINDOW_MEMORY
+    group.window_count += 1.0 - group.window_count / WINDOW_MEMORY
+    if group.open_shown == 0.0:
+        group.missed_sum += _expect(group.open_weights)
+    elif group.kept_shown * float(group.kept_left) > group.open_shown * float(group.open_left):
+        note_group(noted, number, group.open_s)
+    else:
+        if group.kept_shown > 0.0:
+            note_group(noted, number, group.kept_s)
+        group.kept_s, group.kept_shown, group.kept_left = group.open_s, group.open_shown, group.open_left
+        for i in range(SURGE_SHARES):
+            group.kept_weights[i] = group.open_weights[i]
 
 
 @bare_kernel
-def _weigh_change(tables: Tables, noted: Noted, page: Record, at_s: float, interval: float) -> float:
-    """Take in that a page changed; return how probable it is that it would have without a surge."""
-    group = np.int64(page.group)
-    host = np.int64(tables.groups[group].host)
+def _weigh_change(group: Record, page: Record, interval: float, in_open: bool, in_kept: bool) -> float:
+    """Take in that a page changed that bears the windows named; return how probable it is that it would have itself."""
     shape, exposure = page.prior_shape + page.own_shape, page.prior_exposure + page.own_exposure
     interval = min(max(interval, SHORTEST_INTERVAL), LONGEST_INTERVAL)
     own = min(max(0.0 - expm1(-shape * log1p(interval / exposure)), _UNLIKELIEST), 1.0 - _UNLIKELIEST)
-    quiet = (1.0 - own) * _spare_expected(tables.groups[host], page.last_visit_s, at_s)
-    if group != host:
-        quiet *= _spare_expected(tables.groups[group], page.last_visit_s, at_s)
-        _hear_changes(tables, noted, group, page.last_visit_s, at_s, quiet)
-    _hear_changes(tables, noted, host, page.last_visit_s, at_s, quiet)
-    return float(own / (1.0 - quiet))
-
-
-@inlined
-def _spare_expected(group: Record, last_visit_s: float, at_s: float) -> float:
-    """Return the probability that a page visited now was hit by no surge of the group, as believed before."""
-    spared = 1.0
-    if last_visit_s < group.open_s <= at_s:
-        spared -= _expect(group.open_weights)
-    if last_visit_s < group.kept_s <= at_s and group.kept_shown > 0.0:
-        spared *= 1.0 - _expect(group.kept_weights)
-    return spared
-
-
-@inlined
-def _hear_changes(  # noqa: PLR0913, PLR0917  a kernel
-    tables: Tables, noted: Noted, group: int, last_visit_s: float, at_s: float, quiet: float
-) -> None:
-    """Take in a change to a page of `group` that had the probability `quiet` not to come."""
-    record: Record = tables.groups[group]
-    if last_visit_s < record.open_s <= at_s:
-        _hear_change(record.open_weights, quiet)
-        _show_open(tables, noted, group)
-    if last_visit_s < record.kept_s <= at_s and record.kept_shown > 0.0:
-        _hear_change(record.kept_weights, quiet)
-        _show_kept(tables, noted, group)
+    spared_open = 1.0 - _expect(group.open_weights) if in_open else 1.0
+    spared_kept = 1.0 - _expect(group.kept_weights) if in_kept else 1.0
+    if in_open:
+        _hear_change(group.open_weights, (1.0 - own) * spared_kept)
+    if in_kept:
+        _hear_change(group.kept_weights, (1.0 - own) * spared_open)
+    return float(own / (1.0 - (1.0 - own) * spared_open * spared_kept))
 
 
 @inlined
@@ -229,12 +161,12 @@ def _hear_quiet(weights: Floats) -> None:
 
 @inlined
 def _hear_change(weights: Floats, quiet: float) -> None:
-    others = quiet / (1.0 - _expect(weights))  # that nothing else changed the page
-    total = _doubt(weights) * (1.0 - others)
+    """Take in a change to a page that nothing else would have changed with the probability `quiet`."""
+    total = _doubt(weights) * (1.0 - quiet)
     for i in range(SURGE_SHARES):
-        total += weights[i] * (1.0 - others * (1.0 - SHARES[i]))
+        total += weights[i] * (1.0 - quiet * (1.0 - SHARES[i]))
     for i in range(SURGE_SHARES):
-        weights[i] = weights[i] * (1.0 - others * (1.0 - SHARES[i])) / total
+        weights[i] = weights[i] * (1.0 - quiet * (1.0 - SHARES[i])) / total
 
 
 @inlined
@@ -256,21 +188,19 @@ def _expect(weights: Floats) -> float:
 
 
 @inlined
-def _show_open(tables: Tables, noted: Noted, group: int) -> None:
-    record: Record = tables.groups[group]
-    shown = _choose_shown(_expect(record.open_weights), record.hazard, record.open_shown)
-    if shown != record.open_shown:
-        record.open_shown = shown
-        note_group(noted, group, record.open_s)
+def _show_open(noted: Noted, number: int, group: Record) -> None:
+    shown = _choose_shown(_expect(group.open_weights), group.hazard, group.open_shown)
+    if shown != group.open_shown:
+        group.open_shown = shown
+        note_group(noted, number, group.open_s)
 
 
 @inlined
-def _show_kept(tables: Tables, noted: Noted, group: int) -> None:
-    record: Record = tables.groups[group]
-    shown = _choose_shown(_expect(record.kept_weights), record.hazard, record.kept_shown)
-    if shown != record.kept_shown:
-        record.kept_shown = shown
-        note_group(noted, group, record.kept_s)
+def _show_kept(noted: Noted, number: int, group: Record) -> None:
+    shown = _choose_shown(_expect(group.kept_weights), group.hazard, group.kept_shown)
+    if shown != group.kept_shown:
+        group.kept_shown = shown
+        note_group(noted, number, group.kept_s)
 
 
 @inlined

@@ -1,8 +1,8 @@
 """The layout of a shard's state: what a page, a group of pages and the corpus remember, as fixed-size records.
 
 A page is 64 bytes (`PAGE`) and 40 of what scoring seldom reads (`TRACE`). All that a score reads of a page stands in
-these two, its prior as well, and in what its group and its host show of surges: so a score moves only with the clock,
-when something is done to that very page, or when one of these two shows something else.
+these two, its prior as well, and in what its group shows of surges: so a score moves only with the clock, when something
+is done to that very page, or when the group shows something else.
 Rows of both are given out in the order in which pages are first seen, and never move or end.
 """
 
@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from streamsched.arrays import Bytes, Floats, Hashes, Ints, Records
 
@@ -20,7 +21,6 @@ __all__ = [
     "FOR_PANEL",
     "GROUP",
     "GROUP_WAS",
-    "KIN",
     "LEASED",
     "LONGEST_INTERVAL",
     "OUT",
@@ -115,6 +115,8 @@ GROUP: Final = np.dtype(
         ("open_shown", "<f4"),  # share of the group's pages that a surge has hit, as rankings are told; 0 for none
         ("kept_shown", "<f4"),
         ("hazard", "<f4"),  # share that surges hit unseen, a cycle, as rankings are told
+        ("open_left", "<u4"),  # pages that bear the window's surge, if any, still: not visited since
+        ("kept_left", "<u4"),
         ("surge_sum", "<f4"),  # windows over: their probabilities of a surge ...
         ("window_count", "<f4"),  # ... how many they are, fading
         ("missed_sum", "<f4"),  # ... and the shares hit in those that showed no surge
@@ -122,9 +124,7 @@ GROUP: Final = np.dtype(
         ("kept_weights", "<f4", SURGE_SHARES),
     ]
 )
-# Which pages and patterns a group has: `chains`. Numbers are of rows or groups, plus 1; 0 is nobody. Not saved.
-CHAIN: Final = np.dtype([("before", "<u4"), ("after", "<u4")])
-KIN: Final = np.dtype([("first_row", "<u4"), ("first_pattern", "<u4"), ("next_pattern", "<u4")])
+CHAIN: Final = np.dtype([("before", "<u4"), ("after", "<u4")])  # `chains`: rows plus 1, 0 for none. Not saved.
 VISIT: Final = np.dtype(
     [
         ("at_s", "<f8"),  # its end
@@ -187,4 +187,4 @@ class Tables(NamedTuple):
     corpus: Records  # CORPUS[1]
     marked: Marked
     chains: Records  # CHAIN[rows]: the pages of each group, one after another
-    kin: Records  # KIN[groups]: the first of them, and the URL patterns of each host
+    heads: npt.NDArray[np.uint32]  # uint32[groups]: the first of them, plus 1; 0 for none

@@ -13,7 +13,7 @@ from streamsched.elementary import expm1, log1p
 from streamsched.estimators import weigh_geometrically
 from streamsched.formula.vocabulary import PLANNED, TERMINALS
 from streamsched.jit import bare_kernel, inlined, widen_vectors
-from streamsched.surges import hazard_of, spared_share
+from streamsched.surges import spared_share
 from streamsched.tables import LONGEST_INTERVAL
 
 __all__ = [
@@ -46,8 +46,8 @@ _SURGE: Final = 15
 TERMINAL_CODES: Final[Mapping[str, int]] = MappingProxyType(
     {name: code for code, name in enumerate(TERMINALS) if name not in PLANNED}
 )
-PROVIDED: Final = tuple(TERMINAL_CODES)  # the terminals that a page's record tells, with those of its groups
-GROUPED: Final = frozenset({"surge"})  # those that read what the page's group and its host show
+PROVIDED: Final = tuple(TERMINAL_CODES)  # the terminals that a page's record tells, with its group's
+GROUPED: Final = frozenset({"surge"})  # those that read what the page's group shows
 MOVING: Final = frozenset({"t", "posterior", "surge"})  # those that the clock moves, upwards alone
 # Between which numbers terminals stay, where more is known than that they are finite and not negative.
 RANGES: Final[Mapping[str, tuple[float, float]]] = MappingProxyType(
@@ -162,12 +162,13 @@ def _turn_to_posterior(pages: Records, out: Floats) -> None:
 
 @bare_kernel
 def _turn_to_surge(pages: Records, groups: Records, out: Floats) -> None:
-    """Turn the cycles since each page's last visit into the share of its groups that surges have hit since."""
+    """Turn the cycles since each page's last visit into the probability that a surge of its group has hit it since."""
     for i in range(out.size):
-        out[i] = out[i] * hazard_of(groups, pages[i])
+        group: Record = groups[pages[i].group]
+        out[i] = out[i] * group.hazard
     _turn_to_probability(out)
     for i in range(out.size):
-        spared = spared_share(groups, pages[i])
+        spared = spared_share(groups[pages[i].group], pages[i].last_visit_s)
         out[i] = (1.0 - spared) + spared * out[i]
 
 

@@ -1,8 +1,8 @@
 """Which pages' scores outcomes, the sweep and new weights may have moved: for a ranking that keeps bounds of them.
 
 Between two askings a page's score moves by the clock alone, unless its row is told here: all that a score reads stands
-in the page's own record, or in what its group and its host show of surges. Groups that show something else are noted by
-themselves, and turned into rows before these are taken.
+in the page's own record, or in what its group shows of surges. Groups that show something else are noted by themselves,
+and turned into rows before these are taken.
 """
 
 from __future__ import annotations

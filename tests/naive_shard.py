@@ -167,7 +167,8 @@ class Shard:
         group.changes += changed
         page.flags.append(changed)
         alone = naive.probability_changed(*self.posterior(page), interval)
-        own = self.surges.weigh(page.group, page.last_visit_s, fetched_at, changed, alone)
+        members = sum(other.group == page.group for other in self.pages.values())
+        own = self.surges.weigh(page.group, (page.last_visit_s, fetched_at, changed), alone, members)
         if len(page.group) > 1 and self.applied % priors.EDGE_STRIDE == 0:
             self.weigh_pattern(page, interval, changed, own)
         if not changed:

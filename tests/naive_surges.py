@@ -21,6 +21,7 @@ class Window:
 
     begin_s: float
     weights: dict[float, float]
+    left: int  # pages that bear its surge still
     shown: float = 0.0
 
     @property
@@ -56,9 +57,8 @@ class Window:
 
 @dataclass
 class GroupSurges:
-    """What one group knows; `above`: its host's, None for a host."""
+    """What one group knows."""
 
-    above: GroupSurges | None = None
     open: Window | None = None
     kept: Window | None = None
     hazard: float = 0.0
@@ -69,29 +69,28 @@ class GroupSurges:
     @property
     def chance(self) -> float:
         """The probability that a window has a surge."""
-        above = 0.01 if self.above is None else self.above.chance
-        return (20.0 * above + self.surges) / (20.0 + self.windows)
+        return (1.0 + self.surges) / (100.0 + self.windows)
 
-    def turn(self, at_s: float, cycle_s: float) -> None:
+    def turn(self, at_s: float, cycle_s: float, pages: int) -> None:
         """Begin a window where a cycle has passed since the present one began."""
         if self.open is not None and abs(at_s - self.open.begin_s) < cycle_s:
             return
         if self.open is not None:
-            self.end(self.open, cycle_s)
-        hazard = (20.0 * self.chance * 0.5 + self.missed) / (20.0 + self.windows)
+            self.end(self.open)
+        hazard = (100.0 * self.chance * 0.5 + self.missed) / (100.0 + self.windows)
         if not self.hazard / 2**0.25 <= hazard <= self.hazard * 2**0.25:
             self.hazard = single(hazard)
         chance = self.chance
-        self.open = Window(at_s, {share: single(chance / 5) for share in surges.SHARES})
+        self.open = Window(at_s, {share: single(chance / 5) for share in surges.SHARES}, pages)
 
-    def end(self, window: Window, cycle_s: float) -> None:
-        """Learn from a window that is over, and keep it if it shows more than the one kept does at its age."""
+    def end(self, window: Window) -> None:
+        """Learn from a window that is over, and keep it if it weighs no less than the one kept."""
         self.surges = single(self.surges + 1.0 - window.doubt - self.surges / 1000.0)
         self.missed = single(self.missed - self.missed / 1000.0)
         self.windows = single(self.windows + 1.0 - self.windows / 1000.0)
         if window.shown == 0.0:
             self.missed = single(self.missed + window.expected)
-        elif self.kept is None or self.kept.shown <= window.shown * abs(window.begin_s - self.kept.begin_s) / cycle_s:
+        elif self.kept is None or self.kept.shown * self.kept.left <= window.shown * window.left:
             self.kept = window
 
     def borne(self, last_visit_s: float, at_s: float) -> list[Window]:
@@ -114,26 +113,28 @@ class Surges:
     cycle_s: float
     groups: dict[tuple[str, ...], GroupSurges] = field(default_factory=dict)
 
-    def of(self, name: tuple[str, ...]) -> list[GroupSurges]:
-        """Those that a page of that deepest group reads: its host's and its own."""
-        host = self.groups.setdefault(name[:1], GroupSurges())
-        return [host] if len(name) == 1 else [host, self.groups.setdefault(name, GroupSurges(host))]
+    def of(self, name: tuple[str, ...]) -> GroupSurges:
+        """What the group of that name knows."""
+        return self.groups.setdefault(name, GroupSurges())
 
-    def weigh(self, name: tuple[str, ...], last_visit_s: float, at_s: float, changed: bool, own: float) -> float:
-        """Take a visit in; `own`: the probability that the page itself changed. Returns that given what was seen."""
-        for group in self.of(name):
-            group.turn(at_s, self.cycle_s)
-        borne = [(group, window) for group in self.of(name) for window in group.borne(last_visit_s, at_s)]
+    def weigh(self, name: tuple[str, ...], visit: tuple[float, float, bool], own: float, pages: int) -> float:
+        """Take in a visit, as the page's last before, its time and whether it saw a change, in a group of `pages`.
+
+        `own`: the probability that the page itself changed. Returns that given what was seen.
+        """
+        last_visit_s, at_s, changed = visit
+        group = self.of(name)
+        group.turn(at_s, self.cycle_s, pages)
+        borne = group.borne(last_visit_s, at_s)
         own = min(max(own, 1e-12), 1.0 - 1e-12)
-        quiet = (1.0 - own) * math.prod(1.0 - window.expected for _, window in borne)
-        others = [quiet / (1.0 - window.expected) for _, window in borne]
-        for (group, window), without in zip(borne, others, strict=True):
-            window.hear(changed, without)
+        spared = [1.0 - window.expected for window in borne]
+        for at, window in enumerate(borne):
+            window.hear(changed, (1.0 - own) * math.prod(spared[:at] + spared[at + 1 :]))
+            window.left = max(window.left - 1, 0)
             window.show(group.hazard)
-        return own / (1.0 - quiet) if changed else 1.0
+        return own / (1.0 - (1.0 - own) * math.prod(spared)) if changed else 1.0
 
     def terminal(self, name: tuple[str, ...], last_visit_s: float, elapsed: float) -> float:
         """The probability that a surge has hit a page since its last visit, `elapsed` cycles ago."""
-        spared = math.prod(group.spared(last_visit_s) for group in self.of(name))
-        unseen = -math.expm1(-elapsed * sum(group.hazard for group in self.of(name)))
-        return 1.0 - spared + spared * unseen
+        spared = self.of(name).spared(last_visit_s)
+        return 1.0 - spared + spared * -math.expm1(-elapsed * self.of(name).hazard)

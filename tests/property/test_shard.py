@@ -95,7 +95,7 @@ def assert_same(scheduler: Scheduler, shard: naive_shard.Shard) -> None:
             near(group.learned),
             pytest.approx(group.edge, rel=1e-6, abs=1e-6),
         )
-        assert_same_surges(record, shard.surges.of(name)[-1])
+        assert_same_surges(record, shard.surges.of(name))
     assert journal_of(scheduler) == list(shard.journal)
 
 
@@ -106,6 +106,7 @@ def assert_same_surges(record: Any, surges: GroupSurges) -> None:
         assert record[f"{name}_s"] == (-np.inf if window is None else window.begin_s)
         if window is not None:
             assert record[f"{name}_shown"] == singly(window.shown)
+            assert record[f"{name}_left"] == window.left
             assert record[f"{name}_weights"].tolist() == singly(list(window.weights.values()))
 
 
