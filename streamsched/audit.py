@@ -50,7 +50,7 @@ def find_faults(tables: Tables, found: Ints) -> list[str]:
             bool(np.all(np.isfinite(pages[field]) & (pages[field] > 0))) for field in ("prior_shape", "prior_exposure")
         ),
         "what groups believe of surges are probabilities": _believe_soundly(tables, groups),
-        "chains hold the pages of each group": _are_chained(tables, count, groups),
+        "chains hold the pages of each group": _are_chained(tables, int(corpus["sorted"]), groups),
         "the sample is halved as pages double": count <= SAMPLE_PAGES << halvings
         and (halvings == 0 or count > SAMPLE_PAGES << halvings - 1),
         "the journal's newest visit to a page is its last": _are_last(tables, count),

@@ -15,7 +15,7 @@ from streamsched.evolution.trials import Trial
 from streamsched.formula import TERMINALS, Formula
 from streamsched.jit import mix
 from streamsched.posterior import after_change
-from streamsched.tables import PAGE, TRACE
+from streamsched.tables import GROUP, PAGE, TRACE
 from streamsched.terminals import PROVIDED, TerminalColumns
 
 KNOWN = tuple(name for name in TERMINALS if name in PROVIDED)
@@ -123,7 +123,7 @@ def score(formula: Formula, pages: Sequence[Page], cycle: int) -> list[float]:
     records, traces = np.zeros(len(pages), PAGE), np.zeros(len(pages), TRACE)
     for page in pages:
         page.write(records, traces)
-    columns: dict[str, Floats] = TerminalColumns(KNOWN, len(pages)).fill(records, traces, cycle + 1.0, 1.0)
+    columns: dict[str, Floats] = TerminalColumns(KNOWN, len(pages)).fill(records, traces, np.zeros(1, GROUP), cycle + 1.0, 1.0)
     scores: list[float] = formula.evaluate(columns).tolist()
     return scores
 
