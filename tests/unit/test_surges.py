@@ -101,7 +101,7 @@ def test_changes_expected_of_the_pages_themselves_are_no_surge() -> None:
     for day in range(60):
         visit(table, DOCS, float(day), changed=rng.random(40) < 0.5)
     assert docs(table)["open_shown"] == 0.0
-    assert np.all(surge(table, 60.0) < 0.02)  # what was shown on the first days, before rates were known, nobody bears
+    assert np.all(surge(table, 60.0) < 0.03)  # what was shown on the first days, before rates were known, nobody bears
     assert surges.surge_chance(docs(table)) < 0.05
 
 
