@@ -51,7 +51,7 @@ def rebuild_chains(tables: Tables) -> None:
 
 
 @bare_kernel
-def list_rows(tables: Tables, group: int, since_s: float, known: int, out: Ints, count: int) -> int:  # noqa: PLR0913, PLR0917  a kernel
+def list_rows(tables: Tables, group: int, since_s: float, known: int, out: Ints, count: int) -> int:
     """Write to `out`, from place `count` on, the group's rows below `known` that were last visited before `since_s`.
 
     Returns how many `out` holds then; one more than there is room for where they are too many. O(pages of the group).

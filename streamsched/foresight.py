@@ -57,7 +57,8 @@ def begin_search(gauge: Gauge, i: int, moment: Moment, score: float, bound: floa
 def search_ends(gauge: Gauge, groups: Records, count: int, moment: Moment) -> None:
     """Seek, for the first `count` leaders, how far ahead they stay below the target, into ``search.at``. O(count).
 
-    Their records stand in the lanes behind LANES; ``groups`` are the shard's. No sooner than half of what the target moves from query to query.
+    Their records stand in the lanes behind LANES; ``groups``: GROUP[all] of the shard. No sooner than half of what the
+    target moves from query to query.
     """
     search = gauge.search
     for _ in range(_TRIES):

@@ -37,7 +37,8 @@ class PageTable:
     """All pages of one shard: records, URL texts, groups and the learned prior.
 
     Grows without moving a row; 112 bytes a page in `PAGE`, `TRACE` and the lease column, 8 in the chains of groups, 11
-    to 21 in the URL index, about one in the groups' sketch, and the URL's own text. Not safe to use from several threads at once.
+    to 21 in the URL index, about one in the groups' sketch, 200 a group, and the URL's own text. Not safe to use from
+    several threads at once.
     """
 
     def __init__(self, cycle_s: float, change_bits: int) -> None:

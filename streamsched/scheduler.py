@@ -58,8 +58,8 @@ class Scheduler:
     handed out that goes to a uniform sample visited every cycle, for evolution to learn from; `new_share`: the share of
     the pages handed out that pages never visited have at the least, where there are so many; `explore_share`: that of
     pages drawn by lot; `surges`: whether visits tell of surges, which change many pages of a host or URL pattern at
-    once: without, the terminal is 0 and each change counts as its page's own; `threads`: of the ranking, None for the machine's (the result is the same). Methods may be
-    called from several threads; each waits for the others.
+    once: without, the terminal is 0 and each change counts as its page's own; `threads`: of the ranking, None for the
+    machine's (the result is the same). Methods may be called from several threads; each waits for the others.
 
     >>> s = Scheduler(cycle="1d")
     >>> s.observe([Outcome("https://a.example/", 0.0), Outcome("https://a.example/", 86400.0, changed=True)]).changed

@@ -1,14 +1,14 @@
 """Surges: bulk edits and releases, which change many pages of one URL pattern at once (SPEC 4).
 
-Groups are those of `groups`: URL patterns that enough pages share, each page in its deepest, or in its host. Time is cut
-into windows of a cycle, for each group from a visit on: a page that was last visited before a window began and is
+Groups are those of `groups`: URL patterns that enough pages share, each page in its deepest, or in its host. Time is
+cut into windows of a cycle, for each group from a visit on: a page that was last visited before a window began and is
 visited in it tells whether the group was hit. The group keeps how probable it is that a surge has hit each of `SHARES`
 of its pages; a visit multiplies each by its likelihood: a change has the probability 1 - q·(1 - s), where q is that of
 no change by the page itself or by another surge that it bears, and no change has q·(1 - s). What is expected beyond the
-hazard, the share that surges hit unseen in an ordinary window, is shown: every page not visited since bears it, at once.
-A window that showed a surge is kept after its end, its evidence still coming in; other windows only say how common
-surges are in this group, from a guess of one in a hundred on. So groups whose pages change each for itself come to show
-nothing.
+hazard, the share that surges hit unseen in an ordinary window, is shown: every page not visited since bears it, at
+once. A window that showed a surge is kept after its end, its evidence still coming in; other windows only say how
+common surges are in this group, from a guess of one in a hundred on. So groups whose pages change each for itself come
+to show nothing.
 
 What is shown moves in steps, each told to rankings, and costs them O(pages of the group); a visit costs O(1).
 """
@@ -26,7 +26,16 @@ from streamsched.jit import bare_kernel, inlined
 from streamsched.tables import LONGEST_INTERVAL, SHORTEST_INTERVAL, SURGE_SHARES, Tables
 from streamsched.touched import Noted, note_group
 
-__all__ = ["SHARES", "begin_surges", "spared_share", "surge_chance", "weigh_surges"]
+__all__ = [
+    "FIRST_SURGES",
+    "FIRST_WINDOWS",
+    "LEAST_SHOWN",
+    "SHARES",
+    "begin_surges",
+    "spared_share",
+    "surge_chance",
+    "weigh_surges",
+]
 
 SHARES: Final = (0.1, 0.3, 0.5, 0.7, 0.9)  # middles of equal parts: any share is as likely as another at first
 FIRST_SURGES: Final = 1.0  # what is believed of how common they are before anything is learned: one surge ...

@@ -51,7 +51,8 @@ GROUPED: Final = frozenset({"surge"})  # those that read what the page's group s
 MOVING: Final = frozenset({"t", "posterior", "surge"})  # those that the clock moves, upwards alone
 # Between which numbers terminals stay, where more is known than that they are finite and not negative.
 RANGES: Final[Mapping[str, tuple[float, float]]] = MappingProxyType(
-    dict.fromkeys(("NAD", "SAD", "AAD", "GAD", "posterior", "surge"), (0.0, 1.0 + 1e-09)) | {"t": (0.0, LONGEST_INTERVAL)}
+    dict.fromkeys(("NAD", "SAD", "AAD", "GAD", "posterior", "surge"), (0.0, 1.0 + 1e-09))
+    | {"t": (0.0, LONGEST_INTERVAL)}
 )
 _SLACK: Final = 2e-15  # of `posterior` and `surge`, which rise with time but for some units in the last place
 
@@ -67,9 +68,7 @@ class TerminalColumns:
         rows = np.empty((len(self.wanted), block)) if buffers is None else buffers
         self._columns = dict(zip(self.wanted, rows, strict=False))
 
-    def fill(
-        self, pages: Records, traces: Records, groups: Records, now: float, cycle_s: float
-    ) -> dict[str, Floats]:
+    def fill(self, pages: Records, traces: Records, groups: Records, now: float, cycle_s: float) -> dict[str, Floats]:
         """Return float64[m] for each wanted terminal of m pages, valid until the next call. O(m).
 
         `pages`: PAGE[m]; `traces`: TRACE[m]; `groups`: GROUP[all]; `now`: UTC epoch seconds. Runs without the
@@ -96,40 +95,30 @@ def fill_terminal(  # noqa: C901, PLR0913, PLR0917  a case for each terminal
     elif code == _CHANGES:
         for i in range(out.size):
             out[i] = pages[i].changes
-    elif code == _ELAPSED:
+    elif code in (_ELAPSED, _POSTERIOR, _SURGE):
         for i in range(out.size):
             out[i] = _elapsed(pages[i], now, cycle_s)
+        _turn_elapsed(code, pages, groups, out)
     elif code == _RATE:
         for i in range(out.size):
             page = pages[i]
             out[i] = (page.prior_shape + page.own_shape) / (page.prior_exposure + page.own_exposure)
-    elif code == _POSTERIOR:
-        _fill_posterior(pages, now, cycle_s, out)
     elif code == _IMPORTANCE:
         for i in range(out.size):
             out[i] = pages[i].importance
     elif code == _COST:
         for i in range(out.size):
             out[i] = pages[i].cost
-    elif code == _SURGE:
-        for i in range(out.size):
-            out[i] = _elapsed(pages[i], now, cycle_s)
-        _turn_to_surge(pages, groups, out)
     else:
         _fill_estimate(code, pages, traces, out)
 
 
 @bare_kernel
-def fill_terminal_at(  # noqa: PLR0913, PLR0917  a kernel
-    code: int, pages: Records, groups: Records, times: Floats, cycle_s: float, out: Floats
-) -> None:
+def fill_terminal_at(code: int, pages: Records, groups: Records, times: Floats, cycle_s: float, out: Floats) -> None:
     """Fill `out`: float64[m] with the moving terminal of `code`, each page at its own of ``times``. O(m)."""
     for i in range(out.size):
         out[i] = _elapsed(pages[i], times[i], cycle_s)
-    if code == _POSTERIOR:
-        _turn_to_posterior(pages, out)
-    elif code == _SURGE:
-        _turn_to_surge(pages, groups, out)
+    _turn_elapsed(code, pages, groups, out)
 
 
 @bare_kernel
@@ -142,11 +131,12 @@ def loosen_terminal(code: int, upwards: bool, out: Floats) -> None:
 
 
 @bare_kernel
-def _fill_posterior(pages: Records, now: float, cycle_s: float, out: Floats) -> None:
-    """Fill `posterior.probability_changed` of each page, pass by pass: some run on vectors."""
-    for i in range(out.size):
-        out[i] = _elapsed(pages[i], now, cycle_s)
-    _turn_to_posterior(pages, out)
+def _turn_elapsed(code: int, pages: Records, groups: Records, out: Floats) -> None:
+    """Turn the cycles since each page's last visit into the moving terminal of `code`, some on vectors."""
+    if code == _POSTERIOR:
+        _turn_to_posterior(pages, out)
+    elif code == _SURGE:
+        _turn_to_surge(pages, groups, out)
 
 
 @bare_kernel

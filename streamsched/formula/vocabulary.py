@@ -25,7 +25,7 @@ TERMINALS: Final[dict[str, str]] = {
     "tau": "cycles since the last visit, each hour weighted by how busy that hour of the week is",
     "rhythm": "how busy this hour of the week is; 1 is the mean hour",
     "due": "how far a page of regular updates is towards its next one",
-    "surge": "probability that a bulk edit or release of its host or URL pattern has changed the page since the last visit",
+    "surge": "probability that a bulk edit or release of many pages has changed the page since the last visit",
 }
 
 PLANNED: Final = ("tau", "rhythm", "due")  # terminals that no page tells yet

@@ -146,7 +146,7 @@ def _follow(directory: Path, base: Image, chain: list[ImageName], faults: list[S
 
 
 def _apply(image: Image, pages: PageTable) -> None:
-    """Read the parts of `image` into the place where `pages` keeps them, checking each; those of older formats widened."""
+    """Read the parts of `image` into the place where `pages` keeps them, checking each; older ones are widened."""
     counts = image.contents["counts"]
     pages.reserve(counts["pages"], counts["text"], counts["groups"], counts["names"])
     tables = pages.tables

@@ -157,7 +157,9 @@ class LiveRanking(RuleBasedStateMachine):
             self.twins.observe([Outcome(url, self.twins.now, changed=verdict) for url in urls])
         self.met["swept"] += self.sweeps() > swept
 
-    @rule(share=st.sampled_from([0.3, 0.6, 1.0]), part=st.integers(2, 6), place=st.integers(0, 5), days=st.integers(1, 3))
+    @rule(
+        share=st.sampled_from([0.3, 0.6, 1.0]), part=st.integers(2, 6), place=st.integers(0, 5), days=st.integers(1, 3)
+    )
     def edit_many(self, share: float, part: int, place: int, days: int) -> None:
         """Some pages of each group are visited, most of them changed: a surge comes to light, and is kept."""
         for _ in range(days):

@@ -22,8 +22,8 @@ from streamsched.tables import SUCCEEDED, VISITED, WITH_FINGERPRINT
 from streamsched.terminals import PROVIDED
 from streamsched.urls import url_text
 from tests import naive, naive_shard
-from tests.naive_surges import GroupSurges
 from tests.fences import fenced, small_reserve
+from tests.naive_surges import GroupSurges
 from tests.streams import DAY, PREFIXES, cut, daily_crawl, streams
 
 sizes = st.lists(st.sampled_from([1, 2, 7, 30, 1000]), min_size=1, max_size=4)

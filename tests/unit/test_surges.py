@@ -150,7 +150,9 @@ def test_ranking_sends_the_crawler_to_the_rest_within_the_same_cycle() -> None:
     for day in range(20):
         part = urls if day == 0 else [url for i, url in enumerate(urls) if i % 5 == day % 5]
         busy = np.array(["b.example" in url for url in part])
-        scheduler.observe(OutcomeBatch(part, np.full(len(part), day * DAY), changed=busy & (rng.random(len(part)) < 0.5)))
+        scheduler.observe(
+            OutcomeBatch(part, np.full(len(part), day * DAY), changed=busy & (rng.random(len(part)) < 0.5))
+        )
     now = 20 * DAY
     assert sum("docs" in url for url in scheduler.rank(20, now=now).urls) < 5
     scheduler.observe(OutcomeBatch(DOCS[:5], np.full(5, now), changed=np.ones(5, np.bool_)))
