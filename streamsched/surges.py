@@ -8,8 +8,7 @@ no change by the page itself or by another surge that it bears, and no change ha
 hazard, the share that surges hit unseen in an ordinary window, is shown: every page not visited since bears it, at
 once. A window that showed a surge is kept after its end, its evidence still coming in; other windows only say how
 common surges are in this group, from a guess of one in a hundred on. So groups whose pages change each for itself come
-to show nothing. The hazard makes pages be looked at that no surge is known of, each at its own time: scouts for the
-others.
+to show nothing. The hazard makes pages be looked at that no surge is known of: scouts for the others.
 
 What is shown moves in steps, each told to rankings, and costs them O(pages of the group); a visit costs O(1).
 """
@@ -23,7 +22,7 @@ import numpy as np
 
 from streamsched.arrays import Floats, Record, Records
 from streamsched.elementary import expm1, log1p
-from streamsched.jit import bare_kernel, inlined, mix
+from streamsched.jit import bare_kernel, inlined
 from streamsched.tables import LONGEST_INTERVAL, SHORTEST_INTERVAL, SURGE_SHARES, Tables
 from streamsched.touched import Noted, note_group
 
@@ -33,7 +32,6 @@ __all__ = [
     "LEAST_SHOWN",
     "SHARES",
     "begin_surges",
-    "draw_lot",
     "spared_share",
     "surge_chance",
     "weigh_surges",
@@ -48,7 +46,6 @@ LEAST_SHOWN: Final = 1 / 32  # share; a lower one is no surge, though the hazard
 HAZARD_STEP: Final = 2.0**0.25  # factor by which the hazard must have moved
 
 _MEAN_SHARE: Final = math.fsum(SHARES) / len(SHARES)
-_LOT_SALT: Final = np.uint64(0x5851F42D4C957F2D)  # another order than that of ties and samples
 _LEAST_DOUBT: Final = 1e-6  # probability that there was no surge, whatever visits say: numbers end somewhere
 _UNLIKELIEST: Final = 1e-12  # own change of a page: it must not take a change for certain, nor for impossible
 
@@ -100,15 +97,6 @@ def spared_share(group: Record, last_visit_s: float) -> float:
     if last_visit_s < group.kept_s:
         spared *= 1.0 - group.kept_shown
     return spared
-
-
-@inlined
-def draw_lot(url_hash: int) -> float:
-    """Return by what factor a page bears its group's hazard, from 1/2 to 3/2 and 1 on average. O(1).
-
-    Pages that a surge had visited on one day would otherwise all be looked at again on one day, and never between.
-    """
-    return 0.5 + float(np.int64(mix(url_hash ^ _LOT_SALT) >> np.uint64(11))) * 2.0**-53
 
 
 @inlined

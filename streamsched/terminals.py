@@ -13,7 +13,7 @@ from streamsched.elementary import expm1, log1p
 from streamsched.estimators import weigh_geometrically
 from streamsched.formula.vocabulary import PLANNED, TERMINALS
 from streamsched.jit import bare_kernel, inlined, widen_vectors
-from streamsched.surges import draw_lot, spared_share
+from streamsched.surges import spared_share
 from streamsched.tables import LONGEST_INTERVAL
 
 __all__ = [
@@ -155,7 +155,7 @@ def _turn_to_surge(pages: Records, groups: Records, out: Floats) -> None:
     """Turn the cycles since each page's last visit into the probability that a surge of its group has hit it since."""
     for i in range(out.size):
         group: Record = groups[pages[i].group]
-        out[i] = out[i] * (group.hazard * draw_lot(pages[i].url_hash))
+        out[i] = out[i] * group.hazard
     _turn_to_probability(out)
     for i in range(out.size):
         spared = spared_share(groups[pages[i].group], pages[i].last_visit_s)

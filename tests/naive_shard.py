@@ -258,7 +258,7 @@ class Shard:
             "cost": page.cost,
             "rate": shape / exposure,
             "posterior": naive.probability_changed(shape, exposure, elapsed),
-            "surge": self.surges.terminal(page.group, hash_of(url.encode()), page.last_visit_s, elapsed),
+            "surge": self.surges.terminal(page.group, page.last_visit_s, elapsed),
         }
 
     def eligible(self, now: float) -> list[str]:

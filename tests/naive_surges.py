@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from streamsched import surges
-from streamsched.jit import mix
 
 
 def single(number: float) -> float:
@@ -135,8 +134,7 @@ class Surges:
             window.show(group.hazard)
         return own / (1.0 - (1.0 - own) * math.prod(spared)) if changed else 1.0
 
-    def terminal(self, name: tuple[str, ...], url_hash: int, last_visit_s: float, elapsed: float) -> float:
+    def terminal(self, name: tuple[str, ...], last_visit_s: float, elapsed: float) -> float:
         """The probability that a surge has hit a page since its last visit, `elapsed` cycles ago."""
         spared = self.of(name).spared(last_visit_s)
-        lot = 0.5 + int(mix(np.uint64(url_hash ^ 0x5851F42D4C957F2D))) / 2**64
-        return 1.0 - spared + spared * -math.expm1(-elapsed * self.of(name).hazard * lot)
+        return 1.0 - spared + spared * -math.expm1(-elapsed * self.of(name).hazard)
