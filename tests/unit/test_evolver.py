@@ -348,7 +348,7 @@ def test_the_child_gets_what_it_needs_at_the_lowest_priority(tmp_path: Path) -> 
         record = evolve(one)
     pages_cycles = ["20", str(record.data.cycles if record.data else 0)]
     told = [candidate.formula for candidate in record.candidates]
-    assert told == ["1", *pages_cycles, "1", "19", "41", "posterior", "NAD * t", "CG"]
+    assert told == ["1", *pages_cycles, "1", "19", "41", DEFAULT_FORMULA, "NAD * t", "CG"]
     assert record.why == "nothing beat the champion in validation"
 
 

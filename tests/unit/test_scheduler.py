@@ -397,7 +397,7 @@ def test_unknown_page_is_named() -> None:
 
 
 def test_scheduler_shows_itself() -> None:
-    assert repr(known(2)) == "Scheduler(2 pages, formula 'posterior')"
+    assert repr(known(2)) == f"Scheduler(2 pages, formula {DEFAULT_FORMULA!r})"
 
 
 def test_threads_share_a_scheduler() -> None:
