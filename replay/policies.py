@@ -9,6 +9,8 @@ estimators score 0 every page that has not changed yet, more than a budget reach
 replay the unlucky among them would never be visited (NAD would find 0.05 changed pages a visit in the last year of
 the shipped `scoop-extras` log, not 0.09).
 
+The policy `posterior` is the posterior alone, without what visits tell of surges: what the default is measured against.
+
 Two policies change the formula they rank by as they learn: see `streamsched.replay.evolving`.
 """
 
@@ -102,7 +104,7 @@ def make_policy(name: str, cycle_s: float, seed: int, schedule: Schedule = _USUA
         return _Drawn(_score_alike, cycle_s, seed)
     if name == "oracle":
         return _Drawn(_score_truth, cycle_s, seed)
-    scheduler = Scheduler(cycle=cycle_s, seed=seed)
+    scheduler = Scheduler(cycle=cycle_s, seed=seed, surges=name != "posterior")
     if name == "gp4c":
         return EvolvingPolicy(scheduler, make_plan(schedule, seed, workers))
     if name == "gp4c-paper":

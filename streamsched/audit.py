@@ -49,6 +49,8 @@ def find_faults(tables: Tables, found: Ints) -> list[str]:
         "pages' priors are finite and above 0": all(
             bool(np.all(np.isfinite(pages[field]) & (pages[field] > 0))) for field in ("prior_shape", "prior_exposure")
         ),
+        "what groups believe of surges are probabilities": _believe_soundly(tables, groups),
+        "chains hold the pages of each group": _are_chained(tables, int(corpus["sorted"]), groups),
         "the sample is halved as pages double": count <= SAMPLE_PAGES << halvings
         and (halvings == 0 or count > SAMPLE_PAGES << halvings - 1),
         "the journal's newest visit to a page is its last": _are_last(tables, count),
@@ -61,6 +63,32 @@ def _count_out(tables: Tables, count: int) -> Ints:
     out = (tables.pages["flags"][:count] & OUT) != 0
     hosts = tables.groups["host"][tables.pages["group"][:count][out]]
     return np.bincount(hosts, minlength=int(tables.corpus["groups"][0]))
+
+
+def _believe_soundly(tables: Tables, groups: int) -> bool:
+    """Return whether weights of surges, and what is shown of them, are probabilities."""
+    records = tables.groups[:groups]
+    weights = np.concatenate([records["open_weights"], records["kept_weights"]])
+    shown = np.concatenate([records["open_shown"], records["kept_shown"]])
+    sound = np.all(weights >= 0) and np.all(weights.sum(axis=1, dtype=np.float64) <= 1 + 1e-5)
+    shares = np.concatenate([shown, records["hazard"]])
+    return bool(sound and np.all((shares >= 0) & (shares < 1)))
+
+
+def _are_chained(tables: Tables, count: int, groups: int) -> bool:
+    """Return whether each group with pages has a first one, and each page stands before the one that comes after it."""
+    chains, member = tables.chains[:count], tables.pages["group"][:count]
+    heads = tables.heads[:groups].astype(np.int64)
+    led = np.flatnonzero(heads)
+    first = heads[led] - 1
+    if np.any(first >= count) or not np.array_equal(np.sort(first), np.flatnonzero(chains["before"] == 0)):
+        return False
+    linked = np.flatnonzero(chains["after"])
+    after = chains["after"][linked].astype(np.int64) - 1
+    if np.any(after >= count):
+        return False
+    kept = np.array_equal(chains["before"][after], linked + 1) and np.array_equal(member[after], member[linked])
+    return bool(kept and np.array_equal(member[first], led))
 
 
 def _are_last(tables: Tables, count: int) -> bool:

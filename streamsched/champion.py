@@ -30,7 +30,10 @@ _ORIGINS: Final = (FIRST, BY_HAND, BY_EVOLUTION)
 # What a crawl may be for, and the formula that serves it: most changes found in a visit, or most copies current for
 # most of the time, weighted by importance.
 OBJECTIVES: Final = MappingProxyType(
-    {"changes": "posterior", "freshness": "importance * (1 - exp(-rate * t) * (1 + rate * t)) / rate"}
+    {
+        "changes": "1 - (1 - posterior) * (1 - surge)",
+        "freshness": "importance * (1 - exp(-rate * t) * (1 + rate * t)) / rate",
+    }
 )
 METRIC_NAMES: Final = {"ndcg": "NDCG", "change_rate": "ChangeRate"}
 

@@ -89,7 +89,7 @@ def explain_page(tables: Tables, ranked: RankedBy, query: Query, row: int) -> Ex
     page = tables.pages[row]
     now = query.now
     fill = TerminalColumns(PROVIDED, 1).fill
-    columns = fill(tables.pages[rows], tables.traces[rows], now, query.cycle_s)
+    columns = fill(tables.pages[rows], tables.traces[rows], tables.groups, now, query.cycle_s)
     terminals = {name: float(column[0]) for name, column in columns.items()}
     group = tables.groups[page["group"]]
     leased = bool(are_leased(tables, rows, now)[0])
@@ -169,7 +169,18 @@ def _reasons(tables: Tables, query: Query, row: int, terminals: dict[str, float]
         f"rate {terminals['rate']:.3g} a cycle; without its own visits it would be taken for {_prior_rate(page):.3g}, "
         f"the prior of {pattern} ({group['pages']} {'page' if group['pages'] == 1 else 'pages'})"
     )
+    reasons += _borne_surges(group, page, pattern)
     if page["failures"]:
         visits = "visit" if page["failures"] == 1 else f"{page['failures']} visits"
         reasons.append(f"{'at least ' if page['failures'] == _MOST_COUNTED else ''}the last {visits} failed")
     return reasons
+
+
+def _borne_surges(group: Record, page: Record, pattern: str) -> list[str]:
+    """Return what to say of the surges that the page's group shows and that the page may bear, the newest first."""
+    return [
+        f"visits to {pattern} from {format_moment(group[begin])} on tell of a surge: "
+        f"of the pages not visited since, this one among them, {group[shown]:.0%} are taken for changed by it"
+        for begin, shown in (("open_s", "open_shown"), ("kept_s", "kept_shown"))
+        if group[shown] > 0.0 and page["last_visit_s"] < group[begin]
+    ]

@@ -25,7 +25,7 @@ __all__ = ["LANES", "LEADERS", "Gauge", "bound_lanes", "gather_lanes", "make_gau
 
 LANES: Final = ROWS  # pages at a time
 LEADERS: Final = LANES // BLOCK_ROWS  # lanes behind these: one for each block
-_UNTRACED: Final = frozenset({"n", "X", "t", "CG", "NAD", "rate", "posterior", "importance", "cost"})
+_UNTRACED: Final = frozenset({"n", "X", "t", "CG", "NAD", "rate", "posterior", "importance", "cost", "surge"})
 
 Codes = npt.NDArray[np.int64]
 
@@ -115,11 +115,16 @@ def move_lane(gauge: Gauge, lane: int, to: int) -> None:
 
 
 @bare_kernel
-def score_lanes(gauge: Gauge, first: int, count: int, now: float, cycle_s: float, out: Floats) -> None:
-    """Write to `out`: float64[count or more] the scores of `count` lanes from `first` on at `now`. O(count * steps)."""
+def score_lanes(  # noqa: PLR0913, PLR0917  a kernel
+    gauge: Gauge, groups: Records, first: int, count: int, now: float, cycle_s: float, out: Floats
+) -> None:
+    """Write to `out`: float64[count or more] the scores of `count` lanes from `first` on at `now`. O(count * steps).
+
+    `groups`: GROUP[all] of the shard that the lanes were gathered from.
+    """
     pages, traces = gauge.pages[first : first + count], gauge.traces[first : first + count]
     for slot in range(gauge.codes.size):
-        fill_terminal(gauge.codes[slot], pages, traces, now, cycle_s, gauge.slots[slot, :count])
+        fill_terminal(gauge.codes[slot], pages, traces, groups, now, cycle_s, gauge.slots[slot, :count])
     if gauge.steps.shape[0]:
         run_steps(gauge.steps, gauge.slots, count)
     for i in range(count):
@@ -127,20 +132,22 @@ def score_lanes(gauge: Gauge, first: int, count: int, now: float, cycle_s: float
 
 
 @bare_kernel
-def bound_lanes(gauge: Gauge, first: int, count: int, now: float, cycle_s: float, out: Floats) -> None:
+def bound_lanes(  # noqa: PLR0913, PLR0917  a kernel
+    gauge: Gauge, groups: Records, first: int, count: int, now: float, cycle_s: float, out: Floats
+) -> None:
     """Write to `out` what the scores of `count` lanes from `first` on do not exceed from `now` to their ends.
 
-    `out`: float64[count or more], -inf for NaN. O(count * steps).
+    `groups`: as for scores; `out`: float64[count or more], -inf for NaN. O(count * steps).
     """
     slots = gauge.bound_slots
     pages, traces = gauge.pages[first : first + count], gauge.traces[first : first + count]
     lows = gauge.low_codes.size
     for slot in range(lows):
-        fill_terminal(gauge.low_codes[slot], pages, traces, now, cycle_s, slots[slot, :count])
+        fill_terminal(gauge.low_codes[slot], pages, traces, groups, now, cycle_s, slots[slot, :count])
         loosen_terminal(gauge.low_codes[slot], False, slots[slot, :count])
     for slot in range(gauge.high_codes.size):
         ends = gauge.ends[first : first + count]
-        fill_terminal_at(gauge.high_codes[slot], pages, ends, cycle_s, slots[lows + slot, :count])
+        fill_terminal_at(gauge.high_codes[slot], pages, groups, ends, cycle_s, slots[lows + slot, :count])
         loosen_terminal(gauge.high_codes[slot], True, slots[lows + slot, :count])
     if gauge.bound_steps.shape[0]:
         run_bounds(gauge.bound_steps, slots, count)

@@ -12,6 +12,7 @@ from typing import Final
 import numpy as np
 
 from streamsched.arrays import Bytes, Hashes, Ints, Records
+from streamsched.chains import link_page, unlink_page
 from streamsched.jit import bare_kernel, mix
 from streamsched.marks import mark_group
 from streamsched.packed import decode_spans, hash_bytes, same_bytes
@@ -92,13 +93,14 @@ def sort_page(tables: Tables, row: int) -> None:
     mark_group(tables, group)
     tables.pages[row].group = group
     tables.groups[group].pages += 1
+    link_page(tables, row)
 
 
 @bare_kernel
 def sort_page_deeper(tables: Tables, row: int) -> None:
     """Move a page down to the deepest group its URL has by now. O(URL)."""
     start, stop, end = _spell_host(tables, row)
-    group = int(np.int64(tables.pages[row].group))
+    first = group = int(np.int64(tables.pages[row].group))
     for depth in range(1, MAX_DEPTH + 1):
         start, end = _spell_segment(tables, start, stop, end)
         if start < 0:
@@ -113,7 +115,10 @@ def sort_page_deeper(tables: Tables, row: int) -> None:
         tables.groups[group].pages -= 1
         tables.groups[child].pages += 1
         group = child
-    tables.pages[row].group = group
+    if group != first:
+        unlink_page(tables, row)
+        tables.pages[row].group = group
+        link_page(tables, row)
 
 
 @bare_kernel
@@ -223,6 +228,7 @@ def _open(tables: Tables, size: int, parent: int, depth: int) -> int:
     record.ready_s = -np.inf
     record.delay_s = np.nan
     record.most_out = record.most_batch = SETTINGS_OWN
+    record.open_s = record.kept_s = -np.inf
     if parent < 0:
         record.parent = group
         record.host = group

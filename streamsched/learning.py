@@ -25,8 +25,12 @@ def give_prior(page: Record, shape: float, mean: float) -> None:
 
 
 @inlined
-def learn(page: Record, trace: Record, interval: float, changed: bool) -> None:
-    """Update a page's PAGE and TRACE by one observed interval, in cycles, under the prior it has (SPEC 3). O(1)."""
+def learn(page: Record, trace: Record, interval: float, changed: bool, own: float) -> None:
+    """Update a page's PAGE and TRACE by one observed interval, in cycles, under the prior it has (SPEC 3). O(1).
+
+    `own`: how probable it is that a change was the page's own. As far as it was not, the page itself did not change:
+    the posterior is a mixture of the two, and what is added that of both.
+    """
     interval = min(max(interval, SHORTEST_INTERVAL), LONGEST_INTERVAL)
     count_visit(page, trace, changed)
     if not changed:
@@ -35,8 +39,8 @@ def learn(page: Record, trace: Record, interval: float, changed: bool) -> None:
     shape_before = page.prior_shape + page.own_shape
     exposure_before = page.prior_exposure + page.own_exposure
     shape_after, exposure_after = after_change(shape_before, exposure_before, interval)
-    page.own_shape += shape_after - shape_before
-    page.own_exposure += exposure_after - exposure_before
+    page.own_shape += own * (shape_after - shape_before)
+    page.own_exposure += own * (exposure_after - exposure_before) + (1.0 - own) * interval
 
 
 @inlined

@@ -9,6 +9,7 @@ import numpy as np
 
 from streamsched.arrays import Floats, Ints, frozen
 from streamsched.audit import find_faults
+from streamsched.chains import rebuild_chains
 from streamsched.groups import candidate_space, place_groups
 from streamsched.journal import JOURNAL_VISITS
 from streamsched.manners import Manners
@@ -18,7 +19,7 @@ from streamsched.outcomes import OutcomeBatch
 from streamsched.packed import MAX_URL_BYTES, PackedUrls
 from streamsched.politeness import make_limits
 from streamsched.priors import begin_corpus
-from streamsched.tables import CORPUS, GROUP, PAGE, TRACE, VISIT, Tables
+from streamsched.tables import CHAIN, CORPUS, GROUP, PAGE, TRACE, VISIT, Tables
 from streamsched.touched import UNWATCHED, Touched
 from streamsched.urls import MAX_PAGES, UrlIndex, url_texts
 from streamsched.visits import COUNTS, Columns, Rules, Told, apply_outcomes, begin_pages
@@ -35,19 +36,23 @@ _FEWEST_GROUP_SLOTS: Final = 1 << 10
 class PageTable:
     """All pages of one shard: records, URL texts, groups and the learned prior.
 
-    Grows without moving a row; 112 bytes a page in `PAGE`, `TRACE` and the lease column, 11 to 21 in the URL index,
-    about one in the groups' sketch, and the URL's own text. Not safe to use from several threads at once.
+    Grows without moving a row; 112 bytes a page in `PAGE`, `TRACE` and the lease column, 8 in the chains of groups, 11
+    to 21 in the URL index, about one in the groups' sketch, 200 a group, and the URL's own text. Not safe to use from
+    several threads at once.
     """
 
     def __init__(self, cycle_s: float, change_bits: int) -> None:
         self.cycle_s = cycle_s
         self.change_bits = change_bits
         self.limits = make_limits(Manners())  # of whom visits say something: set it before they come
+        self.surges = True  # whether visits tell of surges: set it before they come, too
         self._pages = Region(PAGE, _RESERVED_PAGES)
         self._traces = Region(TRACE, _RESERVED_PAGES)
         self._leases = Region(np.float64, _RESERVED_PAGES)
         self._text = Region(np.uint8, _RESERVED_TEXT)
         self._groups = Region(GROUP, _RESERVED_PAGES // 8)
+        self._chains = Region(CHAIN, _RESERVED_PAGES)
+        self._heads = Region(np.uint32, _RESERVED_PAGES // 8)
         self._names = Region(np.uint8, _RESERVED_TEXT // 8)
         self._candidates = Region(np.uint8, max(_RESERVED_PAGES, candidate_space(0)))
         self._journal = Region(VISIT, JOURNAL_VISITS)
@@ -79,6 +84,8 @@ class PageTable:
             self._journal.array,
             self._corpus,
             self.marks.arrays,
+            self._chains.array,
+            self._heads.array,
         )
 
     def find(self, urls: PackedUrls) -> Ints:
@@ -104,7 +111,7 @@ class PageTable:
             frozen(batch.cost),
             frozen(batch.retry_after),
         )
-        rules = Rules(self.cycle_s, self.change_bits, self.limits)
+        rules = Rules(self.cycle_s, self.change_bits, self.limits, self.surges)
         for start in range(0, len(batch), _CHUNK):
             span = (start, min(start + _CHUNK, len(batch)))
             self._make_room(batch.urls, *span)
@@ -149,6 +156,7 @@ class PageTable:
         """Enter all pages and groups into the hash indexes anew, after the records were loaded. O(pages)."""
         self._index.rebuild(self.tables)
         self._place_groups(int(self._corpus["groups"][0]))
+        rebuild_chains(self.tables)
 
     def state_bytes(self) -> dict[str, int]:
         """Return the bytes of memory in use for each part of the state."""
@@ -157,6 +165,7 @@ class PageTable:
         return {
             "pages": pages * (PAGE.itemsize + TRACE.itemsize),
             "leases": pages * 8,
+            "chains": pages * CHAIN.itemsize + groups * 4,
             "url_index": self._index.nbytes(),
             "groups": groups * GROUP.itemsize + int(corpus["names_end"]) + self._group_slots.nbytes,
             "sketch": max(1 << 16, pages // 2),
@@ -168,11 +177,12 @@ class PageTable:
         """Make room for as much in all."""
         if pages > MAX_PAGES:
             raise MemoryError(f"a shard holds at most {MAX_PAGES} pages, {pages} were asked for: use more shards")
-        for region in (self._pages, self._traces, self._leases):
+        for region in (self._pages, self._traces, self._leases, self._chains):
             region.ensure(pages)
         self._candidates.ensure(candidate_space(pages))
         self._text.ensure(text)
         self._groups.ensure(groups)
+        self._heads.ensure(groups)
         self._names.ensure(names)
 
     def faults(self) -> list[str]:

@@ -68,7 +68,7 @@ def advance_sweep(tables: Tables) -> None:
 
 
 @inlined
-def weigh_pattern(tables: Tables, page: Record, interval: float, changed: bool) -> None:
+def weigh_pattern(tables: Tables, page: Record, interval: float, changed: bool, own: float) -> None:
     """Note which prior foretold better what a visit found: that of the page's URL pattern, or the one above it. O(1).
 
     The host keeps the log-likelihood ratio of the two, fading: the posterior odds that its patterns are worth anything.
@@ -86,7 +86,7 @@ def weigh_pattern(tables: Tables, page: Record, interval: float, changed: bool) 
     other = -(shape + page.own_shape) * np.log1p(interval / (shape / above.mean + page.own_exposure))
     if changed:
         quiet, other = np.log(max(-np.expm1(quiet), _UNLIKELY)), np.log(max(-np.expm1(other), _UNLIKELY))
-    host.edge += quiet - other - host.edge / EDGE_MEMORY
+    host.edge += own * (quiet - other) - host.edge / EDGE_MEMORY
 
 
 @bare_kernel

@@ -136,7 +136,7 @@ class FullScan:
             stop = min(start + BLOCK, size)
             part = slice(start, stop) if rows is None else rows[start:stop]
             pages, traces = tables.pages[part], tables.traces[part]
-            scores[start:stop] = self._workers[0].score(pages, traces, now, cycle_s)
+            scores[start:stop] = self._workers[0].score(pages, traces, tables.groups, now, cycle_s)
         return scores
 
     def foresee(self, tables: Tables, query: Query) -> float:
@@ -172,7 +172,8 @@ class FullScan:
         def scan(worker: _Worker, candidates: _Candidates) -> None:
             for start in blocks:  # a range's iterator hands each block to one thread only
                 part = slice(start, min(start + BLOCK, pages))
-                scores = worker.score(tables.pages[part], tables.traces[part], query.now, query.cycle_s)
+                records = tables.pages[part], tables.traces[part], tables.groups
+                scores = worker.score(*records, query.now, query.cycle_s)
                 candidates.add(tables, scores, start, query, self._seats.room)
 
         if len(jobs) == 1:
@@ -198,10 +199,10 @@ class _Worker:
         self._columns = TerminalColumns(program.terminals, BLOCK, self._arena.slots)  # where the program reads them
         self._scores = np.empty(BLOCK)
 
-    def score(self, pages: Records, traces: Records, now: float, cycle_s: float) -> Floats:
+    def score(self, pages: Records, traces: Records, groups: Records, now: float, cycle_s: float) -> Floats:
         """Return the scores of the pages: float64[m], valid until the next call."""
         out = self._scores[: pages.size]
-        self._program.run(self._columns.fill(pages, traces, now, cycle_s), out, self._arena)
+        self._program.run(self._columns.fill(pages, traces, groups, now, cycle_s), out, self._arena)
         return out
 
 

@@ -94,6 +94,7 @@ class Roster:
         if touched is not None:
             if rows is not None:
                 touched.add(rows)
+            touched.spread(self._pages.tables)
             self._absorb(touched.take())
 
     def count(self, outcomes: int) -> None:

@@ -57,8 +57,9 @@ class Scheduler:
     `change_bits`: from how many differing bits of 64 two fingerprints are two contents; `panel`: the share of the pages
     handed out that goes to a uniform sample visited every cycle, for evolution to learn from; `new_share`: the share of
     the pages handed out that pages never visited have at the least, where there are so many; `explore_share`: that of
-    pages drawn by lot; `threads`: of the ranking, None for the machine's (the result is the same). Methods may be
-    called from several threads; each waits for the others.
+    pages drawn by lot; `surges`: whether visits tell of surges, which change many pages of a host or URL pattern at
+    once: without, the terminal is 0 and each change counts as its page's own; `threads`: of the ranking, None for the
+    machine's (the result is the same). Methods may be called from several threads; each waits for the others.
 
     >>> s = Scheduler(cycle="1d")
     >>> s.observe([Outcome("https://a.example/", 0.0), Outcome("https://a.example/", 86400.0, changed=True)]).changed
@@ -80,6 +81,7 @@ class Scheduler:
         panel: float = 0.0,
         new_share: float = 0.1,
         explore_share: float = 0.0,
+        surges: bool = True,
         threads: int | None = None,
     ) -> None:
         """Start with no pages. Raises SettingsError for a setting that cannot work, FormulaError for a formula."""
@@ -92,6 +94,7 @@ class Scheduler:
         self._lock = threading.RLock()
         self._behind: StreamNeeded | None = None  # why calls are missing that the directory it is from has logged
         self._pages = PageTable(self.cycle_s, check_whole("change_bits", change_bits, 1, "1 to 64 bits", most=64))
+        self._pages.surges = bool(surges)
         self._courtesy = Courtesy(manners, per_host)
         self._pages.limits = self._courtesy.limits
         self._panel = Panel(check_share("panel", panel), self.cycle_s)
@@ -384,11 +387,13 @@ class Scheduler:
             panel=settings["panel"]["share"],
             new_share=settings["shares"]["new"],
             explore_share=settings["shares"]["explore"],
+            surges=settings.get("surges", True),
             threads=threads,
         )
         if settings["champion"]["formula"] == settings["formula"]:
             scheduler._champion = scheduler._wanted = Champion.from_json(settings["champion"])
         scheduler.positions = settings["positions"]
+        pages.surges = scheduler._pages.surges
         scheduler._pages = pages
         scheduler._roster = Roster(pages, scheduler.formula, scheduler._threads)
         scheduler._courtesy = Courtesy.restored(settings["courtesy"], pages.tables)
@@ -431,6 +436,7 @@ class Scheduler:
             "change_bits": self._pages.change_bits,
             "panel": self._panel.state(),
             "shares": self._shares.state(),
+            "surges": self._pages.surges,
             "positions": dict(self.positions),
         }
 

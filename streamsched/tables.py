@@ -1,8 +1,9 @@
 """The layout of a shard's state: what a page, a group of pages and the corpus remember, as fixed-size records.
 
 A page is 64 bytes (`PAGE`) and 40 of what scoring seldom reads (`TRACE`). All that a score reads of a page stands in
-these two, its prior as well, so that a score moves only with the clock or when something is done to that very page.
-Rows of both are given out in the order in which pages are first seen, and never move or end.
+these two, its prior as well, and in what its group shows of surges: so a score moves only with the clock, when
+something is done to that very page, or when the group shows something else. Rows of both are given out in the order in
+which pages are first seen, and never move or end.
 """
 
 from __future__ import annotations
@@ -10,10 +11,12 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from streamsched.arrays import Bytes, Floats, Hashes, Ints, Records
 
 __all__ = [
+    "CHAIN",
     "CORPUS",
     "FOR_PANEL",
     "GROUP",
@@ -26,6 +29,7 @@ __all__ = [
     "SETTINGS_OWN",
     "SHORTEST_INTERVAL",
     "SUCCEEDED",
+    "SURGE_SHARES",
     "TRACE",
     "URGENT",
     "VISIT",
@@ -50,6 +54,8 @@ SETTINGS_OWN: Final = 0xFFFF  # in GROUP.most_out and GROUP.most_batch: what the
 # become infinite, without the other an exposure, and NaN would spread from one page's prior to every page.
 SHORTEST_INTERVAL: Final = 1e-12
 LONGEST_INTERVAL: Final = 1e15
+
+SURGE_SHARES: Final = 5  # shares of a group's pages that a surge may hit, as `surges` has them
 
 PAGE: Final = np.dtype(
     [
@@ -103,8 +109,22 @@ GROUP: Final = np.dtype(
         ("why", "u1"),  # it rests until ready_s, as `politeness` names it
         ("depth", "u1"),  # path segments in the name
         ("asked", "u1"),  # 1 where it asked for a rest since it was last given visits, whatever it rests for
+        # What `surges` learns: of the present window, and of an earlier one whose surge pages may still bear.
+        ("open_s", "<f8"),  # begin of the present window, -inf before the first
+        ("kept_s", "<f8"),  # ... and of the earlier one, -inf for none
+        ("open_shown", "<f4"),  # share of the group's pages that a surge has hit, as rankings are told; 0 for none
+        ("kept_shown", "<f4"),
+        ("hazard", "<f4"),  # share that surges hit unseen, a cycle, as rankings are told
+        ("open_left", "<u4"),  # pages that bear the window's surge, if any, still: not visited since
+        ("kept_left", "<u4"),
+        ("surge_sum", "<f4"),  # windows over: their probabilities of a surge ...
+        ("window_count", "<f4"),  # ... how many they are, fading
+        ("missed_sum", "<f4"),  # ... and the shares hit in those that showed no surge
+        ("open_weights", "<f4", SURGE_SHARES),  # probability that a surge has hit that share of the pages
+        ("kept_weights", "<f4", SURGE_SHARES),
     ]
 )
+CHAIN: Final = np.dtype([("before", "<u4"), ("after", "<u4")])  # `chains`: rows plus 1, 0 for none. Not saved.
 VISIT: Final = np.dtype(
     [
         ("at_s", "<f8"),  # its end
@@ -166,3 +186,5 @@ class Tables(NamedTuple):
     journal: Records  # VISIT[a power of two], a ring
     corpus: Records  # CORPUS[1]
     marked: Marked
+    chains: Records  # CHAIN[rows]: the pages of each group, one after another
+    heads: npt.NDArray[np.uint32]  # uint32[groups]: the first of them, plus 1; 0 for none

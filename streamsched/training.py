@@ -85,6 +85,7 @@ class Gathered(NamedTuple):
     prior_mean: Floats
     importance: Floats
     cost: Floats
+    groups: Ints
     panel: Bools
     newcomers: int
 
@@ -121,6 +122,7 @@ def gather_training(tables: Tables, span: Span, panel_bar: int) -> Gathered:
         prior_mean,
         pages["importance"].astype(np.float64),
         pages["cost"].astype(np.float64),
+        pages["group"].astype(np.int64),
         sample_hashes(tables, rows) <= np.uint64(panel_bar) if panel_bar >= 0 else np.zeros(rows.size, np.bool_),
         newcomers,
     )
@@ -154,6 +156,7 @@ def complete_training(gathered: Gathered, seed: int) -> Training:
         gathered.prior_mean,
         gathered.importance,
         gathered.cost,
+        gathered.groups,
     )
     return Training(history, gathered.span, observed, gathered.panel, gathered.newcomers)
 

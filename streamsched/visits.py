@@ -17,6 +17,7 @@ from streamsched.marks import mark_group, mark_row
 from streamsched.outcomes import CHANGED, COST, FINGERPRINT, IMPORTANCE, RETRY_AFTER, STATUS
 from streamsched.politeness import Limits, hear_host, recall
 from streamsched.priors import advance_sweep, renew_prior, weigh_pattern
+from streamsched.surges import weigh_surges
 from streamsched.tables import (
     FOR_PANEL,
     LEASED,
@@ -42,11 +43,14 @@ _HOST_AHEAD: Final = 6  # ... for its host, which the group names
 
 
 class Rules(NamedTuple):
-    """How outcomes are read: the cycle in seconds, from how many bits on fingerprints differ, and the limits."""
+    """How outcomes are read: the cycle in seconds, from how many bits on fingerprints differ, the limits, and whether
+    they tell of surges.
+    """
 
     cycle_s: float
     change_bits: int
     limits: Limits
+    surges: bool
 
 
 class Columns(NamedTuple):
@@ -128,7 +132,7 @@ def _apply(tables: Tables, rows: Ints, start: int, columns: Columns, rules: Rule
         counts[APPLIED] += 1
         note_row(told.noted, rows[i])
         served = (page.flags & (LEASED | FOR_PANEL)) == LEASED
-        became = _apply_one(tables, rows[i], at, columns, rules)
+        became = _apply_one(tables, rows[i], at, columns, rules, told.noted)
         counts[became] += 1
         if served and became in (CHANGES, UNCHANGED):
             counts[SERVED] += 1
@@ -136,7 +140,7 @@ def _apply(tables: Tables, rows: Ints, start: int, columns: Columns, rules: Rule
 
 
 @inlined
-def _apply_one(tables: Tables, row: int, at: int, columns: Columns, rules: Rules) -> int:
+def _apply_one(tables: Tables, row: int, at: int, columns: Columns, rules: Rules, noted: Noted) -> int:
     """Apply one outcome that is newer than all of its page; return the count it belongs to besides APPLIED."""
     page = tables.pages[row]
     trace = tables.traces[row]
@@ -175,7 +179,7 @@ def _apply_one(tables: Tables, row: int, at: int, columns: Columns, rules: Rules
             page.failures += 1
         return FAILURES
     if verdict != FIRST:
-        _learn(tables, row, (columns.fetched_at[at] - page.last_visit_s) / rules.cycle_s, verdict == CHANGE)
+        _learn(tables, row, columns.fetched_at[at], verdict == CHANGE, rules, noted)
     _remember(tables, row, status, verdict == CHANGE, shows_content(given, status), fingerprint)
     page.last_visit_s = columns.fetched_at[at]
     keep_visit(tables, row, columns.fetched_at[at], SAW_CHANGE * (verdict == CHANGE) + WAS_FIRST * (verdict == FIRST))
@@ -186,14 +190,18 @@ def _apply_one(tables: Tables, row: int, at: int, columns: Columns, rules: Rules
 
 
 @inlined
-def _learn(tables: Tables, row: int, interval: float, changed: bool) -> None:
-    """Update the page's estimators and its group's counts with one observed interval, in cycles."""
+def _learn(tables: Tables, row: int, at_s: float, changed: bool, rules: Rules, noted: Noted) -> None:
+    """Update the page's estimators, its group's counts and what is known of surges with one observed interval."""
     page: Record = tables.pages[row]
     group: Record = tables.groups[page.group]
+    interval = (at_s - page.last_visit_s) / rules.cycle_s
     group.visits += 1
     group.changes += changed
-    weigh_pattern(tables, page, interval, changed)
-    learn(page, tables.traces[row], interval, changed)
+    own = 1.0
+    if rules.surges:
+        own = weigh_surges(tables, noted, page, at_s, interval, changed, rules.cycle_s)
+    weigh_pattern(tables, page, interval, changed, own)
+    learn(page, tables.traces[row], interval, changed, own)
 
 
 @inlined

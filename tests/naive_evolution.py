@@ -9,13 +9,16 @@ from fractions import Fraction
 
 import numpy as np
 
-from streamsched.arrays import Floats, Records
+from streamsched.arrays import Bools, Floats, Records
+from streamsched.elementary import expm1
+from streamsched.evolution import tolls
 from streamsched.evolution.history import ChangeHistory
 from streamsched.evolution.trials import Trial
 from streamsched.formula import TERMINALS, Formula
 from streamsched.jit import mix
 from streamsched.posterior import after_change
-from streamsched.tables import PAGE, TRACE
+from streamsched.surges import SHARES
+from streamsched.tables import GROUP, PAGE, TRACE
 from streamsched.terminals import PROVIDED, TerminalColumns
 
 KNOWN = tuple(name for name in TERMINALS if name in PROVIDED)
@@ -95,12 +98,13 @@ def crawl(trial: Trial, formula: Formula, cuts: Sequence[float] = ()) -> Figures
     pages = [Page(i, shape, *known) for i, known in enumerate(columns)]
     places = places_of(history, trial.salt)
     figures = Figures()
+    surges = Surges(trial)
     for cycle in range(cycles):
         changed = [reports_change(trial, page, cycle) for page in pages]
         if cycle < trial.warmup:
             chosen = list(range(len(pages)))
         else:
-            scores = score(formula, pages, cycle)
+            scores = score(formula, pages, cycle, surges)
             offset = tie_offset(trial.salt, cycle, len(pages))
             ties = [(place - offset) % len(pages) for place in places]
             ranked = sorted(range(len(pages)), key=lambda page: (*descending(scores[page]), ties[page]))
@@ -118,12 +122,39 @@ def reports_change(trial: Trial, page: Page, cycle: int) -> bool:
     return page.visited_in >= 0 and any(flags[trial.first + at] for at in range(since, cycle + 1))
 
 
-def score(formula: Formula, pages: Sequence[Page], cycle: int) -> list[float]:
-    """The scheduler's own terminals over all pages, at the end of `cycle`."""
+def hit_share(own: Bools, at: int) -> float:
+    """Which share of a group, ``own``: bool[pages, cycles], a surge has hit in cycle `at`, by all its pages."""
+    rate = min(max(float(own.mean()), 1e-6), 1.0 - 1e-6)
+    hits, misses = int(own[:, at].sum()), int((~own[:, at]).sum())
+    logs = {s: hits * math.log1p(s * (1 - rate) / rate) + misses * math.log1p(-s) for s in (0.0, *SHARES)}
+    odds = {s: math.exp(log - max(logs.values())) * (0.002 if s else 0.99) for s, log in logs.items()}
+    expected = sum(s * odd for s, odd in odds.items()) / sum(odds.values())
+    return expected if expected >= 1 / 32 else 0.0
+
+
+class Surges:
+    """The terminal `surge` of a trial: what surges have taken since a page's last visit, but for the last cycle."""
+
+    def __init__(self, trial: Trial) -> None:
+        cycles = trial.cycles or trial.history.cycles - trial.first
+        self.numbers = tolls.number_groups(trial.history.groups)
+        changed = trial.history.changed[:, trial.first : trial.first + cycles]
+        self.tolls = tolls.add_tolls(changed, self.numbers)  # to the bit: its own twin is `hit_share`
+
+    def of(self, page: Page, cycle: int) -> float:
+        taken = self.tolls[:, self.numbers[page.index]]
+        return 0.0 - expm1(taken[page.visited_in] - taken[cycle - 1])
+
+
+def score(formula: Formula, pages: Sequence[Page], cycle: int, surges: Surges) -> list[float]:
+    """The scheduler's own terminals over all pages, at the end of `cycle`; what surges took since the last visits."""
     records, traces = np.zeros(len(pages), PAGE), np.zeros(len(pages), TRACE)
     for page in pages:
         page.write(records, traces)
-    columns: dict[str, Floats] = TerminalColumns(KNOWN, len(pages)).fill(records, traces, cycle + 1.0, 1.0)
+    columns: dict[str, Floats] = TerminalColumns(KNOWN, len(pages)).fill(
+        records, traces, np.zeros(1, GROUP), cycle + 1.0, 1.0
+    )
+    columns["surge"] = np.array([surges.of(page, cycle) for page in pages])
     scores: list[float] = formula.evaluate(columns).tolist()
     return scores
 

@@ -21,6 +21,7 @@ from streamsched.outcomes import Outcome
 from streamsched.posterior import HIGHEST_SHAPE, LOWEST_SHAPE
 from streamsched.tables import LONGEST_INTERVAL, SHORTEST_INTERVAL
 from tests import naive
+from tests.naive_surges import Surges
 
 ESTIMATES = {"CG": naive.cg, "NAD": naive.nad, "SAD": naive.sad, "AAD": naive.aad, "GAD": naive.gad}
 
@@ -92,6 +93,7 @@ class Shard:
         self.gaps: list[float] = []
         self.served = self.hits = 0
         self.journal: deque[Visit] = deque(maxlen=journal_visits)
+        self.surges = Surges(cycle_s)
 
     def observe(self, outcome: Outcome) -> str:
         """Apply one outcome; what became of it: duplicate, late, failure, first, same or change."""
@@ -164,25 +166,31 @@ class Shard:
         group.visits += 1
         group.changes += changed
         page.flags.append(changed)
+        alone = naive.probability_changed(*self.posterior(page), interval)
+        members = sum(other.group == page.group for other in self.pages.values())
+        own = self.surges.weigh(page.group, (page.last_visit_s, fetched_at, changed), alone, members)
         if len(page.group) > 1 and self.applied % priors.EDGE_STRIDE == 0:
-            self.weigh_pattern(page, interval, changed)
+            self.weigh_pattern(page, interval, changed, own)
         if not changed:
             page.own_exposure += interval
             return
         shape, exposure = self.posterior(page)
         after = naive.after_change(shape, exposure, interval)
-        page.own_shape += after[0] - shape
-        page.own_exposure += after[1] - exposure
+        page.own_shape += own * (after[0] - shape)
+        page.own_exposure += own * (after[1] - exposure) + (1.0 - own) * interval
 
-    def weigh_pattern(self, page: Page, interval: float, changed: bool) -> None:
-        """How much likelier the pattern's mean made what was seen than its parent's did, added up and fading."""
+    def weigh_pattern(self, page: Page, interval: float, changed: bool, own: float) -> None:
+        """How much likelier the pattern's mean made what was seen than its parent's did, added up and fading.
+
+        A change counts as far as it was the page's own.
+        """
         host, parent = self.groups[page.group[:1]], self.groups[page.group[:-1]]
         odds = []
         for mean in (self.groups[page.group].learned, parent.mean):
             shape, exposure = self.shape + page.own_shape, self.shape / mean + page.own_exposure
             quiet = -shape * math.log1p(interval / exposure)
             odds.append(math.log(max(-math.expm1(quiet), 1e-300)) if changed else quiet)
-        host.edge += odds[0] - odds[1] - host.edge / priors.EDGE_MEMORY
+        host.edge += own * (odds[0] - odds[1]) - host.edge / priors.EDGE_MEMORY
 
     def give_prior(self, page: Page) -> None:
         """Let the page have its group's present prior, in single precision."""
@@ -250,6 +258,7 @@ class Shard:
             "cost": page.cost,
             "rate": shape / exposure,
             "posterior": naive.probability_changed(shape, exposure, elapsed),
+            "surge": self.surges.terminal(page.group, page.last_visit_s, elapsed),
         }
 
     def eligible(self, now: float) -> list[str]:

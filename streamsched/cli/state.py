@@ -15,6 +15,7 @@ from streamsched.scheduler import Scheduler
 from streamsched.store.export import export_pages
 from streamsched.store.files import list_images
 from streamsched.store.former import is_former
+from streamsched.store.layout import read_image
 from streamsched.store.lock import lock_state
 from streamsched.store.recovery import newest_image
 from streamsched.store.verification import check_directory
@@ -91,7 +92,7 @@ def _verify(directory: Path) -> dict[str, Any]:
 def _migrate(directory: Path) -> dict[str, Any]:
     with lock_state(directory):
         former = newest_image(directory)
-        if not is_former(former):
+        if not is_former(former) and read_image(former).is_present:
             return {"file": str(former), "migrated": False}
         scheduler = Scheduler.load(directory)
         return {"file": str(scheduler.save(directory)), "migrated": True}

@@ -10,11 +10,12 @@ import numpy.typing as npt
 from streamsched.arrays import Floats, Hashes, Ints, Records
 from streamsched.formula.machine import ROWS, make_slots
 from streamsched.jit import mix
-from streamsched.tables import PAGE, TRACE
+from streamsched.tables import GROUP, PAGE, TRACE
 
 __all__ = [
     "READS_CHANGES",
     "READS_COST",
+    "READS_GROUP",
     "READS_HISTORY",
     "READS_IMPORTANCE",
     "READS_LAST",
@@ -45,6 +46,7 @@ READS_HISTORY: Final = 16
 READS_RATE: Final = 32
 READS_IMPORTANCE: Final = 64
 READS_COST: Final = 128
+READS_GROUP: Final = 256
 
 UNSORTED: Final = np.uint8(1)  # in PAGE.flags of a class: its page numbers are in any order
 VISITED_AGAIN: Final = np.uint8(2)  # ... and that: its pages were visited since the warm-up
@@ -79,6 +81,7 @@ class Ground(NamedTuple):
     offsets: Ints  # int64[C]: the page number that goes first among equals
     discounts: Floats  # float64[k]: what a hit at each place is worth
     ideals: Floats  # float64[k + 1]: what the first m hits are worth in the best order
+    tolls: Floats  # float64[C, groups]: what surges have taken of each group, as `tolls` has it
 
 
 class Opening(NamedTuple):
@@ -136,6 +139,7 @@ class Arena(NamedTuple):
     stale: Hashes  # uint64[P / 64 + 1]: pages of which a visit in this cycle reports a change
     touched: Hashes  # bit w % 64 of word w // 64 where word w of these is not 0
     slots: Floats  # float64[slots, ROWS]
+    groups: Records  # GROUP[1]: what terminals take for pages' groups; those that read them are filled from the tolls
 
 
 class Crawl(NamedTuple):
@@ -189,4 +193,5 @@ def make_arena(pages: int, visits: int, slots: int) -> Arena:
         stale=np.zeros(words, np.uint64),
         touched=np.zeros((words >> 6) + 1, np.uint64),
         slots=make_slots(slots, ROWS),
+        groups=np.zeros(1, GROUP),
     )

@@ -14,6 +14,7 @@ from streamsched.arrays import Hashes, Record
 from streamsched.evolution.arena import (
     READS_CHANGES,
     READS_COST,
+    READS_GROUP,
     READS_HISTORY,
     READS_IMPORTANCE,
     READS_LAST,
@@ -180,7 +181,7 @@ def _enter_part(crawl: Crawl, one: int, cycle: int, changed: bool, run: tuple[in
     page: Record = arena.pages[made]
     trace: Record = arena.traces[made]
     if routine.reads & READS_RATE:
-        learn(page, trace, cycle - page.last_visit_s, changed)
+        learn(page, trace, cycle - page.last_visit_s, changed, 1.0)
     else:
         count_visit(page, trace, changed)
     page.last_visit_s = cycle
@@ -219,6 +220,8 @@ def _find_state(arena: Arena, reads: int, made: int) -> int:
         key = mix(key ^ np.uint64(trace.history & np.uint64(1)))
     if reads & READS_WEIGHTED:
         key = mix(key ^ np.uint64(trace.weighted_changes))
+    if reads & READS_GROUP:
+        key = mix(key ^ np.uint64(page.group))
     if reads & READS_RATE:
         key = mix(key ^ np.uint64(page.prior_exposure * 1e3))
         key = mix(key ^ np.uint64(min(page.own_exposure, 1e12) * 1e6))
@@ -260,7 +263,8 @@ def _alike(arena: Arena, reads: int, one: int, other: int) -> bool:
         return False
     if reads & READS_IMPORTANCE and page.importance != other_page.importance:
         return False
-    return not (reads & READS_COST and page.cost != other_page.cost)
+    cost_differs = reads & READS_COST and page.cost != other_page.cost
+    return not cost_differs and not (reads & READS_GROUP and page.group != other_page.group)
 
 
 @inlined

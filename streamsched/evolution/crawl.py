@@ -12,19 +12,24 @@ cycles would never visit the last of those that tie for ever, and a new order ea
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 
 from streamsched.arrays import Bytes
-from streamsched.evolution.arena import Arena, Crawl, Routine
+from streamsched.evolution.arena import Crawl
 from streamsched.evolution.choice import choose_classes
 from streamsched.evolution.classes import Stretch, begin_cycle, settle_cycle, visit_class
 from streamsched.evolution.places import is_unsorted, place_tied, sort_class
 from streamsched.evolution.segments import cut_group
+from streamsched.evolution.tolls import fill_surge
 from streamsched.formula.machine import ROWS, run_steps
 from streamsched.jit import bare_kernel, count_ones, inlined
-from streamsched.terminals import fill_terminal
+from streamsched.terminals import TERMINAL_CODES, fill_terminal
 
 __all__ = ["simulate"]
+
+_SURGE: Final = TERMINAL_CODES["surge"]
 
 
 @bare_kernel
@@ -33,11 +38,11 @@ def simulate(crawl: Crawl, stop: Bytes) -> bool:
 
     O(cycles · (classes · steps + visits)), beside copying the opening.
     """
-    rules, arena, trace = crawl.rules, crawl.arena, crawl.trace
+    rules, trace = crawl.rules, crawl.trace
     _open(crawl)
     for cycle in range(rules.warmup, rules.cycles):
         at = cycle - rules.warmup
-        if not _score(crawl.routine, arena, cycle, stop):
+        if not _score(crawl, cycle, stop):
             return False
         trace.relevant[at] = _turn_stale(crawl, cycle)
         trace.hits[at] = 0
@@ -83,8 +88,9 @@ def _turn_stale(crawl: Crawl, cycle: int) -> int:
 
 
 @inlined
-def _score(routine: Routine, arena: Arena, cycle: int, stop: Bytes) -> bool:
+def _score(crawl: Crawl, cycle: int, stop: Bytes) -> bool:
     """Fill the sort keys of all classes, as `order.sort_keys` has them; False where `stop` is set."""
+    routine, arena = crawl.routine, crawl.arena
     sign = np.uint64(1 << 63)
     count = arena.counts[0].classes
     for start in range(0, count, ROWS):
@@ -95,8 +101,10 @@ def _score(routine: Routine, arena: Arena, cycle: int, stop: Bytes) -> bool:
         traces = arena.traces[start : start + rows]
         for i in range(routine.terminals.size):
             code = routine.terminals[i]
-            if code >= 0:
-                fill_terminal(code, pages, traces, float(cycle), 1.0, arena.slots[i, :rows])
+            if code == _SURGE:
+                fill_surge(crawl.ground.tolls, pages, cycle, arena.slots[i, :rows])
+            elif code >= 0:
+                fill_terminal(code, pages, traces, arena.groups, float(cycle), 1.0, arena.slots[i, :rows])
         run_steps(routine.steps, arena.slots, rows)
         scores = arena.slots[routine.result]
         words = scores.view(np.uint64)

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from streamsched.arrays import Bools, Floats, Hashes, Rows
+from streamsched.arrays import Bools, Floats, Hashes, Ints, Rows
 
 __all__ = ["ChangeHistory"]
 
@@ -21,7 +21,7 @@ class ChangeHistory:
 
     ``changed``: bool[n, c]; ``hashes``: uint64[n], the pages' own, which order ties and split pages into folds.
     ``prior_shape`` and ``prior_mean``: float64[n] are the Gamma prior of each page's rate per cycle, ``importance`` and
-    ``cost``: float64[n] what the crawler said of it.
+    ``cost``: float64[n] what the crawler said of it. ``groups``: int64[n], the same number for pages of one group.
     """
 
     changed: Bools
@@ -30,19 +30,20 @@ class ChangeHistory:
     prior_mean: Floats
     importance: Floats
     cost: Floats
+    groups: Ints
 
     def __post_init__(self) -> None:
         pages = self.changed.shape[0]
         if self.changed.ndim != 2 or self.changed.dtype != np.bool_:
             raise ValueError(f"changed: expected bool[pages, cycles], found {self.changed.dtype}{self.changed.shape}")
-        for name in ("hashes", "prior_mean", "importance", "cost"):
+        for name in ("hashes", "prior_mean", "importance", "cost", "groups"):
             if getattr(self, name).shape != (pages,):
                 raise ValueError(f"{name}: expected one for each of {pages} pages, found {getattr(self, name).shape}")
         if not self.prior_shape > 0.0 or not np.all(self.prior_mean > 0.0):
             raise ValueError("priors: expected a shape and means above 0")
 
     @classmethod
-    def of(
+    def of(  # noqa: PLR0913  every column by its name
         cls,
         changed: npt.ArrayLike,
         *,
@@ -51,16 +52,19 @@ class ChangeHistory:
         prior_mean: npt.ArrayLike = 0.1,
         importance: npt.ArrayLike = 1.0,
         cost: npt.ArrayLike = 1.0,
+        groups: Ints | None = None,
     ) -> ChangeHistory:
-        """Return a history with the rest filled in: numbers are spread over all pages, hashes count up. O(n c)."""
+        """Return a history with the rest filled in: numbers are spread over all pages, hashes count up. O(n c).
+
+        Without `groups` each page is one by itself.
+        """
         flags = np.asarray(changed, np.bool_)
         pages = flags.shape[0]
-        return cls(
-            flags,
-            np.arange(pages, dtype=np.uint64) if hashes is None else hashes,
-            prior_shape,
-            *(np.broadcast_to(np.asarray(column, np.float64), pages) for column in (prior_mean, importance, cost)),
+        mean, weight, price = (
+            np.broadcast_to(np.asarray(column, np.float64), pages) for column in (prior_mean, importance, cost)
         )
+        numbers = np.arange(pages, dtype=np.uint64) if hashes is None else hashes
+        return cls(flags, numbers, prior_shape, mean, weight, price, np.arange(pages) if groups is None else groups)
 
     @property
     def pages(self) -> int:
@@ -74,7 +78,7 @@ class ChangeHistory:
 
     def take(self, rows: Rows) -> ChangeHistory:
         """Return the history of the pages ``rows``: intp[m]. O(m c)."""
-        columns = {name: getattr(self, name)[rows] for name in ("hashes", "prior_mean", "importance", "cost")}
+        columns = {name: getattr(self, name)[rows] for name in ("hashes", "prior_mean", "importance", "cost", "groups")}
         return replace(self, changed=self.changed[rows], **columns)
 
     def span(self, first: int, cycles: int) -> ChangeHistory:

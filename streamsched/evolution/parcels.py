@@ -24,7 +24,7 @@ from streamsched.evolution.history import ChangeHistory
 __all__ = ["read_json", "read_parcel", "write_json", "write_parcel"]
 
 _CONTENTS: Final = "parcel.json"
-_COLUMNS: Final = ("hashes", "prior_mean", "importance", "cost")
+_COLUMNS: Final = ("hashes", "prior_mean", "importance", "cost", "groups")
 
 
 def write_parcel(directory: Path, draws: Sequence[ChangeHistory], data: DataSpan, meta: Mapping[str, Any]) -> None:

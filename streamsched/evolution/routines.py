@@ -14,6 +14,7 @@ from streamsched.evolution.alphabet import Alphabet
 from streamsched.evolution.arena import (
     READS_CHANGES,
     READS_COST,
+    READS_GROUP,
     READS_HISTORY,
     READS_IMPORTANCE,
     READS_LAST,
@@ -42,6 +43,7 @@ _READS: Final[dict[str, int]] = {  # of each terminal: what of a page's state, b
     "posterior": READS_RATE,
     "importance": READS_IMPORTANCE,
     "cost": READS_COST,
+    "surge": READS_GROUP,
 }
 
 

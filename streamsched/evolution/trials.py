@@ -12,6 +12,7 @@ import numpy.typing as npt
 from streamsched.arrays import Floats, Hashes, Ints, Records, Rows
 from streamsched.evolution.arena import (
     READS_COST,
+    READS_GROUP,
     READS_IMPORTANCE,
     READS_RATE,
     Ground,
@@ -20,6 +21,7 @@ from streamsched.evolution.arena import (
     tie_offset,
 )
 from streamsched.evolution.history import ChangeHistory
+from streamsched.evolution.tolls import add_tolls, number_groups
 from streamsched.jit import kernel, mix
 from streamsched.learning import give_prior, learn
 from streamsched.tables import PAGE, TRACE
@@ -94,13 +96,14 @@ class Course:
         mixed = _mix_all(history.hashes, np.uint64(mix(np.uint64(trial.salt))))
         self.rows = np.argsort(mixed, kind="stable")
         self._changed = np.ascontiguousarray(history.changed[self.rows, span])
+        self._groups = number_groups(history.groups[self.rows])
         self.ground = self._survey()
         self._openings: dict[int, Opening] = {}
         self.rules = Rules(trial.warmup, trial.length, trial.visits, trial.reading == "since_visit", placed)
 
     def opening(self, reads: int) -> Opening:
         """Return the classes that programs begin with which read what the bits `reads` say."""
-        apart = reads & (READS_RATE | READS_IMPORTANCE | READS_COST)
+        apart = reads & (READS_RATE | READS_IMPORTANCE | READS_COST | READS_GROUP)
         if apart not in self._openings:
             self._openings[apart] = self._open(apart)
         return self._openings[apart]
@@ -113,7 +116,8 @@ class Course:
         bits = np.packbits(padded, axis=1, bitorder="little").view(np.uint64)
         offsets = np.array([tie_offset(trial.salt, cycle, pages) for cycle in range(cycles)], np.int64)
         discounts = 1.0 / np.maximum(1.0, np.log(np.arange(1, trial.visits + 1)))
-        return Ground(bits, offsets, discounts, np.concatenate([[0.0], np.cumsum(discounts)]))
+        ideals = np.concatenate([[0.0], np.cumsum(discounts)])
+        return Ground(bits, offsets, discounts, ideals, add_tolls(self._changed, self._groups))
 
     def _open(self, apart: int) -> Opening:
         trial, history = self.trial, self.trial.history
@@ -121,7 +125,13 @@ class Course:
         known = np.zeros(history.pages, PAGE)
         known["importance"], known["cost"] = history.importance[self.rows], history.cost[self.rows]
         _give_priors(known, history.prior_shape, history.prior_mean[self.rows])
-        fields = {READS_RATE: "prior_exposure", READS_IMPORTANCE: "importance", READS_COST: "cost"}
+        known["group"] = self._groups
+        fields = {
+            READS_RATE: "prior_exposure",
+            READS_IMPORTANCE: "importance",
+            READS_COST: "cost",
+            READS_GROUP: "group",
+        }
         for bit, field in fields.items():
             if apart & bit:
                 keys.append(np.ascontiguousarray(known[field]).view(np.uint8).reshape(history.pages, -1))
@@ -162,5 +172,5 @@ def _warm_up(changed: npt.NDArray[np.bool_], pages: Records, traces: Records) ->
         page = pages[i]
         trace = traces[i]
         for cycle in range(1, changed.shape[1]):
-            learn(page, trace, 1.0, changed[i, cycle])
+            learn(page, trace, 1.0, changed[i, cycle], 1.0)
         page.last_visit_s = changed.shape[1] - 1

@@ -25,10 +25,10 @@ TERMINALS: Final[dict[str, str]] = {
     "tau": "cycles since the last visit, each hour weighted by how busy that hour of the week is",
     "rhythm": "how busy this hour of the week is; 1 is the mean hour",
     "due": "how far a page of regular updates is towards its next one",
-    "surge": "share of the page's group hit by surges since the last visit",
+    "surge": "probability that a bulk edit or release of many pages has changed the page since the last visit",
 }
 
-PLANNED: Final = ("tau", "rhythm", "due", "surge")  # terminals that no page tells yet
+PLANNED: Final = ("tau", "rhythm", "due")  # terminals that no page tells yet
 
 FUNCTIONS: Final[dict[str, int]] = {"log": 1, "exp": 1, "pow": 2}  # name to number of arguments
 

@@ -122,7 +122,9 @@ def _chunks(pages: PageTable) -> Iterator[dict[str, Any]]:
     fill = TerminalColumns(_ESTIMATES, _ROWS).fill
     for start in range(0, len(pages), _ROWS):
         rows = np.arange(start, min(start + _ROWS, len(pages)))
-        yield _read_rows(pages, rows, fill(pages.tables.pages[rows], pages.tables.traces[rows], 0.0, pages.cycle_s))
+        tables = pages.tables
+        filled = fill(tables.pages[rows], tables.traces[rows], tables.groups, 0.0, pages.cycle_s)
+        yield _read_rows(pages, rows, filled)
 
 
 def _read_rows(pages: PageTable, rows: Ints, estimates: dict[str, Floats]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from crc32c import crc32c
 
 from streamsched.errors import SnapshotError
 from streamsched.pages import PageTable
-from streamsched.tables import CORPUS, GROUP, PAGE, TRACE, VISIT
+from streamsched.store.editions import EDITIONS, widen
 
 __all__ = ["FORMER_MAGIC", "FORMER_VERSION", "is_former", "load_former"]
 
@@ -20,18 +20,6 @@ FORMER_MAGIC: Final = b"streamsched state\n"
 FORMER_VERSION: Final = 4
 _LENGTHS: Final = struct.Struct("<QQ")
 _LARGEST_HEADER: Final = 1 << 26  # bytes; a damaged length must not ask for all the memory
-
-_DTYPES: Final = {
-    "corpus": CORPUS,
-    "pages": PAGE,
-    "traces": TRACE,
-    "lease_until_s": np.dtype("<f8"),
-    "text": np.dtype("u1"),
-    "groups": GROUP,
-    "names": np.dtype("u1"),
-    "journal": VISIT,
-    "candidates": np.dtype("u1"),
-}
 
 
 def is_former(path: Path) -> bool:
@@ -77,16 +65,21 @@ def _read_header(path: Path, file: BinaryIO) -> dict[str, Any]:
 
 
 def _read_arrays(path: Path, file: BinaryIO, entries: dict[str, dict[str, Any]], pages: PageTable) -> None:
-    """Read the arrays straight into the place where `pages` keeps them, checking each."""
-    if set(entries) != set(_DTYPES):
-        raise SnapshotError(str(path), f"damaged: holds {sorted(entries)}, expected {sorted(_DTYPES)}")
+    """Read the arrays into the place where `pages` keeps them, checking each; records that have grown, widened."""
+    dtypes = EDITIONS[FORMER_VERSION]
+    if set(entries) != set(dtypes):
+        raise SnapshotError(str(path), f"damaged: holds {sorted(entries)}, expected {sorted(dtypes)}")
     counts = {name: entry["count"] for name, entry in entries.items()}
     pages.reserve(max(counts["pages"], counts["candidates"]), counts["text"], counts["groups"], counts["names"])
     for name, entry in entries.items():  # in the order of the file
-        view = getattr(pages.tables, name)[: entry["count"]].view(np.uint8).data
+        place = getattr(pages.tables, name)[: entry["count"]]
+        records = place if place.dtype == dtypes[name] else np.empty(place.size, dtypes[name])
+        view = records.view(np.uint8).data
         if file.readinto(view) != view.nbytes:  # type: ignore[attr-defined]
             raise SnapshotError(str(path), f"damaged: ends within {name}")
         if crc32c(view) != entry["crc"]:
             raise SnapshotError(str(path), f"damaged: {name} does not match its checksum")
+        if records is not place:
+            place[:] = widen(name, records)
     if file.read(1):
         raise SnapshotError(str(path), "damaged: bytes after the last array")

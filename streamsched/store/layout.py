@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Self
@@ -21,28 +21,13 @@ from crc32c import crc32c
 
 from streamsched.arrays import Records
 from streamsched.errors import SnapshotError
+from streamsched.store.editions import EDITIONS, FORMAT_VERSION
 from streamsched.store.files import draft_of, put_in_place
 from streamsched.store.writing import NewFile
-from streamsched.tables import CORPUS, GROUP, GROUP_WAS, PAGE, ROW_WAS, TRACE, VISIT
 
-__all__ = ["DTYPES", "FORMAT_VERSION", "MAGIC", "Image", "ImageWriter", "Part", "read_image"]
+__all__ = ["FORMAT_VERSION", "MAGIC", "Image", "ImageWriter", "Part", "read_image"]
 
 MAGIC: Final = b"streamsched image\n"
-FORMAT_VERSION: Final = 5
-DTYPES: Final = {
-    "corpus": CORPUS,
-    "pages": PAGE,
-    "traces": TRACE,
-    "lease_until_s": np.dtype("<f8"),
-    "text": np.dtype("u1"),
-    "groups": GROUP,
-    "names": np.dtype("u1"),
-    "journal": VISIT,  # places are numbers of visits; the ring keeps the newest
-    "candidates": np.dtype("u1"),
-    "changed_rows": ROW_WAS,  # places mean nothing: each record names its own
-    "changed_groups": GROUP_WAS,
-}
-
 _TRAILER: Final = struct.Struct(f"<QQQ{len(MAGIC)}s")
 _LARGEST_CONTENTS: Final = 1 << 30  # bytes; a damaged length must not ask for all the memory
 
@@ -56,11 +41,12 @@ class Part:
     count: int
     crc: int
     offset: int
+    dtype: np.dtype[Any]
 
     @property
     def nbytes(self) -> int:
         """Its length in the file."""
-        return self.count * DTYPES[self.name].itemsize
+        return self.count * self.dtype.itemsize
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +56,11 @@ class Image:
     path: Path
     contents: dict[str, Any]
     parts: tuple[Part, ...]
+
+    @property
+    def is_present(self) -> bool:
+        """Whether it is of the format that this release writes."""
+        return bool(self.contents["version"] == FORMAT_VERSION)
 
 
 class ImageWriter:
@@ -141,21 +132,21 @@ def read_image(path: Path) -> Image:
     if len(raw) != length or crc32c(raw) != crc:
         raise SnapshotError(str(path), "damaged: its contents do not match their checksum")
     contents = json.loads(raw)
-    if contents["version"] != FORMAT_VERSION:
-        found = f"is of format version {contents['version']}"
+    dtypes = EDITIONS.get(contents["version"])
+    if dtypes is None:
         raise SnapshotError(
-            str(path), f"{found}, this release reads {FORMAT_VERSION} and older ones by `state migrate`"
+            str(path), f"is of format version {contents['version']}, this release reads those up to {FORMAT_VERSION}"
         )
-    parts = tuple(_place_parts(contents["parts"]))
+    parts = tuple(_place_parts(contents["parts"], dtypes))
     end = parts[-1].offset + parts[-1].nbytes if parts else len(MAGIC)
     if end != offset:
         raise SnapshotError(str(path), "damaged: its parts do not fill it")
     return Image(path, contents, parts)
 
 
-def _place_parts(listed: list[list[Any]]) -> Iterator[Part]:
+def _place_parts(listed: list[list[Any]], dtypes: Mapping[str, np.dtype[Any]]) -> Iterator[Part]:
     offset = len(MAGIC)
     for name, start, count, crc in listed:
-        part = Part(name, start, count, crc, offset)
+        part = Part(name, start, count, crc, offset, dtypes[name])
         offset += part.nbytes
         yield part

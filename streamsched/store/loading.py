@@ -20,9 +20,10 @@ from streamsched.arrays import Records
 from streamsched.errors import SnapshotError
 from streamsched.jit import bare_kernel
 from streamsched.pages import PageTable
+from streamsched.store.editions import widen
 from streamsched.store.files import ImageName, list_images
 from streamsched.store.former import is_former, load_former
-from streamsched.store.layout import DTYPES, Image, Part, read_image
+from streamsched.store.layout import Image, Part, read_image
 from streamsched.tables import Tables
 
 __all__ = ["Loaded", "check_image", "load_images"]
@@ -81,7 +82,7 @@ def check_image(path: Path) -> None:
         load_former(path)
         return
     image = read_image(path)
-    _each_part(image, image.parts, lambda part: np.empty(part.count, DTYPES[part.name]))
+    _each_part(image, image.parts, lambda part: np.empty(part.count, part.dtype))
 
 
 def _load_chain(directory: Path, chain: list[ImageName], faults: list[SnapshotError]) -> Loaded:
@@ -145,16 +146,20 @@ def _follow(directory: Path, base: Image, chain: list[ImageName], faults: list[S
 
 
 def _apply(image: Image, pages: PageTable) -> None:
-    """Read the parts of `image` into the place where `pages` keeps them, checking each."""
+    """Read the parts of `image` into the place where `pages` keeps them, checking each; older ones are widened."""
     counts = image.contents["counts"]
     pages.reserve(counts["pages"], counts["text"], counts["groups"], counts["names"])
     tables = pages.tables
     whole = [part for part in image.parts if part.name not in _PATCHES]
     patches = [part for part in image.parts if part.name in _PATCHES]
-    _each_part(image, whole, lambda part: _place_of(image, part, getattr(tables, part.name)))
-    for part, records in zip(
-        patches, _each_part(image, patches, lambda part: np.empty(part.count, DTYPES[part.name])), strict=True
+    found = _each_part(image, whole, lambda part: _place_of(image, part, getattr(tables, part.name)))
+    for part, records in zip(whole, found, strict=True):
+        if records.dtype != getattr(tables, part.name).dtype:
+            getattr(tables, part.name)[part.start : part.start + part.count] = widen(part.name, records)
+    for part, narrow in zip(
+        patches, _each_part(image, patches, lambda part: np.empty(part.count, part.dtype)), strict=True
     ):
+        records = widen(part.name, narrow)
         name = "row" if part.name == "changed_rows" else "number"
         limit = counts["pages" if part.name == "changed_rows" else "groups"]
         if records.size and int(records[name].max()) >= limit:
@@ -163,11 +168,12 @@ def _apply(image: Image, pages: PageTable) -> None:
 
 
 def _place_of(image: Image, part: Part, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return where to read a part: in its place, or beside it where its records are of an older format."""
     start = part.start % array.size if part.name == "journal" and array.size else part.start
     if start + part.count > array.size:
         raise SnapshotError(str(image.path), f"damaged: {part.name} are more than its contents say")
     place: npt.NDArray[Any] = array[start : start + part.count]
-    return place
+    return place if part.dtype == array.dtype else np.empty(part.count, part.dtype)
 
 
 def _each_part(

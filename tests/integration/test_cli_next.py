@@ -21,6 +21,7 @@ from streamsched import (
     UnknownPage,
 )
 from streamsched.errors import StateInUse
+from streamsched.scheduler import DEFAULT_FORMULA
 from streamsched.store.lock import lock_state
 from streamsched.store.recovery import newest_image
 from tests.shell import DAY, NOW, Answer, Command, outcome, write
@@ -81,7 +82,7 @@ def test_formula_and_per_host_are_for_this_once(streamsched: Command, state: Pat
     spread = streamsched(*asked, "--now", str(NOW + 1), "--per-host", "1").lines
     assert sorted(url.split("/")[2] for url in spread) == ["h0.example", "h1.example", "h2.example"]
     scheduler = Scheduler.load(state)
-    assert (scheduler.formula.text, scheduler.per_host) == ("posterior", None)
+    assert (scheduler.formula.text, scheduler.per_host) == (DEFAULT_FORMULA, None)
     after = streamsched(*asked, "--now", str(NOW + 2), "--peek", "--scores").lines
     assert [line.split("\t")[1] for line in after] == [line.split("\t")[1] for line in usual]
 
@@ -148,9 +149,9 @@ def test_formula_errors_point_at_the_column(
 
 
 def test_terminals_that_nothing_provides_yet_are_refused(streamsched: Command, state: Path) -> None:
-    answer = streamsched("next", "--state", state, "--formula", "t * surge")
+    answer = streamsched("next", "--state", state, "--formula", "t * due")
     assert answer.code == 2
-    assert "column 5: terminal 'surge'" in answer.err
+    assert "column 5: terminal 'due'" in answer.err
 
 
 def test_explain_tells_a_page_apart(streamsched: Command, state: Path) -> None:
@@ -183,7 +184,7 @@ def test_unknown_pages_have_a_code_of_their_own(streamsched: Command, state: Pat
 
 def test_state_shows_what_it_holds(streamsched: Command, state: Path) -> None:
     shown = streamsched("state", "show", "--state", state, "--json").json
-    assert (shown["pages"], shown["outcomes"], shown["formula"], shown["cycle"]) == (12, 72, "posterior", "1 d")
+    assert (shown["pages"], shown["outcomes"], shown["formula"], shown["cycle"]) == (12, 72, DEFAULT_FORMULA, "1 d")
     assert shown["file"] == str(newest_image(state))
     ((path, position),) = shown["positions"].items()
     assert position["path"] == path

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 import numpy as np
@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from streamsched.evolution import tolls
 from streamsched.evolution.alphabet import TERMINAL_SETS, Alphabet, TerminalSet
 from streamsched.evolution.evaluator import Evaluator, Metric, Program
 from streamsched.evolution.genomes import to_formula
@@ -21,11 +22,19 @@ from tests import naive_evolution as naive
 
 BASIC = ("n", "X", "t")
 PAPER = (*BASIC, "CG", "NAD", "SAD", "AAD", "GAD")
-FULL = (*PAPER, "rate", "posterior", "importance", "cost")
+FULL = (*PAPER, "rate", "posterior", "importance", "cost", "surge", "surge")
 HUGE = Binary("*", Binary("pow", Constant(1000), Constant(80)), Binary("pow", Constant(1000), Constant(30)))  # < inf
 METRICS: tuple[Metric, ...] = ("change_rate", "ndcg")
 
 numbers = st.sampled_from([0.001, 0.01, 0.1, 0.5, 1.0, 10.0, 100.0, 1000.0, 0.0, -1.0, 2.0, 81.0, 1e300, 5e-324])
+
+
+@pytest.fixture(autouse=True, scope="module")
+def small_groups() -> Iterator[None]:
+    """A few pages are a group: there are not many here."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tolls, "FEWEST_PAGES", 3)
+        yield
 
 
 def soar(node: Node) -> Node:
@@ -75,6 +84,7 @@ def histories(draw: st.DrawFn, cycles: int, most: int = 40) -> ChangeHistory:
         prior_mean=columns[0],
         importance=columns[1],
         cost=columns[2],
+        groups=np.array(draw(st.lists(st.sampled_from([3, 3, 3, 8]), min_size=len(bits), max_size=len(bits)))),
     )
 
 

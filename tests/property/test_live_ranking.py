@@ -31,10 +31,13 @@ from tests.stepping import stepped
 from tests.streams import DAY, PREFIXES, Crawl, some
 from tests.twins import Twins, small_shards
 
-MOVING = ("t", "posterior", "rate", "importance")
+MOVING = ("t", "posterior", "surge", "surge", "rate", "importance")
 known_formulas = st.sampled_from(
     [
         "posterior",
+        "1 - (1 - posterior) * (1 - surge)",
+        "1 - (1 - posterior) * (1 - surge)",
+        "rate - surge",
         "importance * posterior / cost",
         "importance * (1 - exp(-rate * t) * (1 + rate * t)) / rate",
         "exp(-(t - 1) * (t - 1)) * rate",
@@ -154,6 +157,20 @@ class LiveRanking(RuleBasedStateMachine):
             self.twins.observe([Outcome(url, self.twins.now, changed=verdict) for url in urls])
         self.met["swept"] += self.sweeps() > swept
 
+    @rule(
+        share=st.sampled_from([0.3, 0.6, 1.0]), part=st.integers(2, 6), place=st.integers(0, 5), days=st.integers(1, 3)
+    )
+    def edit_many(self, share: float, part: int, place: int, days: int) -> None:
+        """Some pages of each group are visited, most of them changed: a surge comes to light, and is kept."""
+        for _ in range(days):
+            self.twins.now += DAY
+            urls = [url for i, url in enumerate(self.twins.world.shard.pages) if i % part == place % part]
+            hit = int(share * len(urls))
+            self.twins.observe([Outcome(url, self.twins.now, changed=i < hit) for i, url in enumerate(urls)])
+        groups = self.twins.scheduler.pages.tables.groups
+        self.met["surges"] += bool((groups["open_shown"] > 0).any())
+        self.met["kept surges"] += bool((groups["kept_shown"] > 0).any())
+
     def sweeps(self) -> int:
         return int(self.twins.scheduler.pages.tables.corpus["sweep"][0])
 
@@ -259,6 +276,8 @@ def test_whatever_is_done_the_ranking_is_the_full_sort() -> None:
     assert met["some"] > 20
     assert met["swept"] > 0
     assert met["swaps under way"] > 0
+    assert met["surges"] > 10
+    assert met["kept surges"] > 5
 
 
 @pytest.mark.soak

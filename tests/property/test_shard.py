@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,6 +23,7 @@ from streamsched.terminals import PROVIDED
 from streamsched.urls import url_text
 from tests import naive, naive_shard
 from tests.fences import fenced, small_reserve
+from tests.naive_surges import GroupSurges
 from tests.streams import DAY, PREFIXES, cut, daily_crawl, streams
 
 sizes = st.lists(st.sampled_from([1, 2, 7, 30, 1000]), min_size=1, max_size=4)
@@ -41,6 +43,11 @@ panels = st.sampled_from([0.0, 0.05, 0.3, 0.9])
 def near(expected: object) -> object:
     """Within what one prior moves others by, should the last bit of a double turn its rounding to single precision."""
     return pytest.approx(expected, rel=5e-7, abs=1e-300)
+
+
+def singly(expected: object) -> object:
+    """Within what rounding to single precision may add up to."""
+    return pytest.approx(expected, rel=2e-6, abs=1e-9)
 
 
 def as_told(counts: Counter[str], served: int, hits: int) -> Observed:
@@ -88,7 +95,19 @@ def assert_same(scheduler: Scheduler, shard: naive_shard.Shard) -> None:
             near(group.learned),
             pytest.approx(group.edge, rel=1e-6, abs=1e-6),
         )
+        assert_same_surges(record, shard.surges.of(name))
     assert journal_of(scheduler) == list(shard.journal)
+
+
+def assert_same_surges(record: Any, surges: GroupSurges) -> None:
+    told = [record[name] for name in ("hazard", "surge_sum", "window_count", "missed_sum")]
+    assert told == singly((surges.hazard, surges.surges, surges.windows, surges.missed))
+    for name, window in (("open", surges.open), ("kept", surges.kept)):
+        assert record[f"{name}_s"] == (-np.inf if window is None else window.begin_s)
+        if window is not None:
+            assert record[f"{name}_shown"] == singly(window.shown)
+            assert record[f"{name}_left"] == window.left
+            assert record[f"{name}_weights"].tolist() == singly(list(window.weights.values()))
 
 
 def journal_of(scheduler: Scheduler) -> list[naive_shard.Visit]:

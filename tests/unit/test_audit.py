@@ -50,6 +50,11 @@ def test_sound_tables_have_no_faults() -> None:
         ("pages", "prior_exposure", 3, np.inf, "pages' priors are finite and above 0"),
         ("groups", "mean", 1, 0.0, "priors are finite and above 0"),
         ("groups", "mean", 1, np.inf, "priors are finite and above 0"),
+        ("groups", "open_weights", 1, 0.3, "what groups believe of surges are probabilities"),
+        ("groups", "kept_shown", 1, 1.0, "what groups believe of surges are probabilities"),
+        ("groups", "hazard", 1, np.nan, "what groups believe of surges are probabilities"),
+        ("chains", "after", 7, 30, "chains hold the pages of each group"),
+        ("chains", "before", 7, 0, "chains hold the pages of each group"),
     ],
 )
 def test_broken_invariant_is_named(array: str, field: str, row: int, value: float, fault: str) -> None:

@@ -24,6 +24,7 @@ from streamsched.evolution.plan import EvolutionPlan
 from streamsched.evolution.records import EvolutionRecord, RecordBook
 from streamsched.evolution.settings import WARM
 from streamsched.evolver import ARCHIVE_NAME, Evolver
+from streamsched.scheduler import DEFAULT_FORMULA
 from tests.fences import small_reserve
 from tests.shell import ROOT
 
@@ -93,7 +94,7 @@ def test_a_winner_is_promoted_by_a_process_of_its_own(tmp_path: Path) -> None:
     with evolver(tmp_path, "win") as one:
         record = evolve(one)
         assert (record.number, record.when_s, record.trigger, record.decision) == (1, 7 * DAY, "schedule", "promoted")
-        assert record.champion_before == Champion(Formula.parse("posterior"))
+        assert record.champion_before == Champion(Formula.parse(DEFAULT_FORMULA))
         assert one.scheduler.champion == record.champion_after
         assert (
             str(record.champion_after) == "champion of evolution 1, promoted 1970-01-08, +10.0 % NDCG on held-out pages"
@@ -114,7 +115,7 @@ def test_a_loser_is_kept_out(tmp_path: Path) -> None:
         record = evolve(one)
     assert (record.decision, record.challenger, record.champion_after) == ("kept", "NAD", record.champion_before)
     assert record.why.startswith("not promoted: the gain of -")
-    assert one.scheduler.champion == Champion(Formula.parse("posterior"))
+    assert one.scheduler.champion == Champion(Formula.parse(DEFAULT_FORMULA))
 
 
 def test_nothing_found_is_a_record_too(tmp_path: Path) -> None:
@@ -141,7 +142,7 @@ def test_a_failure_leaves_the_champion_and_a_record_and_the_next_is_tried(tmp_pa
         record = evolve(one)
         assert record.decision == "failed"
         assert record.why.startswith(why)
-        assert one.scheduler.champion == record.champion_after == Champion(Formula.parse("posterior"))
+        assert one.scheduler.champion == record.champion_after == Champion(Formula.parse(DEFAULT_FORMULA))
         assert one.scheduler.next_batch(3, now=13 * DAY).urls
         assert one.tick(13 * DAY) is None
         assert not one.running
@@ -253,7 +254,7 @@ def test_a_hang_is_killed_at_the_time_limit(tmp_path: Path, breed: str) -> None:
         assert (record.decision, record.why) == ("failed", "stopped after 600 s, its time limit")
         assert process.returncode == -signal.SIGKILL
         assert list(tmp_path.glob(".evolution-*")) == []
-        assert one.scheduler.formula.text == "posterior"
+        assert one.scheduler.formula.text == DEFAULT_FORMULA
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGSEGV])
@@ -266,7 +267,7 @@ def test_a_killed_process_leaves_the_champion(tmp_path: Path, number: signal.Sig
         process.send_signal(number)
         record = settle(one, 7 * DAY)
         assert (record.decision, record.why) == ("failed", f"its process was killed by signal {int(number)}")
-        assert one.scheduler.formula.text == "posterior"
+        assert one.scheduler.formula.text == DEFAULT_FORMULA
 
 
 def test_never_two_at_once(tmp_path: Path) -> None:
@@ -347,7 +348,7 @@ def test_the_child_gets_what_it_needs_at_the_lowest_priority(tmp_path: Path) -> 
         record = evolve(one)
     pages_cycles = ["20", str(record.data.cycles if record.data else 0)]
     told = [candidate.formula for candidate in record.candidates]
-    assert told == ["1", *pages_cycles, "1", "19", "41", "posterior", "NAD * t", "CG"]
+    assert told == ["1", *pages_cycles, "1", "19", "41", DEFAULT_FORMULA, "NAD * t", "CG"]
     assert record.why == "nothing beat the champion in validation"
 
 
@@ -403,7 +404,7 @@ def test_a_record_that_cannot_be_written_promotes_nobody(tmp_path: Path, monkeyp
         monkeypatch.setattr(RecordBook, "append", full)
         with pytest.raises(SnapshotError, match="No space left"):
             evolve(one)
-        assert one.scheduler.champion == Champion(Formula.parse("posterior"))
+        assert one.scheduler.champion == Champion(Formula.parse(DEFAULT_FORMULA))
         monkeypatch.undo()
         assert evolve(one, 14).decision == "promoted"
 
@@ -444,7 +445,7 @@ def test_what_cannot_be_gathered_or_started_is_a_failure(tmp_path: Path, monkeyp
         monkeypatch.undo()
         monkeypatch.setattr(sys, "executable", str(tmp_path / "no-python"))
         assert evolve(one, 14).why == "its process could not be started: No such file or directory"
-        assert one.scheduler.formula.text == "posterior"
+        assert one.scheduler.formula.text == DEFAULT_FORMULA
 
 
 def test_drift_of_the_hit_rate_begins_an_evolution(tmp_path: Path) -> None:

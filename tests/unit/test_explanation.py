@@ -53,13 +53,27 @@ def test_words_say_the_same() -> None:
     assert lines[9:] == [f"  {name:<10} {value:.6g}" for name, value in told.terminals.items()]
 
 
+def test_surges_are_named_to_pages_that_bear_them() -> None:
+    scheduler = crawled()
+    scheduler.observe([Outcome(f"https://a.example/docs/{i}", 3 * DAY, changed=True) for i in range(2, 8)])
+    shown = float(scheduler.pages.tables.groups["open_shown"][1])
+    told = scheduler.explain("https://a.example/docs/9", now=4 * DAY)
+    assert shown > 0.5
+    assert told.terminals["surge"] == pytest.approx(shown, abs=0.02)
+    assert told.reasons[-1] == (
+        "visits to a.example/docs/ from 1970-01-04 00:00:00 UTC on tell of a surge: "
+        f"of the pages not visited since, this one among them, {shown:.0%} are taken for changed by it"
+    )
+    assert not any("surge" in reason for reason in scheduler.explain("https://a.example/docs/3", now=4 * DAY).reasons)
+
+
 def test_page_visited_once() -> None:
     scheduler = Scheduler()
     scheduler.observe(Outcome(URL, 0.0))
     told = scheduler.explain(URL, now=90.0)
     assert told.reasons[1:3] == (
         "last visited 1970-01-01 00:00:00 UTC, 1.5 min before now",
-        f"visited once; P(changed since) is {told.score:.3g}",
+        f"visited once; P(changed since) is {told.terminals['posterior']:.3g}",
     )
     assert told.reasons[3].endswith("the prior of a.example (1 page)")
     assert told.failures == 0

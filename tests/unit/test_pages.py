@@ -114,8 +114,9 @@ def test_bytes_of_state_name_every_part() -> None:
     assert table.state_bytes() == {
         "pages": 104,
         "leases": 8,
+        "chains": 8 + 4,
         "url_index": 8 * 1024,
-        "groups": 112 + len("a.example") + 8 * 1024,
+        "groups": 200 + len("a.example") + 8 * 1024,
         "sketch": 1 << 16,
         "journal": 16,
         "url_text": len(URL),

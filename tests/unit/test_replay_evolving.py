@@ -24,6 +24,7 @@ from streamsched.replay.policies import formula_of, make_policy
 from streamsched.replay.scheduled import ScheduledPolicy
 from streamsched.replay.simulator import Question, Schedule, Trace, simulate
 from streamsched.replay.truth import Window
+from streamsched.scheduler import DEFAULT_FORMULA
 from tests.protocols import DAY, START, made_log
 
 DAYS = 40
@@ -253,7 +254,7 @@ def test_policies_by_name_evolve_for_the_schedule_they_are_replayed_by() -> None
     assert formula_of("gp4c") is formula_of("gp4c-paper") is None
     policy = make_policy("gp4c", DAY, 7, Schedule(0.2, 2, "that_day"), workers=2)
     assert isinstance(policy, EvolvingPolicy)
-    assert policy.scheduler.formula.text == "posterior"
+    assert policy.scheduler.formula.text == DEFAULT_FORMULA
     plan = make_plan(Schedule(0.2, 2, "that_day"), 7, 2)
     assert (plan.settings.budget, plan.settings.reading, plan.settings.workers) == (0.2, "that_day", 2)
     assert plan.seed != make_plan(SCHEDULE, 8, 2).seed

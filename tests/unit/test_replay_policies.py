@@ -35,7 +35,7 @@ def teach(policy: Policy | Scheduler) -> None:
 
 @pytest.mark.parametrize("name", [*FORMULAS, "default", "t * X"])
 def test_a_policy_ranks_as_a_scheduler_with_its_formula(name: str) -> None:
-    policy, scheduler = make_policy(name, DAY, seed=3), Scheduler(cycle=DAY, seed=3)
+    policy, scheduler = make_policy(name, DAY, seed=3), Scheduler(cycle=DAY, seed=3, surges=name != "posterior")
     formula = formula_of(name)
     assert formula is not None
     if name != "default":

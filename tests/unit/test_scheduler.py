@@ -29,6 +29,7 @@ from streamsched import (
     SettingsError,
     UnknownPage,
 )
+from streamsched.scheduler import DEFAULT_FORMULA
 from streamsched.tables import URGENT
 
 DAY = 86_400.0
@@ -123,7 +124,7 @@ def test_settings_as_numpy_has_them(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("formula", "column"),
-    [("", 1), ("X +", 4), ("1 - exp(-m)", 10), ("X / surge", 5), ("2 * (tau + rhythm)", 6), ("due", 1)],
+    [("", 1), ("X +", 4), ("1 - exp(-m)", 10), ("X / due", 5), ("2 * (tau + rhythm)", 6), ("due", 1)],
 )
 def test_formula_that_does_not_fit_names_its_column(formula: str, column: int) -> None:
     scheduler = known()
@@ -131,14 +132,14 @@ def test_formula_that_does_not_fit_names_its_column(formula: str, column: int) -
         with pytest.raises(FormulaError) as caught:
             act()
         assert (caught.value.column, caught.value.text) == (column, formula)
-    assert scheduler.formula.text == "posterior"
+    assert scheduler.formula.text == DEFAULT_FORMULA
 
 
 def test_formula_over_terminals_of_another_making() -> None:
     with pytest.raises(FormulaError, match="column 5: terminal 'mine' is not provided"):
         Scheduler(formula=Formula.parse("1 + mine", terminals=["mine"]))
-    with pytest.raises(FormulaError, match="column 1: terminal 'surge' \\(share of the page's group"):
-        Scheduler(formula=Formula.parse("surge*2"))
+    with pytest.raises(FormulaError, match="column 1: terminal 'due' \\(how far a page"):
+        Scheduler(formula=Formula.parse("due*2"))
 
 
 def test_use_ranks_by_another_formula() -> None:
@@ -396,7 +397,7 @@ def test_unknown_page_is_named() -> None:
 
 
 def test_scheduler_shows_itself() -> None:
-    assert repr(known(2)) == "Scheduler(2 pages, formula 'posterior')"
+    assert repr(known(2)) == f"Scheduler(2 pages, formula {DEFAULT_FORMULA!r})"
 
 
 def test_threads_share_a_scheduler() -> None:

@@ -1,24 +1,29 @@
-"""State files of format 4, which this release no longer writes: they load, they migrate, and damage is found."""
+"""State of formats that this release no longer writes: it loads, it migrates, and damage is found."""
 
 from __future__ import annotations
 
 import json
 import struct
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import numpy.lib.recfunctions as rfn
 import pytest
 from crc32c import crc32c
 
 from streamsched import Outcome, Scheduler, SnapshotError
 from streamsched.cli import main
 from streamsched.groups import candidate_space
+from streamsched.store import layout
+from streamsched.store.editions import EDITIONS, widen
 from streamsched.store.former import FORMER_MAGIC, is_former
+from streamsched.store.layout import ImageWriter, read_image
 from streamsched.store.recovery import newest_image
 
 
 def made() -> Scheduler:
-    scheduler = Scheduler(seed=9, panel=0.2)
+    scheduler = Scheduler(seed=9, panel=0.2, surges=False)  # of which older formats hold nothing
     scheduler.observe([Outcome(f"https://a.example/ä/{i}", float(at), changed=True) for at in (1, 2) for i in range(9)])
     scheduler.next_batch(2, now=9.0)
     scheduler.positions["crawl"] = {"kind": "jsonl", "path": "crawl", "offset": 7, "records": 3}
@@ -39,11 +44,32 @@ def save_as_format_4(scheduler: Scheduler, path: Path) -> None:
         "journal": int(corpus["journaled"]),
         "candidates": candidate_space(len(scheduler)),
     }
-    raw = {name: getattr(tables, name)[:count].view(np.uint8).tobytes() for name, count in counts.items()}
+    raw = {name: narrow(name, getattr(tables, name)[:count]).tobytes() for name, count in counts.items()}
     arrays = [{"name": name, "count": counts[name], "crc": crc32c(part)} for name, part in raw.items()]
     header = json.dumps({"version": 4, "settings": scheduler.settings(), "arrays": arrays}).encode()
     lengths = struct.pack("<QQ", len(header), crc32c(header))
     path.write_bytes(FORMER_MAGIC + lengths + header + b"".join(raw.values()))
+
+
+def narrow(name: str, records: Any) -> Any:
+    """The records of one array as format 4 and 5 had them."""
+    dtype = EDITIONS[5][name]
+    return records if records.dtype == dtype else rfn.require_fields(records, dtype)
+
+
+def save_as_format_5(scheduler: Scheduler, folder: Path) -> Path:
+    """What this release saves, with the groups' records as they were."""
+    path = scheduler.save(folder)
+    image = read_image(path)
+    raw = path.read_bytes()
+    with ImageWriter(path) as writer:
+        for part in image.parts:
+            records = np.frombuffer(raw[part.offset : part.offset + part.nbytes], part.dtype)
+            writer.add(part.name, part.start, np.ascontiguousarray(narrow(part.name, records)))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(layout, "FORMAT_VERSION", 5)
+            writer.finish({name: value for name, value in image.contents.items() if name not in ("version", "parts")})
+    return path
 
 
 @pytest.fixture
@@ -72,6 +98,30 @@ def test_former_state_migrates(former: Path, capsys: pytest.CaptureFixture[str])
     assert main(["state", "migrate", "--state", str(former.parent)]) == 0
     assert "migrated       False" in capsys.readouterr().out
     assert main(["state", "verify", "--state", str(former.parent)]) == 0
+
+
+def test_state_of_format_5_loads_and_migrates(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = save_as_format_5(made(), tmp_path)
+    assert not read_image(path).is_present
+    loaded = Scheduler.load(tmp_path)
+    assert loaded.digest() == made().digest()
+    assert loaded.pages.faults() == []
+    assert main(["state", "verify", "--state", str(tmp_path)]) == 0
+    for expected in ("True", "False"):
+        assert main(["state", "migrate", "--state", str(tmp_path)]) == 0
+        assert f"migrated       {expected}" in capsys.readouterr().out
+    assert read_image(newest_image(tmp_path)).is_present
+    assert Scheduler.load(tmp_path).digest() == made().digest()
+
+
+def test_changed_groups_of_format_5_are_widened() -> None:
+    old = np.zeros(2, EDITIONS[5]["changed_groups"])
+    old["number"], old["group"]["mean"] = (3, 8), (0.25, 0.5)
+    wide = widen("changed_groups", old)
+    assert wide["number"].tolist() == [3, 8]
+    assert wide["group"]["mean"].tolist() == [0.25, 0.5]
+    assert wide["group"]["open_s"].tolist() == [-np.inf, -np.inf]
+    assert widen("changed_groups", wide) is wide
 
 
 def test_damage_is_found(former: Path) -> None:

@@ -12,7 +12,7 @@ from streamsched.outcomes import Outcome, OutcomeBatch
 from streamsched.packed import PackedUrls
 from streamsched.pages import PageTable
 from streamsched.posterior import probabilities_changed
-from streamsched.tables import LONGEST_INTERVAL, PAGE, TRACE
+from streamsched.tables import GROUP, LONGEST_INTERVAL, PAGE, TRACE
 from streamsched.terminals import PROVIDED, TERMINAL_CODES, TerminalColumns
 from tests import naive
 
@@ -23,13 +23,14 @@ URL = "https://a.example/1"
 def columns(table: PageTable, now: float, wanted: tuple[str, ...] = tuple(PROVIDED)) -> dict[str, list[float]]:
     tables = table.tables
     fill = TerminalColumns(wanted, 10).fill
-    found = fill(tables.pages[: len(table)], tables.traces[: len(table)], now, DAY)
+    found = fill(tables.pages[: len(table)], tables.traces[: len(table)], tables.groups, now, DAY)
     return {name: column.tolist() for name, column in found.items()}
 
 
 def visited(*changed: bool) -> PageTable:
     """A page visited on day 0 and on each day after that."""
     table = PageTable(DAY, 6)
+    table.surges = False
     flags = [None, *changed]
     table.observe(OutcomeBatch.from_outcomes(Outcome(URL, i * DAY, changed=flag) for i, flag in enumerate(flags)))
     return table
@@ -46,6 +47,7 @@ def test_values_of_a_page() -> None:
     told = {name: value for name, (value,) in columns(visited(*flags), 6 * DAY).items()}
     assert told.pop("posterior") == pytest.approx(naive.probability_changed(shape, exposure, 2.0))
     assert told.pop("rate") == pytest.approx(shape / exposure)
+    assert told.pop("surge") == 0.0
     assert told == pytest.approx(
         {
             "n": 4.0,
@@ -67,7 +69,7 @@ def test_page_never_visited_has_its_prior_since_it_is_known() -> None:
     table.discover(PackedUrls.pack([URL]), DAY)
     told = {name: value for name, (value,) in columns(table, 4 * DAY).items()}
     assert told.pop("posterior") == pytest.approx(1 - (5 / 8) ** 0.5)
-    zeros = dict.fromkeys(("n", "X", "CG", "NAD", "SAD", "AAD", "GAD"), 0.0)
+    zeros = dict.fromkeys(("n", "X", "CG", "NAD", "SAD", "AAD", "GAD", "surge"), 0.0)
     assert told == zeros | {"t": 3.0, "importance": 1.0, "cost": 1.0, "rate": pytest.approx(0.1)}
 
 
@@ -122,7 +124,7 @@ def test_kernels_agree_with_the_public_functions(name: str) -> None:
         "posterior": probabilities_changed(shape, exposure, elapsed, np.empty(2000)),
         "rate": shape / exposure,
     }[name]
-    found = TerminalColumns([name], 2000).fill(pages, traces, 100 * DAY, DAY)[name]
+    found = TerminalColumns([name], 2000).fill(pages, traces, np.zeros(1, GROUP), 100 * DAY, DAY)[name]
     np.testing.assert_array_max_ulp(found, expected, 4)
 
 

@@ -39,7 +39,7 @@ def test_nobody_asks_nothing_is_noted() -> None:
     table = visited(50)
     visit(table, range(50), 1)
     assert table.touched is None
-    assert UNWATCHED.marks.tolist() == [0, 0]
+    assert UNWATCHED.marks.tolist() == [0, 0, 0]
 
 
 def test_applied_outcomes_are_told_once() -> None:
@@ -149,3 +149,25 @@ def test_forgotten_is_not_told() -> None:
     touched.forget()
     visit(table, [150], 1)
     assert told(touched) == [150]
+
+
+def test_groups_that_show_something_else_are_turned_into_rows() -> None:
+    table = visited(60)
+    touched = table.watch()
+    urls = [url(row) for row in range(60)]
+    table.observe(OutcomeBatch(urls[:10], np.full(10, 9 * DAY), changed=np.ones(10, np.bool_)))
+    touched.spread(table.tables)
+    assert set(told(touched)) == set(range(60))  # those visited, and those that bear the surge
+    table.observe(OutcomeBatch(urls[10:11], np.full(1, 9 * DAY), changed=np.ones(1, np.bool_)))
+    touched.spread(table.tables)
+    assert told(touched) == [10]  # it shows what it did
+
+
+def test_groups_of_too_many_pages_make_all_bounds_anew() -> None:
+    table = visited(60)
+    touched = table.touched = Touched(table.tables.corpus, 50)
+    table.observe(OutcomeBatch([url(row) for row in range(9)], np.full(9, 9 * DAY), changed=np.ones(9, np.bool_)))
+    touched.spread(table.tables)
+    assert touched.take() is None
+    touched.spread(table.tables)
+    assert told(touched) == []
