@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from streamsched.arrays import Hashes, Ints, Record
+from streamsched.beats import beats_of
 from streamsched.champion import Champion
 from streamsched.durations import format_duration, format_moment
 from streamsched.eligibility import are_eligible, hasten, read_waits, say_eligibility
@@ -89,7 +90,7 @@ def explain_page(tables: Tables, ranked: RankedBy, query: Query, row: int) -> Ex
     page = tables.pages[row]
     now = query.now
     fill = TerminalColumns(PROVIDED, 1).fill
-    columns = fill(tables.pages[rows], tables.traces[rows], now, query.cycle_s)
+    columns = fill(tables.pages[rows], tables.traces[rows], beats_of(tables.rhythm, rows), now, query.cycle_s)
     terminals = {name: float(column[0]) for name, column in columns.items()}
     group = tables.groups[page["group"]]
     leased = bool(are_leased(tables, rows, now)[0])

@@ -14,6 +14,7 @@ import numpy as np
 from streamsched.gauge import LANES, Gauge, bound_lanes
 from streamsched.jit import bare_kernel, inlined
 from streamsched.politeness import Limits
+from streamsched.tables import Rhythms
 
 __all__ = ["Moment", "begin_search", "search_ends"]
 
@@ -53,7 +54,7 @@ def begin_search(gauge: Gauge, i: int, moment: Moment, score: float, bound: floa
 
 
 @bare_kernel
-def search_ends(gauge: Gauge, count: int, moment: Moment) -> None:
+def search_ends(gauge: Gauge, rhythm: Rhythms, count: int, moment: Moment) -> None:
     """Seek, for the first `count` leaders, how far ahead they stay below the target, into ``search.at``. O(count).
 
     Their records stand in the lanes behind LANES. No sooner than half of what the target moves from query to query.
@@ -63,7 +64,7 @@ def search_ends(gauge: Gauge, count: int, moment: Moment) -> None:
         for i in range(count):
             search.at[i] = _next_look(gauge, i)
             gauge.ends[LANES + i] = moment.now + moment.cycle_s * search.at[i]
-        bound_lanes(gauge, LANES, count, moment.since, moment.cycle_s, search.bound)
+        bound_lanes(gauge, rhythm, LANES, count, moment.since, moment.cycle_s, search.bound)
         for i in range(count):
             _narrow(gauge, i, search.bound[i] + moment.fall * search.at[i])
     for i in range(count):

@@ -2,7 +2,8 @@
 
 A page is 64 bytes (`PAGE`) and 40 of what scoring seldom reads (`TRACE`). All that a score reads of a page stands in
 these two, its prior as well, so that a score moves only with the clock or when something is done to that very page.
-Rows of both are given out in the order in which pages are first seen, and never move or end.
+Rows of both are given out in the order in which pages are first seen, and never move or end. What is known of when in
+the week pages change stands in `Rhythms`, and scores read it by the same rule: a page's link names what it goes by.
 """
 
 from __future__ import annotations
@@ -10,28 +11,40 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from streamsched.arrays import Bytes, Floats, Hashes, Ints, Records
 
 __all__ = [
+    "ANYONE",
     "CORPUS",
     "FOR_PANEL",
     "GROUP",
     "GROUP_WAS",
     "LEASED",
+    "LINK",
+    "LINK_WAS",
     "LONGEST_INTERVAL",
     "OUT",
     "PAGE",
+    "POOLED",
+    "PROFILE",
     "ROW_WAS",
+    "SCHEDULE",
+    "SCHEDULE_WAS",
     "SETTINGS_OWN",
     "SHORTEST_INTERVAL",
     "SUCCEEDED",
+    "TEMPO",
     "TRACE",
     "URGENT",
     "VISIT",
     "VISITED",
+    "WEEK_HOURS",
     "WITH_FINGERPRINT",
+    "Calendar",
     "Marked",
+    "Rhythms",
     "Tables",
 ]
 
@@ -50,6 +63,9 @@ SETTINGS_OWN: Final = 0xFFFF  # in GROUP.most_out and GROUP.most_batch: what the
 # become infinite, without the other an exposure, and NaN would spread from one page's prior to every page.
 SHORTEST_INTERVAL: Final = 1e-12
 LONGEST_INTERVAL: Final = 1e15
+
+WEEK_HOURS: Final = 168
+ANYONE: Final = 0xFFFFFFFF  # in PROFILE.group: of no group, but of all pages or those of a region
 
 PAGE: Final = np.dtype(
     [
@@ -141,12 +157,98 @@ CORPUS: Final = np.dtype(
 )
 
 
+LINK: Final = np.dtype(
+    [
+        ("profile", "<u4"),  # number of the profile the page goes by
+        ("schedule", "<u4"),  # number of its own schedule, 0 for none
+        ("quarters", "i1"),  # its region's clock at the last visit: quarters of an hour before UTC
+        ("age", "u1"),  # which of the profile's two published states it goes by, 0 or 1
+        ("spare", "u1", 2),
+    ]
+)
+SCHEDULE: Final = np.dtype(
+    [
+        ("hours", "u1", 24),  # by how much each hour of the day fits worse than the best, in 1/16 nat
+        ("yes", "u1", 7),  # by weekday from Monday: days with an update, in 1/16
+        ("no", "u1", 7),  # ... without one
+        ("parts", "u1", 4),  # by how much each quarter of the hour fits worse than the best, in 1/16 nat
+        ("marks_yes", "u1"),  # hours with an update, in 1/16
+        ("marks_no", "u1"),
+        ("edge", "<f4"),  # ln of how much better the schedule by days foretold what visits found than a rate did
+        ("hourly_edge", "<f4"),  # ... that by hours did
+        ("begun_s", "<u4"),  # the change that the gaps are counted from, epoch seconds
+        ("changed_s", "<u4"),  # the last change seen
+        ("gaps", "u1"),  # between changes seen; of these:
+        ("near_hour", "u1"),  # as long as 1 hour, within the time between two visits
+        ("near_day", "u1"),  # ... 24 hours
+        ("near_week", "u1"),
+    ]
+)
+PROFILE: Final = np.dtype(
+    [
+        ("group", "<u4"),  # whose pages it is of; ANYONE for those of a region, or all
+        ("region", "<u4"),  # whose clock its hours go by
+        ("trust_sum", "<f8"),  # this sweep: how likely pages' own schedules are
+        ("trust_count", "<f8"),  # ... pages that have one
+        ("odds", "<f4", 2),  # published: odds that a page has a schedule of its own
+        ("changes", "<f4", WEEK_HOURS),  # by local hour of the week from Monday, fading
+        ("exposure", "<f4", WEEK_HOURS),  # page-hours watched, likewise
+        ("told", "<u4", 2 * (WEEK_HOURS + 1)),  # published, twice: sums of the hours' weights before each hour
+    ]
+)
+POOLED: Final = np.dtype(
+    [
+        ("changes", "<f8", WEEK_HOURS),  # of the profile's own pages and of all below
+        ("exposure", "<f8", WEEK_HOURS),
+        ("trust_sum", "<f8"),
+        ("trust_count", "<f8"),
+    ]
+)
+TEMPO: Final = np.dtype(
+    [
+        ("profiles", "<i8"),  # profiles given out; those of all pages and of the regions are the first
+        ("schedules", "<i8"),  # schedules given out, numbered from 1
+        ("regions", "<i8"),
+        ("newest_s", "<f8"),  # the latest visit
+        ("renewed_s", "<f8"),  # ... when profiles were published last
+        ("off", "<i8"),  # 1 where rhythms are not learned
+        ("linked", "<i8"),  # 1 once pages have links: 0 in states that were saved before there were any
+    ]
+)
+LINK_WAS: Final = np.dtype([("row", "<u8"), ("link", LINK), ("schedule", SCHEDULE)])
+SCHEDULE_WAS: Final = np.dtype([("number", "<u8"), ("schedule", SCHEDULE)])
+
+
+class Calendar(NamedTuple):
+    """Which top-level domains belong to a region, and the regions' clocks, by region: number 0 is all other pages'."""
+
+    domains: Hashes  # uint64[domains]: hashes of their names
+    regions: Ints  # int64[domains]
+    first: Ints  # int64[regions + 1]: where each region's switches begin
+    switch_s: Floats  # float64[switches]: ascending within a region, the first -inf
+    quarters: Ints  # int64[switches]: how many quarters of an hour the clock is before UTC from then on
+
+
+class Rhythms(NamedTuple):
+    """When in the week pages change: of each page which profile and schedule it goes by, and these."""
+
+    links: Records  # LINK[rows]
+    schedules: Records  # SCHEDULE[1 + most]; number 0 is nobody's
+    profiles: Records  # PROFILE[most]: of all pages, of each region, then of groups
+    pooled: Records  # POOLED[most], to work in
+    work: Floats  # float64[336], likewise
+    of_group: npt.NDArray[np.uint32]  # uint32[groups]: the profile that a group's pages go by
+    tempo: Records  # TEMPO[1]
+    calendar: Calendar
+
+
 class Marked(NamedTuple):
     """Which rows and groups were written to since the last save, and what they were before: see `marks`."""
 
     rows: Hashes  # uint64[words]: a bit a row
     groups: Hashes  # uint64[words]: a bit a group
     old_rows: Records  # ROW_WAS[m]: of rows that a save under way has not copied yet
+    old_links: Records  # LINK_WAS[m]: of the same rows
     old_groups: Records  # GROUP_WAS[m]
     counts: Ints  # int64[6], as `marks` names them
 
@@ -166,3 +268,4 @@ class Tables(NamedTuple):
     journal: Records  # VISIT[a power of two], a ring
     corpus: Records  # CORPUS[1]
     marked: Marked
+    rhythm: Rhythms

@@ -9,6 +9,7 @@ from typing import Final
 import numpy as np
 
 from streamsched.arrays import Floats, Record, Records
+from streamsched.beats import DUE, RHYTHM, TAU, Beats, bound_rhythm, fill_beat, fill_beat_at
 from streamsched.elementary import expm1, log1p
 from streamsched.estimators import weigh_geometrically
 from streamsched.formula.vocabulary import TERMINALS
@@ -16,14 +17,15 @@ from streamsched.jit import bare_kernel, inlined, widen_vectors
 from streamsched.tables import LONGEST_INTERVAL
 
 __all__ = [
+    "BY_RHYTHM",
     "MOVING",
     "PROVIDED",
     "RANGES",
     "TERMINAL_CODES",
     "TerminalColumns",
+    "fill_highest",
+    "fill_lowest",
     "fill_terminal",
-    "fill_terminal_at",
-    "loosen_terminal",
 ]
 
 _VISITS: Final = 0
@@ -39,17 +41,20 @@ _POSTERIOR: Final = 9
 _IMPORTANCE: Final = 10
 _COST: Final = 11
 
-# What kernels call a terminal: its place in TERMINALS. Those of SPEC 4 (rhythm and surge) are not told yet.
+# What kernels call a terminal: its place in TERMINALS. Surges (SPEC 4) are not told yet.
 TERMINAL_CODES: Final[Mapping[str, int]] = MappingProxyType(
-    {name: code for code, name in enumerate(TERMINALS) if code <= _COST}
+    {name: code for code, name in enumerate(TERMINALS) if code <= DUE}
 )
 PROVIDED: Final = tuple(TERMINAL_CODES)  # the terminals that a page's record tells
-MOVING: Final = frozenset({"t", "posterior"})  # those that the clock moves, upwards alone
+MOVING: Final = frozenset({"t", "posterior", "tau", "rhythm", "due"})  # that the clock moves; all but rhythm upwards
+BY_RHYTHM: Final = frozenset({"tau", "rhythm", "due"})  # those that read more than the page's own two records
 # Between which numbers terminals stay, where more is known than that they are finite and not negative.
 RANGES: Final[Mapping[str, tuple[float, float]]] = MappingProxyType(
-    dict.fromkeys(("NAD", "SAD", "AAD", "GAD", "posterior"), (0.0, 1.0 + 1e-09)) | {"t": (0.0, LONGEST_INTERVAL)}
+    dict.fromkeys(("NAD", "SAD", "AAD", "GAD", "posterior", "due"), (0.0, 1.0 + 1e-09))
+    | {"t": (0.0, LONGEST_INTERVAL), "tau": (0.0, 1.1 * LONGEST_INTERVAL)}
 )
-_SLACK: Final = 2e-15  # of `posterior`, which rises with time but for some units in the last place
+_SLACK: Final = 2e-15  # of `posterior`, which rises with time but for some units in the last place, as `tau` does
+_DUE_SLACK: Final = 1e-12  # of `due`, made of several that do; absolute, since it is 1 less what is left
 
 
 class TerminalColumns:
@@ -63,24 +68,25 @@ class TerminalColumns:
         rows = np.empty((len(self.wanted), block)) if buffers is None else buffers
         self._columns = dict(zip(self.wanted, rows, strict=False))
 
-    def fill(self, pages: Records, traces: Records, now: float, cycle_s: float) -> dict[str, Floats]:
+    def fill(self, pages: Records, traces: Records, beats: Beats, now: float, cycle_s: float) -> dict[str, Floats]:
         """Return float64[m] for each wanted terminal of m pages, valid until the next call. O(m).
 
-        `pages`: PAGE[m]; `traces`: TRACE[m]; `now`: UTC epoch seconds. Runs without the interpreter lock.
+        `pages`: PAGE[m]; `traces`: TRACE[m]; `beats`: of the same pages; `now`: UTC epoch seconds. Runs without the
+        interpreter lock.
         """
         columns = {name: column[: pages.size] for name, column in self._columns.items()}
         for name, column in columns.items():
-            fill_terminal(TERMINAL_CODES[name], pages, traces, now, cycle_s, column)
+            fill_terminal(TERMINAL_CODES[name], pages, traces, beats, now, cycle_s, column)
         return columns
 
 
 @bare_kernel
-def fill_terminal(  # noqa: C901  a case for each terminal
-    code: int, pages: Records, traces: Records, now: float, cycle_s: float, out: Floats
+def fill_terminal(  # noqa: C901, PLR0913, PLR0917  a case for each terminal
+    code: int, pages: Records, traces: Records, beats: Beats, now: float, cycle_s: float, out: Floats
 ) -> None:
     """Fill `out`: float64[m] with the terminal of `code` for m pages. O(m).
 
-    `pages`: PAGE[m]; `traces`: TRACE[m]; `now` in seconds, as the pages' times; nothing is checked.
+    `pages`: PAGE[m]; `traces`: TRACE[m]; `beats`: of these pages; `now` in seconds, as the pages' times; nothing is checked.
     """
     if code == _VISITS:
         for i in range(out.size):
@@ -103,26 +109,51 @@ def fill_terminal(  # noqa: C901  a case for each terminal
     elif code == _COST:
         for i in range(out.size):
             out[i] = pages[i].cost
+    elif code >= TAU:
+        fill_beat(code, beats, pages, now, cycle_s, out)
     else:
         _fill_estimate(code, pages, traces, out)
 
 
 @bare_kernel
-def fill_terminal_at(code: int, pages: Records, times: Floats, cycle_s: float, out: Floats) -> None:
-    """Fill `out`: float64[m] with the moving terminal of `code`, each page at its own of ``times``. O(m)."""
-    for i in range(out.size):
-        out[i] = _elapsed(pages[i], times[i], cycle_s)
-    if code == _POSTERIOR:
-        _turn_to_posterior(pages, out)
+def fill_lowest(  # noqa: PLR0913, PLR0917  a kernel
+    code: int, pages: Records, traces: Records, beats: Beats, since: float, ends: Floats, cycle_s: float, out: Floats
+) -> None:
+    """Fill `out`: float64[m] with what a terminal is at the least from `since` to each page's end. O(m)."""
+    if code == RHYTHM:
+        bound_rhythm(beats, pages, since, ends, cycle_s, False, out)
+        return
+    fill_terminal(code, pages, traces, beats, since, cycle_s, out)
+    if code == _POSTERIOR or code == TAU:
+        for i in range(out.size):
+            out[i] *= 1.0 - _SLACK
+    elif code == DUE:
+        for i in range(out.size):
+            out[i] = max(out[i] - _DUE_SLACK, 0.0)
 
 
 @bare_kernel
-def loosen_terminal(code: int, upwards: bool, out: Floats) -> None:
-    """Move a column outwards by as much as rounding may keep its terminal from rising with time. O(m)."""
-    if code == _POSTERIOR:
-        factor = 1.0 + _SLACK if upwards else 1.0 - _SLACK
+def fill_highest(  # noqa: PLR0913, PLR0917  a kernel
+    code: int, pages: Records, beats: Beats, since: float, ends: Floats, cycle_s: float, out: Floats
+) -> None:
+    """Fill `out`: float64[m] with what a moving terminal is at the most from `since` to each page's end. O(m)."""
+    if code == RHYTHM:
+        bound_rhythm(beats, pages, since, ends, cycle_s, True, out)
+    elif code == TAU:
+        fill_beat_at(code, beats, pages, ends, cycle_s, out)
         for i in range(out.size):
-            out[i] *= factor
+            out[i] *= 1.0 + _SLACK
+    elif code == DUE:
+        fill_beat_at(code, beats, pages, ends, cycle_s, out)
+        for i in range(out.size):
+            out[i] += _DUE_SLACK
+    else:
+        for i in range(out.size):
+            out[i] = _elapsed(pages[i], ends[i], cycle_s)
+        if code == _POSTERIOR:
+            _turn_to_posterior(pages, out)
+            for i in range(out.size):
+                out[i] *= 1.0 + _SLACK
 
 
 @bare_kernel

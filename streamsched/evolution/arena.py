@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streamsched.arrays import Floats, Hashes, Ints, Records
+from streamsched.beats import Beats
 from streamsched.formula.machine import ROWS, make_slots
 from streamsched.jit import mix
 from streamsched.tables import PAGE, TRACE
@@ -19,6 +20,7 @@ __all__ = [
     "READS_IMPORTANCE",
     "READS_LAST",
     "READS_RATE",
+    "READS_RHYTHM",
     "READS_VISITS",
     "READS_WEIGHTED",
     "UNSORTED",
@@ -45,6 +47,7 @@ READS_HISTORY: Final = 16
 READS_RATE: Final = 32
 READS_IMPORTANCE: Final = 64
 READS_COST: Final = 128
+READS_RHYTHM: Final = 256  # by what rhythm it changes
 
 UNSORTED: Final = np.uint8(1)  # in PAGE.flags of a class: its page numbers are in any order
 VISITED_AGAIN: Final = np.uint8(2)  # ... and that: its pages were visited since the warm-up
@@ -79,6 +82,9 @@ class Ground(NamedTuple):
     offsets: Ints  # int64[C]: the page number that goes first among equals
     discounts: Floats  # float64[k]: what a hit at each place is worth
     ideals: Floats  # float64[k + 1]: what the first m hits are worth in the best order
+    beats: Beats  # by what a page's ``group`` says: its rhythm, which stays what it is
+    start_s: float  # when cycle 0 begins, UTC epoch seconds
+    cycle_s: float
 
 
 class Opening(NamedTuple):

@@ -15,14 +15,14 @@ from __future__ import annotations
 import numpy as np
 
 from streamsched.arrays import Bytes
-from streamsched.evolution.arena import Arena, Crawl, Routine
+from streamsched.evolution.arena import Arena, Crawl, Ground, Routine
 from streamsched.evolution.choice import choose_classes
 from streamsched.evolution.classes import Stretch, begin_cycle, settle_cycle, visit_class
 from streamsched.evolution.places import is_unsorted, place_tied, sort_class
+from streamsched.evolution.scenes import fill_then
 from streamsched.evolution.segments import cut_group
 from streamsched.formula.machine import ROWS, run_steps
 from streamsched.jit import bare_kernel, count_ones, inlined
-from streamsched.terminals import fill_terminal
 
 __all__ = ["simulate"]
 
@@ -37,7 +37,7 @@ def simulate(crawl: Crawl, stop: Bytes) -> bool:
     _open(crawl)
     for cycle in range(rules.warmup, rules.cycles):
         at = cycle - rules.warmup
-        if not _score(crawl.routine, arena, cycle, stop):
+        if not _score(crawl.routine, arena, crawl.ground, cycle, stop):
             return False
         trace.relevant[at] = _turn_stale(crawl, cycle)
         trace.hits[at] = 0
@@ -83,7 +83,7 @@ def _turn_stale(crawl: Crawl, cycle: int) -> int:
 
 
 @inlined
-def _score(routine: Routine, arena: Arena, cycle: int, stop: Bytes) -> bool:
+def _score(routine: Routine, arena: Arena, ground: Ground, cycle: int, stop: Bytes) -> bool:
     """Fill the sort keys of all classes, as `order.sort_keys` has them; False where `stop` is set."""
     sign = np.uint64(1 << 63)
     count = arena.counts[0].classes
@@ -96,7 +96,7 @@ def _score(routine: Routine, arena: Arena, cycle: int, stop: Bytes) -> bool:
         for i in range(routine.terminals.size):
             code = routine.terminals[i]
             if code >= 0:
-                fill_terminal(code, pages, traces, float(cycle), 1.0, arena.slots[i, :rows])
+                fill_then(code, pages, traces, ground, cycle, arena.slots[i, :rows])
         run_steps(routine.steps, arena.slots, rows)
         scores = arena.slots[routine.result]
         words = scores.view(np.uint64)

@@ -20,6 +20,7 @@ from streamsched.evolution.arena import (
     tie_offset,
 )
 from streamsched.evolution.history import ChangeHistory
+from streamsched.evolution.scenes import NO_BEATS
 from streamsched.jit import kernel, mix
 from streamsched.learning import give_prior, learn
 from streamsched.tables import PAGE, TRACE
@@ -113,7 +114,8 @@ class Course:
         bits = np.packbits(padded, axis=1, bitorder="little").view(np.uint64)
         offsets = np.array([tie_offset(trial.salt, cycle, pages) for cycle in range(cycles)], np.int64)
         discounts = 1.0 / np.maximum(1.0, np.log(np.arange(1, trial.visits + 1)))
-        return Ground(bits, offsets, discounts, np.concatenate([[0.0], np.cumsum(discounts)]))
+        ideals = np.concatenate([[0.0], np.cumsum(discounts)])
+        return Ground(bits, offsets, discounts, ideals, NO_BEATS, 0.0, 1.0)
 
     def _open(self, apart: int) -> Opening:
         trial, history = self.trial, self.trial.history

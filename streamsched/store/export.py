@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streamsched.arrays import Bools, Floats, Ints
+from streamsched.beats import beats_of
 from streamsched.errors import SettingsError
 from streamsched.groups import group_names, host_names
 from streamsched.pages import PageTable
@@ -122,7 +123,9 @@ def _chunks(pages: PageTable) -> Iterator[dict[str, Any]]:
     fill = TerminalColumns(_ESTIMATES, _ROWS).fill
     for start in range(0, len(pages), _ROWS):
         rows = np.arange(start, min(start + _ROWS, len(pages)))
-        yield _read_rows(pages, rows, fill(pages.tables.pages[rows], pages.tables.traces[rows], 0.0, pages.cycle_s))
+        tables = pages.tables
+        beats = beats_of(tables.rhythm, rows)
+        yield _read_rows(pages, rows, fill(tables.pages[rows], tables.traces[rows], beats, 0.0, pages.cycle_s))
 
 
 def _read_rows(pages: PageTable, rows: Ints, estimates: dict[str, Floats]) -> dict[str, Any]:

@@ -22,12 +22,26 @@ from crc32c import crc32c
 from streamsched.arrays import Records
 from streamsched.errors import SnapshotError
 from streamsched.store.files import draft_of, put_in_place, write_whole
-from streamsched.tables import CORPUS, GROUP, GROUP_WAS, PAGE, ROW_WAS, TRACE, VISIT
+from streamsched.tables import (
+    CORPUS,
+    GROUP,
+    GROUP_WAS,
+    LINK,
+    LINK_WAS,
+    PAGE,
+    PROFILE,
+    ROW_WAS,
+    SCHEDULE_WAS,
+    TEMPO,
+    TRACE,
+    VISIT,
+)
 
 __all__ = ["DTYPES", "FORMAT_VERSION", "MAGIC", "Image", "ImageWriter", "Part", "read_image"]
 
 MAGIC: Final = b"streamsched image\n"
-FORMAT_VERSION: Final = 5
+FORMAT_VERSION: Final = 6
+READABLE: Final = (5, 6)  # 5 had no rhythms
 DTYPES: Final = {
     "corpus": CORPUS,
     "pages": PAGE,
@@ -40,6 +54,11 @@ DTYPES: Final = {
     "candidates": np.dtype("u1"),
     "changed_rows": ROW_WAS,  # places mean nothing: each record names its own
     "changed_groups": GROUP_WAS,
+    "links": LINK,
+    "changed_schedules": SCHEDULE_WAS,
+    "changed_links": LINK_WAS,
+    "profiles": PROFILE,
+    "tempo": TEMPO,
 }
 
 _TRAILER: Final = struct.Struct(f"<QQQ{len(MAGIC)}s")
@@ -150,7 +169,7 @@ def read_image(path: Path) -> Image:
     if len(raw) != length or crc32c(raw) != crc:
         raise SnapshotError(str(path), "damaged: its contents do not match their checksum")
     contents = json.loads(raw)
-    if contents["version"] != FORMAT_VERSION:
+    if contents["version"] not in READABLE:
         found = f"is of format version {contents['version']}"
         raise SnapshotError(
             str(path), f"{found}, this release reads {FORMAT_VERSION} and older ones by `state migrate`"

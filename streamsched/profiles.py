@@ -1,0 +1,377 @@
+"""Profiles: how busy each hour of the week is for the pages of a group, a region and the corpus (SPEC 4).
+
+A change that was seen over an interval is spread over its hours in proportion to the profile as it stands, and counts
+for as many changes as a Poisson process of that intensity has on average where it has any: the E step of
+expectation-maximisation for intensities of which visits see only whether an interval was empty. Exposure is what was
+watched. Intervals of more than a week tell no hour from another, and are left out.
+
+When the sweep of `priors` is round, profiles are published anew (the M step), each shrunk towards what stands above it:
+a URL pattern's towards its host's, that towards its region's, and that towards the corpus', which is shrunk towards
+none at all. This is done for the days of the week, then for the hours of the day, then for what is left, each by a
+strength learned from its own counts: the variance of the hours' factors beyond what Poisson counts vary by (empirical
+Bayes by moments), less one standard error, so that nothing is told apart by chance.
+
+A published profile stands twice: pages go by the one that they were last told of, with their own outcomes or by the
+sweep, as with priors. So between these moments nothing that happens to other pages moves a page's score.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from streamsched.arrays import Floats, Record
+from streamsched.clock import DAY_HOURS, hour_in_week, quarters_at, region_of_name, week_of
+from streamsched.elementary import exp, expm1
+from streamsched.jit import bare_kernel, inlined
+from streamsched.tables import ANYONE, WEEK_HOURS, Rhythms, Tables
+
+__all__ = [
+    "EARN_CHANGES",
+    "FIRST_ODDS",
+    "assign_profiles",
+    "begin_profiles",
+    "count_changes",
+    "follow_profile",
+    "hour_factor",
+    "learn_profile",
+    "most_profiles",
+    "publish_profiles",
+    "relink_pages",
+    "renew_link",
+    "set_clock",
+    "sum_trust",
+    "weighted_hours",
+]
+
+EARN_CHANGES: Final = 64  # changes seen of a group's pages before it has a profile of its own: nine for each weekday
+PAGES_PER_PROFILE: Final = 512  # at the most: 5 bytes a page
+FEWEST_PROFILES: Final = 64  # ... beside so many
+MEMORY_S: Final = 56 * 86_400.0  # of counts, until they have faded to a third: eight of each hour of the week
+UNIT: Final = 65_536.0  # a published hour's weight where it is as busy as the mean
+LEAST_WEIGHT: Final = 16.0  # of an hour without changes: rare, not impossible
+MOST_CHANGES: Final = 50.0  # that one visit may count for
+FIRST_ODDS: Final = 1 / 9  # that a page has a schedule of its own, before anything is learned
+ODDS_STRENGTH: Final = 8.0  # pages that the odds above count for
+LEAST_TRUST: Final = 0.02  # share of pages with a schedule, kept from 0 and 1
+
+
+@bare_kernel
+def most_profiles(pages: int) -> int:
+    """Return how many groups may have a profile of their own in a shard of so many pages. O(1)."""
+    return FEWEST_PROFILES + pages // PAGES_PER_PROFILE
+
+
+@bare_kernel
+def begin_profiles(rhythm: Rhythms, regions: int) -> None:
+    """Begin with the profiles of all pages and of each region, all even."""
+    tempo = rhythm.tempo[0]
+    tempo.regions = regions
+    tempo.profiles = 0
+    tempo.linked = 1
+    tempo.newest_s = tempo.renewed_s = -np.inf
+    for region in range(regions + 1):
+        _begin_profile(rhythm, ANYONE, region)
+
+
+@inlined
+def _begin_profile(rhythm: Rhythms, group: int, region: int) -> None:
+    tempo = rhythm.tempo[0]
+    profile: Record = rhythm.profiles[tempo.profiles]
+    profile.group = group
+    profile.region = region
+    for age in range(2):
+        profile.odds[age] = FIRST_ODDS
+        for hour in range(WEEK_HOURS + 1):
+            profile.told[age * (WEEK_HOURS + 1) + hour] = int(UNIT) * hour
+    tempo.profiles += 1
+
+
+@bare_kernel
+def assign_profiles(tables: Tables) -> None:
+    """Set by which profile each group's pages go: its own, else that of the group above, else its region's. O(groups).
+
+    It follows from who has a profile alone, so it need not be saved.
+    """
+    rhythm = tables.rhythm
+    groups = int(tables.corpus[0].groups)
+    for group in range(groups):
+        follow_profile(tables, group)
+    for number in range(rhythm.tempo[0].profiles):
+        owner = rhythm.profiles[number].group
+        if owner != ANYONE:
+            rhythm.of_group[owner] = number
+    for group in range(groups):  # a group stands after its parent
+        if tables.groups[group].depth > 0 and rhythm.profiles[rhythm.of_group[group]].group != group:
+            rhythm.of_group[group] = rhythm.of_group[tables.groups[group].parent]
+
+
+@bare_kernel
+def follow_profile(tables: Tables, group: int) -> None:
+    """Let the pages of a new group go by the profile of the group above, those of a host by that of its region."""
+    record: Record = tables.groups[group]
+    if record.depth > 0:
+        tables.rhythm.of_group[group] = tables.rhythm.of_group[record.parent]
+    else:
+        tables.rhythm.of_group[group] = region_of_name(tables, group)
+
+
+@inlined
+def renew_link(tables: Tables, row: int) -> None:
+    """Let a page go by the present profile of its group. O(1)."""
+    link: Record = tables.rhythm.links[row]
+    page: Record = tables.pages[row]
+    link.profile = tables.rhythm.of_group[page.group]
+    link.age = tables.corpus[0].sweep & 1
+
+
+@bare_kernel
+def relink_pages(tables: Tables) -> None:
+    """Let all pages go by the present profiles of their groups, and by their regions' clocks. O(pages)."""
+    for row in range(tables.corpus[0].sorted):
+        renew_link(tables, row)
+        set_clock(tables.rhythm, row, tables.pages[row].last_visit_s)
+
+
+@inlined
+def set_clock(rhythm: Rhythms, row: int, at_s: float) -> None:
+    """Note by which clock the hours since a page's visit at `at_s` are counted. O(log switches)."""
+    link: Record = rhythm.links[row]
+    profile: Record = rhythm.profiles[link.profile]
+    link.quarters = quarters_at(rhythm.calendar, np.int64(profile.region), at_s)
+
+
+@inlined
+def weighted_hours(profile: Record, age: int, start: float, end: float) -> float:
+    """Return the hours from `start` to `end`, both local, each weighted by how busy it is; the mean weighs 1. O(1).
+
+    Rises with `end`, as rounded: weights are whole numbers, of which sums are exact.
+    """
+    base = age * (WEEK_HOURS + 1)
+    end = max(start, end)
+    first, last = week_of(start), week_of(end)
+    whole = float(profile.told[base + WEEK_HOURS])
+    weight = (last - first) * whole + _weight_before(profile, base, hour_in_week(end, last))
+    return max(weight - _weight_before(profile, base, hour_in_week(start, first)), 0.0) * (WEEK_HOURS / whole)
+
+
+@inlined
+def _weight_before(profile: Record, base: int, hour: float) -> float:
+    """Return the weight of a week's first hours."""
+    place = min(int(hour), WEEK_HOURS - 1)
+    before = float(profile.told[base + place])
+    return before + (float(profile.told[base + place + 1]) - before) * (hour - place)
+
+
+@inlined
+def hour_factor(profile: Record, age: int, hour: int) -> float:
+    """Return how busy an hour of the week, 0 to 167, is; 1 is the mean. O(1)."""
+    base = age * (WEEK_HOURS + 1)
+    weight = float(profile.told[base + hour + 1]) - float(profile.told[base + hour])
+    return weight * (WEEK_HOURS / float(profile.told[base + WEEK_HOURS]))
+
+
+@inlined
+def learn_profile(profile: Record, age: int, start: float, end: float, changes: float) -> None:
+    """Add an interval from `start` to `end`, local hours, to a profile's exposure and `changes` to its hours. O(hours).
+
+    `changes`: how many the visit counts for; they are spread by the profile that is published.
+    """
+    base = age * (WEEK_HOURS + 1)
+    whole = weighted_hours(profile, age, start, end) / (WEEK_HOURS / float(profile.told[base + WEEK_HOURS]))
+    share = changes / whole if whole > 0.0 else 0.0
+    hour = int(hour_in_week(start, week_of(start)))
+    hour = min(hour, WEEK_HOURS - 1)
+    at, left = start - np.floor(start), end - start
+    while left > 0.0:
+        part = min(1.0 - at, left)
+        profile.exposure[hour] += part
+        if share > 0.0:
+            weight = float(profile.told[base + hour + 1]) - float(profile.told[base + hour])
+            profile.changes[hour] += share * weight * part
+        left -= part
+        at = 0.0
+        hour = hour + 1 if hour + 1 < WEEK_HOURS else 0
+
+
+@inlined
+def sum_trust(rhythm: Rhythms, row: int) -> None:
+    """Add to its profile how likely a page's own schedule is, if it has one. O(1)."""
+    link: Record = rhythm.links[row]
+    if link.schedule:
+        profile: Record = rhythm.profiles[link.profile]
+        odds = float(profile.odds[link.age]) * exp(float(rhythm.schedules[link.schedule].edge))
+        profile.trust_sum += odds / (1.0 + odds)
+        profile.trust_count += 1.0
+
+
+@inlined
+def count_changes(expected: float) -> float:
+    """Return how many changes an interval has on average that has any, where so many are expected. O(1)."""
+    expected = min(expected, MOST_CHANGES)
+    return 1.0 if expected < 1e-9 else max(expected / -expm1(-expected), 1.0)
+
+
+@bare_kernel
+def publish_profiles(tables: Tables) -> None:
+    """Publish all profiles anew, for the sweep that begins; give groups that have earned one their own.
+
+    O(groups + profiles · 168).
+    """
+    rhythm = tables.rhythm
+    work = rhythm.work
+    tempo = rhythm.tempo[0]
+    _fade(rhythm)
+    _pool(tables)
+    age = int(tables.corpus[0].sweep + 1) & 1
+    for number in range(tempo.regions + 1):
+        _publish(rhythm, number, 0 if number else -1, age, work)
+    for group in range(tables.corpus[0].groups):
+        number = int(rhythm.of_group[group])
+        if rhythm.profiles[number].group == group:
+            _publish(rhythm, number, _above(tables, group), age, work)
+    _admit_groups(tables)
+
+
+@inlined
+def _above(tables: Tables, group: int) -> int:
+    """Return the profile that stands above a group's."""
+    record: Record = tables.groups[group]
+    if record.depth > 0:
+        return int(tables.rhythm.of_group[record.parent])
+    return int(tables.rhythm.profiles[tables.rhythm.of_group[group]].region)
+
+
+@bare_kernel
+def _fade(rhythm: Rhythms) -> None:
+    """Let counts fade by the time since they did last, and forget the sums of what is below."""
+    tempo = rhythm.tempo[0]
+    passed = tempo.newest_s - tempo.renewed_s
+    kept = exp(-min(max(passed, 0.0), MEMORY_S) / MEMORY_S) if np.isfinite(passed) else 1.0
+    tempo.renewed_s = tempo.newest_s
+    for number in range(tempo.profiles):
+        profile, pooled = rhythm.profiles[number], rhythm.pooled[number]
+        for hour in range(WEEK_HOURS):
+            profile.changes[hour] *= kept
+            profile.exposure[hour] *= kept
+            pooled.changes[hour] = profile.changes[hour]
+            pooled.exposure[hour] = profile.exposure[hour]
+        pooled.trust_sum, pooled.trust_count = profile.trust_sum, profile.trust_count
+        profile.trust_sum = profile.trust_count = 0.0
+
+
+@bare_kernel
+def _pool(tables: Tables) -> None:
+    """Add to each profile's counts those of all profiles below it."""
+    rhythm = tables.rhythm
+    for i in range(tables.corpus[0].groups):
+        group = tables.corpus[0].groups - 1 - i  # a group stands after its parent: children come first here
+        number = int(rhythm.of_group[group])
+        if rhythm.profiles[number].group == group:
+            _add_pooled(rhythm, number, _above(tables, group))
+    for number in range(1, rhythm.tempo[0].regions + 1):
+        _add_pooled(rhythm, number, 0)
+
+
+@inlined
+def _add_pooled(rhythm: Rhythms, number: int, to: int) -> None:
+    below, above = rhythm.pooled[number], rhythm.pooled[to]
+    for hour in range(WEEK_HOURS):
+        above.changes[hour] += below.changes[hour]
+        above.exposure[hour] += below.exposure[hour]
+    above.trust_sum += below.trust_sum
+    above.trust_count += below.trust_count
+
+
+@bare_kernel
+def _publish(rhythm: Rhythms, number: int, above: int, age: int, work: Floats) -> None:
+    """Write what a profile's pages go by from the next sweep on; ``above``: the profile it is shrunk towards, or -1."""
+    profile, pooled = rhythm.profiles[number], rhythm.pooled[number]
+    factors, expected = work[:WEEK_HOURS], work[WEEK_HOURS:]
+    changes = weighed = 0.0
+    for hour in range(WEEK_HOURS):
+        factors[hour] = hour_factor(rhythm.profiles[above], age, hour) if above >= 0 else 1.0
+        changes += pooled.changes[hour]
+        weighed += pooled.exposure[hour] * factors[hour]
+    rate = changes / weighed if weighed > 0.0 else 0.0
+    for hour in range(WEEK_HOURS):
+        expected[hour] = rate * pooled.exposure[hour] * factors[hour]
+    _shrink(pooled.changes, expected, factors, DAY_HOURS, 1)  # days of the week
+    _shrink(pooled.changes, expected, factors, 1, DAY_HOURS)  # hours of the day
+    _shrink(pooled.changes, expected, factors, 1, WEEK_HOURS)
+    total = 0.0
+    for hour in range(WEEK_HOURS):
+        total += factors[hour]
+    weight = 0
+    base = age * (WEEK_HOURS + 1)
+    for hour in range(WEEK_HOURS):
+        profile.told[base + hour] = weight
+        weight += int(max(UNIT * WEEK_HOURS * factors[hour] / total + 0.5, LEAST_WEIGHT))
+    profile.told[base + WEEK_HOURS] = weight
+    share = FIRST_ODDS / (1.0 + FIRST_ODDS)
+    if above >= 0:
+        odds = float(rhythm.profiles[above].odds[age])
+        share = odds / (1.0 + odds)
+    share = (ODDS_STRENGTH * share + pooled.trust_sum) / (ODDS_STRENGTH + pooled.trust_count)
+    share = min(max(share, LEAST_TRUST), 1.0 - LEAST_TRUST)
+    profile.odds[age] = share / (1.0 - share)
+
+
+@inlined
+def _shrink(changes: Floats, expected: Floats, factors: Floats, run: int, period: int) -> None:
+    """Let cells of hours have factors of their own, as far as their counts vary more than chance lets them.
+
+    Hours ``run * c + i``, i < `run`, are cell c; with a `period` of more than 1, hours that are so far apart are one.
+    With c changes where m are expected, a cell's factor is (c + s)/(m + s), of shape s: 1/s is the sum of
+    (c - m)² - m over that of m², less one standard error, 0 at the least.
+    """
+    cells = WEEK_HOURS // run if period == 1 else period
+    beyond = squares = 0.0
+    for cell in range(cells):
+        seen, mean = _sum_cell(changes, cell, run, period), _sum_cell(expected, cell, run, period)
+        beyond += (seen - mean) * (seen - mean) - mean
+        squares += mean * mean
+    looseness = (beyond - np.sqrt(2.0 * squares)) / squares if squares > 0.0 else 0.0
+    if not looseness > 0.0:
+        return
+    for cell in range(cells):
+        seen, mean = _sum_cell(changes, cell, run, period), _sum_cell(expected, cell, run, period)
+        factor = (seen * looseness + 1.0) / (mean * looseness + 1.0)
+        step, stop = (1, run * (cell + 1)) if period == 1 else (period, WEEK_HOURS)
+        for hour in range(run * cell, stop, step):
+            factors[hour] *= factor
+            expected[hour] *= factor
+
+
+@inlined
+def _sum_cell(values: Floats, cell: int, run: int, period: int) -> float:
+    step, stop = (1, run * (cell + 1)) if period == 1 else (period, WEEK_HOURS)
+    total = 0.0
+    for hour in range(run * cell, stop, step):
+        total += values[hour]
+    return total
+
+
+@bare_kernel
+def _admit_groups(tables: Tables) -> None:
+    """Give groups of which enough changes were seen profiles of their own, which begin as that above stands."""
+    rhythm = tables.rhythm
+    tempo = rhythm.tempo[0]
+    most = tempo.regions + 1 + most_profiles(tables.corpus[0].sorted)
+    before = tempo.profiles
+    for group in range(tables.corpus[0].groups):
+        if tempo.profiles >= most:
+            break
+        above = int(rhythm.of_group[group])
+        if tables.groups[group].changes >= EARN_CHANGES and rhythm.profiles[above].group != group:
+            number = int(tempo.profiles)
+            _begin_profile(rhythm, group, np.int64(rhythm.profiles[above].region))
+            profile = rhythm.profiles[number]
+            for i in range(2 * (WEEK_HOURS + 1)):
+                profile.told[i] = rhythm.profiles[above].told[i]
+            profile.odds[0], profile.odds[1] = rhythm.profiles[above].odds[0], rhythm.profiles[above].odds[1]
+    if tempo.profiles > before:
+        assign_profiles(tables)
+
+
