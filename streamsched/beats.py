@@ -16,7 +16,6 @@ from streamsched.elementary import exp, expm1, log1p
 from streamsched.jit import bare_kernel, inlined
 from streamsched.profiles import hour_factor, weighted_hours
 from streamsched.schedules import (
-    daily_chance,
     empty_by_day,
     empty_by_hour,
     schedule_scale,
@@ -83,26 +82,19 @@ def _trust(beats: Beats, link: Record) -> Trust:
 
 
 @inlined
-def _daily_chance(beats: Beats, link: Record, page: Record, cycle_s: float) -> float:
-    rate = (page.prior_shape + page.own_shape) / (page.prior_exposure + page.own_exposure)
-    return daily_chance(beats.schedules[link.schedule], rate * (DAY_S / cycle_s))
-
-
-@inlined
 def _weighted(beats: Beats, link: Record, start: float, end: float) -> float:
     return weighted_hours(beats.profiles[link.profile], np.int64(link.age), start, end)
 
 
 @bare_kernel
-def tau_since(beats: Beats, link: Record, page: Record, at_s: float, cycle_s: float) -> float:
-    """Return the cycles since a page's last visit, each hour weighted by how busy it is. O(24)."""
-    start = local_hours(page.last_visit_s, link.quarters)
+def tau_since(beats: Beats, link: Record, since_s: float, at_s: float, cycle_s: float) -> float:
+    """Return the cycles since a page's last visit, at `since_s`, each hour weighted by how busy it is. O(24)."""
+    start = local_hours(since_s, link.quarters)
     end = max(local_hours(at_s, link.quarters), start)
     hours = _weighted(beats, link, start, end)
     if link.schedule:
         trust = _trust(beats, link)
-        mean = _daily_chance(beats, link, page, cycle_s)
-        own = scheduled_hours(beats.schedules[link.schedule], start, end, mean)
+        own = scheduled_hours(beats.schedules[link.schedule], start, end)
         hours = trust.rate * hours + trust.days * own + trust.hours * (end - start)
     return min(hours * (HOUR_S / cycle_s), LONGEST_INTERVAL)
 
@@ -124,11 +116,8 @@ def due_since(beats: Beats, link: Record, page: Record, at_s: float, cycle_s: fl
     if link.schedule:
         schedule: Record = beats.schedules[link.schedule]
         trust = _trust(beats, link)
-        mean = _daily_chance(beats, link, page, cycle_s)
-        by_day = 1.0 - empty_by_day(schedule, start, end, mean)
-        seen = trust.rate * seen + trust.days * by_day
-        if trust.hours > 0.0:
-            seen += trust.hours * (1.0 - empty_by_hour(schedule, start, end))
+        seen = trust.rate * seen + trust.days * (1.0 - empty_by_day(schedule, start, end))
+        seen += trust.hours * (1.0 - empty_by_hour(schedule, start, end))
     return max(seen, 0.0)
 
 
@@ -136,17 +125,12 @@ class _Pace(NamedTuple):
     """What a page's factors of all hours have in common."""
 
     trust: Trust
-    mean: float
     scale: float
 
 
 @inlined
-def _pace(beats: Beats, link: Record, page: Record, cycle_s: float) -> _Pace:
-    trust = _trust(beats, link)
-    if link.schedule == 0:
-        return _Pace(trust, 0.0, 0.0)
-    mean = _daily_chance(beats, link, page, cycle_s)
-    return _Pace(trust, mean, schedule_scale(beats.schedules[link.schedule], mean))
+def _pace(beats: Beats, link: Record) -> _Pace:
+    return _Pace(_trust(beats, link), schedule_scale(beats.schedules[link.schedule]) if link.schedule else 0.0)
 
 
 @inlined
@@ -156,7 +140,7 @@ def _factor(beats: Beats, link: Record, pace: _Pace, hours: float) -> float:
     factor = hour_factor(beats.profiles[link.profile], np.int64(link.age), hour)
     if link.schedule == 0:
         return factor
-    own = scheduled_factor(beats.schedules[link.schedule], hour, pace.mean, pace.scale)
+    own = scheduled_factor(beats.schedules[link.schedule], hour, pace.scale)
     return pace.trust.rate * factor + pace.trust.days * own + pace.trust.hours
 
 
@@ -171,14 +155,14 @@ def fill_beat(code: int, beats: Beats, pages: Records, now: float, cycle_s: floa
     """Fill `out`: float64[m] with TAU, DUE or RHYTHM, as `code` says, of each page at `now`. O(m)."""
     if code == TAU:
         for i in range(out.size):
-            out[i] = tau_since(beats, beats.links[i], pages[i], now, cycle_s)
+            out[i] = tau_since(beats, beats.links[i], pages[i].last_visit_s, now, cycle_s)
     elif code == DUE:
         for i in range(out.size):
             out[i] = due_since(beats, beats.links[i], pages[i], now, cycle_s)
     else:
         for i in range(out.size):
             link: Record = beats.links[i]
-            out[i] = _factor(beats, link, _pace(beats, link, pages[i], cycle_s), _hours_passed(link, now))
+            out[i] = _factor(beats, link, _pace(beats, link), _hours_passed(link, now))
 
 
 @bare_kernel
@@ -186,20 +170,18 @@ def fill_beat_at(code: int, beats: Beats, pages: Records, times: Floats, cycle_s
     """Fill `out`: float64[m] with TAU or DUE of each page at its own of ``times``: float64[m]. O(m)."""
     if code == TAU:
         for i in range(out.size):
-            out[i] = tau_since(beats, beats.links[i], pages[i], times[i], cycle_s)
+            out[i] = tau_since(beats, beats.links[i], pages[i].last_visit_s, times[i], cycle_s)
     else:
         for i in range(out.size):
             out[i] = due_since(beats, beats.links[i], pages[i], times[i], cycle_s)
 
 
 @bare_kernel
-def bound_rhythm(  # noqa: PLR0913, PLR0917  a kernel
-    beats: Beats, pages: Records, since: float, ends: Floats, cycle_s: float, upwards: bool, out: Floats
-) -> None:
+def bound_rhythm(beats: Beats, since: float, ends: Floats, upwards: bool, out: Floats) -> None:
     """Fill `out`: float64[m] with the greatest factor of each page from `since` to its end, or the least. O(m hours)."""
     for i in range(out.size):
         link: Record = beats.links[i]
-        pace = _pace(beats, link, pages[i], cycle_s)
+        pace = _pace(beats, link)
         first, last = _hours_passed(link, since), _hours_passed(link, max(ends[i], since))
         found = _factor(beats, link, pace, first)
         for step in range(1, int(min(last - first, WEEK_HOURS - 1.0)) + 1):

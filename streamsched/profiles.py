@@ -220,17 +220,15 @@ def publish_profiles(tables: Tables) -> None:
     O(groups + profiles · 168).
     """
     rhythm = tables.rhythm
-    work = rhythm.work
-    tempo = rhythm.tempo[0]
     _fade(rhythm)
     _pool(tables)
     age = int(tables.corpus[0].sweep + 1) & 1
-    for number in range(tempo.regions + 1):
-        _publish(rhythm, number, 0 if number else -1, age, work)
-    for group in range(tables.corpus[0].groups):
-        number = int(rhythm.of_group[group])
-        if rhythm.profiles[number].group == group:
-            _publish(rhythm, number, _above(tables, group), age, work)
+    first = rhythm.tempo[0].regions + 1
+    for i in range(first + tables.corpus[0].groups):
+        number = i if i < first else np.int64(rhythm.of_group[i - first])
+        if i < first or rhythm.profiles[number].group == i - first:
+            above = -1 if i == 0 else 0 if i < first else _above(tables, i - first)
+            _publish(rhythm, number, above, age)
     _admit_groups(tables)
 
 
@@ -285,10 +283,10 @@ def _add_pooled(rhythm: Rhythms, number: int, to: int) -> None:
 
 
 @bare_kernel
-def _publish(rhythm: Rhythms, number: int, above: int, age: int, work: Floats) -> None:
+def _publish(rhythm: Rhythms, number: int, above: int, age: int) -> None:
     """Write what a profile's pages go by from the next sweep on; ``above``: the profile it is shrunk towards, or -1."""
     profile, pooled = rhythm.profiles[number], rhythm.pooled[number]
-    factors, expected = work[:WEEK_HOURS], work[WEEK_HOURS:]
+    factors, expected = rhythm.work[:WEEK_HOURS], rhythm.work[WEEK_HOURS:]
     changes = weighed = 0.0
     for hour in range(WEEK_HOURS):
         factors[hour] = hour_factor(rhythm.profiles[above], age, hour) if above >= 0 else 1.0
@@ -297,9 +295,8 @@ def _publish(rhythm: Rhythms, number: int, above: int, age: int, work: Floats) -
     rate = changes / weighed if weighed > 0.0 else 0.0
     for hour in range(WEEK_HOURS):
         expected[hour] = rate * pooled.exposure[hour] * factors[hour]
-    _shrink(pooled.changes, expected, factors, DAY_HOURS, 1)  # days of the week
-    _shrink(pooled.changes, expected, factors, 1, DAY_HOURS)  # hours of the day
-    _shrink(pooled.changes, expected, factors, 1, WEEK_HOURS)
+    for split in range(3):
+        _shrink(pooled, expected, factors, split)
     total = 0.0
     for hour in range(WEEK_HOURS):
         total += factors[hour]
@@ -318,39 +315,49 @@ def _publish(rhythm: Rhythms, number: int, above: int, age: int, work: Floats) -
     profile.odds[age] = share / (1.0 - share)
 
 
-@inlined
-def _shrink(changes: Floats, expected: Floats, factors: Floats, run: int, period: int) -> None:
-    """Let cells of hours have factors of their own, as far as their counts vary more than chance lets them.
+@bare_kernel
+def _shrink(pooled: Record, expected: Floats, factors: Floats, split: int) -> None:
+    """Let days of the week, hours of the day or single hours have factors of their own, as `split` says: 0, 1, 2.
 
-    Hours ``run * c + i``, i < `run`, are cell c; with a `period` of more than 1, hours that are so far apart are one.
-    With c changes where m are expected, a cell's factor is (c + s)/(m + s), of shape s: 1/s is the sum of
-    (c - m)² - m over that of m², less one standard error, 0 at the least.
+    As far as their counts vary more than chance lets them. With c changes where m are expected, the factor is
+    (c + s)/(m + s), of shape s: 1/s is the sum of (c - m)² - m over that of m², less one standard error, 0 at the
+    least.
     """
-    cells = WEEK_HOURS // run if period == 1 else period
+    cells = 7 if split == 0 else DAY_HOURS if split == 1 else WEEK_HOURS
     beyond = squares = 0.0
     for cell in range(cells):
-        seen, mean = _sum_cell(changes, cell, run, period), _sum_cell(expected, cell, run, period)
+        seen, mean = _sum_cell(pooled, expected, cell, split)
         beyond += (seen - mean) * (seen - mean) - mean
         squares += mean * mean
     looseness = (beyond - np.sqrt(2.0 * squares)) / squares if squares > 0.0 else 0.0
     if not looseness > 0.0:
         return
     for cell in range(cells):
-        seen, mean = _sum_cell(changes, cell, run, period), _sum_cell(expected, cell, run, period)
+        seen, mean = _sum_cell(pooled, expected, cell, split)
         factor = (seen * looseness + 1.0) / (mean * looseness + 1.0)
-        step, stop = (1, run * (cell + 1)) if period == 1 else (period, WEEK_HOURS)
-        for hour in range(run * cell, stop, step):
+        start, step, stop = _hours_of(cell, split)
+        for hour in range(start, stop, step):
             factors[hour] *= factor
             expected[hour] *= factor
 
 
-@inlined
-def _sum_cell(values: Floats, cell: int, run: int, period: int) -> float:
-    step, stop = (1, run * (cell + 1)) if period == 1 else (period, WEEK_HOURS)
-    total = 0.0
-    for hour in range(run * cell, stop, step):
-        total += values[hour]
-    return total
+@bare_kernel
+def _hours_of(cell: int, split: int) -> tuple[int, int, int]:
+    """Return the first hour of a cell, the step to its next one, and where it stops."""
+    if split == 0:
+        return DAY_HOURS * cell, 1, DAY_HOURS * (cell + 1)
+    return (cell, DAY_HOURS, WEEK_HOURS) if split == 1 else (cell, 1, cell + 1)
+
+
+@bare_kernel
+def _sum_cell(pooled: Record, expected: Floats, cell: int, split: int) -> tuple[float, float]:
+    """Return the changes seen in a cell's hours, and those expected."""
+    seen = mean = 0.0
+    start, step, stop = _hours_of(cell, split)
+    for hour in range(start, stop, step):
+        seen += pooled.changes[hour]
+        mean += expected[hour]
+    return seen, mean
 
 
 @bare_kernel

@@ -50,6 +50,6 @@ def learn_rhythm(tables: Tables, row: int, at_s: float, changed: bool, cycle_s: 
     if link.schedule:
         foretold = changed_since(page, weighted_hours(profile, age, start, end), cycle_s)
         schedule: Record = rhythm.schedules[link.schedule]
-        learn_schedule(schedule, start, end, changed, foretold, rate_per_day, np.int64(page.visits))
+        learn_schedule(schedule, start, end, changed, foretold, np.int64(page.visits))
         if changed:
             note_change(schedule, at_s, end - start)

@@ -1,9 +1,9 @@
-"""Schedules: at which hour and on which days a page's updates come, for pages that change often enough to tell (SPEC 4).
+"""Schedules: on which days of the week and at which hour a page's updates come, for pages that change often (SPEC 4).
 
-A page by the day is updated at one hour of the day, or on none but some of the days at that hour: which hour is not
-known, and stands as 24 weights; with what chance a day of the week has its update, as counts for each. Every visit
-says something of both, whether it saw a change or not: hours by Bayes' rule, days by expectation-maximisation. A page
-by the hour is updated at one quarter of the hour, with one chance for all hours.
+A page by the day is updated on some days of the week, the same every week, at one hour of the day. Which days is one of
+127 sets, and what visits say of each, whether they saw a change or not, is taken in by Bayes' rule: the page keeps a
+weight for each set, and one for each hour. A day of the set brings its update with a chance of nine in ten. A page by
+the hour is updated at one quarter of each hour, with a chance of its own.
 
 How far a schedule is to be trusted is learned as well. Before a visit's outcome is taken in, the schedule and the
 page's rate under its group's profile foretell it; the page keeps the logarithm of the ratio of what they gave to what
@@ -14,22 +14,22 @@ them: by Ville's inequality it then reaches 20 with a chance of 1/20 at the most
 
 from __future__ import annotations
 
-from typing import Final
+import math
+from typing import Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-from streamsched.arrays import Record
+from streamsched.arrays import Bytes, Floats, Record
 from streamsched.clock import DAY_HOURS, HOUR_S
 from streamsched.elementary import exp, log
 from streamsched.jit import bare_kernel, inlined
-from streamsched.tables import Rhythms
+from streamsched.tables import DAY_SETS, WEEK_HOURS, Rhythms
 
 __all__ = [
+    "CHANCE",
     "HIGHEST_EDGE",
     "LOWEST_EDGE",
-    "MOST_HOURS",
-    "chance_by_hour",
-    "daily_chance",
     "earns_schedule",
     "empty_by_day",
     "empty_by_hour",
@@ -42,32 +42,62 @@ __all__ = [
     "scheduled_hours",
 ]
 
-MOST_HOURS: Final = 192.0  # an interval of more than eight days says nothing of hours and days
+CHANCE: Final = 0.9  # that a day of the set brings its update
 LEAST_RATE: Final = 1 / 28  # changes a day: a rarer page shows no weekday within months
 LEAST_CHANGES: Final = 2  # ... nor one that changed but once
-FEWEST_SCHEDULES: Final = 64  # that a shard has room for, beside 7 for each 16 pages: 28 bytes a page
+FEWEST_SCHEDULES: Final = 8_192  # that a shard has room for, 1.6 MB, beside one for each 8 pages: 24 bytes a page
 HIGHEST_EDGE: Final = 12.0  # so that a page that leaves its schedule is given up within a few visits
 LOWEST_EDGE: Final = -6.0  # ... and one that takes up a schedule is found
 
 _ONE: Final = 16  # an observation, in the bytes of counts: 15 at the most, then both are halved
 _NAT: Final = 16.0  # of a misfit, in bytes: 16 nats at the most
-_LEAST_FIT: Final = 0.02  # of an hour that does not explain a visit: chance updates, clocks that are off
+_LEAST_FIT: Final = 0.02  # of what does not explain a visit: chance updates, clocks that are off
 _CLOSEST: Final = 0.01  # that what is foretold comes to 0 and to 1
-_PRIOR_DAYS: Final = 1.0  # observations that the mean of all days counts for, for each of them
-_PRIOR_MEAN: Final = 2.0  # ... that the page's rate counts for in that mean
-_LEAST_CHANCE: Final = 1 / 4096
-_WEIGHT: Final = 16_384.0  # of the best hour: weights are whole numbers, so that sums of them are exact
+_WEIGHT: Final = 65_536.0  # of what fits best: weights are whole numbers, so that sums of them are exact
 _MOST_HOURLY: Final = 12.0  # hours: a longer interval says nothing of a page by the hour
 _DITHER: Final = 0.6180339887498949  # multiples of it are spread evenly below 1
 _LATEST_S: Final = 4294967295.0
+_FITS: Final = 1_023  # steps of a fit in the table of misfits
+_ALL_DAYS: Final = DAY_SETS - 1
 
-_WEIGHTS: Final = np.round(_WEIGHT * np.exp(-np.arange(256) / _NAT))
+# A priori a set of so many days has this probability, each such set the same; of five days, a run of five has half.
+_SIZES: Final = (0.0, 0.2, 0.1, 0.1, 0.05, 0.2, 0.05, 0.3)
+
+
+def _prior(days: int) -> float:
+    """Return the prior probability of a set of days, as bits from Monday."""
+    size = days.bit_count()
+    if size != 5:
+        return _SIZES[size] / math.comb(7, size)
+    runs = {sum(1 << (first + i) % 7 for i in range(5)) for first in range(7)}
+    return _SIZES[5] / 2 / (7 if days in runs else 14)
+
+
+def _misfits(fits: Floats) -> Bytes:
+    return np.minimum(np.round(-_NAT * np.log(fits)), 255).astype(np.uint8)
+
+
+_PRIOR: Final = _misfits(np.array([1e-9, *(_prior(days) / _prior(_ALL_DAYS) for days in range(1, DAY_SETS))]))
+_MISFITS: Final = _misfits(np.maximum(np.arange(_FITS + 1) / _FITS, _LEAST_FIT))
+_WEIGHTS: Final = np.floor(_WEIGHT * np.exp(-np.arange(256) / _NAT))
+_QUIET: Final = np.array([(1.0 - CHANCE) ** days.bit_count() for days in range(DAY_SETS)])  # all of the days without
+
+
+class _Cover(NamedTuple):
+    """Which days an interval covers, by the hour of the updates: three stretches of the day from 0 to 24."""
+
+    low: float  # where the second stretch begins
+    high: float  # ... and ends
+    before: int  # the days covered where the hour is in the first stretch, as bits
+    within: int
+    behind: int
+    weeks: float  # whole weeks in it; from one on, all days are covered
 
 
 @bare_kernel
 def most_schedules(pages: int) -> int:
     """Return how many pages of so many may have schedules of their own. O(1)."""
-    return FEWEST_SCHEDULES + pages * 7 // 16
+    return FEWEST_SCHEDULES + pages // 8
 
 
 @inlined
@@ -83,80 +113,83 @@ def give_schedule(rhythm: Rhythms, row: int, most: int) -> None:
     if tempo.schedules < most:
         tempo.schedules += 1
         rhythm.links[row].schedule = tempo.schedules
+        schedule: Record = rhythm.schedules[tempo.schedules]
+        for days in range(DAY_SETS):
+            schedule.sets[days] = _PRIOR[days]
 
 
 @inlined
-def daily_chance(schedule: Record, rate_per_day: float) -> float:
-    """Return with what chance a day has an update, all days of the week alike. O(1).
-
-    Before anything is seen r/(1 + r), for a rate of which nothing but its mean r is known.
-    """
-    yes = no = 0.0
-    for day in range(7):
-        yes += schedule.yes[day]
-        no += schedule.no[day]
-    prior = _PRIOR_MEAN * rate_per_day / (1.0 + rate_per_day)
-    return (yes / _ONE + prior) / ((yes + no) / _ONE + _PRIOR_MEAN)
-
-
-@inlined
-def _chance(schedule: Record, day: int, mean: float) -> float:
-    """Return with what chance a day of the week has an update."""
-    yes, no = schedule.yes[day] / _ONE, schedule.no[day] / _ONE
-    return max((yes + _PRIOR_DAYS * mean) / (yes + no + _PRIOR_DAYS), _LEAST_CHANCE)
-
-
-@inlined
-def _day_of(hours: float) -> float:
-    return float(np.floor(hours / DAY_HOURS))
+def _cover(start: float, end: float) -> _Cover:
+    """Return which days lie between `start` and `end`, local hours."""
+    first, last = np.floor(start / DAY_HOURS), np.floor(end / DAY_HOURS)
+    low, high = start - DAY_HOURS * first, end - DAY_HOURS * last
+    weeks = np.floor((end - start) / WEEK_HOURS)
+    if weeks > 0.0:
+        return _Cover(0.0, 24.0, _ALL_DAYS, _ALL_DAYS, _ALL_DAYS, weeks)
+    weekday = int(first - 7.0 * np.floor(first / 7.0))
+    if first == last:
+        return _Cover(low, high, 0, 1 << weekday, 0, 0.0)
+    between = 0
+    for i in range(1, int(last - first)):
+        between |= 1 << ((weekday + i) % 7)
+    begun = 1 << weekday
+    ended = 1 << ((weekday + int(last - first)) % 7)
+    if low <= high:
+        return _Cover(low, high, between | ended, between | begun | ended, between | begun, 0.0)
+    return _Cover(high, low, between | ended, between, between | begun, 0.0)
 
 
 @inlined
-def _weekday(day: float) -> int:
-    return int(day - 7.0 * np.floor(day / 7.0))
-
-
-@inlined
-def _covered(hour: int, low: float, high: float) -> float:
+def _part(hour: int, low: float, high: float) -> float:
     """Return which part of an hour of the day lies between `low` and `high`."""
     return max(min(hour + 1.0, high) - max(float(hour), low), 0.0)
 
 
 @inlined
-def _empty_between(schedule: Record, first: float, last: float, mean: float) -> float:
-    """Return with what chance all days after number `first` and before `last` have no update."""
-    days = last - first - 1.0
-    weeks = np.floor(max(days, 0.0) / 7.0)
-    empty = 1.0
-    if weeks > 0.0:
-        for weekday in range(7):
-            empty *= 1.0 - _chance(schedule, weekday, mean)
-        empty = exp(max(weeks * log(max(empty, 1e-300)), -700.0))
-    for i in range(int(days - 7.0 * weeks)):
-        empty *= 1.0 - _chance(schedule, _weekday(first + 1.0 + i), mean)
-    return empty
+def _split(schedule: Record, cover: _Cover) -> tuple[float, float, float]:
+    """Return how likely the update's hour is in each stretch of the day."""
+    before = within = whole = 0.0
+    for hour in range(DAY_HOURS):
+        weight = _WEIGHTS[schedule.hours[hour]]
+        whole += weight
+        before += weight * _part(hour, 0.0, cover.low)
+        within += weight * _part(hour, cover.low, cover.high)
+    return before / whole, within / whole, max(1.0 - (before + within) / whole, 0.0)
+
+
+@bare_kernel
+def _quiet(schedule: Record, days: int) -> float:
+    """Return the probability that none of these days brings an update. O(128)."""
+    quiet = whole = 0.0
+    for i in range(DAY_SETS):
+        weight = _WEIGHTS[schedule.sets[i]]
+        whole += weight
+        quiet += weight * _QUIET[i & days]
+    return quiet / whole
 
 
 @inlined
-def empty_by_day(schedule: Record, start: float, end: float, mean: float) -> float:
-    """Return the probability of no update from `start` to `end`, local hours, by the page's days and hours. O(24).
+def _empty(schedule: Record, cover: _Cover, split: tuple[float, float, float]) -> float:
+    """Return the probability of no update within what is covered."""
+    before, within, behind = split
+    if cover.weeks > 0.0:
+        return _quiet(schedule, _ALL_DAYS) * exp(max((cover.weeks - 1.0) * log(1.0 - CHANCE), -700.0))
+    empty = within * _quiet(schedule, cover.within)
+    if before > 0.0:
+        empty += before * _quiet(schedule, cover.before)
+    if behind > 0.0:
+        empty += behind * _quiet(schedule, cover.behind)
+    return empty
 
-    `mean`: its `daily_chance`. Falls as `end` rises, but for some 1e-15.
+
+@bare_kernel
+def empty_by_day(schedule: Record, start: float, end: float) -> float:
+    """Return the probability of no update from `start` to `end`, local hours, by the page's days and hour. O(128).
+
+    Falls as `end` rises, but for some 1e-15.
     """
-    first, last = _day_of(start), _day_of(end)
-    low, high = start - DAY_HOURS * first, end - DAY_HOURS * last
-    one, other = _chance(schedule, _weekday(first), mean), _chance(schedule, _weekday(last), mean)
-    between = _empty_between(schedule, first, last, mean)
-    empty = weights = 0.0
-    for hour in range(DAY_HOURS):
-        weight = _WEIGHTS[schedule.hours[hour]]
-        weights += weight
-        if first == last:
-            empty += weight * (1.0 - one * _covered(hour, low, high))
-        else:
-            before = 1.0 - one * _covered(hour, low, 24.0)
-            empty += weight * between * before * (1.0 - other * _covered(hour, 0.0, high))
-    return empty / weights
+    cover = _cover(start, end)
+    return _empty(schedule, cover, _split(schedule, cover))
 
 
 @inlined
@@ -169,105 +202,105 @@ def _marks(part: int, start: float, end: float) -> float:
 
 
 @inlined
-def chance_by_hour(schedule: Record) -> float:
-    """Return with what chance an hour has an update, as far as visits told; 1/2 before. O(1)."""
+def _chance_by_hour(schedule: Record) -> float:
+    """Return with what chance an hour has an update, as far as visits told; 1/2 before."""
     yes, no = schedule.marks_yes / _ONE, schedule.marks_no / _ONE
     return (yes + 0.5) / (yes + no + 1.0)
 
 
-@inlined
+@bare_kernel
 def empty_by_hour(schedule: Record, start: float, end: float) -> float:
-    """Return the probability of no update from `start` to `end` at the page's quarter of each hour. O(1)."""
-    quiet = log(max(1.0 - chance_by_hour(schedule), 1e-9))
-    empty = weights = 0.0
+    """Return the probability of no update from `start` to `end`, local hours, at the page's quarter of each hour. O(1).
+
+    Falls as `end` rises, but for some 1e-15.
+    """
+    quiet = log(max(1.0 - _chance_by_hour(schedule), 1e-9))
+    empty = whole = 0.0
     for part in range(4):
         weight = _WEIGHTS[schedule.parts[part]]
-        weights += weight
+        whole += weight
         empty += weight * exp(max(quiet * _marks(part, start, end), -700.0))
-    return empty / weights
+    return empty / whole
 
 
 @inlined
-def scheduled_hours(schedule: Record, start: float, end: float, mean: float) -> float:
-    """Return the hours from `start` to `end`, each weighted by how many updates it has; the mean weighs 1. O(24).
-
-    Rises with `end`, as rounded: chances and weights are whole numbers here, of which sums are exact.
-    """
-    whole = 0.0
-    for weekday in range(7):
-        whole += _whole_chance(schedule, weekday, mean)
-    weights = 0.0
-    for hour in range(DAY_HOURS):
-        weights += _WEIGHTS[schedule.hours[hour]]
-    first, last = np.floor(start / 168.0), np.floor(end / 168.0)
-    passed = (last - first) * whole * weights + _passed_in_week(schedule, end - 168.0 * last, weights, mean)
-    passed -= _passed_in_week(schedule, start - 168.0 * first, weights, mean)
-    return max(passed, 0.0) * (168.0 / (whole * weights))
-
-
-@inlined
-def _whole_chance(schedule: Record, weekday: int, mean: float) -> float:
-    return float(np.floor(4096.0 * _chance(schedule, weekday, mean)))
-
-
-@inlined
-def _passed_in_week(schedule: Record, hour: float, weights: float, mean: float) -> float:
-    """Return the weight of a week's first hours."""
-    hour = min(max(hour, 0.0), 168.0)
-    today = min(int(hour / 24.0), 6)
-    passed = 0.0
-    for weekday in range(today):
-        passed += _whole_chance(schedule, weekday, mean) * weights
-    rest = hour - 24.0 * today
-    below = 0.0
-    for i in range(DAY_HOURS):
-        below += _WEIGHTS[schedule.hours[i]] * min(max(rest - i, 0.0), 1.0)
-    return passed + _whole_chance(schedule, today, mean) * below
-
-
-@inlined
-def schedule_scale(schedule: Record, mean: float) -> float:
-    """Return what makes the mean of a schedule's factors 1. O(24)."""
-    whole = weights = 0.0
-    for weekday in range(7):
-        whole += _whole_chance(schedule, weekday, mean)
-    for hour in range(DAY_HOURS):
-        weights += _WEIGHTS[schedule.hours[hour]]
-    return 168.0 / (whole * weights)
-
-
-@inlined
-def scheduled_factor(schedule: Record, hour: int, mean: float, scale: float) -> float:
-    """Return how many updates an hour of the week, 0 to 167, has; by its `schedule_scale` 1 is the mean. O(1)."""
-    return _whole_chance(schedule, hour // 24, mean) * _WEIGHTS[schedule.hours[hour % 24]] * scale
+def _day_weight(schedule: Record, weekday: int) -> float:
+    """Return the weight of all sets that have a day of the week: a whole number. O(128)."""
+    weight = 0.0
+    for i in range(DAY_SETS):
+        weight += _WEIGHTS[schedule.sets[i]] * (i >> weekday & 1)
+    return max(weight, 1.0)
 
 
 @bare_kernel
-def learn_schedule(
-    schedule: Record, start: float, end: float, changed: bool, foretold: float, rate_per_day: float, visits: int
-) -> None:
-    """Take in what a visit found at `end` of the time since `start`, local hours. O(24).
+def schedule_scale(schedule: Record) -> float:
+    """Return what makes the mean of a schedule's factors 1. O(7 · 128)."""
+    days = hours = 0.0
+    for weekday in range(7):
+        days += _day_weight(schedule, weekday)
+    for hour in range(DAY_HOURS):
+        hours += _WEIGHTS[schedule.hours[hour]]
+    return WEEK_HOURS / (days * hours)
+
+
+@bare_kernel
+def scheduled_factor(schedule: Record, hour: int, scale: float) -> float:
+    """Return how many updates an hour of the week, 0 to 167, has; by its `schedule_scale` 1 is the mean. O(128)."""
+    return _day_weight(schedule, hour // DAY_HOURS) * _WEIGHTS[schedule.hours[hour % DAY_HOURS]] * scale
+
+
+@bare_kernel
+def scheduled_hours(schedule: Record, start: float, end: float) -> float:
+    """Return the hours from `start` to `end`, each weighted by how many updates it has; the mean weighs 1. O(7 · 128).
+
+    Rises with `end`, as rounded: weights are whole numbers, of which sums are exact.
+    """
+    first, last = np.floor(start / WEEK_HOURS), np.floor(end / WEEK_HOURS)
+    before = _hours_before(schedule, start - WEEK_HOURS * first)
+    whole = _hours_before(schedule, float(WEEK_HOURS))
+    passed = (last - first) * whole + _hours_before(schedule, end - WEEK_HOURS * last)
+    return max(passed - before, 0.0) * (WEEK_HOURS / whole)
+
+
+@inlined
+def _hours_before(schedule: Record, hour: float) -> float:
+    """Return the weight of a week's first hours."""
+    hour = min(max(hour, 0.0), float(WEEK_HOURS))
+    today = min(int(hour / DAY_HOURS), 6)
+    days = 0.0
+    for weekday in range(today):
+        days += _day_weight(schedule, weekday)
+    whole = part = 0.0
+    for i in range(DAY_HOURS):
+        weight = _WEIGHTS[schedule.hours[i]]
+        whole += weight
+        part += weight * min(max(hour - DAY_HOURS * today - i, 0.0), 1.0)
+    return days * whole + _day_weight(schedule, today) * part
+
+
+@bare_kernel
+def learn_schedule(schedule: Record, start: float, end: float, changed: bool, foretold: float, visits: int) -> None:
+    """Take in what a visit found at `end` of the time since `start`, local hours. O(128).
 
     `foretold`: the probability of a change by the page's rate; ``visits``: how many it had, for rounding.
     """
-    hours = end - start
-    if not 0.0 < hours <= MOST_HOURS:
+    if not end > start:
         return
     foretold = min(max(foretold, 1e-6), 1.0 - 1e-6)
-    dither = visits * _DITHER
-    dither -= np.floor(dither)
-    if hours <= _MOST_HOURLY:
+    if end - start <= _MOST_HOURLY:
         empty = empty_by_hour(schedule, start, end)
         edge = schedule.hourly_edge + _gain(empty, foretold, changed)
         schedule.hourly_edge = min(max(edge, LOWEST_EDGE), HIGHEST_EDGE)
-        _count_marks(schedule, start, end, changed, empty, dither)
         _weigh_parts(schedule, start, end, changed)
-    mean = daily_chance(schedule, rate_per_day)
-    empty = empty_by_day(schedule, start, end, mean)
-    edge = schedule.edge + _gain(empty, foretold, changed)
+        _count_marks(schedule, end - start, changed, empty, visits)
+    cover = _cover(start, end)
+    split = _split(schedule, cover)
+    edge = schedule.edge + _gain(_empty(schedule, cover, split), foretold, changed)
     schedule.edge = min(max(edge, LOWEST_EDGE), HIGHEST_EDGE)
-    _count_days(schedule, start, end, changed, mean, dither)
-    _weigh_hours(schedule, start, end, changed, mean)
+    if cover.weeks == 0.0:
+        before, within, behind = _quiet(schedule, cover.before), _quiet(schedule, cover.within), _quiet(schedule, cover.behind)
+        _weigh_sets(schedule.sets, cover, split, changed)
+        _weigh_hours(schedule, cover, (before, within, behind), changed)
 
 
 @inlined
@@ -278,98 +311,47 @@ def _gain(empty: float, foretold: float, changed: bool) -> float:
 
 
 @inlined
-def _count_days(schedule: Record, start: float, end: float, changed: bool, mean: float, dither: float) -> None:
-    """Add to each day of the interval with what probability it had its update, and none, given what was seen."""
-    first, last = _day_of(start), _day_of(end)
-    low, high = start - DAY_HOURS * first, end - DAY_HOURS * last
-    one, other = _chance(schedule, _weekday(first), mean), _chance(schedule, _weekday(last), mean)
-    between = _empty_between(schedule, first, last, mean)
-    weights = empty = met_first = met_last = still_first = still_last = 0.0
-    for hour in range(DAY_HOURS):
-        weight = _WEIGHTS[schedule.hours[hour]]
-        here = _covered(hour, low, high if first == last else 24.0)
-        there = 0.0 if first == last else _covered(hour, 0.0, high)
-        quiet = weight * between * (1.0 - one * here) * (1.0 - other * there)
-        weights += weight
-        empty += quiet
-        met_first += weight * here
-        met_last += weight * there
-        still_first += quiet * here
-        still_last += quiet * there
-    chance = max(weights - empty, 1e-9 * weights)
-    for i in range(int(last - first) + 1):
-        day = first + i
-        weekday = _weekday(day)
-        at_edge = day == first or day == last
-        met = (met_first if day == first else met_last) if at_edge else weights
-        still = (still_first if day == first else still_last) if at_edge else empty
-        if changed:
-            had = min(_chance(schedule, weekday, mean) * met / chance, 1.0)
-            missed = max(min((met - still) / chance, 1.0) - had, 0.0)
-        else:
-            had, missed = 0.0, still / max(empty, 1e-9 * weights)
-        _add(schedule, weekday, had, missed, dither)
+def _misfit(empty: float, changed: bool) -> int:
+    """Return by how much what gives that chance of no update misfits what was seen, in 1/16 nat."""
+    return int(_MISFITS[int(_FITS * min(max(1.0 - empty if changed else empty, 0.0), 1.0))])
 
 
 @inlined
-def _add(schedule: Record, weekday: int, had: float, missed: float, dither: float) -> None:
-    yes = int(schedule.yes[weekday]) + int(_ONE * had + dither)
-    no = int(schedule.no[weekday]) + int(_ONE * missed + dither)
-    if yes > 255 or no > 255:
-        yes, no = yes // 2, no // 2
-    schedule.yes[weekday] = yes
-    schedule.no[weekday] = no
-
-
-@inlined
-def _fit_by_day(hour: int, low: float, high: float, same: bool, ends: tuple[float, float, float]) -> float:
-    """Return the probability of no update, were that the hour."""
-    one, other, between = ends
-    if same:
-        return 1.0 - one * _covered(hour, low, high)
-    return between * (1.0 - one * _covered(hour, low, 24.0)) * (1.0 - other * _covered(hour, 0.0, high))
-
-
-@inlined
-def _weigh_hours(schedule: Record, start: float, end: float, changed: bool, mean: float) -> None:
-    """Let hours that do not explain what was seen weigh less."""
-    first, last = _day_of(start), _day_of(end)
-    low, high = start - DAY_HOURS * first, end - DAY_HOURS * last
-    one, other = _chance(schedule, _weekday(first), mean), _chance(schedule, _weekday(last), mean)
-    ends = (one, other, _empty_between(schedule, first, last, mean))
-    best = 0.0
-    for hour in range(DAY_HOURS):
-        empty = _fit_by_day(hour, low, high, first == last, ends)
-        best = max(best, 1.0 - empty if changed else empty)
-    best = max(best, _LEAST_FIT)
+def _weigh_sets(sets: npt.NDArray[np.uint8], cover: _Cover, split: tuple[float, float, float], changed: bool) -> None:
+    """Let sets of days that do not explain what was seen weigh less."""
+    before, within, behind = split
     least = 1 << 20
-    before, misfit = -1.0, 0
-    for hour in range(DAY_HOURS):
-        empty = _fit_by_day(hour, low, high, first == last, ends)
-        if empty != before:
-            before, misfit = empty, _misfit(1.0 - empty if changed else empty, best)
-        least = min(least, int(schedule.hours[hour]) + misfit)
-    before = -1.0
-    for hour in range(DAY_HOURS):
-        empty = _fit_by_day(hour, low, high, first == last, ends)
-        if empty != before:
-            before, misfit = empty, _misfit(1.0 - empty if changed else empty, best)
-        schedule.hours[hour] = min(int(schedule.hours[hour]) + misfit - least, 255)
+    for i in range(1, DAY_SETS):
+        empty = before * _QUIET[i & cover.before] + within * _QUIET[i & cover.within] + behind * _QUIET[i & cover.behind]
+        least = min(least, int(sets[i]) + _misfit(empty, changed))
+    for i in range(1, DAY_SETS):
+        empty = before * _QUIET[i & cover.before] + within * _QUIET[i & cover.within] + behind * _QUIET[i & cover.behind]
+        sets[i] = min(int(sets[i]) + _misfit(empty, changed) - least, 255)
 
 
 @inlined
-def _misfit(fit: float, best: float) -> int:
-    return int(_NAT * log(best / max(fit, _LEAST_FIT)) + 0.5)
+def _weigh_hours(schedule: Record, cover: _Cover, quiet: tuple[float, float, float], changed: bool) -> None:
+    """Let hours that do not explain what was seen weigh less."""
+    before, within, behind = quiet
+    least = 1 << 20
+    for hour in range(DAY_HOURS):
+        first, second = _part(hour, 0.0, cover.low), _part(hour, cover.low, cover.high)
+        empty = first * before + second * within + (1.0 - first - second) * behind
+        least = min(least, int(schedule.hours[hour]) + _misfit(empty, changed))
+    for hour in range(DAY_HOURS):
+        first, second = _part(hour, 0.0, cover.low), _part(hour, cover.low, cover.high)
+        empty = first * before + second * within + (1.0 - first - second) * behind
+        schedule.hours[hour] = min(int(schedule.hours[hour]) + _misfit(empty, changed) - least, 255)
 
 
 @inlined
-def _count_marks(schedule: Record, start: float, end: float, changed: bool, empty: float, dither: float) -> None:
+def _count_marks(schedule: Record, marks: float, changed: bool, empty: float, visits: int) -> None:
     """Add with what probability the hours of the interval had updates, given what was seen."""
-    marks = end - start
-    had = min(chance_by_hour(schedule) * marks / max(1.0 - empty, 1e-9), max(marks, 1.0)) if changed else 0.0
-    missed = max(marks - had, 0.0)
+    dither = visits * _DITHER
+    dither -= np.floor(dither)
+    had = min(_chance_by_hour(schedule) * marks / max(1.0 - empty, 1e-9), max(marks, 1.0)) if changed else 0.0
     yes = int(schedule.marks_yes) + int(_ONE * had + dither)
-    no = int(schedule.marks_no) + int(_ONE * missed + dither)
+    no = int(schedule.marks_no) + int(_ONE * max(marks - had, 0.0) + dither)
     while yes > 255 or no > 255:
         yes, no = yes // 2, no // 2
     schedule.marks_yes = yes
@@ -379,22 +361,17 @@ def _count_marks(schedule: Record, start: float, end: float, changed: bool, empt
 @inlined
 def _weigh_parts(schedule: Record, start: float, end: float, changed: bool) -> None:
     """Let quarters of the hour that do not explain what was seen weigh less."""
-    quiet = log(max(1.0 - chance_by_hour(schedule), 1e-9))
-    best = _LEAST_FIT
-    for part in range(4):
-        empty = exp(max(quiet * _marks(part, start, end), -700.0))
-        best = max(best, 1.0 - empty if changed else empty)
+    quiet = log(max(1.0 - _chance_by_hour(schedule), 1e-9))
     least = 1 << 20
     for part in range(4):
         empty = exp(max(quiet * _marks(part, start, end), -700.0))
-        least = min(least, int(schedule.parts[part]) + _misfit(1.0 - empty if changed else empty, best))
+        least = min(least, int(schedule.parts[part]) + _misfit(empty, changed))
     for part in range(4):
         empty = exp(max(quiet * _marks(part, start, end), -700.0))
-        misfit = _misfit(1.0 - empty if changed else empty, best)
-        schedule.parts[part] = min(int(schedule.parts[part]) + misfit - least, 255)
+        schedule.parts[part] = min(int(schedule.parts[part]) + _misfit(empty, changed) - least, 255)
 
 
-@inlined
+@bare_kernel
 def note_change(schedule: Record, at_s: float, step_hours: float) -> None:
     """Count the time since the last change that was seen, after `step_hours` without a visit. O(1)."""
     now_s = min(max(at_s, 0.0), _LATEST_S)

@@ -18,6 +18,7 @@ from streamsched.arrays import Bytes, Floats, Hashes, Ints, Records
 __all__ = [
     "ANYONE",
     "CORPUS",
+    "DAY_SETS",
     "FOR_PANEL",
     "GROUP",
     "GROUP_WAS",
@@ -65,6 +66,7 @@ SHORTEST_INTERVAL: Final = 1e-12
 LONGEST_INTERVAL: Final = 1e15
 
 WEEK_HOURS: Final = 168
+DAY_SETS: Final = 128  # sets of days of the week, bit 0 Monday; the empty one is none
 ANYONE: Final = 0xFFFFFFFF  # in PROFILE.group: of no group, but of all pages or those of a region
 
 PAGE: Final = np.dtype(
@@ -168,10 +170,9 @@ LINK: Final = np.dtype(
 )
 SCHEDULE: Final = np.dtype(
     [
-        ("hours", "u1", 24),  # by how much each hour of the day fits worse than the best, in 1/16 nat
-        ("yes", "u1", 7),  # by weekday from Monday: days with an update, in 1/16
-        ("no", "u1", 7),  # ... without one
-        ("parts", "u1", 4),  # by how much each quarter of the hour fits worse than the best, in 1/16 nat
+        ("sets", "u1", DAY_SETS),  # by how much each set of weekdays, as bits, fits worse than the best, in 1/16 nat
+        ("hours", "u1", 24),  # ... each hour of the day
+        ("parts", "u1", 4),  # ... each quarter of the hour
         ("marks_yes", "u1"),  # hours with an update, in 1/16
         ("marks_no", "u1"),
         ("edge", "<f4"),  # ln of how much better the schedule by days foretold what visits found than a rate did
@@ -182,6 +183,7 @@ SCHEDULE: Final = np.dtype(
         ("near_hour", "u1"),  # as long as 1 hour, within the time between two visits
         ("near_day", "u1"),  # ... 24 hours
         ("near_week", "u1"),
+        ("spare", "u1", 14),
     ]
 )
 PROFILE: Final = np.dtype(

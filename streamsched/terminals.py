@@ -121,7 +121,7 @@ def fill_lowest(  # noqa: PLR0913, PLR0917  a kernel
 ) -> None:
     """Fill `out`: float64[m] with what a terminal is at the least from `since` to each page's end. O(m)."""
     if code == RHYTHM:
-        bound_rhythm(beats, pages, since, ends, cycle_s, False, out)
+        bound_rhythm(beats, since, ends, False, out)
         return
     fill_terminal(code, pages, traces, beats, since, cycle_s, out)
     if code == _POSTERIOR or code == TAU:
@@ -138,7 +138,7 @@ def fill_highest(  # noqa: PLR0913, PLR0917  a kernel
 ) -> None:
     """Fill `out`: float64[m] with what a moving terminal is at the most from `since` to each page's end. O(m)."""
     if code == RHYTHM:
-        bound_rhythm(beats, pages, since, ends, cycle_s, True, out)
+        bound_rhythm(beats, since, ends, True, out)
     elif code == TAU:
         fill_beat_at(code, beats, pages, ends, cycle_s, out)
         for i in range(out.size):
