@@ -16,6 +16,7 @@ from streamsched.elementary import exp, expm1, log1p
 from streamsched.jit import bare_kernel, inlined
 from streamsched.profiles import hour_factor, weighted_hours
 from streamsched.schedules import (
+    Sheet,
     empty_by_day,
     empty_by_hour,
     schedule_scale,
@@ -82,6 +83,11 @@ def _trust(beats: Beats, link: Record) -> Trust:
 
 
 @inlined
+def _sheet(beats: Beats, link: Record) -> Sheet:
+    return Sheet(beats.schedules, np.int64(link.schedule), beats.profiles, np.int64(link.profile), np.int64(link.age))
+
+
+@inlined
 def _weighted(beats: Beats, link: Record, start: float, end: float) -> float:
     return weighted_hours(beats.profiles[link.profile], np.int64(link.age), start, end)
 
@@ -94,7 +100,7 @@ def tau_since(beats: Beats, link: Record, since_s: float, at_s: float, cycle_s: 
     hours = _weighted(beats, link, start, end)
     if link.schedule:
         trust = _trust(beats, link)
-        own = scheduled_hours(beats.schedules[link.schedule], start, end)
+        own = scheduled_hours(_sheet(beats, link), start, end)
         hours = trust.rate * hours + trust.days * own + trust.hours * (end - start)
     return min(hours * (HOUR_S / cycle_s), LONGEST_INTERVAL)
 
@@ -114,10 +120,9 @@ def due_since(beats: Beats, link: Record, page: Record, at_s: float, cycle_s: fl
     end = max(local_hours(at_s, link.quarters), start)
     seen = changed_since(page, _weighted(beats, link, start, end), cycle_s)
     if link.schedule:
-        schedule: Record = beats.schedules[link.schedule]
-        trust = _trust(beats, link)
-        seen = trust.rate * seen + trust.days * (1.0 - empty_by_day(schedule, start, end))
-        seen += trust.hours * (1.0 - empty_by_hour(schedule, start, end))
+        trust, sheet = _trust(beats, link), _sheet(beats, link)
+        seen = trust.rate * seen + trust.days * (1.0 - empty_by_day(sheet, start, end))
+        seen += trust.hours * (1.0 - empty_by_hour(beats.schedules[link.schedule], start, end))
     return max(seen, 0.0)
 
 
@@ -130,7 +135,7 @@ class _Pace(NamedTuple):
 
 @inlined
 def _pace(beats: Beats, link: Record) -> _Pace:
-    return _Pace(_trust(beats, link), schedule_scale(beats.schedules[link.schedule]) if link.schedule else 0.0)
+    return _Pace(_trust(beats, link), schedule_scale(_sheet(beats, link)) if link.schedule else 0.0)
 
 
 @inlined
@@ -140,7 +145,7 @@ def _factor(beats: Beats, link: Record, pace: _Pace, hours: float) -> float:
     factor = hour_factor(beats.profiles[link.profile], np.int64(link.age), hour)
     if link.schedule == 0:
         return factor
-    own = scheduled_factor(beats.schedules[link.schedule], hour, pace.scale)
+    own = scheduled_factor(_sheet(beats, link), hour, pace.scale)
     return pace.trust.rate * factor + pace.trust.days * own + pace.trust.hours
 
 

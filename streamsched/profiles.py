@@ -23,9 +23,10 @@ import numpy as np
 
 from streamsched.arrays import Floats, Record
 from streamsched.clock import DAY_HOURS, hour_in_week, quarters_at, region_of_name, week_of
-from streamsched.elementary import exp, expm1
+from streamsched.elementary import exp, expm1, log
 from streamsched.jit import bare_kernel, inlined
-from streamsched.tables import ANYONE, WEEK_HOURS, Rhythms, Tables
+from streamsched.schedules import FIRST_SETS, NAT, WEIGHTS, Sheet, add_beliefs
+from streamsched.tables import ANYONE, DAY_SETS, WEEK_HOURS, Rhythms, Tables
 
 __all__ = [
     "EARN_CHANGES",
@@ -85,6 +86,8 @@ def _begin_profile(rhythm: Rhythms, group: int, region: int) -> None:
         profile.odds[age] = FIRST_ODDS
         for hour in range(WEEK_HOURS + 1):
             profile.told[age * (WEEK_HOURS + 1) + hour] = int(UNIT) * hour
+        for days in range(DAY_SETS):
+            profile.sets_told[age * DAY_SETS + days] = FIRST_SETS[days]
     tempo.profiles += 1
 
 
@@ -202,8 +205,11 @@ def sum_trust(rhythm: Rhythms, row: int) -> None:
     if link.schedule:
         profile: Record = rhythm.profiles[link.profile]
         odds = float(profile.odds[link.age]) * exp(float(rhythm.schedules[link.schedule].edge))
-        profile.trust_sum += odds / (1.0 + odds)
+        trust = odds / (1.0 + odds)
+        profile.trust_sum += trust
         profile.trust_count += 1.0
+        number, profiles = np.int64(link.profile), rhythm.profiles
+        add_beliefs(Sheet(rhythm.schedules, np.int64(link.schedule), profiles, number, np.int64(link.age)), trust)
 
 
 @inlined
@@ -257,6 +263,12 @@ def _fade(rhythm: Rhythms) -> None:
             pooled.exposure[hour] = profile.exposure[hour]
         pooled.trust_sum, pooled.trust_count = profile.trust_sum, profile.trust_count
         profile.trust_sum = profile.trust_count = 0.0
+        for days in range(DAY_SETS):
+            pooled.sets_sum[days] = profile.sets_sum[days]
+            profile.sets_sum[days] = 0.0
+        for hour in range(DAY_HOURS):
+            pooled.hours_sum[hour] = profile.hours_sum[hour]
+            profile.hours_sum[hour] = 0.0
 
 
 @bare_kernel
@@ -280,6 +292,10 @@ def _add_pooled(rhythm: Rhythms, number: int, to: int) -> None:
         above.exposure[hour] += below.exposure[hour]
     above.trust_sum += below.trust_sum
     above.trust_count += below.trust_count
+    for days in range(DAY_SETS):
+        above.sets_sum[days] += below.sets_sum[days]
+    for hour in range(DAY_HOURS):
+        above.hours_sum[hour] += below.hours_sum[hour]
 
 
 @bare_kernel
@@ -313,6 +329,43 @@ def _publish(rhythm: Rhythms, number: int, above: int, age: int) -> None:
     share = (ODDS_STRENGTH * share + pooled.trust_sum) / (ODDS_STRENGTH + pooled.trust_count)
     share = min(max(share, LEAST_TRUST), 1.0 - LEAST_TRUST)
     profile.odds[age] = share / (1.0 - share)
+    _publish_beliefs(rhythm, number, above, age)
+
+
+@bare_kernel
+def _publish_beliefs(rhythm: Rhythms, number: int, above: int, age: int) -> None:
+    """Write which sets of days and which hours are common among a profile's pages: their means, shrunk."""
+    profile, pooled, higher = rhythm.profiles[number], rhythm.pooled[number], rhythm.profiles[max(above, 0)]
+    sets, hours = rhythm.work[:DAY_SETS], rhythm.work[DAY_SETS : DAY_SETS + DAY_HOURS]
+    for i in range(DAY_SETS):
+        sets[i] = WEIGHTS[higher.sets_told[age * DAY_SETS + i] if above >= 0 else FIRST_SETS[i]]
+    for i in range(DAY_HOURS):
+        hours[i] = WEIGHTS[higher.hours_told[age * DAY_HOURS + i]] if above >= 0 else 1.0
+    _blend(sets, pooled.sets_sum)
+    _blend(hours, pooled.hours_sum)
+    for i in range(DAY_SETS):
+        profile.sets_told[age * DAY_SETS + i] = _rarity(sets[i])
+    for i in range(DAY_HOURS):
+        profile.hours_told[age * DAY_HOURS + i] = _rarity(hours[i])
+
+
+@inlined
+def _blend(weights: Floats, sums: Floats) -> None:
+    """Turn weights from above into the means of pages' probabilities, shrunk towards them; the greatest is 1."""
+    whole = most = 0.0
+    for i in range(weights.size):
+        whole += weights[i]
+    for i in range(weights.size):
+        weights[i] = ODDS_STRENGTH * weights[i] / whole + sums[i]
+        most = max(most, weights[i])
+    for i in range(weights.size):
+        weights[i] /= most
+
+
+@inlined
+def _rarity(weight: float) -> int:
+    """Return by how much a weight of 1 at the most is rarer than 1, in 1/16 nat."""
+    return int(min(0.5 - NAT * log(max(weight, 1e-9)), 255.0))
 
 
 @bare_kernel
@@ -377,7 +430,12 @@ def _admit_groups(tables: Tables) -> None:
             profile = rhythm.profiles[number]
             for i in range(2 * (WEEK_HOURS + 1)):
                 profile.told[i] = rhythm.profiles[above].told[i]
-            profile.odds[0], profile.odds[1] = rhythm.profiles[above].odds[0], rhythm.profiles[above].odds[1]
+            for i in range(2 * DAY_SETS):
+                profile.sets_told[i] = rhythm.profiles[above].sets_told[i]
+            for i in range(2 * DAY_HOURS):
+                profile.hours_told[i] = rhythm.profiles[above].hours_told[i]
+            for i in range(2):
+                profile.odds[i] = rhythm.profiles[above].odds[i]
     if tempo.profiles > before:
         assign_profiles(tables)
 

@@ -12,6 +12,7 @@ from streamsched.clock import HOUR_S, local_hours
 from streamsched.jit import inlined
 from streamsched.profiles import count_changes, learn_profile, weighted_hours
 from streamsched.schedules import (
+    Sheet,
     earns_schedule,
     give_schedule,
     learn_schedule,
@@ -50,6 +51,7 @@ def learn_rhythm(tables: Tables, row: int, at_s: float, changed: bool, cycle_s: 
     if link.schedule:
         foretold = changed_since(page, weighted_hours(profile, age, start, end), cycle_s)
         schedule: Record = rhythm.schedules[link.schedule]
-        learn_schedule(schedule, start, end, changed, foretold, np.int64(page.visits))
+        sheet = Sheet(rhythm.schedules, np.int64(link.schedule), rhythm.profiles, np.int64(link.profile), age)
+        learn_schedule(sheet, start, end, changed, foretold, np.int64(page.visits))
         if changed:
             note_change(schedule, at_s, end - start)

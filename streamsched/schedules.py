@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from streamsched.arrays import Bytes, Floats, Record
+from streamsched.arrays import Bytes, Floats, Record, Records
 from streamsched.clock import DAY_HOURS, HOUR_S
 from streamsched.elementary import exp, log
 from streamsched.jit import bare_kernel, inlined
@@ -28,8 +28,13 @@ from streamsched.tables import DAY_SETS, WEEK_HOURS, Rhythms
 
 __all__ = [
     "CHANCE",
+    "FIRST_SETS",
     "HIGHEST_EDGE",
     "LOWEST_EDGE",
+    "NAT",
+    "WEIGHTS",
+    "Sheet",
+    "add_beliefs",
     "earns_schedule",
     "empty_by_day",
     "empty_by_hour",
@@ -42,7 +47,7 @@ __all__ = [
     "scheduled_hours",
 ]
 
-CHANCE: Final = 0.9  # that a day of the set brings its update
+CHANCE: Final = 0.97  # that a day of the set brings its update
 LEAST_RATE: Final = 1 / 28  # changes a day: a rarer page shows no weekday within months
 LEAST_CHANGES: Final = 2  # ... nor one that changed but once
 FEWEST_SCHEDULES: Final = 8_192  # that a shard has room for, 1.6 MB, beside one for each 8 pages: 24 bytes a page
@@ -50,7 +55,7 @@ HIGHEST_EDGE: Final = 12.0  # so that a page that leaves its schedule is given u
 LOWEST_EDGE: Final = -6.0  # ... and one that takes up a schedule is found
 
 _ONE: Final = 16  # an observation, in the bytes of counts: 15 at the most, then both are halved
-_NAT: Final = 16.0  # of a misfit, in bytes: 16 nats at the most
+NAT: Final = 16.0  # of a misfit, in bytes: 16 nats at the most
 _LEAST_FIT: Final = 0.02  # of what does not explain a visit: chance updates, clocks that are off
 _CLOSEST: Final = 0.01  # that what is foretold comes to 0 and to 1
 _WEIGHT: Final = 65_536.0  # of what fits best: weights are whole numbers, so that sums of them are exact
@@ -74,13 +79,37 @@ def _prior(days: int) -> float:
 
 
 def _misfits(fits: Floats) -> Bytes:
-    return np.minimum(np.round(-_NAT * np.log(fits)), 255).astype(np.uint8)
+    return np.minimum(np.round(-NAT * np.log(fits)), 255).astype(np.uint8)
 
 
-_PRIOR: Final = _misfits(np.array([1e-9, *(_prior(days) / _prior(_ALL_DAYS) for days in range(1, DAY_SETS))]))
+FIRST_SETS: Final = _misfits(np.array([1e-9, *(_prior(days) / _prior(_ALL_DAYS) for days in range(1, DAY_SETS))]))
 _MISFITS: Final = _misfits(np.maximum(np.arange(_FITS + 1) / _FITS, _LEAST_FIT))
-_WEIGHTS: Final = np.floor(_WEIGHT * np.exp(-np.arange(256) / _NAT))
+WEIGHTS: Final = np.floor(_WEIGHT * np.exp(-np.arange(256) / NAT))
 _QUIET: Final = np.array([(1.0 - CHANCE) ** days.bit_count() for days in range(DAY_SETS)])  # all of the days without
+
+
+class Sheet(NamedTuple):
+    """A page's schedule, and the profile whose published state says what is common among pages, by their numbers."""
+
+    schedules: Records  # SCHEDULE[...]
+    schedule: int
+    profiles: Records  # PROFILE[...]
+    profile: int
+    age: int
+
+
+@inlined
+def _set_weight(sheet: Sheet, days: int) -> float:
+    misfit = np.int64(sheet.schedules[sheet.schedule].sets[days])
+    misfit += np.int64(sheet.profiles[sheet.profile].sets_told[sheet.age * DAY_SETS + days])
+    return float(WEIGHTS[min(misfit, 255)])
+
+
+@inlined
+def _hour_weight(sheet: Sheet, hour: int) -> float:
+    misfit = np.int64(sheet.schedules[sheet.schedule].hours[hour])
+    misfit += np.int64(sheet.profiles[sheet.profile].hours_told[sheet.age * DAY_HOURS + hour])
+    return float(WEIGHTS[min(misfit, 255)])
 
 
 class _Cover(NamedTuple):
@@ -113,9 +142,6 @@ def give_schedule(rhythm: Rhythms, row: int, most: int) -> None:
     if tempo.schedules < most:
         tempo.schedules += 1
         rhythm.links[row].schedule = tempo.schedules
-        schedule: Record = rhythm.schedules[tempo.schedules]
-        for days in range(DAY_SETS):
-            schedule.sets[days] = _PRIOR[days]
 
 
 @inlined
@@ -146,11 +172,11 @@ def _part(hour: int, low: float, high: float) -> float:
 
 
 @inlined
-def _split(schedule: Record, cover: _Cover) -> tuple[float, float, float]:
+def _split(sheet: Sheet, cover: _Cover) -> tuple[float, float, float]:
     """Return how likely the update's hour is in each stretch of the day."""
     before = within = whole = 0.0
     for hour in range(DAY_HOURS):
-        weight = _WEIGHTS[schedule.hours[hour]]
+        weight = _hour_weight(sheet, hour)
         whole += weight
         before += weight * _part(hour, 0.0, cover.low)
         within += weight * _part(hour, cover.low, cover.high)
@@ -158,38 +184,38 @@ def _split(schedule: Record, cover: _Cover) -> tuple[float, float, float]:
 
 
 @bare_kernel
-def _quiet(schedule: Record, days: int) -> float:
+def _quiet(sheet: Sheet, days: int) -> float:
     """Return the probability that none of these days brings an update. O(128)."""
     quiet = whole = 0.0
     for i in range(DAY_SETS):
-        weight = _WEIGHTS[schedule.sets[i]]
+        weight = _set_weight(sheet, i)
         whole += weight
         quiet += weight * _QUIET[i & days]
     return quiet / whole
 
 
 @inlined
-def _empty(schedule: Record, cover: _Cover, split: tuple[float, float, float]) -> float:
+def _empty(sheet: Sheet, cover: _Cover, split: tuple[float, float, float]) -> float:
     """Return the probability of no update within what is covered."""
     before, within, behind = split
     if cover.weeks > 0.0:
-        return _quiet(schedule, _ALL_DAYS) * exp(max((cover.weeks - 1.0) * log(1.0 - CHANCE), -700.0))
-    empty = within * _quiet(schedule, cover.within)
+        return _quiet(sheet, _ALL_DAYS) * exp(max((cover.weeks - 1.0) * log(1.0 - CHANCE), -700.0))
+    empty = within * _quiet(sheet, cover.within)
     if before > 0.0:
-        empty += before * _quiet(schedule, cover.before)
+        empty += before * _quiet(sheet, cover.before)
     if behind > 0.0:
-        empty += behind * _quiet(schedule, cover.behind)
+        empty += behind * _quiet(sheet, cover.behind)
     return empty
 
 
 @bare_kernel
-def empty_by_day(schedule: Record, start: float, end: float) -> float:
+def empty_by_day(sheet: Sheet, start: float, end: float) -> float:
     """Return the probability of no update from `start` to `end`, local hours, by the page's days and hour. O(128).
 
     Falls as `end` rises, but for some 1e-15.
     """
     cover = _cover(start, end)
-    return _empty(schedule, cover, _split(schedule, cover))
+    return _empty(sheet, cover, _split(sheet, cover))
 
 
 @inlined
@@ -217,75 +243,95 @@ def empty_by_hour(schedule: Record, start: float, end: float) -> float:
     quiet = log(max(1.0 - _chance_by_hour(schedule), 1e-9))
     empty = whole = 0.0
     for part in range(4):
-        weight = _WEIGHTS[schedule.parts[part]]
+        weight = WEIGHTS[schedule.parts[part]]
         whole += weight
         empty += weight * exp(max(quiet * _marks(part, start, end), -700.0))
     return empty / whole
 
 
 @inlined
-def _day_weight(schedule: Record, weekday: int) -> float:
+def _day_weight(sheet: Sheet, weekday: int) -> float:
     """Return the weight of all sets that have a day of the week: a whole number. O(128)."""
     weight = 0.0
     for i in range(DAY_SETS):
-        weight += _WEIGHTS[schedule.sets[i]] * (i >> weekday & 1)
+        weight += _set_weight(sheet, i) * (i >> weekday & 1)
     return max(weight, 1.0)
 
 
 @bare_kernel
-def schedule_scale(schedule: Record) -> float:
+def schedule_scale(sheet: Sheet) -> float:
     """Return what makes the mean of a schedule's factors 1. O(7 · 128)."""
     days = hours = 0.0
     for weekday in range(7):
-        days += _day_weight(schedule, weekday)
+        days += _day_weight(sheet, weekday)
     for hour in range(DAY_HOURS):
-        hours += _WEIGHTS[schedule.hours[hour]]
+        hours += _hour_weight(sheet, hour)
     return WEEK_HOURS / (days * hours)
 
 
 @bare_kernel
-def scheduled_factor(schedule: Record, hour: int, scale: float) -> float:
+def scheduled_factor(sheet: Sheet, hour: int, scale: float) -> float:
     """Return how many updates an hour of the week, 0 to 167, has; by its `schedule_scale` 1 is the mean. O(128)."""
-    return _day_weight(schedule, hour // DAY_HOURS) * _WEIGHTS[schedule.hours[hour % DAY_HOURS]] * scale
+    return _day_weight(sheet, hour // DAY_HOURS) * _hour_weight(sheet, hour % DAY_HOURS) * scale
 
 
 @bare_kernel
-def scheduled_hours(schedule: Record, start: float, end: float) -> float:
+def scheduled_hours(sheet: Sheet, start: float, end: float) -> float:
     """Return the hours from `start` to `end`, each weighted by how many updates it has; the mean weighs 1. O(7 · 128).
 
     Rises with `end`, as rounded: weights are whole numbers, of which sums are exact.
     """
     first, last = np.floor(start / WEEK_HOURS), np.floor(end / WEEK_HOURS)
-    before = _hours_before(schedule, start - WEEK_HOURS * first)
-    whole = _hours_before(schedule, float(WEEK_HOURS))
-    passed = (last - first) * whole + _hours_before(schedule, end - WEEK_HOURS * last)
+    before = _hours_before(sheet, start - WEEK_HOURS * first)
+    whole = _hours_before(sheet, float(WEEK_HOURS))
+    passed = (last - first) * whole + _hours_before(sheet, end - WEEK_HOURS * last)
     return max(passed - before, 0.0) * (WEEK_HOURS / whole)
 
 
 @inlined
-def _hours_before(schedule: Record, hour: float) -> float:
+def _hours_before(sheet: Sheet, hour: float) -> float:
     """Return the weight of a week's first hours."""
     hour = min(max(hour, 0.0), float(WEEK_HOURS))
     today = min(int(hour / DAY_HOURS), 6)
     days = 0.0
     for weekday in range(today):
-        days += _day_weight(schedule, weekday)
+        days += _day_weight(sheet, weekday)
     whole = part = 0.0
     for i in range(DAY_HOURS):
-        weight = _WEIGHTS[schedule.hours[i]]
+        weight = _hour_weight(sheet, i)
         whole += weight
         part += weight * min(max(hour - DAY_HOURS * today - i, 0.0), 1.0)
-    return days * whole + _day_weight(schedule, today) * part
+    return days * whole + _day_weight(sheet, today) * part
 
 
 @bare_kernel
-def learn_schedule(schedule: Record, start: float, end: float, changed: bool, foretold: float, visits: int) -> None:
+def add_beliefs(sheet: Sheet, trust: float) -> None:
+    """Add to its profile's sums on which sets of days and at which hour a page is updated, as likely as `trust`. O(152).
+
+    So is learned what is common: the M step of expectation-maximisation over the pages.
+    """
+    profile: Record = sheet.profiles[sheet.profile]
+    whole = 0.0
+    for i in range(DAY_SETS):
+        whole += _set_weight(sheet, i)
+    for i in range(DAY_SETS):
+        profile.sets_sum[i] += trust / whole * _set_weight(sheet, i)
+    whole = 0.0
+    for hour in range(DAY_HOURS):
+        whole += _hour_weight(sheet, hour)
+    for hour in range(DAY_HOURS):
+        profile.hours_sum[hour] += trust / whole * _hour_weight(sheet, hour)
+
+
+@bare_kernel
+def learn_schedule(sheet: Sheet, start: float, end: float, changed: bool, foretold: float, visits: int) -> None:
     """Take in what a visit found at `end` of the time since `start`, local hours. O(128).
 
     `foretold`: the probability of a change by the page's rate; ``visits``: how many it had, for rounding.
     """
     if not end > start:
         return
+    schedule: Record = sheet.schedules[sheet.schedule]
     foretold = min(max(foretold, 1e-6), 1.0 - 1e-6)
     if end - start <= _MOST_HOURLY:
         empty = empty_by_hour(schedule, start, end)
@@ -294,13 +340,13 @@ def learn_schedule(schedule: Record, start: float, end: float, changed: bool, fo
         _weigh_parts(schedule, start, end, changed)
         _count_marks(schedule, end - start, changed, empty, visits)
     cover = _cover(start, end)
-    split = _split(schedule, cover)
-    edge = schedule.edge + _gain(_empty(schedule, cover, split), foretold, changed)
+    split = _split(sheet, cover)
+    edge = schedule.edge + _gain(_empty(sheet, cover, split), foretold, changed)
     schedule.edge = min(max(edge, LOWEST_EDGE), HIGHEST_EDGE)
     if cover.weeks == 0.0:
-        before, within, behind = _quiet(schedule, cover.before), _quiet(schedule, cover.within), _quiet(schedule, cover.behind)
+        quiet = _quiet(sheet, cover.before), _quiet(sheet, cover.within), _quiet(sheet, cover.behind)
         _weigh_sets(schedule.sets, cover, split, changed)
-        _weigh_hours(schedule, cover, (before, within, behind), changed)
+        _weigh_hours(schedule, cover, quiet, changed)
 
 
 @inlined
@@ -313,7 +359,7 @@ def _gain(empty: float, foretold: float, changed: bool) -> float:
 @inlined
 def _misfit(empty: float, changed: bool) -> int:
     """Return by how much what gives that chance of no update misfits what was seen, in 1/16 nat."""
-    return int(_MISFITS[int(_FITS * min(max(1.0 - empty if changed else empty, 0.0), 1.0))])
+    return np.int64(_MISFITS[int(_FITS * min(max(1.0 - empty if changed else empty, 0.0), 1.0))])
 
 
 @inlined
@@ -323,10 +369,10 @@ def _weigh_sets(sets: npt.NDArray[np.uint8], cover: _Cover, split: tuple[float, 
     least = 1 << 20
     for i in range(1, DAY_SETS):
         empty = before * _QUIET[i & cover.before] + within * _QUIET[i & cover.within] + behind * _QUIET[i & cover.behind]
-        least = min(least, int(sets[i]) + _misfit(empty, changed))
+        least = min(least, np.int64(sets[i]) + _misfit(empty, changed))
     for i in range(1, DAY_SETS):
         empty = before * _QUIET[i & cover.before] + within * _QUIET[i & cover.within] + behind * _QUIET[i & cover.behind]
-        sets[i] = min(int(sets[i]) + _misfit(empty, changed) - least, 255)
+        sets[i] = min(np.int64(sets[i]) + _misfit(empty, changed) - least, 255)
 
 
 @inlined
@@ -337,11 +383,11 @@ def _weigh_hours(schedule: Record, cover: _Cover, quiet: tuple[float, float, flo
     for hour in range(DAY_HOURS):
         first, second = _part(hour, 0.0, cover.low), _part(hour, cover.low, cover.high)
         empty = first * before + second * within + (1.0 - first - second) * behind
-        least = min(least, int(schedule.hours[hour]) + _misfit(empty, changed))
+        least = min(least, np.int64(schedule.hours[hour]) + _misfit(empty, changed))
     for hour in range(DAY_HOURS):
         first, second = _part(hour, 0.0, cover.low), _part(hour, cover.low, cover.high)
         empty = first * before + second * within + (1.0 - first - second) * behind
-        schedule.hours[hour] = min(int(schedule.hours[hour]) + _misfit(empty, changed) - least, 255)
+        schedule.hours[hour] = min(np.int64(schedule.hours[hour]) + _misfit(empty, changed) - least, 255)
 
 
 @inlined
@@ -350,8 +396,8 @@ def _count_marks(schedule: Record, marks: float, changed: bool, empty: float, vi
     dither = visits * _DITHER
     dither -= np.floor(dither)
     had = min(_chance_by_hour(schedule) * marks / max(1.0 - empty, 1e-9), max(marks, 1.0)) if changed else 0.0
-    yes = int(schedule.marks_yes) + int(_ONE * had + dither)
-    no = int(schedule.marks_no) + int(_ONE * max(marks - had, 0.0) + dither)
+    yes = np.int64(schedule.marks_yes) + int(_ONE * had + dither)
+    no = np.int64(schedule.marks_no) + int(_ONE * max(marks - had, 0.0) + dither)
     while yes > 255 or no > 255:
         yes, no = yes // 2, no // 2
     schedule.marks_yes = yes
@@ -365,10 +411,10 @@ def _weigh_parts(schedule: Record, start: float, end: float, changed: bool) -> N
     least = 1 << 20
     for part in range(4):
         empty = exp(max(quiet * _marks(part, start, end), -700.0))
-        least = min(least, int(schedule.parts[part]) + _misfit(empty, changed))
+        least = min(least, np.int64(schedule.parts[part]) + _misfit(empty, changed))
     for part in range(4):
         empty = exp(max(quiet * _marks(part, start, end), -700.0))
-        schedule.parts[part] = min(int(schedule.parts[part]) + _misfit(empty, changed) - least, 255)
+        schedule.parts[part] = min(np.int64(schedule.parts[part]) + _misfit(empty, changed) - least, 255)
 
 
 @bare_kernel

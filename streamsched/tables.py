@@ -192,7 +192,11 @@ PROFILE: Final = np.dtype(
         ("region", "<u4"),  # whose clock its hours go by
         ("trust_sum", "<f8"),  # this sweep: how likely pages' own schedules are
         ("trust_count", "<f8"),  # ... pages that have one
-        ("odds", "<f4", 2),  # published: odds that a page has a schedule of its own
+        ("sets_sum", "<f4", DAY_SETS),  # ... on which sets of weekdays they are updated
+        ("hours_sum", "<f4", 24),  # ... at which hour
+        ("odds", "<f4", 2),  # published, twice: odds that a page has a schedule of its own
+        ("sets_told", "u1", 2 * DAY_SETS),  # by how much each set of weekdays is rarer than the commonest, in 1/16 nat
+        ("hours_told", "u1", 2 * 24),  # ... each hour of the day
         ("changes", "<f4", WEEK_HOURS),  # by local hour of the week from Monday, fading
         ("exposure", "<f4", WEEK_HOURS),  # page-hours watched, likewise
         ("told", "<u4", 2 * (WEEK_HOURS + 1)),  # published, twice: sums of the hours' weights before each hour
@@ -204,6 +208,8 @@ POOLED: Final = np.dtype(
         ("exposure", "<f8", WEEK_HOURS),
         ("trust_sum", "<f8"),
         ("trust_count", "<f8"),
+        ("sets_sum", "<f8", DAY_SETS),
+        ("hours_sum", "<f8", 24),
     ]
 )
 TEMPO: Final = np.dtype(
