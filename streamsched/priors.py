@@ -117,7 +117,7 @@ def _sum_page(tables: Tables, row: int) -> None:
         group = tables.groups[page.group]
     give_prior(page, corpus.shape, group.mean)
     renew_link(tables, row)
-    sum_trust(tables.rhythm, row)
+    sum_trust(tables.rhythm, row, corpus.sweep)
     if page.visits == 0:
         return
     shape = page.prior_shape + page.own_shape

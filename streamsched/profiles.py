@@ -55,6 +55,7 @@ LEAST_WEIGHT: Final = 16.0  # of an hour without changes: rare, not impossible
 MOST_CHANGES: Final = 50.0  # that one visit may count for
 FIRST_ODDS: Final = 1 / 9  # that a page has a schedule of its own, before anything is learned
 ODDS_STRENGTH: Final = 8.0  # pages that the odds above count for
+BELIEF_STRIDE: Final = 4  # rows for each whose schedule itself is summed up: it takes as long as forty outcomes
 LEAST_TRUST: Final = 0.02  # share of pages with a schedule, kept from 0 and 1
 
 
@@ -177,30 +178,50 @@ def hour_factor(profile: Record, age: int, hour: int) -> float:
 
 @inlined
 def learn_profile(profile: Record, age: int, start: float, end: float, changes: float) -> None:
-    """Add an interval from `start` to `end`, local hours, to a profile's exposure and `changes` to its hours. O(hours).
+    """Add an interval from `start` to `end`, local hours, to a profile's exposure and `changes` to its hours. O(1).
 
-    `changes`: how many the visit counts for; they are spread by the profile that is published.
+    `changes`: how many the visit counts for; they are spread by the profile that is published. Whole hours are noted
+    by where they begin and end, to be summed up when profiles are published: see `_settle`.
     """
     base = age * (WEEK_HOURS + 1)
-    whole = weighted_hours(profile, age, start, end) / (WEEK_HOURS / float(profile.told[base + WEEK_HOURS]))
-    share = changes / whole if whole > 0.0 else 0.0
-    hour = int(hour_in_week(start, week_of(start)))
-    hour = min(hour, WEEK_HOURS - 1)
-    at, left = start - np.floor(start), end - start
-    while left > 0.0:
-        part = min(1.0 - at, left)
-        profile.exposure[hour] += part
-        if share > 0.0:
-            weight = float(profile.told[base + hour + 1]) - float(profile.told[base + hour])
-            profile.changes[hour] += share * weight * part
-        left -= part
-        at = 0.0
-        hour = hour + 1 if hour + 1 < WEEK_HOURS else 0
+    week, other = week_of(start), week_of(end)
+    at, to = hour_in_week(start, week), hour_in_week(end, other)
+    first, last = min(int(at), WEEK_HOURS - 1), min(int(to), WEEK_HOURS - 1)
+    turns = other - week
+    profile.watches[first] += 1.0
+    profile.watches[last] -= 1.0
+    profile.weekly_watch += turns
+    profile.exposure[first] -= at - first
+    profile.exposure[last] += to - last
+    if changes > 0.0:
+        before, after = _weight_before(profile, base, at), _weight_before(profile, base, to)
+        weight = turns * float(profile.told[base + WEEK_HOURS]) + after - before
+        share = changes / max(weight, 1e-300)
+        profile.shares[first] += share
+        profile.shares[last] -= share
+        profile.weekly_share += share * turns
+        profile.changes[first] -= share * (before - float(profile.told[base + first]))
+        profile.changes[last] += share * (after - float(profile.told[base + last]))
 
 
 @inlined
-def sum_trust(rhythm: Rhythms, row: int) -> None:
-    """Add to its profile how likely a page's own schedule is, if it has one. O(1)."""
+def _settle(profile: Record, age: int) -> None:
+    """Sum up what intervals have added to hours since the last time."""
+    base = age * (WEEK_HOURS + 1)
+    share, watch = float(profile.weekly_share), float(profile.weekly_watch)
+    profile.weekly_share = profile.weekly_watch = 0.0
+    for hour in range(WEEK_HOURS):
+        share += profile.shares[hour]
+        watch += profile.watches[hour]
+        profile.shares[hour] = profile.watches[hour] = 0.0
+        weight = float(profile.told[base + hour + 1]) - float(profile.told[base + hour])
+        profile.changes[hour] = max(profile.changes[hour] + share * weight, 0.0)
+        profile.exposure[hour] = max(profile.exposure[hour] + watch, 0.0)
+
+
+@inlined
+def sum_trust(rhythm: Rhythms, row: int, sweep: int) -> None:
+    """Add to its profile how likely a page's own schedule is, if it has one, and of every fourth row what it is. O(1)."""
     link: Record = rhythm.links[row]
     if link.schedule:
         profile: Record = rhythm.profiles[link.profile]
@@ -208,8 +229,9 @@ def sum_trust(rhythm: Rhythms, row: int) -> None:
         trust = odds / (1.0 + odds)
         profile.trust_sum += trust
         profile.trust_count += 1.0
-        number, profiles = np.int64(link.profile), rhythm.profiles
-        add_beliefs(Sheet(rhythm.schedules, np.int64(link.schedule), profiles, number, np.int64(link.age)), trust)
+        if (row + sweep) % BELIEF_STRIDE == 0:
+            number, profiles = np.int64(link.profile), rhythm.profiles
+            add_beliefs(Sheet(rhythm.schedules, np.int64(link.schedule), profiles, number, np.int64(link.age)), trust * BELIEF_STRIDE)
 
 
 @inlined
@@ -226,7 +248,7 @@ def publish_profiles(tables: Tables) -> None:
     O(groups + profiles · 168).
     """
     rhythm = tables.rhythm
-    _fade(rhythm)
+    _fade(rhythm, int(tables.corpus[0].sweep) & 1)
     _pool(tables)
     age = int(tables.corpus[0].sweep + 1) & 1
     first = rhythm.tempo[0].regions + 1
@@ -248,8 +270,8 @@ def _above(tables: Tables, group: int) -> int:
 
 
 @bare_kernel
-def _fade(rhythm: Rhythms) -> None:
-    """Let counts fade by the time since they did last, and forget the sums of what is below."""
+def _fade(rhythm: Rhythms, age: int) -> None:
+    """Sum up the sweep's counts, which went by that `age`; let older ones fade by the time since they did last."""
     tempo = rhythm.tempo[0]
     passed = tempo.newest_s - tempo.renewed_s
     kept = exp(-min(max(passed, 0.0), MEMORY_S) / MEMORY_S) if np.isfinite(passed) else 1.0
@@ -259,6 +281,8 @@ def _fade(rhythm: Rhythms) -> None:
         for hour in range(WEEK_HOURS):
             profile.changes[hour] *= kept
             profile.exposure[hour] *= kept
+        _settle(profile, age)
+        for hour in range(WEEK_HOURS):
             pooled.changes[hour] = profile.changes[hour]
             pooled.exposure[hour] = profile.exposure[hour]
         pooled.trust_sum, pooled.trust_count = profile.trust_sum, profile.trust_count

@@ -62,6 +62,7 @@ _WEIGHT: Final = 65_536.0  # of what fits best: weights are whole numbers, so th
 _MOST_HOURLY: Final = 12.0  # hours: a longer interval says nothing of a page by the hour
 _DITHER: Final = 0.6180339887498949  # multiples of it are spread evenly below 1
 _LATEST_S: Final = 4294967295.0
+_SPARE: Final = 32  # as far may all sets misfit before they are made to fit better alike
 _FITS: Final = 1_023  # steps of a fit in the table of misfits
 _ALL_DAYS: Final = DAY_SETS - 1
 
@@ -184,28 +185,24 @@ def _split(sheet: Sheet, cover: _Cover) -> tuple[float, float, float]:
 
 
 @bare_kernel
-def _quiet(sheet: Sheet, days: int) -> float:
-    """Return the probability that none of these days brings an update. O(128)."""
-    quiet = whole = 0.0
-    for i in range(DAY_SETS):
-        weight = _set_weight(sheet, i)
+def _quiet(sheet: Sheet, cover: _Cover) -> tuple[float, float, float]:
+    """Return for each stretch of the day the probability that no day covered there brings an update. O(128)."""
+    before = within = behind = whole = 0.0
+    for days in range(DAY_SETS):
+        weight = _set_weight(sheet, days)
         whole += weight
-        quiet += weight * _QUIET[i & days]
-    return quiet / whole
+        before += weight * _QUIET[days & cover.before]
+        within += weight * _QUIET[days & cover.within]
+        behind += weight * _QUIET[days & cover.behind]
+    return before / whole, within / whole, behind / whole
 
 
 @inlined
-def _empty(sheet: Sheet, cover: _Cover, split: tuple[float, float, float]) -> float:
+def _empty(cover: _Cover, split: tuple[float, float, float], quiet: tuple[float, float, float]) -> float:
     """Return the probability of no update within what is covered."""
-    before, within, behind = split
     if cover.weeks > 0.0:
-        return _quiet(sheet, _ALL_DAYS) * exp(max((cover.weeks - 1.0) * log(1.0 - CHANCE), -700.0))
-    empty = within * _quiet(sheet, cover.within)
-    if before > 0.0:
-        empty += before * _quiet(sheet, cover.before)
-    if behind > 0.0:
-        empty += behind * _quiet(sheet, cover.behind)
-    return empty
+        return quiet[1] * exp(max((cover.weeks - 1.0) * log(1.0 - CHANCE), -700.0))
+    return split[0] * quiet[0] + split[1] * quiet[1] + split[2] * quiet[2]
 
 
 @bare_kernel
@@ -215,7 +212,7 @@ def empty_by_day(sheet: Sheet, start: float, end: float) -> float:
     Falls as `end` rises, but for some 1e-15.
     """
     cover = _cover(start, end)
-    return _empty(sheet, cover, _split(sheet, cover))
+    return _empty(cover, _split(sheet, cover), _quiet(sheet, cover))
 
 
 @inlined
@@ -340,11 +337,10 @@ def learn_schedule(sheet: Sheet, start: float, end: float, changed: bool, foreto
         _weigh_parts(schedule, start, end, changed)
         _count_marks(schedule, end - start, changed, empty, visits)
     cover = _cover(start, end)
-    split = _split(sheet, cover)
-    edge = schedule.edge + _gain(_empty(sheet, cover, split), foretold, changed)
+    split, quiet = _split(sheet, cover), _quiet(sheet, cover)
+    edge = schedule.edge + _gain(_empty(cover, split, quiet), foretold, changed)
     schedule.edge = min(max(edge, LOWEST_EDGE), HIGHEST_EDGE)
     if cover.weeks == 0.0:
-        quiet = _quiet(sheet, cover.before), _quiet(sheet, cover.within), _quiet(sheet, cover.behind)
         _weigh_sets(schedule.sets, cover, split, changed)
         _weigh_hours(schedule, cover, quiet, changed)
 
@@ -366,13 +362,16 @@ def _misfit(empty: float, changed: bool) -> int:
 def _weigh_sets(sets: npt.NDArray[np.uint8], cover: _Cover, split: tuple[float, float, float], changed: bool) -> None:
     """Let sets of days that do not explain what was seen weigh less."""
     before, within, behind = split
-    least = 1 << 20
-    for i in range(1, DAY_SETS):
-        empty = before * _QUIET[i & cover.before] + within * _QUIET[i & cover.within] + behind * _QUIET[i & cover.behind]
-        least = min(least, np.int64(sets[i]) + _misfit(empty, changed))
-    for i in range(1, DAY_SETS):
-        empty = before * _QUIET[i & cover.before] + within * _QUIET[i & cover.within] + behind * _QUIET[i & cover.behind]
-        sets[i] = min(np.int64(sets[i]) + _misfit(empty, changed) - least, 255)
+    least = 255
+    for days in range(1, DAY_SETS):
+        empty = before * _QUIET[days & cover.before] + within * _QUIET[days & cover.within]
+        empty += behind * _QUIET[days & cover.behind]
+        misfit = min(np.int64(sets[days]) + _misfit(empty, changed), 255)
+        least = min(least, misfit)
+        sets[days] = misfit
+    if least > _SPARE:
+        for days in range(1, DAY_SETS):
+            sets[days] -= least
 
 
 @inlined

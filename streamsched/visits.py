@@ -18,7 +18,7 @@ from streamsched.outcomes import CHANGED, COST, FINGERPRINT, IMPORTANCE, RETRY_A
 from streamsched.politeness import Limits, hear_host, recall
 from streamsched.priors import advance_sweep, renew_prior, weigh_pattern
 from streamsched.profiles import renew_link, set_clock
-from streamsched.rhythms import learn_rhythm
+from streamsched.rhythms import learn_rhythm, prefetch_rhythm
 from streamsched.tables import (
     FOR_PANEL,
     LEASED,
@@ -116,10 +116,12 @@ def _apply(tables: Tables, rows: Ints, start: int, columns: Columns, rules: Rule
         if i + _AHEAD < rows.size:
             soon: Record = tables.pages[rows[i + _AHEAD]]
             prefetch(tables.groups, np.int64(soon.group))
+            prefetch(tables.rhythm.links, rows[i + _AHEAD])
         if i + _HOST_AHEAD < rows.size:
             near: Record = tables.pages[rows[i + _HOST_AHEAD]]
             group: Record = tables.groups[near.group]
             prefetch(tables.groups, np.int64(group.host))
+            prefetch_rhythm(tables.rhythm, rows[i + _HOST_AHEAD])
         at = start + i
         fetched_at = columns.fetched_at[at]
         for row in range(tables.corpus[0].sorted, rows[i] + 1):  # more than one only after an interrupt
