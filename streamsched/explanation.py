@@ -18,6 +18,7 @@ from streamsched.leases import are_leased
 from streamsched.order import sort_keys, tie_keys
 from streamsched.politeness import Limits
 from streamsched.ranking import FullScan, Query
+from streamsched.regularity import judge_page
 from streamsched.tables import VISITED, Tables
 from streamsched.terminals import PROVIDED, TerminalColumns
 from streamsched.urls import url_text
@@ -170,6 +171,8 @@ def _reasons(tables: Tables, query: Query, row: int, terminals: dict[str, float]
         f"rate {terminals['rate']:.3g} a cycle; without its own visits it would be taken for {_prior_rate(page):.3g}, "
         f"the prior of {pattern} ({group['pages']} {'page' if group['pages'] == 1 else 'pages'})"
     )
+    if tables.rhythm.links["schedule"][row]:
+        reasons.append(str(judge_page(tables, row)))
     if page["failures"]:
         visits = "visit" if page["failures"] == 1 else f"{page['failures']} visits"
         reasons.append(f"{'at least ' if page['failures'] == _MOST_COUNTED else ''}the last {visits} failed")

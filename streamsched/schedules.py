@@ -7,9 +7,11 @@ the hour is updated at one quarter of each hour, with a chance of its own.
 
 How far a schedule is to be trusted is learned as well. Before a visit's outcome is taken in, the schedule and the
 page's rate under its group's profile foretell it; the page keeps the logarithm of the ratio of what they gave to what
-came, added up: the posterior odds of the schedule are e to the power of it times the odds of pages of its group.
-Were the page Poisson, e to the power of it would be a martingale, whenever visits come, also where the schedule chose
-them: by Ville's inequality it then reaches 20 with a chance of 1/20 at the most. `regularity` tests by that.
+came, added up: the posterior odds of the schedule are e to the power of it times the odds of pages of its group. At
+each visit the page may have left its schedule, or taken one up (the fixed share of Herbster & Warmuth, 1998), so that
+no odds get out of reach. What it was without that is kept as well: were the page Poisson, e to the power of it would be
+a martingale, whenever visits come, also where the schedule chose them, and by Ville's inequality reach 20 with a chance
+of 1/20 at the most. `regularity` tests by that.
 """
 
 from __future__ import annotations
@@ -29,8 +31,7 @@ from streamsched.tables import DAY_SETS, WEEK_HOURS, Rhythms
 __all__ = [
     "CHANCE",
     "FIRST_SETS",
-    "HIGHEST_EDGE",
-    "LOWEST_EDGE",
+    "LEAVING",
     "NAT",
     "WEIGHTS",
     "Sheet",
@@ -51,8 +52,7 @@ CHANCE: Final = 0.97  # that a day of the set brings its update
 LEAST_RATE: Final = 1 / 28  # changes a day: a rarer page shows no weekday within months
 LEAST_CHANGES: Final = 2  # ... nor one that changed but once
 FEWEST_SCHEDULES: Final = 8_192  # that a shard has room for, 1.6 MB, beside one for each 8 pages: 24 bytes a page
-HIGHEST_EDGE: Final = 12.0  # so that a page that leaves its schedule is given up within a few visits
-LOWEST_EDGE: Final = -6.0  # ... and one that takes up a schedule is found
+LEAVING: Final = 1 / 64  # chance at each visit that a page leaves its schedule, or takes one up
 
 _ONE: Final = 16  # an observation, in the bytes of counts: 15 at the most, then both are halved
 NAT: Final = 16.0  # of a misfit, in bytes: 16 nats at the most
@@ -332,14 +332,16 @@ def learn_schedule(sheet: Sheet, start: float, end: float, changed: bool, foreto
     foretold = min(max(foretold, 1e-6), 1.0 - 1e-6)
     if end - start <= _MOST_HOURLY:
         empty = empty_by_hour(schedule, start, end)
-        edge = schedule.hourly_edge + _gain(empty, foretold, changed)
-        schedule.hourly_edge = min(max(edge, LOWEST_EDGE), HIGHEST_EDGE)
+        gain = _gain(empty, foretold, changed)
+        schedule.hourly_edge = _change_ways(schedule.hourly_edge + gain)
+        schedule.hourly_proof += gain
         _weigh_parts(schedule, start, end, changed)
         _count_marks(schedule, end - start, changed, empty, visits)
     cover = _cover(start, end)
     split, quiet = _split(sheet, cover), _quiet(sheet, cover)
-    edge = schedule.edge + _gain(_empty(cover, split, quiet), foretold, changed)
-    schedule.edge = min(max(edge, LOWEST_EDGE), HIGHEST_EDGE)
+    gain = _gain(_empty(cover, split, quiet), foretold, changed)
+    schedule.edge = _change_ways(schedule.edge + gain)
+    schedule.proof += gain
     if cover.weeks == 0.0:
         _weigh_sets(schedule.sets, cover, split, changed)
         _weigh_hours(schedule, cover, quiet, changed)
@@ -350,6 +352,13 @@ def _gain(empty: float, foretold: float, changed: bool) -> float:
     """Return ln of how much likelier a schedule made what came than the rate did."""
     seen = min(max(1.0 - empty, _CLOSEST), 1.0 - _CLOSEST)
     return log(seen / foretold if changed else (1.0 - seen) / (1.0 - foretold))
+
+
+@inlined
+def _change_ways(edge: float) -> float:
+    """Return ln of odds after the page may have left its schedule or taken one up."""
+    odds = exp(min(max(edge, -30.0), 30.0))
+    return log(((1.0 - LEAVING) * odds + LEAVING) / ((1.0 - LEAVING) + LEAVING * odds))
 
 
 @inlined

@@ -175,15 +175,17 @@ SCHEDULE: Final = np.dtype(
         ("parts", "u1", 4),  # ... each quarter of the hour
         ("marks_yes", "u1"),  # hours with an update, in 1/16
         ("marks_no", "u1"),
-        ("edge", "<f4"),  # ln of how much better the schedule by days foretold what visits found than a rate did
-        ("hourly_edge", "<f4"),  # ... that by hours did
+        ("edge", "<f4"),  # ln of the odds of the schedule by days against a rate, by what visits found; it may change
+        ("hourly_edge", "<f4"),  # ... of that by hours
+        ("proof", "<f4"),  # ln of how much likelier it made all that visits found since the beginning
+        ("hourly_proof", "<f4"),
         ("begun_s", "<u4"),  # the change that the gaps are counted from, epoch seconds
         ("changed_s", "<u4"),  # the last change seen
         ("gaps", "u1"),  # between changes seen; of these:
         ("near_hour", "u1"),  # as long as 1 hour, within the time between two visits
         ("near_day", "u1"),  # ... 24 hours
         ("near_week", "u1"),
-        ("spare", "u1", 14),
+        ("spare", "u1", 6),
     ]
 )
 PROFILE: Final = np.dtype(
