@@ -183,7 +183,7 @@ def fill_beat_at(code: int, beats: Beats, pages: Records, times: Floats, cycle_s
 
 @bare_kernel
 def bound_rhythm(beats: Beats, since: float, ends: Floats, upwards: bool, out: Floats) -> None:
-    """Fill `out`: float64[m] with the greatest factor of each page from `since` to its end, or the least. O(m hours)."""
+    """Fill `out`: float64[m] with each page's greatest factor from `since` to its end, or its least. O(m hours)."""
     for i in range(out.size):
         link: Record = beats.links[i]
         pace = _pace(beats, link)

@@ -39,7 +39,8 @@ class PageTable:
     """All pages of one shard: records, URL texts, groups and the learned prior.
 
     Grows without moving a row; 112 bytes a page in `PAGE`, `TRACE` and the lease column, 11 to 21 in the URL index,
-    about one in the groups' sketch, the URL's own text, and 45 at the most for rhythms (see `Tempo`). Not safe to use from several threads at once.
+    about one in the groups' sketch, the URL's own text, and 45 at the most for rhythms (`Tempo`). Not safe to use from
+    several threads at once.
     """
 
     def __init__(self, cycle_s: float, change_bits: int, regions: Mapping[str, PeopleRegion] | None = REGIONS) -> None:

@@ -47,7 +47,7 @@ __all__ = [
 ]
 
 EARN_CHANGES: Final = 64  # changes seen of a group's pages before it has a profile of its own: nine for each weekday
-PAGES_PER_PROFILE: Final = 512  # at the most: 5 bytes a page
+PAGES_PER_PROFILE: Final = 1_024  # at the most: 12 bytes a page
 FEWEST_PROFILES: Final = 64  # ... beside so many
 MEMORY_S: Final = 56 * 86_400.0  # of counts, until they have faded to a third: eight of each hour of the week
 UNIT: Final = 65_536.0  # a published hour's weight where it is as busy as the mean
@@ -221,7 +221,7 @@ def _settle(profile: Record, age: int) -> None:
 
 @inlined
 def sum_trust(rhythm: Rhythms, row: int, sweep: int) -> None:
-    """Add to its profile how likely a page's own schedule is, if it has one, and of every fourth row what it is. O(1)."""
+    """Add to its profile how likely a page's own schedule is, and of every fourth row what it says. O(1)."""
     link: Record = rhythm.links[row]
     if link.schedule:
         profile: Record = rhythm.profiles[link.profile]
@@ -231,7 +231,10 @@ def sum_trust(rhythm: Rhythms, row: int, sweep: int) -> None:
         profile.trust_count += 1.0
         if (row + sweep) % BELIEF_STRIDE == 0:
             number, profiles = np.int64(link.profile), rhythm.profiles
-            add_beliefs(Sheet(rhythm.schedules, np.int64(link.schedule), profiles, number, np.int64(link.age)), trust * BELIEF_STRIDE)
+            add_beliefs(
+                Sheet(rhythm.schedules, np.int64(link.schedule), profiles, number, np.int64(link.age)),
+                trust * BELIEF_STRIDE,
+            )
 
 
 @inlined
@@ -271,18 +274,17 @@ def _above(tables: Tables, group: int) -> int:
 
 @bare_kernel
 def _fade(rhythm: Rhythms, age: int) -> None:
-    """Sum up the sweep's counts, which went by that `age`; let older ones fade by the time since they did last."""
+    """Sum up the sweep's counts, which went by that `age`, and let all fade by the time since they did last."""
     tempo = rhythm.tempo[0]
     passed = tempo.newest_s - tempo.renewed_s
     kept = exp(-min(max(passed, 0.0), MEMORY_S) / MEMORY_S) if np.isfinite(passed) else 1.0
     tempo.renewed_s = tempo.newest_s
     for number in range(tempo.profiles):
         profile, pooled = rhythm.profiles[number], rhythm.pooled[number]
+        _settle(profile, age)
         for hour in range(WEEK_HOURS):
             profile.changes[hour] *= kept
             profile.exposure[hour] *= kept
-        _settle(profile, age)
-        for hour in range(WEEK_HOURS):
             pooled.changes[hour] = profile.changes[hour]
             pooled.exposure[hour] = profile.exposure[hour]
         pooled.trust_sum, pooled.trust_count = profile.trust_sum, profile.trust_count
@@ -462,5 +464,3 @@ def _admit_groups(tables: Tables) -> None:
                 profile.odds[i] = rhythm.profiles[above].odds[i]
     if tempo.profiles > before:
         assign_profiles(tables)
-
-

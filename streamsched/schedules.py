@@ -51,7 +51,7 @@ __all__ = [
 CHANCE: Final = 0.97  # that a day of the set brings its update
 LEAST_RATE: Final = 1 / 28  # changes a day: a rarer page shows no weekday within months
 LEAST_CHANGES: Final = 2  # ... nor one that changed but once
-FEWEST_SCHEDULES: Final = 8_192  # that a shard has room for, 1.6 MB, beside one for each 8 pages: 24 bytes a page
+FEWEST_SCHEDULES: Final = 4_096  # that a shard has room for, 0.8 MB, beside 7 for each 64 pages: 21 bytes a page
 LEAVING: Final = 1 / 64  # chance at each visit that a page leaves its schedule, or takes one up
 
 _ONE: Final = 16  # an observation, in the bytes of counts: 15 at the most, then both are halved
@@ -127,7 +127,7 @@ class _Cover(NamedTuple):
 @bare_kernel
 def most_schedules(pages: int) -> int:
     """Return how many pages of so many may have schedules of their own. O(1)."""
-    return FEWEST_SCHEDULES + pages // 8
+    return FEWEST_SCHEDULES + pages * 7 // 64
 
 
 @inlined
@@ -303,7 +303,7 @@ def _hours_before(sheet: Sheet, hour: float) -> float:
 
 @bare_kernel
 def add_beliefs(sheet: Sheet, trust: float) -> None:
-    """Add to its profile's sums on which sets of days and at which hour a page is updated, as likely as `trust`. O(152).
+    """Add to its profile's sums on which sets of days and at which hour a page is updated, as likely as `trust`.
 
     So is learned what is common: the M step of expectation-maximisation over the pages.
     """

@@ -199,12 +199,16 @@ PROFILE: Final = np.dtype(
         ("odds", "<f4", 2),  # published, twice: odds that a page has a schedule of its own
         ("sets_told", "u1", 2 * DAY_SETS),  # by how much each set of weekdays is rarer than the commonest, in 1/16 nat
         ("hours_told", "u1", 2 * 24),  # ... each hour of the day
-        ("changes", "<f4", WEEK_HOURS),  # up to this sweep: by local hour of the week from Monday, fading
-        ("exposure", "<f4", WEEK_HOURS),  # page-hours watched, likewise
-        ("shares", "<f4", WEEK_HOURS),  # this sweep: what is to be added to an hour's changes for each unit of its weight
-        ("watches", "<f4", WEEK_HOURS),  # ... to its exposure; both as differences from the hour before
-        ("weekly_share", "<f4"),  # ... and for all hours, where intervals reached into another week
-        ("weekly_watch", "<f4"),
+        ("changes", "<f8", WEEK_HOURS),  # up to this sweep: by local hour of the week from Monday, fading
+        ("exposure", "<f8", WEEK_HOURS),  # page-hours watched, likewise
+        (
+            "shares",
+            "<f8",
+            WEEK_HOURS,
+        ),  # this sweep: what is to be added to an hour's changes for each unit of its weight
+        ("watches", "<f8", WEEK_HOURS),  # ... to its exposure; both as differences from the hour before
+        ("weekly_share", "<f8"),  # ... and for all hours, where intervals reached into another week
+        ("weekly_watch", "<f8"),
         ("told", "<u4", 2 * (WEEK_HOURS + 1)),  # published, twice: sums of the hours' weights before each hour
     ]
 )

@@ -19,9 +19,8 @@ __all__ = ["Tempo"]
 class Tempo:
     """The rhythms of one shard.
 
-    12 bytes a page, 64 for each page with a schedule of its own, which are 7 of 16 at the most, and 2.7 kB for each
-    group with a profile, one for 512 pages at the most and 64 more: 45 bytes a page in all. What is `pooled` comes on
-    top while profiles are published.
+    12 bytes a page, 192 for each page with a schedule of its own, which are 7 of 64 at the most and 4,096 more, and
+    12 kB for each group with a profile, one for 1,024 pages at the most and 64 more: 45 bytes a page in all.
     """
 
     def __init__(self, regions: Mapping[str, Region] | None, reserved: int) -> None:

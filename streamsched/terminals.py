@@ -86,7 +86,8 @@ def fill_terminal(  # noqa: C901, PLR0913, PLR0917  a case for each terminal
 ) -> None:
     """Fill `out`: float64[m] with the terminal of `code` for m pages. O(m).
 
-    `pages`: PAGE[m]; `traces`: TRACE[m]; `beats`: of these pages; `now` in seconds, as the pages' times; nothing is checked.
+    `pages`: PAGE[m]; `traces`: TRACE[m]; `beats`: of these pages; `now` in seconds, as the pages' times; nothing is
+    checked.
     """
     if code == _VISITS:
         for i in range(out.size):
@@ -124,7 +125,7 @@ def fill_lowest(  # noqa: PLR0913, PLR0917  a kernel
         bound_rhythm(beats, since, ends, False, out)
         return
     fill_terminal(code, pages, traces, beats, since, cycle_s, out)
-    if code == _POSTERIOR or code == TAU:
+    if code in (_POSTERIOR, TAU):
         for i in range(out.size):
             out[i] *= 1.0 - _SLACK
     elif code == DUE:

@@ -11,12 +11,13 @@ import numpy as np
 
 from streamsched.arrays import Floats, Records
 from streamsched.evolution.history import ChangeHistory
+from streamsched.evolution.scenes import NO_BEATS
 from streamsched.evolution.trials import Trial
 from streamsched.formula import TERMINALS, Formula
 from streamsched.jit import mix
 from streamsched.posterior import after_change
 from streamsched.tables import PAGE, TRACE
-from streamsched.terminals import PROVIDED, TerminalColumns
+from streamsched.terminals import BY_RHYTHM, PROVIDED, TerminalColumns
 
 KNOWN = tuple(name for name in TERMINALS if name in PROVIDED)
 
@@ -123,7 +124,9 @@ def score(formula: Formula, pages: Sequence[Page], cycle: int) -> list[float]:
     records, traces = np.zeros(len(pages), PAGE), np.zeros(len(pages), TRACE)
     for page in pages:
         page.write(records, traces)
-    columns: dict[str, Floats] = TerminalColumns(KNOWN, len(pages)).fill(records, traces, cycle + 1.0, 1.0)
+    own = [name for name in KNOWN if name not in BY_RHYTHM]
+    columns: dict[str, Floats] = TerminalColumns(own, len(pages)).fill(records, traces, NO_BEATS, cycle + 1.0, 1.0)
+    columns |= {"tau": columns["t"], "rhythm": np.ones(len(pages)), "due": columns["posterior"]}  # nothing is known
     scores: list[float] = formula.evaluate(columns).tolist()
     return scores
 

@@ -1,4 +1,4 @@
-"""The slow, obvious twin of rhythms: hours counted one by one, sets of days as sets, and every rule as its words say."""
+"""The slow, obvious twin of rhythms: hours counted one by one, sets of days as sets, every rule as its words say."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 
 from streamsched import profiles, schedules
 from streamsched.regions import REGIONS
@@ -20,7 +21,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 def region_of(host: str) -> str:
     """The region whose domains the host's name ends in, "" for none."""
-    domain = host.split(":")[0].split(".")[-1]
+    domain = host.partition(":")[0].rpartition(".")[2]
     return next((name for name, region in REGIONS.items() if domain in region.domains), "")
 
 
@@ -138,7 +139,7 @@ def days_between(start: float, end: float, hour: float) -> set[int]:
 def moments_of(hour: int, start: float, end: float) -> Iterator[tuple[float, float]]:
     """Times within an hour of the day, and the part of it for which what lies between start and end is the same."""
     cuts = sorted({0.0, 1.0, *(min(max(at % 24.0 - hour, 0.0), 1.0) for at in (start, end))})
-    for low, high in zip(cuts, cuts[1:], strict=False):
+    for low, high in pairwise(cuts):
         yield hour + (low + high) / 2.0, high - low
 
 
@@ -202,7 +203,11 @@ def trusts(link: Link) -> tuple[float, float, float]:
     """How likely the rate, the days and the hours are what explains a page."""
     if link.schedule is None:
         return 1.0, 0.0, 0.0
-    odds = 1.0, link.profile.told[link.age].odds * math.exp(link.schedule.edge), math.exp(link.schedule.hourly_edge) / 99
+    odds = (
+        1.0,
+        link.profile.told[link.age].odds * math.exp(link.schedule.edge),
+        math.exp(link.schedule.hourly_edge) / 99,
+    )
     return odds[0] / sum(odds), odds[1] / sum(odds), odds[2] / sum(odds)
 
 
@@ -354,9 +359,11 @@ class Rhythm:
             return self.profiles[("",)] if profile.region else None
         return self.find(profile.group[:-1]) if len(profile.group) > 1 else self.profiles[(profile.region,)]
 
-    def learn(self, link: Link, gamma: tuple[float, float], since_s: float, at_s: float, changed: bool, pages: int, counts: tuple[int, int]) -> None:  # noqa: E501, PLR0917
+    def learn(
+        self, link: Link, gamma: tuple[float, float], span: tuple[float, float], changed: bool, counts: tuple[int, ...]
+    ) -> None:
         """What a visit found of the time since the one before."""
-        visits, changes = counts
+        (since_s, at_s), (visits, changes, pages) = span, counts
         self.newest_s = max(self.newest_s, min(at_s, 1e12))
         told = link.profile.told[link.age]
         start, end = local_hours(since_s), local_hours(at_s)
@@ -365,7 +372,8 @@ class Rhythm:
             cycles = min(weighted(told, start, end) * HOUR / self.cycle_s, 1e15)
             link.profile.fresh.append((start, end, expected_changes(rate * cycles) if changed else 0.0))
         earns = changes >= 2 and rate * DAY / self.cycle_s >= 1 / 28
-        if link.schedule is None and changed and earns and self.schedules < schedules.FEWEST_SCHEDULES + pages // 8:
+        room = self.schedules < schedules.FEWEST_SCHEDULES + pages * 7 // 64
+        if link.schedule is None and changed and earns and room:
             link.schedule = Schedule()
             self.schedules += 1
         if link.schedule is not None:
@@ -400,7 +408,7 @@ class Rhythm:
             self.tell(self.profiles[name], pooled[name], sweep + 1 & 1)
         for profile in self.profiles.values():
             profile.trusts, profile.beliefs = [], []
-        most = len(REGIONS) + 1 + profiles.FEWEST_PROFILES + pages // 512
+        most = len(REGIONS) + 1 + profiles.FEWEST_PROFILES + pages // 1_024
         for group, changes in groups.items():
             if changes >= profiles.EARN_CHANGES and ("of", *group) not in self.profiles and len(self.profiles) < most:
                 above = self.find(group)
@@ -408,9 +416,7 @@ class Rhythm:
                 self.profiles["of", *group] = Profile(group, above.region, told=told)
 
     def settle(self, profile: Profile, kept: float, age: int) -> None:
-        """Let older counts fade, and spread this sweep's changes over their hours."""
-        profile.changes = [one * kept for one in profile.changes]
-        profile.exposure = [one * kept for one in profile.exposure]
+        """Spread this sweep's changes over their hours, and let all counts fade."""
         weights = profile.told[age].weights
         for start, end, changes in profile.fresh:
             whole = math.fsum(weights[hour] * part for hour, part in pieces(start, end))
@@ -418,6 +424,8 @@ class Rhythm:
                 profile.exposure[hour] += part
                 profile.changes[hour] += changes * weights[hour] * part / whole
         profile.fresh = []
+        profile.changes = [one * kept for one in profile.changes]
+        profile.exposure = [one * kept for one in profile.exposure]
 
     def pool(self, profile: Profile) -> list[Profile]:
         """The profile and all below it."""

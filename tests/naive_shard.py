@@ -115,9 +115,9 @@ class Shard:
             return verdict
         if verdict != "first":
             assert page.link is not None
-            counts = len(page.flags), sum(page.flags)
+            counts = len(page.flags), sum(page.flags), len(self.pages)
             span = page.last_visit_s, outcome.fetched_at
-            self.rhythm.learn(page.link, self.posterior(page), *span, verdict == "change", len(self.pages), counts)
+            self.rhythm.learn(page.link, self.posterior(page), span, verdict == "change", counts)
             self.learn(page, outcome.fetched_at, verdict == "change")
         page.left = left_behind(visit, page.left, verdict == "change")
         page.failures = 0
@@ -256,15 +256,19 @@ class Shard:
         estimates = {name: estimate(page.flags) for name, estimate in ESTIMATES.items()}
         assert page.link is not None
         beats = naive_rhythm.terminals(page.link, (shape, exposure), page.last_visit_s, now, self.cycle_s)
-        return estimates | beats | {
-            "n": float(len(page.flags)),
-            "X": float(sum(page.flags)),
-            "t": elapsed,
-            "importance": page.importance,
-            "cost": page.cost,
-            "rate": shape / exposure,
-            "posterior": naive.probability_changed(shape, exposure, elapsed),
-        }
+        return (
+            estimates
+            | beats
+            | {
+                "n": float(len(page.flags)),
+                "X": float(sum(page.flags)),
+                "t": elapsed,
+                "importance": page.importance,
+                "cost": page.cost,
+                "rate": shape / exposure,
+                "posterior": naive.probability_changed(shape, exposure, elapsed),
+            }
+        )
 
     def eligible(self, now: float) -> list[str]:
         """The pages that are not out: a lease ends at the very second of its expiry."""

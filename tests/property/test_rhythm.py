@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -91,9 +92,7 @@ def test_chances_and_factors_are_those_of_the_twin(
         end = now + more
         assert empty_by_day(sheet, now, end) == near(naive_rhythm.empty_by_day(twin, told, now, end))
         assert empty_by_hour(sheet.schedules[1], now, end) == near(naive_rhythm.empty_by_hour(twin, now, end))
-        expected = sum(
-            naive_rhythm.own_factor(twin, told, hour) * part for hour, part in naive_rhythm.pieces(now, end)
-        )
+        expected = sum(naive_rhythm.own_factor(twin, told, hour) * part for hour, part in naive_rhythm.pieces(now, end))
         assert scheduled_hours(sheet, now, end) == pytest.approx(expected, rel=1e-9, abs=1e-6)
         assert weighted_hours(sheet.profiles[1], 1, now, end) == pytest.approx(
             naive_rhythm.weighted(told, now, end), rel=1e-9, abs=1e-6
@@ -141,8 +140,8 @@ def test_what_is_due_and_weighted_time_rise_with_the_clock(
     times = sorted([since + more for more in ahead] + [np.ceil((since + more) / HOUR) * HOUR for more in ahead])
     taus = [tau_since(beats, beats.links[0], since, at, DAY_S) for at in times]
     dues = [due_since(beats, beats.links[0], pages[0], at, DAY_S) for at in times]
-    assert all(later >= earlier * (1.0 - 2e-15) for earlier, later in zip(taus, taus[1:], strict=False))
-    assert all(later >= earlier - 1e-12 for earlier, later in zip(dues, dues[1:], strict=False))
+    assert all(later >= earlier * (1.0 - 2e-15) for earlier, later in pairwise(taus))
+    assert all(later >= earlier - 1e-12 for earlier, later in pairwise(dues))
     assert all(0.0 <= due <= 1.0 + 1e-9 for due in dues)
 
 

@@ -18,7 +18,7 @@ from streamsched.store.recovery import newest_image
 
 
 def made() -> Scheduler:
-    scheduler = Scheduler(seed=9, panel=0.2)
+    scheduler = Scheduler(seed=9, panel=0.2, regions=None)  # which format 4 knows nothing of
     scheduler.observe([Outcome(f"https://a.example/ä/{i}", float(at), changed=True) for at in (1, 2) for i in range(9)])
     scheduler.next_batch(2, now=9.0)
     scheduler.positions["crawl"] = {"kind": "jsonl", "path": "crawl", "offset": 7, "records": 3}

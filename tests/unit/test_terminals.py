@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from streamsched.beats import beats_of
 from streamsched.estimators import aad, cg, gad, nad, sad
+from streamsched.evolution.scenes import NO_BEATS
 from streamsched.formula import TERMINALS
 from streamsched.formula.vocabulary import PLANNED
 from streamsched.outcomes import Outcome, OutcomeBatch
@@ -13,7 +15,7 @@ from streamsched.packed import PackedUrls
 from streamsched.pages import PageTable
 from streamsched.posterior import probabilities_changed
 from streamsched.tables import LONGEST_INTERVAL, PAGE, TRACE
-from streamsched.terminals import PROVIDED, TERMINAL_CODES, TerminalColumns
+from streamsched.terminals import BY_RHYTHM, PROVIDED, TERMINAL_CODES, TerminalColumns
 from tests import naive
 
 DAY = 86_400.0
@@ -23,7 +25,8 @@ URL = "https://a.example/1"
 def columns(table: PageTable, now: float, wanted: tuple[str, ...] = tuple(PROVIDED)) -> dict[str, list[float]]:
     tables = table.tables
     fill = TerminalColumns(wanted, 10).fill
-    found = fill(tables.pages[: len(table)], tables.traces[: len(table)], now, DAY)
+    rows = slice(0, len(table))
+    found = fill(tables.pages[rows], tables.traces[rows], beats_of(tables.rhythm, rows), now, DAY)
     return {name: column.tolist() for name, column in found.items()}
 
 
@@ -44,6 +47,8 @@ def test_values_of_a_page() -> None:
     flags = [True, False, True, True]
     shape, exposure = naive.gamma_posterior(0.5, 5.0, flags, [1.0] * 4)  # after 0.1 changes a day, as one begins
     told = {name: value for name, (value,) in columns(visited(*flags), 6 * DAY).items()}
+    for name in BY_RHYTHM:
+        told.pop(name)
     assert told.pop("posterior") == pytest.approx(naive.probability_changed(shape, exposure, 2.0))
     assert told.pop("rate") == pytest.approx(shape / exposure)
     assert told == pytest.approx(
@@ -67,6 +72,8 @@ def test_page_never_visited_has_its_prior_since_it_is_known() -> None:
     table.discover(PackedUrls.pack([URL]), DAY)
     told = {name: value for name, (value,) in columns(table, 4 * DAY).items()}
     assert told.pop("posterior") == pytest.approx(1 - (5 / 8) ** 0.5)
+    assert told.pop("due") == pytest.approx(1 - (5 / 8) ** 0.5)  # no hour is known to be busier than another
+    assert (told.pop("tau"), told.pop("rhythm")) == (pytest.approx(3.0), 1.0)
     zeros = dict.fromkeys(("n", "X", "CG", "NAD", "SAD", "AAD", "GAD"), 0.0)
     assert told == zeros | {"t": 3.0, "importance": 1.0, "cost": 1.0, "rate": pytest.approx(0.1)}
 
@@ -75,6 +82,7 @@ def test_page_never_visited_has_its_prior_since_it_is_known() -> None:
 def test_time_before_the_last_visit_is_none(now: float) -> None:
     told = columns(visited(True, True, True, True), now)
     assert (told["t"], told["posterior"]) == ([0.0], [0.0])
+    assert (told["tau"], told["due"]) == ([0.0], [0.0])
 
 
 def test_no_terminal_is_ever_infinite() -> None:
@@ -122,7 +130,7 @@ def test_kernels_agree_with_the_public_functions(name: str) -> None:
         "posterior": probabilities_changed(shape, exposure, elapsed, np.empty(2000)),
         "rate": shape / exposure,
     }[name]
-    found = TerminalColumns([name], 2000).fill(pages, traces, 100 * DAY, DAY)[name]
+    found = TerminalColumns([name], 2000).fill(pages, traces, NO_BEATS, 100 * DAY, DAY)[name]
     np.testing.assert_array_max_ulp(found, expected, 4)
 
 
