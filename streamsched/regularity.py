@@ -1,10 +1,10 @@
 """Whether a page is updated by a clock: its type, with a p-value, and what its gaps between changes say (SPEC 4).
 
 The test is of likelihoods as they were foretold: before each visit, schedules and the page's rate say how likely a
-change is, and the product of their ratios, averaged over schedules by the day and by the hour, is an e-value E of
-the hypothesis that the page is Poisson at its rate. The p-value is min(1, 1/E). By Ville's inequality P(p <= a) is at most a
-for such a page, however often one looks and whatever decided when it was visited; in exchange it is larger than that of
-a test made for one sample. Grünwald, de Heide & Koolen (2024), "Safe testing".
+change is, and the product of their ratios, averaged over schedules by the day and by the hour, is an e-value E of the
+hypothesis that the page is Poisson at its rate. The p-value is min(1, 1/E). By Ville's inequality it is a or less with
+a chance of a at the most for such a page, however often one looks and whatever decided when it was visited; in exchange
+it is larger than that of a test made for one sample. Grünwald, de Heide & Koolen (2024), "Safe testing".
 """
 
 from __future__ import annotations
