@@ -84,12 +84,18 @@ def _trust(beats: Beats, link: Record) -> Trust:
 
 @inlined
 def _sheet(beats: Beats, link: Record) -> Sheet:
-    return Sheet(beats.schedules, np.int64(link.schedule), beats.profiles, np.int64(link.profile), np.int64(link.age))
+    return Sheet(
+        beats.schedules,
+        int(np.int64(link.schedule)),
+        beats.profiles,
+        int(np.int64(link.profile)),
+        int(np.int64(link.age)),
+    )
 
 
 @inlined
 def _weighted(beats: Beats, link: Record, start: float, end: float) -> float:
-    return weighted_hours(beats.profiles[link.profile], np.int64(link.age), start, end)
+    return weighted_hours(beats.profiles[link.profile], int(np.int64(link.age)), start, end)
 
 
 @bare_kernel
@@ -142,7 +148,7 @@ def _pace(beats: Beats, link: Record) -> _Pace:
 def _factor(beats: Beats, link: Record, pace: _Pace, hours: float) -> float:
     """Return how busy the hour of the week is for a page that begins after so many local `hours`."""
     hour = min(int(hour_in_week(hours, week_of(hours))), WEEK_HOURS - 1)
-    factor = hour_factor(beats.profiles[link.profile], np.int64(link.age), hour)
+    factor = hour_factor(beats.profiles[link.profile], int(np.int64(link.age)), hour)
     if link.schedule == 0:
         return factor
     own = scheduled_factor(_sheet(beats, link), hour, pace.scale)

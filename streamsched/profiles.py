@@ -143,7 +143,7 @@ def set_clock(rhythm: Rhythms, row: int, at_s: float) -> None:
     """Note by which clock the hours since a page's visit at `at_s` are counted. O(log switches)."""
     link: Record = rhythm.links[row]
     profile: Record = rhythm.profiles[link.profile]
-    link.quarters = quarters_at(rhythm.calendar, np.int64(profile.region), at_s)
+    link.quarters = quarters_at(rhythm.calendar, int(np.int64(profile.region)), at_s)
 
 
 @inlined
@@ -230,9 +230,9 @@ def sum_trust(rhythm: Rhythms, row: int, sweep: int) -> None:
         profile.trust_sum += trust
         profile.trust_count += 1.0
         if (row + sweep) % BELIEF_STRIDE == 0:
-            number, profiles = np.int64(link.profile), rhythm.profiles
+            number, profiles = int(np.int64(link.profile)), rhythm.profiles
             add_beliefs(
-                Sheet(rhythm.schedules, np.int64(link.schedule), profiles, number, np.int64(link.age)),
+                Sheet(rhythm.schedules, int(np.int64(link.schedule)), profiles, number, int(np.int64(link.age))),
                 trust * BELIEF_STRIDE,
             )
 
@@ -256,7 +256,7 @@ def publish_profiles(tables: Tables) -> None:
     age = int(tables.corpus[0].sweep + 1) & 1
     first = rhythm.tempo[0].regions + 1
     for i in range(first + tables.corpus[0].groups):
-        number = i if i < first else np.int64(rhythm.of_group[i - first])
+        number = i if i < first else int(np.int64(rhythm.of_group[i - first]))
         if i < first or rhythm.profiles[number].group == i - first:
             above = -1 if i == 0 else 0 if i < first else _above(tables, i - first)
             _publish(rhythm, number, above, age)
@@ -452,7 +452,7 @@ def _admit_groups(tables: Tables) -> None:
         above = int(rhythm.of_group[group])
         if tables.groups[group].changes >= EARN_CHANGES and rhythm.profiles[above].group != group:
             number = int(tempo.profiles)
-            _begin_profile(rhythm, group, np.int64(rhythm.profiles[above].region))
+            _begin_profile(rhythm, group, int(np.int64(rhythm.profiles[above].region)))
             profile = rhythm.profiles[number]
             for i in range(2 * (WEEK_HOURS + 1)):
                 profile.told[i] = rhythm.profiles[above].told[i]

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 
@@ -103,7 +103,7 @@ def _name(p_value: float, proofs: tuple[float, float], days: tuple[int, ...]) ->
     return "daily" if len(days) == 7 else "weekly" if len(days) == 1 else "other"
 
 
-def _describe_gaps(schedule: Record, visits: int, changes: int) -> dict[str, float]:
+def _describe_gaps(schedule: Record, visits: int, changes: int) -> dict[str, Any]:
     """Return the fields of `Regularity` that gaps between changes give."""
     gaps = int(schedule["gaps"])
     if not gaps:

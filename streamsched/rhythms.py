@@ -36,7 +36,7 @@ def learn_rhythm(tables: Tables, row: int, at_s: float, changed: bool, cycle_s: 
     page: Record = tables.pages[row]
     link: Record = rhythm.links[row]
     profile: Record = rhythm.profiles[link.profile]
-    age = np.int64(link.age)
+    age = int(np.int64(link.age))
     tempo.newest_s = max(tempo.newest_s, min(at_s, _LATEST_S))
     start = local_hours(page.last_visit_s, link.quarters)
     end = local_hours(at_s, link.quarters)
@@ -51,8 +51,8 @@ def learn_rhythm(tables: Tables, row: int, at_s: float, changed: bool, cycle_s: 
     if link.schedule:
         foretold = changed_since(page, weighted_hours(profile, age, start, end), cycle_s)
         schedule: Record = rhythm.schedules[link.schedule]
-        sheet = Sheet(rhythm.schedules, np.int64(link.schedule), rhythm.profiles, np.int64(link.profile), age)
-        learn_schedule(sheet, start, end, changed, foretold, np.int64(page.visits))
+        sheet = Sheet(rhythm.schedules, int(np.int64(link.schedule)), rhythm.profiles, int(np.int64(link.profile)), age)
+        learn_schedule(sheet, start, end, changed, foretold, int(np.int64(page.visits)))
         if changed:
             note_change(schedule, at_s, end - start)
 
@@ -60,6 +60,6 @@ def learn_rhythm(tables: Tables, row: int, at_s: float, changed: bool, cycle_s: 
 @inlined
 def prefetch_rhythm(rhythm: Rhythms, row: int) -> None:
     """Ask the memory for what `learn_rhythm` will read of a page's schedule. O(1)."""
-    number = np.int64(rhythm.links[row].schedule)
+    number = int(np.int64(rhythm.links[row].schedule))
     if number:
         prefetch(rhythm.schedules, number)

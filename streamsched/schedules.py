@@ -101,15 +101,15 @@ class Sheet(NamedTuple):
 
 @inlined
 def _set_weight(sheet: Sheet, days: int) -> float:
-    misfit = np.int64(sheet.schedules[sheet.schedule].sets[days])
-    misfit += np.int64(sheet.profiles[sheet.profile].sets_told[sheet.age * DAY_SETS + days])
+    misfit = int(np.int64(sheet.schedules[sheet.schedule].sets[days]))
+    misfit += int(np.int64(sheet.profiles[sheet.profile].sets_told[sheet.age * DAY_SETS + days]))
     return float(WEIGHTS[min(misfit, 255)])
 
 
 @inlined
 def _hour_weight(sheet: Sheet, hour: int) -> float:
-    misfit = np.int64(sheet.schedules[sheet.schedule].hours[hour])
-    misfit += np.int64(sheet.profiles[sheet.profile].hours_told[sheet.age * DAY_HOURS + hour])
+    misfit = int(np.int64(sheet.schedules[sheet.schedule].hours[hour]))
+    misfit += int(np.int64(sheet.profiles[sheet.profile].hours_told[sheet.age * DAY_HOURS + hour]))
     return float(WEIGHTS[min(misfit, 255)])
 
 
@@ -221,14 +221,14 @@ def _marks(part: int, start: float, end: float) -> float:
     at = 4.0 * start - part
     to = 4.0 * end - part
     before, after = np.floor(at / 4.0), np.floor(to / 4.0)
-    return (after + min(to - 4.0 * after, 1.0)) - (before + min(at - 4.0 * before, 1.0))
+    return float((after + min(to - 4.0 * after, 1.0)) - (before + min(at - 4.0 * before, 1.0)))
 
 
 @inlined
 def _chance_by_hour(schedule: Record) -> float:
     """Return with what chance an hour has an update, as far as visits told; 1/2 before."""
     yes, no = schedule.marks_yes / _ONE, schedule.marks_no / _ONE
-    return (yes + 0.5) / (yes + no + 1.0)
+    return float((yes + 0.5) / (yes + no + 1.0))
 
 
 @bare_kernel
@@ -282,7 +282,7 @@ def scheduled_hours(sheet: Sheet, start: float, end: float) -> float:
     before = _hours_before(sheet, start - WEEK_HOURS * first)
     whole = _hours_before(sheet, float(WEEK_HOURS))
     passed = (last - first) * whole + _hours_before(sheet, end - WEEK_HOURS * last)
-    return max(passed - before, 0.0) * (WEEK_HOURS / whole)
+    return float(max(passed - before, 0.0) * (WEEK_HOURS / whole))
 
 
 @inlined
@@ -364,7 +364,7 @@ def _change_ways(edge: float) -> float:
 @inlined
 def _misfit(empty: float, changed: bool) -> int:
     """Return by how much what gives that chance of no update misfits what was seen, in 1/16 nat."""
-    return np.int64(_MISFITS[int(_FITS * min(max(1.0 - empty if changed else empty, 0.0), 1.0))])
+    return int(np.int64(_MISFITS[int(_FITS * min(max(1.0 - empty if changed else empty, 0.0), 1.0))]))
 
 
 @inlined
@@ -375,7 +375,7 @@ def _weigh_sets(sets: npt.NDArray[np.uint8], cover: _Cover, split: tuple[float, 
     for days in range(1, DAY_SETS):
         empty = before * _QUIET[days & cover.before] + within * _QUIET[days & cover.within]
         empty += behind * _QUIET[days & cover.behind]
-        misfit = min(np.int64(sets[days]) + _misfit(empty, changed), 255)
+        misfit = min(int(np.int64(sets[days])) + _misfit(empty, changed), 255)
         least = min(least, misfit)
         sets[days] = misfit
     if least > _SPARE:
@@ -391,11 +391,11 @@ def _weigh_hours(schedule: Record, cover: _Cover, quiet: tuple[float, float, flo
     for hour in range(DAY_HOURS):
         first, second = _part(hour, 0.0, cover.low), _part(hour, cover.low, cover.high)
         empty = first * before + second * within + (1.0 - first - second) * behind
-        least = min(least, np.int64(schedule.hours[hour]) + _misfit(empty, changed))
+        least = min(least, int(np.int64(schedule.hours[hour])) + _misfit(empty, changed))
     for hour in range(DAY_HOURS):
         first, second = _part(hour, 0.0, cover.low), _part(hour, cover.low, cover.high)
         empty = first * before + second * within + (1.0 - first - second) * behind
-        schedule.hours[hour] = min(np.int64(schedule.hours[hour]) + _misfit(empty, changed) - least, 255)
+        schedule.hours[hour] = min(int(np.int64(schedule.hours[hour])) + _misfit(empty, changed) - least, 255)
 
 
 @inlined
@@ -404,8 +404,8 @@ def _count_marks(schedule: Record, marks: float, changed: bool, empty: float, vi
     dither = visits * _DITHER
     dither -= np.floor(dither)
     had = min(_chance_by_hour(schedule) * marks / max(1.0 - empty, 1e-9), max(marks, 1.0)) if changed else 0.0
-    yes = np.int64(schedule.marks_yes) + int(_ONE * had + dither)
-    no = np.int64(schedule.marks_no) + int(_ONE * max(marks - had, 0.0) + dither)
+    yes = int(np.int64(schedule.marks_yes)) + int(_ONE * had + dither)
+    no = int(np.int64(schedule.marks_no)) + int(_ONE * max(marks - had, 0.0) + dither)
     while yes > 255 or no > 255:
         yes, no = yes // 2, no // 2
     schedule.marks_yes = yes
@@ -419,10 +419,10 @@ def _weigh_parts(schedule: Record, start: float, end: float, changed: bool) -> N
     least = 1 << 20
     for part in range(4):
         empty = exp(max(quiet * _marks(part, start, end), -700.0))
-        least = min(least, np.int64(schedule.parts[part]) + _misfit(empty, changed))
+        least = min(least, int(np.int64(schedule.parts[part])) + _misfit(empty, changed))
     for part in range(4):
         empty = exp(max(quiet * _marks(part, start, end), -700.0))
-        schedule.parts[part] = min(np.int64(schedule.parts[part]) + _misfit(empty, changed) - least, 255)
+        schedule.parts[part] = min(int(np.int64(schedule.parts[part])) + _misfit(empty, changed) - least, 255)
 
 
 @bare_kernel

@@ -402,7 +402,7 @@ class Rhythm:
         for profile in self.profiles.values():
             self.settle(profile, kept, sweep & 1)
         pooled = {name: self.pool(profile) for name, profile in self.profiles.items()}
-        names = [name for name in self.profiles if len(name) == 1]
+        names: list[tuple[str, ...]] = [name for name in self.profiles if len(name) == 1]
         names += [("of", *group) for group in groups if ("of", *group) in self.profiles]
         for name in names:
             self.tell(self.profiles[name], pooled[name], sweep + 1 & 1)
