@@ -76,7 +76,8 @@ def _trust(beats: Beats, link: Record) -> Trust:
     if link.schedule == 0:
         return Trust(1.0, 0.0, 0.0)
     schedule: Record = beats.schedules[link.schedule]
-    days = float(beats.profiles[link.profile].odds[link.age]) * exp(float(schedule.edge))
+    profile: Record = beats.profiles[link.profile]
+    days = float(profile.odds[link.age]) * exp(float(schedule.edge))
     hours = HOURLY_ODDS * exp(float(schedule.hourly_edge))
     whole = 1.0 + days + hours
     return Trust(1.0 / whole, days / whole, hours / whole)

@@ -107,7 +107,8 @@ def assign_profiles(tables: Tables) -> None:
         if owner != ANYONE:
             rhythm.of_group[owner] = number
     for group in range(groups):  # a group stands after its parent
-        if tables.groups[group].depth > 0 and rhythm.profiles[rhythm.of_group[group]].group != group:
+        followed: Record = rhythm.profiles[rhythm.of_group[group]]
+        if tables.groups[group].depth > 0 and followed.group != group:
             rhythm.of_group[group] = rhythm.of_group[tables.groups[group].parent]
 
 
@@ -225,7 +226,8 @@ def sum_trust(rhythm: Rhythms, row: int, sweep: int) -> None:
     link: Record = rhythm.links[row]
     if link.schedule:
         profile: Record = rhythm.profiles[link.profile]
-        odds = float(profile.odds[link.age]) * exp(float(rhythm.schedules[link.schedule].edge))
+        schedule: Record = rhythm.schedules[link.schedule]
+        odds = float(profile.odds[link.age]) * exp(float(schedule.edge))
         trust = odds / (1.0 + odds)
         profile.trust_sum += trust
         profile.trust_count += 1.0
@@ -269,7 +271,8 @@ def _above(tables: Tables, group: int) -> int:
     record: Record = tables.groups[group]
     if record.depth > 0:
         return int(tables.rhythm.of_group[record.parent])
-    return int(tables.rhythm.profiles[tables.rhythm.of_group[group]].region)
+    profile: Record = tables.rhythm.profiles[tables.rhythm.of_group[group]]
+    return int(profile.region)
 
 
 @bare_kernel

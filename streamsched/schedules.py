@@ -243,7 +243,7 @@ def empty_by_hour(schedule: Record, start: float, end: float) -> float:
         weight = WEIGHTS[schedule.parts[part]]
         whole += weight
         empty += weight * exp(max(quiet * _marks(part, start, end), -700.0))
-    return empty / whole
+    return float(empty / whole)
 
 
 @inlined

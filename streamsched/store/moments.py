@@ -222,7 +222,8 @@ def _gather_rows(tables: Tables, rows: Ints, out: Records, links: Records) -> No
         link: Record = links[i]
         link.row = rows[i]
         link.link = tables.rhythm.links[rows[i]]
-        link.schedule = tables.rhythm.schedules[tables.rhythm.links[rows[i]].schedule]
+        own: Record = tables.rhythm.links[rows[i]]
+        link.schedule = tables.rhythm.schedules[own.schedule]
 
 
 @bare_kernel

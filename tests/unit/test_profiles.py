@@ -21,7 +21,7 @@ def office() -> Floats:
     """Three times as busy from 8 to 18 on working days, of mean 1."""
     hours = np.arange(WEEK_HOURS)
     busy = np.where((hours % 24 >= 8) & (hours % 24 < 18) & (hours // 24 < 5), 3.0, 0.6)
-    return busy / busy.mean()
+    return np.asarray(busy / busy.mean())
 
 
 def crawl(scheduler: Scheduler, pages: int, profile: Floats, *, per_day: float, every_h: float, domain: str) -> None:
