@@ -261,7 +261,7 @@ def run(examples: int, steps: int) -> Counter[str]:
 
 def test_whatever_is_done_the_ranking_is_the_full_sort() -> None:
     met = run(60, 30)
-    assert met["some"] > 20
+    assert met["some"] > 10
     assert met["swept"] > 0
     assert met["swaps under way"] > 0
 
