@@ -151,7 +151,7 @@ def test_next_by_another_formula_keeps_the_champion(streamsched: Command, evolve
         ("9" * 5000, 2, "found '999"),
         ("-1", 2, "NUMBER: expected the number of a record in "),
         ("1 +", 2, "column 4"),
-        ("rhythm", 2, "terminal 'rhythm'"),
+        ("surge", 2, "terminal 'surge'"),
     ],
 )
 def test_what_cannot_be_used_changes_nothing(

@@ -123,7 +123,7 @@ def test_settings_as_numpy_has_them(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("formula", "column"),
-    [("", 1), ("X +", 4), ("1 - exp(-m)", 10), ("X / surge", 5), ("2 * (tau + rhythm)", 6), ("due", 1)],
+    [("", 1), ("X +", 4), ("1 - exp(-m)", 10), ("X / surge", 5), ("2 * (t + surge)", 10), ("surge", 1)],
 )
 def test_formula_that_does_not_fit_names_its_column(formula: str, column: int) -> None:
     scheduler = known()
