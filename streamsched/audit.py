@@ -6,7 +6,7 @@ import numpy as np
 
 from streamsched.arrays import Ints
 from streamsched.journal import SAMPLE_PAGES, read_visits
-from streamsched.tables import LEASED, OUT, VISITED, Tables
+from streamsched.tables import LEASED, OUT, VISITED, WEEK_HOURS, Tables
 
 __all__ = ["find_faults"]
 
@@ -54,8 +54,29 @@ def find_faults(tables: Tables, found: Ints) -> list[str]:
         "the sample is halved as pages double": count <= SAMPLE_PAGES << halvings
         and (halvings == 0 or count > SAMPLE_PAGES << halvings - 1),
         "the journal's newest visit to a page is its last": _are_last(tables, count),
+        "each schedule is one page's": _are_own(tables, count),
+        "pages go by a profile of their group, or of one above": bool(
+            np.all(tables.rhythm.links["profile"][:count] < tables.rhythm.tempo["profiles"][0])
+        )
+        and not np.any(tables.rhythm.links["age"][:count] > 1),
+        "busy hours are finite, and no hour is without weight": _are_rising(tables),
     }
     return [name for name, fits in holds.items() if not fits]
+
+
+def _are_own(tables: Tables, count: int) -> bool:
+    """Return whether the schedules given out are numbered from 1, each named by the link of one page."""
+    named = tables.rhythm.links["schedule"][:count]
+    named = np.sort(named[named > 0])
+    return bool(np.array_equal(named, np.arange(1, int(tables.rhythm.tempo["schedules"][0]) + 1)))
+
+
+def _are_rising(tables: Tables) -> bool:
+    """Return whether what profiles publish are sums of weights above 0, and their counts finite and not below 0."""
+    profiles = tables.rhythm.profiles[: int(tables.rhythm.tempo["profiles"][0])]
+    told = profiles["told"].reshape(-1, 2, WEEK_HOURS + 1).astype(np.int64)
+    rising = bool(np.all(np.diff(told, axis=2) > 0) and np.all(told[:, :, 0] == 0))
+    return rising and all(bool(np.all(np.isfinite(profiles[name]))) for name in ("changes", "exposure", "odds"))
 
 
 def _count_out(tables: Tables, count: int) -> Ints:

@@ -15,7 +15,7 @@ from streamsched.tables import LEASED, OUT
 
 __all__ = ["digest_state"]
 
-_VERSION: Final = 4  # of what is hashed, not of how it is saved
+_VERSION: Final = 5  # of what is hashed, not of how it is saved
 
 
 def digest_state(pages: PageTable, settings: dict[str, Any]) -> str:
@@ -35,7 +35,7 @@ def digest_state(pages: PageTable, settings: dict[str, Any]) -> str:
 def _arrays(pages: PageTable) -> dict[str, npt.NDArray[Any]]:
     """Return the arrays that are the state, cut to what is in use."""
     tables = pages.tables
-    corpus = tables.corpus[0]
+    corpus, tempo = tables.corpus[0], tables.rhythm.tempo[0]
     count, groups = int(corpus["pages"]), int(corpus["groups"])
     return {
         "corpus": tables.corpus,
@@ -47,4 +47,8 @@ def _arrays(pages: PageTable) -> dict[str, npt.NDArray[Any]]:
         "names": tables.names[: int(corpus["names_end"])],
         "journal": tables.journal[: int(corpus["journaled"])],
         "candidates": tables.candidates[: candidate_space(count)],
+        "links": tables.rhythm.links[:count],
+        "schedules": tables.rhythm.schedules[: 1 + int(tempo["schedules"])],
+        "profiles": tables.rhythm.profiles[: int(tempo["profiles"])],
+        "tempo": tables.rhythm.tempo,
     }

@@ -17,8 +17,9 @@ from streamsched.leases import are_leased
 from streamsched.order import sort_keys, tie_keys
 from streamsched.politeness import Limits
 from streamsched.ranking import FullScan, Query
+from streamsched.regularity import judge_page
 from streamsched.tables import VISITED, Tables
-from streamsched.terminals import PROVIDED, TerminalColumns
+from streamsched.terminals import PROVIDED, TerminalColumns, context_of
 from streamsched.urls import url_text
 
 __all__ = ["Explanation", "RankedBy", "explain_page"]
@@ -89,7 +90,7 @@ def explain_page(tables: Tables, ranked: RankedBy, query: Query, row: int) -> Ex
     page = tables.pages[row]
     now = query.now
     fill = TerminalColumns(PROVIDED, 1).fill
-    columns = fill(tables.pages[rows], tables.traces[rows], tables.groups, now, query.cycle_s)
+    columns = fill(tables.pages[rows], tables.traces[rows], context_of(tables, rows), now, query.cycle_s)
     terminals = {name: float(column[0]) for name, column in columns.items()}
     group = tables.groups[page["group"]]
     leased = bool(are_leased(tables, rows, now)[0])
@@ -170,6 +171,8 @@ def _reasons(tables: Tables, query: Query, row: int, terminals: dict[str, float]
         f"the prior of {pattern} ({group['pages']} {'page' if group['pages'] == 1 else 'pages'})"
     )
     reasons += _borne_surges(group, page, pattern)
+    if tables.rhythm.links["schedule"][row]:
+        reasons.append(str(judge_page(tables, row)))
     if page["failures"]:
         visits = "visit" if page["failures"] == 1 else f"{page['failures']} visits"
         reasons.append(f"{'at least ' if page['failures'] == _MOST_COUNTED else ''}the last {visits} failed")

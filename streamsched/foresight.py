@@ -11,10 +11,10 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from streamsched.arrays import Records
 from streamsched.gauge import LANES, Gauge, bound_lanes
 from streamsched.jit import bare_kernel, inlined
 from streamsched.politeness import Limits
+from streamsched.tables import Tables
 
 __all__ = ["Moment", "begin_search", "search_ends"]
 
@@ -54,10 +54,10 @@ def begin_search(gauge: Gauge, i: int, moment: Moment, score: float, bound: floa
 
 
 @bare_kernel
-def search_ends(gauge: Gauge, groups: Records, count: int, moment: Moment) -> None:
+def search_ends(gauge: Gauge, tables: Tables, count: int, moment: Moment) -> None:
     """Seek, for the first `count` leaders, how far ahead they stay below the target, into ``search.at``. O(count).
 
-    Their records stand in the lanes behind LANES; ``groups``: GROUP[all] of the shard. No sooner than half of what the
+    Their records stand in the lanes behind LANES, gathered from `tables`. No sooner than half of what the
     target moves from query to query.
     """
     search = gauge.search
@@ -65,7 +65,7 @@ def search_ends(gauge: Gauge, groups: Records, count: int, moment: Moment) -> No
         for i in range(count):
             search.at[i] = _next_look(gauge, i)
             gauge.ends[LANES + i] = moment.now + moment.cycle_s * search.at[i]
-        bound_lanes(gauge, groups, LANES, count, moment.since, moment.cycle_s, search.bound)
+        bound_lanes(gauge, tables, LANES, count, moment.since, moment.cycle_s, search.bound)
         for i in range(count):
             _narrow(gauge, i, search.bound[i] + moment.fall * search.at[i])
     for i in range(count):

@@ -12,20 +12,32 @@ import numpy as np
 import numpy.typing as npt
 
 from streamsched.arrays import Floats, Ints, Records
+from streamsched.beats import Beats
 from streamsched.formula import Formula
 from streamsched.formula.bounds import compile_bound
 from streamsched.formula.intervals import BoundSteps, run_bounds
 from streamsched.formula.machine import ROWS, Steps, run_steps
 from streamsched.jit import bare_kernel, inlined
 from streamsched.shelves import BLOCK_ROWS
-from streamsched.tables import PAGE, TRACE, Tables
-from streamsched.terminals import MOVING, RANGES, TERMINAL_CODES, fill_terminal, fill_terminal_at, loosen_terminal
+from streamsched.tables import LINK, PAGE, TRACE, Tables
+from streamsched.terminals import (
+    BY_RHYTHM,
+    MOVING,
+    RANGES,
+    TERMINAL_CODES,
+    Context,
+    fill_highest,
+    fill_lowest,
+    fill_terminal,
+)
 
 __all__ = ["LANES", "LEADERS", "Gauge", "bound_lanes", "gather_lanes", "make_gauge", "move_lane", "score_lanes"]
 
 LANES: Final = ROWS  # pages at a time
 LEADERS: Final = LANES // BLOCK_ROWS  # lanes behind these: one for each block
-_UNTRACED: Final = frozenset({"n", "X", "t", "CG", "NAD", "rate", "posterior", "importance", "cost", "surge"})
+_UNTRACED: Final = (
+    frozenset({"n", "X", "t", "CG", "NAD", "rate", "posterior", "importance", "cost", "surge"}) | BY_RHYTHM
+)
 
 Codes = npt.NDArray[np.int64]
 
@@ -62,8 +74,10 @@ class Gauge(NamedTuple):
     bound_slots: Floats
     bound_result: int
     traced: bool  # whether some terminal reads TRACE
+    linked: bool  # ... reads LINK and what that names
     pages: Records  # PAGE[LANES + LEADERS]
     traces: Records  # TRACE[LANES + LEADERS]
+    links: Records  # LINK[LANES + LEADERS]
     ends: Floats  # float64[LANES + LEADERS]: until when each lane's bound is to hold
     cuts: Floats  # float64[LEADERS]: by block, when a page of it becomes eligible or overdue
     search: Search
@@ -86,8 +100,10 @@ def make_gauge(formula: Formula) -> Gauge:
         bound.make_slots(LANES),
         bound.result,
         not _UNTRACED.issuperset(formula.terminals),
+        not BY_RHYTHM.isdisjoint(formula.terminals),
         np.zeros(LANES + LEADERS, PAGE),
         np.zeros(LANES + LEADERS, TRACE),
+        np.zeros(LANES + LEADERS, LINK),
         np.empty(LANES + LEADERS),
         np.empty(LEADERS),
         Search(*(np.empty(LEADERS) for _ in Search._fields)),
@@ -104,6 +120,10 @@ def gather_lanes(gauge: Gauge, tables: Tables, rows: Ints) -> None:
         for i in range(rows.size):
             if rows[i] >= 0:
                 gauge.traces[i] = tables.traces[rows[i]]
+    if gauge.linked:
+        for i in range(rows.size):
+            if rows[i] >= 0:
+                gauge.links[i] = tables.rhythm.links[rows[i]]
 
 
 @inlined
@@ -112,19 +132,22 @@ def move_lane(gauge: Gauge, lane: int, to: int) -> None:
     gauge.pages[to] = gauge.pages[lane]
     if gauge.traced:
         gauge.traces[to] = gauge.traces[lane]
+    if gauge.linked:
+        gauge.links[to] = gauge.links[lane]
 
 
 @bare_kernel
 def score_lanes(  # noqa: PLR0913, PLR0917  a kernel
-    gauge: Gauge, groups: Records, first: int, count: int, now: float, cycle_s: float, out: Floats
+    gauge: Gauge, tables: Tables, first: int, count: int, now: float, cycle_s: float, out: Floats
 ) -> None:
     """Write to `out`: float64[count or more] the scores of `count` lanes from `first` on at `now`. O(count * steps).
 
-    `groups`: GROUP[all] of the shard that the lanes were gathered from.
+    `tables`: of the shard that the lanes were gathered from.
     """
     pages, traces = gauge.pages[first : first + count], gauge.traces[first : first + count]
+    context = _context_of(gauge, tables, first, count)
     for slot in range(gauge.codes.size):
-        fill_terminal(gauge.codes[slot], pages, traces, groups, now, cycle_s, gauge.slots[slot, :count])
+        fill_terminal(gauge.codes[slot], pages, traces, context, now, cycle_s, gauge.slots[slot, :count])
     if gauge.steps.shape[0]:
         run_steps(gauge.steps, gauge.slots, count)
     for i in range(count):
@@ -133,27 +156,33 @@ def score_lanes(  # noqa: PLR0913, PLR0917  a kernel
 
 @bare_kernel
 def bound_lanes(  # noqa: PLR0913, PLR0917  a kernel
-    gauge: Gauge, groups: Records, first: int, count: int, now: float, cycle_s: float, out: Floats
+    gauge: Gauge, tables: Tables, first: int, count: int, now: float, cycle_s: float, out: Floats
 ) -> None:
     """Write to `out` what the scores of `count` lanes from `first` on do not exceed from `now` to their ends.
 
-    `groups`: as for scores; `out`: float64[count or more], -inf for NaN. O(count * steps).
+    `tables`: as for scores; `out`: float64[count or more], -inf for NaN. O(count * steps).
     """
     slots = gauge.bound_slots
     pages, traces = gauge.pages[first : first + count], gauge.traces[first : first + count]
+    context = _context_of(gauge, tables, first, count)
+    ends = gauge.ends[first : first + count]
     lows = gauge.low_codes.size
     for slot in range(lows):
-        fill_terminal(gauge.low_codes[slot], pages, traces, groups, now, cycle_s, slots[slot, :count])
-        loosen_terminal(gauge.low_codes[slot], False, slots[slot, :count])
+        fill_lowest(gauge.low_codes[slot], pages, traces, context, now, ends, cycle_s, slots[slot, :count])
     for slot in range(gauge.high_codes.size):
-        ends = gauge.ends[first : first + count]
-        fill_terminal_at(gauge.high_codes[slot], pages, groups, ends, cycle_s, slots[lows + slot, :count])
-        loosen_terminal(gauge.high_codes[slot], True, slots[lows + slot, :count])
+        fill_highest(gauge.high_codes[slot], pages, context, now, ends, cycle_s, slots[lows + slot, :count])
     if gauge.bound_steps.shape[0]:
         run_bounds(gauge.bound_steps, slots, count)
     for i in range(count):
         bound = slots[gauge.bound_result, i]
         out[i] = -np.inf if np.isnan(bound) else bound
+
+
+@inlined
+def _context_of(gauge: Gauge, tables: Tables, first: int, count: int) -> Context:
+    """Return what terminals read around the pages of `count` lanes from `first` on."""
+    rhythm = tables.rhythm
+    return Context(tables.groups, Beats(gauge.links[first : first + count], rhythm.schedules, rhythm.profiles))
 
 
 def _codes(names: Iterable[str]) -> Codes:

@@ -16,6 +16,7 @@ from streamsched.chains import link_page, unlink_page
 from streamsched.jit import bare_kernel, mix
 from streamsched.marks import mark_group
 from streamsched.packed import decode_spans, hash_bytes, same_bytes
+from streamsched.profiles import follow_profile
 from streamsched.tables import SETTINGS_OWN, Tables
 
 __all__ = [
@@ -241,6 +242,7 @@ def _open(tables: Tables, size: int, parent: int, depth: int) -> int:
         tables.groups[parent].recheck_until = corpus.sweep + 1
     _place(tables.group_slots, key, group)
     corpus.groups = group + 1
+    follow_profile(tables, group)
     return group
 
 

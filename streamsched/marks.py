@@ -17,7 +17,7 @@ import numpy as np
 from streamsched.arrays import Hashes, Ints, Record, Records
 from streamsched.jit import bare_kernel, inlined, trailing_zeros
 from streamsched.memory import reserve_rows
-from streamsched.tables import GROUP_WAS, ROW_WAS, Marked, Tables
+from streamsched.tables import GROUP_WAS, LINK_WAS, ROW_WAS, Marked, Tables
 
 __all__ = ["Dirty", "Marks", "find_marked", "mark_group", "mark_groups", "mark_row", "mark_rows"]
 
@@ -65,6 +65,10 @@ def _keep_row(tables: Tables, row: int) -> None:
     old.page = tables.pages[row]
     old.trace = tables.traces[row]
     old.lease_until_s = tables.lease_until_s[row]
+    link: Record = marked.old_links[at]
+    link.row = row
+    link.link = tables.rhythm.links[row]
+    link.schedule = tables.rhythm.schedules[tables.rhythm.links[row].schedule]
     marked.counts[_OLD_ROWS] = at + 1
 
 
@@ -120,7 +124,7 @@ class Marks:
         """Let a save's instant be now, with so many rows and groups; return what was marked before. O(rows / 64)."""
         before, self.marking = self.arrays, True
         counts = np.array([rows, groups, 0, 0, 0, 0], np.int64)
-        old = _room_for(ROW_WAS, rows), _room_for(GROUP_WAS, groups)
+        old = _room_for(ROW_WAS, rows), _room_for(LINK_WAS, rows), _room_for(GROUP_WAS, groups)
         self.arrays = Marked(_bits(rows), _bits(groups), *old, counts)
         return Dirty(before.rows, before.groups, int(before.counts[_ROWS]), int(before.counts[_GROUPS]))
 
@@ -131,14 +135,18 @@ class Marks:
         if groups is not None:
             self.arrays.counts[_GROUPS_COPIED] = groups
 
-    def end(self) -> tuple[Records, Records]:
-        """Keep no more records; return those kept: ROW_WAS[m], GROUP_WAS[m]. Marks go on. O(1)."""
+    def end(self) -> tuple[Records, Records, Records]:
+        """Keep no more records; return those kept: ROW_WAS[m], LINK_WAS[m], GROUP_WAS[k]. Marks go on. O(1)."""
         counts = self.arrays.counts
         old_rows = self.arrays.old_rows[: counts[_OLD_ROWS]]
+        old_links = self.arrays.old_links[: counts[_OLD_ROWS]]
         old_groups = self.arrays.old_groups[: counts[_OLD_GROUPS]]
         counts[_ROWS_COPIED:] = _ALL, _ALL, 0, 0
-        self.arrays = self.arrays._replace(old_rows=np.empty(0, ROW_WAS), old_groups=np.empty(0, GROUP_WAS))
-        return old_rows, old_groups
+        nothing = _marks_nothing()
+        self.arrays = self.arrays._replace(
+            old_rows=nothing.old_rows, old_links=nothing.old_links, old_groups=nothing.old_groups
+        )
+        return old_rows, old_links, old_groups
 
     def take_back(self, dirty: Dirty) -> None:
         """Mark again what `begin` returned: the save came to nothing. O(rows / 64)."""
@@ -197,4 +205,4 @@ def _room_for(dtype: np.dtype[Any], count: int) -> Records:
 def _marks_nothing() -> Marked:
     counts = np.array([0, 0, _ALL, _ALL, 0, 0], np.int64)
     none = np.empty(0, np.uint64)
-    return Marked(none, none, np.empty(0, ROW_WAS), np.empty(0, GROUP_WAS), counts)
+    return Marked(none, none, np.empty(0, ROW_WAS), np.empty(0, LINK_WAS), np.empty(0, GROUP_WAS), counts)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from streamsched.arrays import Ints, Record, Records
+from streamsched.arrays import Ints, Record
 from streamsched.blocks import NODE_BLOCKS, Blocks, Lanes, Stage, rest_within, target_of
 from streamsched.eligibility import haste
 from streamsched.foresight import Moment, begin_search, search_ends
@@ -24,17 +24,17 @@ def open_blocks(stage: Stage, picked: Ints, moment: Moment, lanes: Lanes) -> Non
     Lanes of pages that are not eligible get row -1. The blocks count as opened until they are settled. From a first
     bound follows how far ahead to look, for a second.
     """
-    gauge, groups = stage.gauge, stage.tables.groups
+    gauge = stage.gauge
     for start in range(0, picked.size, LEADERS):
         part = picked[start : start + LEADERS]
         own = _part_of(lanes, start, start + part.size)
         count = part.size * BLOCK_ROWS
         _take_lanes(stage, part, moment, own)
-        score_lanes(gauge, groups, 0, count, moment.now, moment.cycle_s, own.scores)
+        score_lanes(gauge, stage.tables, 0, count, moment.now, moment.cycle_s, own.scores)
         if moment.target > -np.inf:
-            bound_lanes(gauge, groups, 0, count, moment.since, moment.cycle_s, own.bounds)
+            bound_lanes(gauge, stage.tables, 0, count, moment.since, moment.cycle_s, own.bounds)
             _look_ahead(stage, part, moment, own)
-        _bound_eligible(gauge, groups, count, moment, own)
+        _bound_eligible(stage, count, moment, own)
         for lane in range(count):
             if own.rows[lane] >= 0:
                 overdue = overdue_at(gauge.pages[lane], moment.limits)
@@ -61,7 +61,7 @@ def absorb(stage: Stage, rows: Ints, moment: Moment, lanes: Lanes) -> None:
             count += 1
         if count == LANES or (i == rows.size - 1 and count):
             gather_lanes(gauge, tables, lanes.rows[:count])
-            bound_lanes(gauge, tables.groups, 0, count, moment.since, moment.cycle_s, lanes.bounds)
+            bound_lanes(gauge, tables, 0, count, moment.since, moment.cycle_s, lanes.bounds)
             _raise_bounds(stage, count, moment, lanes)
             count = 0
 
@@ -109,22 +109,22 @@ def _is_settled(stage: Stage, row: int, moment: Moment) -> bool:
 @bare_kernel
 def _raise_later(stage: Stage, led: int, moment: Moment, lanes: Lanes) -> None:
     """Raise the bounds of the blocks of the first `led` of `lanes.rows`, whose records are those of the leaders."""
-    gauge, blocks, groups = stage.gauge, stage.blocks, stage.tables.groups
+    gauge, blocks = stage.gauge, stage.blocks
     if not led:
         return
-    score_lanes(gauge, groups, LANES, led, moment.now, moment.cycle_s, lanes.scores)
+    score_lanes(gauge, stage.tables, LANES, led, moment.now, moment.cycle_s, lanes.scores)
     for i in range(led):
         block = block_of(stage.order, lanes.rows[i])
         gauge.search.target[i] = target_of(stage, block, moment)
         ahead = (blocks.end[block] - moment.now) / moment.cycle_s
         begin_search(gauge, i, moment, lanes.scores[i], lanes.bounds[i], ahead)
-    search_ends(gauge, groups, led, moment)
+    search_ends(gauge, stage.tables, led, moment)
     for i in range(led):
         end = blocks.end[block_of(stage.order, lanes.rows[i])]
         if lanes.scores[i] < gauge.search.target[i]:
             end = min(end, moment.now + moment.cycle_s * gauge.search.at[i])
         gauge.ends[LANES + i] = end
-    bound_lanes(gauge, groups, LANES, led, moment.since, moment.cycle_s, lanes.bounds)
+    bound_lanes(gauge, stage.tables, LANES, led, moment.since, moment.cycle_s, lanes.bounds)
     for i in range(led):
         block = block_of(stage.order, lanes.rows[i])
         _raise_bound(stage, lanes.rows[i], lanes.bounds[i])
@@ -206,9 +206,10 @@ def _end_lanes(gauge: Gauge, i: int, end: float, lanes: Lanes) -> None:
 
 
 @bare_kernel
-def _bound_eligible(gauge: Gauge, groups: Records, count: int, moment: Moment, lanes: Lanes) -> None:
+def _bound_eligible(stage: Stage, count: int, moment: Moment, lanes: Lanes) -> None:
     """Bound the lanes, those of pages that go before others by their haste."""
-    bound_lanes(gauge, groups, 0, count, moment.since, moment.cycle_s, lanes.bounds)
+    gauge = stage.gauge
+    bound_lanes(gauge, stage.tables, 0, count, moment.since, moment.cycle_s, lanes.bounds)
     for lane in range(count):
         if lanes.rows[lane] >= 0:
             overdue = overdue_at(gauge.pages[lane], moment.limits)
@@ -219,7 +220,7 @@ def _bound_eligible(gauge: Gauge, groups: Records, count: int, moment: Moment, l
 @bare_kernel
 def _look_ahead(stage: Stage, picked: Ints, moment: Moment, lanes: Lanes) -> None:
     """Let blocks look ahead until one of their pages is to be asked for, from their scores and a first bound."""
-    blocks, gauge, groups = stage.blocks, stage.gauge, stage.tables.groups
+    blocks, gauge = stage.blocks, stage.gauge
     led = 0
     for i in range(picked.size):
         target = target_of(stage, picked[i], moment)
@@ -234,7 +235,7 @@ def _look_ahead(stage: Stage, picked: Ints, moment: Moment, lanes: Lanes) -> Non
             led += 1
     if not led:
         return
-    search_ends(gauge, groups, led, moment)
+    search_ends(gauge, stage.tables, led, moment)
     for j in range(led):
         i = int(gauge.search.block[j])
         blocks.reach[picked[i]] = gauge.search.at[j]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Self
 
 import numpy as np
 
@@ -19,7 +19,10 @@ from streamsched.outcomes import OutcomeBatch
 from streamsched.packed import MAX_URL_BYTES, PackedUrls
 from streamsched.politeness import make_limits
 from streamsched.priors import begin_corpus
+from streamsched.regions import REGIONS
+from streamsched.regions import Region as PeopleRegion
 from streamsched.tables import CHAIN, CORPUS, GROUP, PAGE, TRACE, VISIT, Tables
+from streamsched.tempo import Tempo
 from streamsched.touched import UNWATCHED, Touched
 from streamsched.urls import MAX_PAGES, UrlIndex, url_texts
 from streamsched.visits import COUNTS, Columns, Rules, Told, apply_outcomes, begin_pages
@@ -37,11 +40,12 @@ class PageTable:
     """All pages of one shard: records, URL texts, groups and the learned prior.
 
     Grows without moving a row; 112 bytes a page in `PAGE`, `TRACE` and the lease column, 8 in the chains of groups, 11
-    to 21 in the URL index, about one in the groups' sketch, 200 a group, and the URL's own text. Not safe to use from
-    several threads at once.
+    to 21 in the URL index, about one in the groups' sketch, 200 a group, the URL's own text, and 45 at the most for
+    rhythms (`Tempo`). Not safe to use from several threads at once.
     """
 
-    def __init__(self, cycle_s: float, change_bits: int) -> None:
+    def __init__(self, cycle_s: float, change_bits: int, regions: Mapping[str, PeopleRegion] | None = REGIONS) -> None:
+        """Begin without pages. `regions`: whose rhythms are learned; None to learn none."""
         self.cycle_s = cycle_s
         self.change_bits = change_bits
         self.limits = make_limits(Manners())  # of whom visits say something: set it before they come
@@ -61,9 +65,19 @@ class PageTable:
         self._scratch = np.zeros(MAX_URL_BYTES, np.uint8)
         self._corpus = np.zeros(1, CORPUS)
         self._index = UrlIndex()
+        self.tempo = Tempo(regions, _RESERVED_PAGES)
         self.marks = Marks()
         self.touched: Touched | None = None
         begin_corpus(self._corpus, cycle_s)
+
+    @classmethod
+    def of_settings(cls, settings: Mapping[str, Any]) -> Self:
+        """Return a table for what is loaded with these settings of a scheduler: fill it, then `rebuild_index`."""
+        told = settings.get("regions", {name: region.to_json() for name, region in REGIONS.items()})
+        regions = None if told is None else {name: PeopleRegion.from_json(region) for name, region in told.items()}
+        table = cls(settings["cycle_s"], settings["change_bits"], regions)
+        table.tempo.forget()
+        return table
 
     def __len__(self) -> int:
         return int(self._corpus["pages"][0])
@@ -86,6 +100,7 @@ class PageTable:
             self.marks.arrays,
             self._chains.array,
             self._heads.array,
+            self.tempo.arrays,
         )
 
     def find(self, urls: PackedUrls) -> Ints:
@@ -157,6 +172,7 @@ class PageTable:
         self._index.rebuild(self.tables)
         self._place_groups(int(self._corpus["groups"][0]))
         rebuild_chains(self.tables)
+        self.tempo.rebuild(self.tables)
 
     def state_bytes(self) -> dict[str, int]:
         """Return the bytes of memory in use for each part of the state."""
@@ -167,6 +183,7 @@ class PageTable:
             "leases": pages * 8,
             "chains": pages * CHAIN.itemsize + groups * 4,
             "url_index": self._index.nbytes(),
+            "rhythms": self.tempo.nbytes(pages, groups),
             "groups": groups * GROUP.itemsize + int(corpus["names_end"]) + self._group_slots.nbytes,
             "sketch": max(1 << 16, pages // 2),
             "journal": min(int(corpus["journaled"]), self._journal.array.size) * VISIT.itemsize,
@@ -184,6 +201,7 @@ class PageTable:
         self._groups.ensure(groups)
         self._heads.ensure(groups)
         self._names.ensure(names)
+        self.tempo.reserve(pages, groups)
 
     def faults(self) -> list[str]:
         """Return which invariants of the table do not hold, none where it is sound. O(pages)."""

@@ -26,6 +26,7 @@ from streamsched.jit import bare_kernel, inlined
 from streamsched.learning import give_prior
 from streamsched.marks import mark_group, mark_row
 from streamsched.posterior import digamma, shape_of_log_gap
+from streamsched.profiles import publish_profiles, renew_link, sum_trust
 from streamsched.tables import LONGEST_INTERVAL, SHORTEST_INTERVAL, Tables
 
 __all__ = ["FIRST_SHAPE", "advance_sweep", "begin_corpus", "renew_prior", "weigh_pattern"]
@@ -115,6 +116,8 @@ def _sum_page(tables: Tables, row: int) -> None:
         sort_page_deeper(tables, row)
         group = tables.groups[page.group]
     give_prior(page, corpus.shape, group.mean)
+    renew_link(tables, row)
+    sum_trust(tables.rhythm, row, corpus.sweep)
     if page.visits == 0:
         return
     shape = page.prior_shape + page.own_shape
@@ -163,3 +166,5 @@ def _renew(tables: Tables) -> None:
     corpus.rate_count = 0.0
     corpus.gap_sum = 0.0
     corpus.gap_count = 0.0
+    if not tables.rhythm.tempo[0].off:
+        publish_profiles(tables)

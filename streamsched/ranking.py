@@ -15,7 +15,7 @@ from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 
-from streamsched.arrays import Floats, Hashes, Ints, Record, Records, Rows
+from streamsched.arrays import Floats, Hashes, Ints, Record, Rows
 from streamsched.eligibility import are_eligible, haste, rest_until
 from streamsched.formula import BLOCK, Arena, Program
 from streamsched.jit import bare_kernel, inlined, mix
@@ -24,7 +24,7 @@ from streamsched.order import select_top, sort_keys
 from streamsched.politeness import Limits, host_room, make_limits, overdue_at
 from streamsched.selection import Room, Seats, Terms, is_outdone
 from streamsched.tables import VISITED, Tables
-from streamsched.terminals import TerminalColumns
+from streamsched.terminals import TerminalColumns, context_of
 
 __all__ = ["DEFAULT_LIMITS", "FullScan", "Query", "Ranked", "Ranking", "seat_pages"]
 
@@ -135,8 +135,7 @@ class FullScan:
         for start in range(0, size, BLOCK):
             stop = min(start + BLOCK, size)
             part = slice(start, stop) if rows is None else rows[start:stop]
-            pages, traces = tables.pages[part], tables.traces[part]
-            scores[start:stop] = self._workers[0].score(pages, traces, tables.groups, now, cycle_s)
+            scores[start:stop] = self._workers[0].score(tables, part, now, cycle_s)
         return scores
 
     def foresee(self, tables: Tables, query: Query) -> float:
@@ -172,8 +171,7 @@ class FullScan:
         def scan(worker: _Worker, candidates: _Candidates) -> None:
             for start in blocks:  # a range's iterator hands each block to one thread only
                 part = slice(start, min(start + BLOCK, pages))
-                records = tables.pages[part], tables.traces[part], tables.groups
-                scores = worker.score(*records, query.now, query.cycle_s)
+                scores = worker.score(tables, part, query.now, query.cycle_s)
                 candidates.add(tables, scores, start, query, self._seats.room)
 
         if len(jobs) == 1:
@@ -199,10 +197,11 @@ class _Worker:
         self._columns = TerminalColumns(program.terminals, BLOCK, self._arena.slots)  # where the program reads them
         self._scores = np.empty(BLOCK)
 
-    def score(self, pages: Records, traces: Records, groups: Records, now: float, cycle_s: float) -> Floats:
-        """Return the scores of the pages: float64[m], valid until the next call."""
+    def score(self, tables: Tables, rows: slice | Rows, now: float, cycle_s: float) -> Floats:
+        """Return the scores of the pages of `rows`: float64[m], valid until the next call."""
+        pages, traces, context = tables.pages[rows], tables.traces[rows], context_of(tables, rows)
         out = self._scores[: pages.size]
-        self._program.run(self._columns.fill(pages, traces, groups, now, cycle_s), out, self._arena)
+        self._program.run(self._columns.fill(pages, traces, context, now, cycle_s), out, self._arena)
         return out
 
 

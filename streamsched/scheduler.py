@@ -30,6 +30,7 @@ from streamsched.packed import PackedUrls
 from streamsched.pages import PageTable
 from streamsched.panel import Panel
 from streamsched.ranking import FullScan
+from streamsched.regions import REGIONS, Region, check_regions
 from streamsched.replies import KEPT_REJECTIONS, Batch, Observed
 from streamsched.roster import Roster
 from streamsched.shares import Shares
@@ -58,8 +59,10 @@ class Scheduler:
     handed out that goes to a uniform sample visited every cycle, for evolution to learn from; `new_share`: the share of
     the pages handed out that pages never visited have at the least, where there are so many; `explore_share`: that of
     pages drawn by lot; `surges`: whether visits tell of surges, which change many pages of a host or URL pattern at
-    once: without, the terminal is 0 and each change counts as its page's own; `threads`: of the ranking, None for the
-    machine's (the result is the same). Methods may be called from several threads; each waits for the others.
+    once: without, the terminal is 0 and each change counts as its page's own; `regions`: whose pages' hours of the week
+    are learned apart, by top-level domain, and by which clocks; None to learn no rhythms at all, which saves some
+    memory and time; `threads`: of the ranking, None for the machine's (the result is the same). Methods may be called
+    from several threads; each waits for the others.
 
     >>> s = Scheduler(cycle="1d")
     >>> s.observe([Outcome("https://a.example/", 0.0), Outcome("https://a.example/", 86400.0, changed=True)]).changed
@@ -82,6 +85,7 @@ class Scheduler:
         new_share: float = 0.1,
         explore_share: float = 0.0,
         surges: bool = True,
+        regions: Mapping[str, Region] | None = REGIONS,
         threads: int | None = None,
     ) -> None:
         """Start with no pages. Raises SettingsError for a setting that cannot work, FormulaError for a formula."""
@@ -93,7 +97,8 @@ class Scheduler:
         self._threads = None if threads is None else check_whole("threads", threads, 1, "1 to 256, or None", most=256)
         self._lock = threading.RLock()
         self._behind: StreamNeeded | None = None  # why calls are missing that the directory it is from has logged
-        self._pages = PageTable(self.cycle_s, check_whole("change_bits", change_bits, 1, "1 to 64 bits", most=64))
+        bits = check_whole("change_bits", change_bits, 1, "1 to 64 bits", most=64)
+        self._pages = PageTable(self.cycle_s, bits, None if regions is None else check_regions(regions))
         self._pages.surges = bool(surges)
         self._courtesy = Courtesy(manners, per_host)
         self._pages.limits = self._courtesy.limits
@@ -388,6 +393,7 @@ class Scheduler:
             new_share=settings["shares"]["new"],
             explore_share=settings["shares"]["explore"],
             surges=settings.get("surges", True),
+            regions=pages.tempo.regions,
             threads=threads,
         )
         if settings["champion"]["formula"] == settings["formula"]:
@@ -437,6 +443,7 @@ class Scheduler:
             "panel": self._panel.state(),
             "shares": self._shares.state(),
             "surges": self._pages.surges,
+            "regions": self._pages.tempo.to_json(),
             "positions": dict(self.positions),
         }
 

@@ -1,9 +1,10 @@
 """The layout of a shard's state: what a page, a group of pages and the corpus remember, as fixed-size records.
 
 A page is 64 bytes (`PAGE`) and 40 of what scoring seldom reads (`TRACE`). All that a score reads of a page stands in
-these two, its prior as well, and in what its group shows of surges: so a score moves only with the clock, when
-something is done to that very page, or when the group shows something else. Rows of both are given out in the order in
-which pages are first seen, and never move or end.
+these two, its prior as well, in what its group shows of surges, and in `Rhythms`, where a page's link names what it goes
+by of when in the week pages change: so a score moves only with the clock, when something is done to that very page, or
+when its group shows something else. Rows of both are given out in the order in which pages are first seen, and never
+move or end.
 """
 
 from __future__ import annotations
@@ -16,26 +17,38 @@ import numpy.typing as npt
 from streamsched.arrays import Bytes, Floats, Hashes, Ints, Records
 
 __all__ = [
+    "ANYONE",
     "CHAIN",
     "CORPUS",
+    "DAY_SETS",
     "FOR_PANEL",
     "GROUP",
     "GROUP_WAS",
     "LEASED",
+    "LINK",
+    "LINK_WAS",
     "LONGEST_INTERVAL",
     "OUT",
     "PAGE",
+    "POOLED",
+    "PROFILE",
     "ROW_WAS",
+    "SCHEDULE",
+    "SCHEDULE_WAS",
     "SETTINGS_OWN",
     "SHORTEST_INTERVAL",
     "SUCCEEDED",
     "SURGE_SHARES",
+    "TEMPO",
     "TRACE",
     "URGENT",
     "VISIT",
     "VISITED",
+    "WEEK_HOURS",
     "WITH_FINGERPRINT",
+    "Calendar",
     "Marked",
+    "Rhythms",
     "Tables",
 ]
 
@@ -56,6 +69,10 @@ SHORTEST_INTERVAL: Final = 1e-12
 LONGEST_INTERVAL: Final = 1e15
 
 SURGE_SHARES: Final = 5  # shares of a group's pages that a surge may hit, as `surges` has them
+
+WEEK_HOURS: Final = 168
+DAY_SETS: Final = 128  # sets of days of the week, bit 0 Monday; the empty one is none
+ANYONE: Final = 0xFFFFFFFF  # in PROFILE.group: of no group, but of all pages or those of a region
 
 PAGE: Final = np.dtype(
     [
@@ -161,12 +178,114 @@ CORPUS: Final = np.dtype(
 )
 
 
+LINK: Final = np.dtype(
+    [
+        ("profile", "<u4"),  # number of the profile the page goes by
+        ("schedule", "<u4"),  # number of its own schedule, 0 for none
+        ("quarters", "i1"),  # its region's clock at the last visit: quarters of an hour before UTC
+        ("age", "u1"),  # which of the profile's two published states it goes by, 0 or 1
+        ("spare", "u1", 2),
+    ]
+)
+SCHEDULE: Final = np.dtype(
+    [
+        ("sets", "u1", DAY_SETS),  # by how much each set of weekdays, as bits, fits worse than the best, in 1/16 nat
+        ("hours", "u1", 24),  # ... each hour of the day
+        ("parts", "u1", 4),  # ... each quarter of the hour
+        ("marks_yes", "u1"),  # hours with an update, in 1/16
+        ("marks_no", "u1"),
+        ("edge", "<f4"),  # ln of the odds of the schedule by days against a rate, by what visits found; it may change
+        ("hourly_edge", "<f4"),  # ... of that by hours
+        ("proof", "<f4"),  # ln of how much likelier it made all that visits found since the beginning
+        ("hourly_proof", "<f4"),
+        ("begun_s", "<u4"),  # the change that the gaps are counted from, epoch seconds
+        ("changed_s", "<u4"),  # the last change seen
+        ("gaps", "u1"),  # between changes seen; of these:
+        ("near_hour", "u1"),  # as long as 1 hour, within the time between two visits
+        ("near_day", "u1"),  # ... 24 hours
+        ("near_week", "u1"),
+        ("spare", "u1", 6),
+    ]
+)
+PROFILE: Final = np.dtype(
+    [
+        ("group", "<u4"),  # whose pages it is of; ANYONE for those of a region, or all
+        ("region", "<u4"),  # whose clock its hours go by
+        ("trust_sum", "<f8"),  # this sweep: how likely pages' own schedules are
+        ("trust_count", "<f8"),  # ... pages that have one
+        ("sets_sum", "<f4", DAY_SETS),  # ... on which sets of weekdays they are updated
+        ("hours_sum", "<f4", 24),  # ... at which hour
+        ("odds", "<f4", 2),  # published, twice: odds that a page has a schedule of its own
+        ("sets_told", "u1", 2 * DAY_SETS),  # by how much each set of weekdays is rarer than the commonest, in 1/16 nat
+        ("hours_told", "u1", 2 * 24),  # ... each hour of the day
+        ("changes", "<f8", WEEK_HOURS),  # up to this sweep: by local hour of the week from Monday, fading
+        ("exposure", "<f8", WEEK_HOURS),  # page-hours watched, likewise
+        (
+            "shares",
+            "<f8",
+            WEEK_HOURS,
+        ),  # this sweep: what is to be added to an hour's changes for each unit of its weight
+        ("watches", "<f8", WEEK_HOURS),  # ... to its exposure; both as differences from the hour before
+        ("weekly_share", "<f8"),  # ... and for all hours, where intervals reached into another week
+        ("weekly_watch", "<f8"),
+        ("told", "<u4", 2 * (WEEK_HOURS + 1)),  # published, twice: sums of the hours' weights before each hour
+    ]
+)
+POOLED: Final = np.dtype(
+    [
+        ("changes", "<f8", WEEK_HOURS),  # of the profile's own pages and of all below
+        ("exposure", "<f8", WEEK_HOURS),
+        ("trust_sum", "<f8"),
+        ("trust_count", "<f8"),
+        ("sets_sum", "<f8", DAY_SETS),
+        ("hours_sum", "<f8", 24),
+    ]
+)
+TEMPO: Final = np.dtype(
+    [
+        ("profiles", "<i8"),  # profiles given out; those of all pages and of the regions are the first
+        ("schedules", "<i8"),  # schedules given out, numbered from 1
+        ("regions", "<i8"),
+        ("newest_s", "<f8"),  # the latest visit
+        ("renewed_s", "<f8"),  # ... when profiles were published last
+        ("off", "<i8"),  # 1 where rhythms are not learned
+        ("linked", "<i8"),  # 1 once pages have links: 0 in states that were saved before there were any
+    ]
+)
+LINK_WAS: Final = np.dtype([("row", "<u8"), ("link", LINK), ("schedule", SCHEDULE)])
+SCHEDULE_WAS: Final = np.dtype([("number", "<u8"), ("schedule", SCHEDULE)])
+
+
+class Calendar(NamedTuple):
+    """Which top-level domains belong to a region, and the regions' clocks, by region: number 0 is all other pages'."""
+
+    domains: Hashes  # uint64[domains]: hashes of their names
+    regions: Ints  # int64[domains]
+    first: Ints  # int64[regions + 1]: where each region's switches begin
+    switch_s: Floats  # float64[switches]: ascending within a region, the first -inf
+    quarters: Ints  # int64[switches]: how many quarters of an hour the clock is before UTC from then on
+
+
+class Rhythms(NamedTuple):
+    """When in the week pages change: of each page which profile and schedule it goes by, and these."""
+
+    links: Records  # LINK[rows]
+    schedules: Records  # SCHEDULE[1 + most]; number 0 is nobody's
+    profiles: Records  # PROFILE[most]: of all pages, of each region, then of groups
+    pooled: Records  # POOLED[most], to work in
+    work: Floats  # float64[336], likewise
+    of_group: npt.NDArray[np.uint32]  # uint32[groups]: the profile that a group's pages go by
+    tempo: Records  # TEMPO[1]
+    calendar: Calendar
+
+
 class Marked(NamedTuple):
     """Which rows and groups were written to since the last save, and what they were before: see `marks`."""
 
     rows: Hashes  # uint64[words]: a bit a row
     groups: Hashes  # uint64[words]: a bit a group
     old_rows: Records  # ROW_WAS[m]: of rows that a save under way has not copied yet
+    old_links: Records  # LINK_WAS[m]: of the same rows
     old_groups: Records  # GROUP_WAS[m]
     counts: Ints  # int64[6], as `marks` names them
 
@@ -188,3 +307,4 @@ class Tables(NamedTuple):
     marked: Marked
     chains: Records  # CHAIN[rows]: the pages of each group, one after another
     heads: npt.NDArray[np.uint32]  # uint32[groups]: the first of them, plus 1; 0 for none
+    rhythm: Rhythms

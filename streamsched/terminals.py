@@ -4,28 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
-from streamsched.arrays import Floats, Record, Records
+from streamsched.arrays import Floats, Ints, Record, Records
+from streamsched.beats import DUE, RHYTHM, TAU, Beats, beats_of, bound_rhythm, fill_beat, fill_beat_at
 from streamsched.elementary import expm1, log1p
 from streamsched.estimators import weigh_geometrically
 from streamsched.formula.vocabulary import PLANNED, TERMINALS
 from streamsched.jit import bare_kernel, inlined, widen_vectors
 from streamsched.surges import spared_share
-from streamsched.tables import LONGEST_INTERVAL
+from streamsched.tables import GROUP, LINK, LONGEST_INTERVAL, PROFILE, SCHEDULE, Tables
 
 __all__ = [
-    "GROUPED",
+    "BY_RHYTHM",
     "MOVING",
+    "NO_CONTEXT",
     "PROVIDED",
     "RANGES",
     "TERMINAL_CODES",
+    "Context",
     "TerminalColumns",
+    "context_of",
+    "fill_highest",
+    "fill_lowest",
     "fill_terminal",
-    "fill_terminal_at",
-    "loosen_terminal",
 ]
 
 _VISITS: Final = 0
@@ -42,19 +46,36 @@ _IMPORTANCE: Final = 10
 _COST: Final = 11
 _SURGE: Final = 15
 
-# What kernels call a terminal: its place in TERMINALS. Some of SPEC 4 are not told yet.
+# What kernels call a terminal: its place in TERMINALS.
 TERMINAL_CODES: Final[Mapping[str, int]] = MappingProxyType(
     {name: code for code, name in enumerate(TERMINALS) if name not in PLANNED}
 )
-PROVIDED: Final = tuple(TERMINAL_CODES)  # the terminals that a page's record tells, with its group's
-GROUPED: Final = frozenset({"surge"})  # those that read what the page's group shows
-MOVING: Final = frozenset({"t", "posterior", "surge"})  # those that the clock moves, upwards alone
+PROVIDED: Final = tuple(TERMINAL_CODES)  # the terminals that the records of pages tell, with what is around them
+MOVING: Final = frozenset({"t", "posterior", "tau", "rhythm", "due", "surge"})  # by the clock; all but rhythm upwards
+BY_RHYTHM: Final = frozenset({"tau", "rhythm", "due"})  # those that read the page's link and what that names
 # Between which numbers terminals stay, where more is known than that they are finite and not negative.
 RANGES: Final[Mapping[str, tuple[float, float]]] = MappingProxyType(
-    dict.fromkeys(("NAD", "SAD", "AAD", "GAD", "posterior", "surge"), (0.0, 1.0 + 1e-09))
-    | {"t": (0.0, LONGEST_INTERVAL)}
+    dict.fromkeys(("NAD", "SAD", "AAD", "GAD", "posterior", "due", "surge"), (0.0, 1.0 + 1e-09))
+    | {"t": (0.0, LONGEST_INTERVAL), "tau": (0.0, 1.1 * LONGEST_INTERVAL)}
 )
-_SLACK: Final = 2e-15  # of `posterior` and `surge`, which rise with time but for some units in the last place
+_SLACK: Final = 2e-15  # of `posterior`, `surge` and `tau`, which rise with time but for some units in the last place
+_DUE_SLACK: Final = 1e-12  # of `due`, made of several that do; absolute, since it is 1 less what is left
+
+
+class Context(NamedTuple):
+    """What terminals read around some pages: the groups that these name, and their rhythms."""
+
+    groups: Records  # GROUP[all]
+    beats: Beats
+
+
+NO_CONTEXT: Final = Context(np.zeros(1, GROUP), Beats(np.empty(0, LINK), np.empty(0, SCHEDULE), np.empty(0, PROFILE)))
+"""Of pages all of group 0 that shows no surge, where nothing is known of rhythms: for terminals not `BY_RHYTHM`."""
+
+
+def context_of(tables: Tables, rows: slice | Ints) -> Context:
+    """Return what terminals read around the pages of `rows`. O(1), O(m) for int64[m]."""
+    return Context(tables.groups, beats_of(tables.rhythm, rows))
 
 
 class TerminalColumns:
@@ -68,26 +89,26 @@ class TerminalColumns:
         rows = np.empty((len(self.wanted), block)) if buffers is None else buffers
         self._columns = dict(zip(self.wanted, rows, strict=False))
 
-    def fill(self, pages: Records, traces: Records, groups: Records, now: float, cycle_s: float) -> dict[str, Floats]:
+    def fill(self, pages: Records, traces: Records, context: Context, now: float, cycle_s: float) -> dict[str, Floats]:
         """Return float64[m] for each wanted terminal of m pages, valid until the next call. O(m).
 
-        `pages`: PAGE[m]; `traces`: TRACE[m]; `groups`: GROUP[all]; `now`: UTC epoch seconds. Runs without the
+        `pages`: PAGE[m]; `traces`: TRACE[m]; `context`: of the same pages; `now`: UTC epoch seconds. Runs without the
         interpreter lock.
         """
         columns = {name: column[: pages.size] for name, column in self._columns.items()}
         for name, column in columns.items():
-            fill_terminal(TERMINAL_CODES[name], pages, traces, groups, now, cycle_s, column)
+            fill_terminal(TERMINAL_CODES[name], pages, traces, context, now, cycle_s, column)
         return columns
 
 
 @bare_kernel
 def fill_terminal(  # noqa: C901, PLR0913, PLR0917  a case for each terminal
-    code: int, pages: Records, traces: Records, groups: Records, now: float, cycle_s: float, out: Floats
+    code: int, pages: Records, traces: Records, context: Context, now: float, cycle_s: float, out: Floats
 ) -> None:
     """Fill `out`: float64[m] with the terminal of `code` for m pages. O(m).
 
-    `pages`: PAGE[m]; `traces`: TRACE[m]; `groups`: GROUP[all], which the pages name; `now` in seconds, as the pages'
-    times; nothing is checked.
+    `pages`: PAGE[m]; `traces`: TRACE[m]; `context`: of these pages; `now` in seconds, as the pages' times; nothing is
+    checked.
     """
     if code == _VISITS:
         for i in range(out.size):
@@ -98,7 +119,7 @@ def fill_terminal(  # noqa: C901, PLR0913, PLR0917  a case for each terminal
     elif code in (_ELAPSED, _POSTERIOR, _SURGE):
         for i in range(out.size):
             out[i] = _elapsed(pages[i], now, cycle_s)
-        _turn_elapsed(code, pages, groups, out)
+        _turn_elapsed(code, pages, context.groups, out)
     elif code == _RATE:
         for i in range(out.size):
             page = pages[i]
@@ -109,25 +130,56 @@ def fill_terminal(  # noqa: C901, PLR0913, PLR0917  a case for each terminal
     elif code == _COST:
         for i in range(out.size):
             out[i] = pages[i].cost
+    elif code in (TAU, RHYTHM, DUE):
+        fill_beat(code, context.beats, pages, now, cycle_s, out)
     else:
         _fill_estimate(code, pages, traces, out)
 
 
 @bare_kernel
-def fill_terminal_at(code: int, pages: Records, groups: Records, times: Floats, cycle_s: float, out: Floats) -> None:
-    """Fill `out`: float64[m] with the moving terminal of `code`, each page at its own of ``times``. O(m)."""
-    for i in range(out.size):
-        out[i] = _elapsed(pages[i], times[i], cycle_s)
-    _turn_elapsed(code, pages, groups, out)
+def fill_lowest(  # noqa: PLR0913, PLR0917  a kernel
+    code: int,
+    pages: Records,
+    traces: Records,
+    context: Context,
+    since: float,
+    ends: Floats,
+    cycle_s: float,
+    out: Floats,
+) -> None:
+    """Fill `out`: float64[m] with what a terminal is at the least from `since` to each page's end. O(m)."""
+    if code == RHYTHM:
+        bound_rhythm(context.beats, since, ends, False, out)
+        return
+    fill_terminal(code, pages, traces, context, since, cycle_s, out)
+    if code in (_POSTERIOR, _SURGE, TAU):
+        for i in range(out.size):
+            out[i] *= 1.0 - _SLACK
+    elif code == DUE:
+        for i in range(out.size):
+            out[i] = max(out[i] - _DUE_SLACK, 0.0)
 
 
 @bare_kernel
-def loosen_terminal(code: int, upwards: bool, out: Floats) -> None:
-    """Move a column outwards by as much as rounding may keep its terminal from rising with time. O(m)."""
-    if code in (_POSTERIOR, _SURGE):
-        factor = 1.0 + _SLACK if upwards else 1.0 - _SLACK
+def fill_highest(  # noqa: PLR0913, PLR0917  a kernel
+    code: int, pages: Records, context: Context, since: float, ends: Floats, cycle_s: float, out: Floats
+) -> None:
+    """Fill `out`: float64[m] with what a moving terminal is at the most from `since` to each page's end. O(m)."""
+    if code == RHYTHM:
+        bound_rhythm(context.beats, since, ends, True, out)
+    elif code == DUE:
+        fill_beat_at(code, context.beats, pages, ends, cycle_s, out)
         for i in range(out.size):
-            out[i] *= factor
+            out[i] += _DUE_SLACK
+    elif code == TAU:
+        fill_beat_at(code, context.beats, pages, ends, cycle_s, out)
+    else:
+        for i in range(out.size):
+            out[i] = _elapsed(pages[i], ends[i], cycle_s)
+        _turn_elapsed(code, pages, context.groups, out)
+    if code in (_POSTERIOR, _SURGE, TAU):
+        for i in range(out.size):
+            out[i] *= 1.0 + _SLACK
 
 
 @bare_kernel

@@ -17,6 +17,8 @@ from streamsched.marks import mark_group, mark_row
 from streamsched.outcomes import CHANGED, COST, FINGERPRINT, IMPORTANCE, RETRY_AFTER, STATUS
 from streamsched.politeness import Limits, hear_host, recall
 from streamsched.priors import advance_sweep, renew_prior, weigh_pattern
+from streamsched.profiles import renew_link, set_clock
+from streamsched.rhythms import learn_rhythm, prefetch_rhythm
 from streamsched.surges import weigh_surges
 from streamsched.tables import (
     FOR_PANEL,
@@ -91,6 +93,8 @@ def _begin_page(tables: Tables, row: int, known_since_s: float) -> None:
     narrow_sample(tables, row + 1)
     sort_page(tables, row)
     renew_prior(tables, tables.pages[row])
+    renew_link(tables, row)
+    set_clock(tables.rhythm, row, known_since_s)
 
 
 @bare_kernel
@@ -116,10 +120,12 @@ def _apply(tables: Tables, rows: Ints, start: int, columns: Columns, rules: Rule
         if i + _AHEAD < rows.size:
             soon: Record = tables.pages[rows[i + _AHEAD]]
             prefetch(tables.groups, np.int64(soon.group))
+            prefetch(tables.rhythm.links, rows[i + _AHEAD])
         if i + _HOST_AHEAD < rows.size:
             near: Record = tables.pages[rows[i + _HOST_AHEAD]]
             group: Record = tables.groups[near.group]
             prefetch(tables.groups, np.int64(group.host))
+            prefetch_rhythm(tables.rhythm, rows[i + _HOST_AHEAD])
         at = start + i
         fetched_at = columns.fetched_at[at]
         for row in range(tables.corpus[0].sorted, rows[i] + 1):  # more than one only after an interrupt
@@ -154,6 +160,7 @@ def _apply_one(tables: Tables, row: int, at: int, columns: Columns, rules: Rules
     page.flags &= ~np.uint8(LEASED | FOR_PANEL | URGENT)
     tables.corpus[0].applied += 1
     renew_prior(tables, page)  # whatever the outcome: the page's record is at hand, and its group's
+    renew_link(tables, row)
     if given & IMPORTANCE:
         page.importance = columns.importance[at]
     if given & COST:
@@ -179,9 +186,11 @@ def _apply_one(tables: Tables, row: int, at: int, columns: Columns, rules: Rules
             page.failures += 1
         return FAILURES
     if verdict != FIRST:
+        learn_rhythm(tables, row, columns.fetched_at[at], verdict == CHANGE, rules.cycle_s)
         _learn(tables, row, columns.fetched_at[at], verdict == CHANGE, rules, noted)
     _remember(tables, row, status, verdict == CHANGE, shows_content(given, status), fingerprint)
     page.last_visit_s = columns.fetched_at[at]
+    set_clock(tables.rhythm, row, columns.fetched_at[at])
     keep_visit(tables, row, columns.fetched_at[at], SAW_CHANGE * (verdict == CHANGE) + WAS_FIRST * (verdict == FIRST))
     if verdict == FIRST:
         return FIRST_VISITS

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from streamsched import blocks, pages, roster, selection, shelves, standing
+from streamsched import blocks, pages, roster, selection, shelves, standing, tempo
 from streamsched.arrays import Records
 from streamsched.memory import Region
 from streamsched.shelves import Shelves
@@ -54,6 +54,7 @@ def fenced() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for module in (pages, blocks, selection, shelves):
             patch.setattr(module, "Region", FencedRegion)
+        patch.setattr(tempo, "Memory", FencedRegion)
         yield
     fences = FencedRegion.fences.copy()
     FencedRegion.fences.clear()

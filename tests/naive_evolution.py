@@ -18,8 +18,8 @@ from streamsched.formula import TERMINALS, Formula
 from streamsched.jit import mix
 from streamsched.posterior import after_change
 from streamsched.surges import SHARES
-from streamsched.tables import GROUP, PAGE, TRACE
-from streamsched.terminals import PROVIDED, TerminalColumns
+from streamsched.tables import PAGE, TRACE
+from streamsched.terminals import BY_RHYTHM, NO_CONTEXT, PROVIDED, TerminalColumns
 
 KNOWN = tuple(name for name in TERMINALS if name in PROVIDED)
 
@@ -151,9 +151,9 @@ def score(formula: Formula, pages: Sequence[Page], cycle: int, surges: Surges) -
     records, traces = np.zeros(len(pages), PAGE), np.zeros(len(pages), TRACE)
     for page in pages:
         page.write(records, traces)
-    columns: dict[str, Floats] = TerminalColumns(KNOWN, len(pages)).fill(
-        records, traces, np.zeros(1, GROUP), cycle + 1.0, 1.0
-    )
+    own = [name for name in KNOWN if name not in BY_RHYTHM]
+    columns: dict[str, Floats] = TerminalColumns(own, len(pages)).fill(records, traces, NO_CONTEXT, cycle + 1.0, 1.0)
+    columns |= {"tau": columns["t"], "rhythm": np.ones(len(pages)), "due": columns["posterior"]}  # nothing is known
     columns["surge"] = np.array([surges.of(page, cycle) for page in pages])
     scores: list[float] = formula.evaluate(columns).tolist()
     return scores

@@ -20,7 +20,7 @@ from streamsched.journal import JOURNAL_VISITS, SAMPLE_PAGES
 from streamsched.outcomes import Outcome
 from streamsched.posterior import HIGHEST_SHAPE, LOWEST_SHAPE
 from streamsched.tables import LONGEST_INTERVAL, SHORTEST_INTERVAL
-from tests import naive
+from tests import naive, naive_rhythm
 from tests.naive_surges import Surges
 
 ESTIMATES = {"CG": naive.cg, "NAD": naive.nad, "SAD": naive.sad, "AAD": naive.aad, "GAD": naive.gad}
@@ -43,6 +43,7 @@ class Page:
     gone: int = 0
     importance: float = 1.0
     cost: float = 1.0
+    link: naive_rhythm.Link | None = None
     lease_until_s: float | None = None
     for_panel: bool = False
 
@@ -94,6 +95,7 @@ class Shard:
         self.served = self.hits = 0
         self.journal: deque[Visit] = deque(maxlen=journal_visits)
         self.surges = Surges(cycle_s)
+        self.rhythm = naive_rhythm.Rhythm(cycle_s)
 
     def observe(self, outcome: Outcome) -> str:
         """Apply one outcome; what became of it: duplicate, late, failure, first, same or change."""
@@ -114,6 +116,10 @@ class Shard:
             page.failures = min(page.failures + 1, 255)
             return verdict
         if verdict != "first":
+            assert page.link is not None
+            counts = len(page.flags), sum(page.flags), len(self.pages)
+            span = page.last_visit_s, outcome.fetched_at
+            self.rhythm.learn(page.link, self.posterior(page), span, verdict == "change", counts)
             self.learn(page, outcome.fetched_at, verdict == "change")
         page.left = left_behind(visit, page.left, verdict == "change")
         page.failures = 0
@@ -196,6 +202,8 @@ class Shard:
         """Let the page have its group's present prior, in single precision."""
         exposure = min(self.shape / self.groups[page.group].mean, LONGEST_INTERVAL)
         page.prior = single(self.shape), single(exposure)
+        schedule = page.link.schedule if page.link else None
+        page.link = naive_rhythm.Link(self.rhythm.find(page.group), self.sweeps & 1, schedule)
 
     def posterior(self, page: Page) -> tuple[float, float]:
         """The page's Gamma posterior: the prior it was last given and what its own visits added."""
@@ -219,6 +227,8 @@ class Shard:
         """Renew the page's group and prior; note its mean rate, and of every fourth row ln E[λ] - E[ln λ]."""
         page.group = self.deepest(page.url)
         self.give_prior(page)
+        assert page.link is not None
+        self.rhythm.sum_up(page.link, row, self.sweeps)
         if page.flags:
             shape, exposure = self.posterior(page)
             mean = self.groups[page.group].mean
@@ -241,6 +251,8 @@ class Shard:
                 odds = math.exp(min(-self.groups[name[:1]].edge, 700.0))
                 group.mean = above * (group.learned / above) ** (1.0 / (1.0 + odds))
         self.rates, self.gaps = [], []
+        changes = {name: group.changes for name, group in self.groups.items()}
+        self.rhythm.publish(changes, self.sweeps, len(self.pages))
         self.sweeps += 1
         self.sweep_row = 0
 
@@ -250,7 +262,9 @@ class Shard:
         shape, exposure = self.posterior(page)
         elapsed = min(max((now - page.last_visit_s) / self.cycle_s, 0.0), LONGEST_INTERVAL)
         estimates = {name: estimate(page.flags) for name, estimate in ESTIMATES.items()}
-        return estimates | {
+        assert page.link is not None
+        beats = naive_rhythm.terminals(page.link, (shape, exposure), page.last_visit_s, now, self.cycle_s)
+        own = {
             "n": float(len(page.flags)),
             "X": float(sum(page.flags)),
             "t": elapsed,
@@ -260,6 +274,7 @@ class Shard:
             "posterior": naive.probability_changed(shape, exposure, elapsed),
             "surge": self.surges.terminal(page.group, page.last_visit_s, elapsed),
         }
+        return estimates | beats | own
 
     def eligible(self, now: float) -> list[str]:
         """The pages that are not out: a lease ends at the very second of its expiry."""

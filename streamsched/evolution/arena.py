@@ -10,7 +10,8 @@ import numpy.typing as npt
 from streamsched.arrays import Floats, Hashes, Ints, Records
 from streamsched.formula.machine import ROWS, make_slots
 from streamsched.jit import mix
-from streamsched.tables import GROUP, PAGE, TRACE
+from streamsched.tables import PAGE, TRACE
+from streamsched.terminals import NO_CONTEXT, Context
 
 __all__ = [
     "READS_CHANGES",
@@ -20,6 +21,7 @@ __all__ = [
     "READS_IMPORTANCE",
     "READS_LAST",
     "READS_RATE",
+    "READS_RHYTHM",
     "READS_VISITS",
     "READS_WEIGHTED",
     "UNSORTED",
@@ -47,6 +49,7 @@ READS_RATE: Final = 32
 READS_IMPORTANCE: Final = 64
 READS_COST: Final = 128
 READS_GROUP: Final = 256
+READS_RHYTHM: Final = 512  # by what rhythm it changes
 
 UNSORTED: Final = np.uint8(1)  # in PAGE.flags of a class: its page numbers are in any order
 VISITED_AGAIN: Final = np.uint8(2)  # ... and that: its pages were visited since the warm-up
@@ -139,7 +142,7 @@ class Arena(NamedTuple):
     stale: Hashes  # uint64[P / 64 + 1]: pages of which a visit in this cycle reports a change
     touched: Hashes  # bit w % 64 of word w // 64 where word w of these is not 0
     slots: Floats  # float64[slots, ROWS]
-    groups: Records  # GROUP[1]: what terminals take for pages' groups; those that read them are filled from the tolls
+    context: Context  # what terminals take for what is around pages; those that read it are filled by `scenes`
 
 
 class Crawl(NamedTuple):
@@ -193,5 +196,5 @@ def make_arena(pages: int, visits: int, slots: int) -> Arena:
         stale=np.zeros(words, np.uint64),
         touched=np.zeros((words >> 6) + 1, np.uint64),
         slots=make_slots(slots, ROWS),
-        groups=np.zeros(1, GROUP),
+        context=NO_CONTEXT,
     )

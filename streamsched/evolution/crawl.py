@@ -12,8 +12,6 @@ cycles would never visit the last of those that tie for ever, and a new order ea
 
 from __future__ import annotations
 
-from typing import Final
-
 import numpy as np
 
 from streamsched.arrays import Bytes
@@ -21,15 +19,12 @@ from streamsched.evolution.arena import Crawl
 from streamsched.evolution.choice import choose_classes
 from streamsched.evolution.classes import Stretch, begin_cycle, settle_cycle, visit_class
 from streamsched.evolution.places import is_unsorted, place_tied, sort_class
+from streamsched.evolution.scenes import fill_then
 from streamsched.evolution.segments import cut_group
-from streamsched.evolution.tolls import fill_surge
 from streamsched.formula.machine import ROWS, run_steps
 from streamsched.jit import bare_kernel, count_ones, inlined
-from streamsched.terminals import TERMINAL_CODES, fill_terminal
 
 __all__ = ["simulate"]
-
-_SURGE: Final = TERMINAL_CODES["surge"]
 
 
 @bare_kernel
@@ -101,10 +96,8 @@ def _score(crawl: Crawl, cycle: int, stop: Bytes) -> bool:
         traces = arena.traces[start : start + rows]
         for i in range(routine.terminals.size):
             code = routine.terminals[i]
-            if code == _SURGE:
-                fill_surge(crawl.ground.tolls, pages, cycle, arena.slots[i, :rows])
-            elif code >= 0:
-                fill_terminal(code, pages, traces, arena.groups, float(cycle), 1.0, arena.slots[i, :rows])
+            if code >= 0:
+                fill_then(code, pages, traces, crawl, cycle, arena.slots[i, :rows])
         run_steps(routine.steps, arena.slots, rows)
         scores = arena.slots[routine.result]
         words = scores.view(np.uint64)

@@ -19,6 +19,7 @@ from streamsched.evolution.arena import (
     READS_IMPORTANCE,
     READS_LAST,
     READS_RATE,
+    READS_RHYTHM,
     READS_VISITS,
     READS_WEIGHTED,
     Routine,
@@ -43,6 +44,9 @@ _READS: Final[dict[str, int]] = {  # of each terminal: what of a page's state, b
     "posterior": READS_RATE,
     "importance": READS_IMPORTANCE,
     "cost": READS_COST,
+    "tau": READS_RATE | READS_RHYTHM,
+    "rhythm": READS_RATE | READS_RHYTHM,
+    "due": READS_RATE | READS_RHYTHM,
     "surge": READS_GROUP,
 }
 

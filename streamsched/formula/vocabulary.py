@@ -22,13 +22,13 @@ TERMINALS: Final[dict[str, str]] = {
     "posterior": "posterior probability that the page has changed since the last visit",
     "importance": "weight of the page, as reported with its outcomes",
     "cost": "what a visit of the page costs, in seconds or bytes as reported",
-    "tau": "cycles since the last visit, each hour weighted by how busy that hour of the week is",
-    "rhythm": "how busy this hour of the week is; 1 is the mean hour",
-    "due": "how far a page of regular updates is towards its next one",
+    "tau": "cycles since the last visit, each hour weighted by how busy that hour of the week is for the page",
+    "rhythm": "how busy this hour of the week is for the page; 1 is the mean hour",
+    "due": "probability of an update since the last visit, by the page's schedule where it shows one",
     "surge": "probability that a bulk edit or release of many pages has changed the page since the last visit",
 }
 
-PLANNED: Final = ("tau", "rhythm", "due")  # terminals that no page tells yet
+PLANNED: Final[tuple[str, ...]] = ()  # terminals that no page tells yet
 
 FUNCTIONS: Final[dict[str, int]] = {"log": 1, "exp": 1, "pow": 2}  # name to number of arguments
 

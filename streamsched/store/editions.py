@@ -11,7 +11,20 @@ import numpy.typing as npt
 
 from streamsched.arrays import Records
 from streamsched.surges import begin_surges
-from streamsched.tables import CORPUS, GROUP, GROUP_WAS, PAGE, ROW_WAS, TRACE, VISIT
+from streamsched.tables import (
+    CORPUS,
+    GROUP,
+    GROUP_WAS,
+    LINK,
+    LINK_WAS,
+    PAGE,
+    PROFILE,
+    ROW_WAS,
+    SCHEDULE_WAS,
+    TEMPO,
+    TRACE,
+    VISIT,
+)
 
 __all__ = ["EDITIONS", "FORMAT_VERSION", "widen"]
 
@@ -37,17 +50,24 @@ _PRESENT: Final[Mapping[str, np.dtype[Any]]] = MappingProxyType(
         "candidates": np.dtype("u1"),
         "changed_rows": ROW_WAS,  # places mean nothing: each record names its own
         "changed_groups": GROUP_WAS,
+        "links": LINK,
+        "changed_schedules": SCHEDULE_WAS,  # all are: they lie in no order that pages have
+        "changed_links": LINK_WAS,
+        "profiles": PROFILE,
+        "tempo": TEMPO,
     }
 )
+_RHYTHMS: Final = ("links", "changed_schedules", "changed_links", "profiles", "tempo")
 _GROUP_5: Final = _cut(GROUP, _FIRST_OF_SURGES)  # groups knew nothing of surges
-_SURGELESS: Final = MappingProxyType(
-    {**_PRESENT, "groups": _GROUP_5, "changed_groups": np.dtype([("number", "<u8"), ("group", _GROUP_5)])}
+_FORMER: Final[Mapping[str, np.dtype[Any]]] = MappingProxyType(  # ... and nothing was known of rhythms
+    {name: dtype for name, dtype in _PRESENT.items() if name not in _RHYTHMS}
+    | {"groups": _GROUP_5, "changed_groups": np.dtype([("number", "<u8"), ("group", _GROUP_5)])}
 )
 
 EDITIONS: Final[Mapping[int, Mapping[str, np.dtype[Any]]]] = MappingProxyType(
     {
-        4: {name: dtype for name, dtype in _SURGELESS.items() if not name.startswith("changed_")},  # no increments yet
-        5: _SURGELESS,
+        4: {name: dtype for name, dtype in _FORMER.items() if not name.startswith("changed_")},  # no increments yet
+        5: _FORMER,
         FORMAT_VERSION: _PRESENT,
     }
 )

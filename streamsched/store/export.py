@@ -19,7 +19,7 @@ from streamsched.groups import group_names, host_names
 from streamsched.pages import PageTable
 from streamsched.store.files import draft_of, telling
 from streamsched.tables import LEASED, SUCCEEDED, URGENT, VISITED
-from streamsched.terminals import TerminalColumns
+from streamsched.terminals import TerminalColumns, context_of
 from streamsched.urls import url_texts
 
 __all__ = ["COLUMNS", "FORMATS", "export_pages"]
@@ -123,7 +123,7 @@ def _chunks(pages: PageTable) -> Iterator[dict[str, Any]]:
     for start in range(0, len(pages), _ROWS):
         rows = np.arange(start, min(start + _ROWS, len(pages)))
         tables = pages.tables
-        filled = fill(tables.pages[rows], tables.traces[rows], tables.groups, 0.0, pages.cycle_s)
+        filled = fill(tables.pages[rows], tables.traces[rows], context_of(tables, rows), 0.0, pages.cycle_s)
         yield _read_rows(pages, rows, filled)
 
 

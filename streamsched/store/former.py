@@ -42,7 +42,7 @@ def load_former(path: Path) -> tuple[PageTable, dict[str, Any]]:
         with path.open("rb") as file:
             header = _read_header(path, file)
             settings = header["settings"]
-            pages = PageTable(settings["cycle_s"], settings["change_bits"])
+            pages = PageTable.of_settings(settings)
             _read_arrays(path, file, {entry["name"]: entry for entry in header["arrays"]}, pages)
     except OSError as error:
         raise SnapshotError(str(path), f"cannot be read: {error.strerror or error}") from error

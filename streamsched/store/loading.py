@@ -29,7 +29,13 @@ from streamsched.tables import Tables
 __all__ = ["Loaded", "check_image", "load_images"]
 
 _THREADS: Final = min(4, os.cpu_count() or 1)  # of reading: more only wait for the same disk
-_PATCHES: Final = ("changed_rows", "changed_groups")
+_PATCHES: Final = {  # of what each of its records names its own place, and by which field
+    "changed_rows": ("pages", "row"),
+    "changed_groups": ("groups", "number"),
+    "changed_links": ("pages", "row"),
+    "changed_schedules": ("schedules", "number"),
+}
+_OF_RHYTHM: Final = ("links", "profiles", "tempo")
 _READ_BYTES: Final = 1 << 20  # handed to the checksum while they are in the processor's cache
 _log: Final = logging.getLogger("streamsched.store")
 
@@ -95,7 +101,7 @@ def _load_chain(directory: Path, chain: list[ImageName], faults: list[SnapshotEr
         return Loaded(pages, settings, chain[0], 0, None, (base,), tuple(faults))
     image = read_image(base)
     _ask_ahead(base)
-    pages = PageTable(image.contents["settings"]["cycle_s"], image.contents["settings"]["change_bits"])
+    pages = PageTable.of_settings(image.contents["settings"])
     images = _follow(directory, image, chain, faults)
     kernels = threading.Thread(target=PageTable(pages.cycle_s, pages.change_bits).rebuild_index)
     kernels.start()  # loading them from their cache takes as long as reading a gigabyte does
@@ -110,13 +116,14 @@ def _load_chain(directory: Path, chain: list[ImageName], faults: list[SnapshotEr
                 raise
             faults.append(error)  # some of its parts may have been read into their places already: once more
             images = images[:at]
-            pages = PageTable(pages.cycle_s, pages.change_bits)
+            pages = PageTable.of_settings(image.contents["settings"])
     kernels.join()
     pages.rebuild_index()
     contents = images[-1].contents
     name = ImageName(chain[0].number, len(images) - 1)
     files = tuple(one.path for one in images)
-    return Loaded(pages, contents["settings"], name, contents["sequence"], contents["mark"], files, tuple(faults))
+    mark = contents["mark"] if images[-1].is_present else None  # else what follows would lack rhythms
+    return Loaded(pages, contents["settings"], name, contents["sequence"], mark, files, tuple(faults))
 
 
 def _ask_ahead(path: Path) -> None:
@@ -152,19 +159,25 @@ def _apply(image: Image, pages: PageTable) -> None:
     tables = pages.tables
     whole = [part for part in image.parts if part.name not in _PATCHES]
     patches = [part for part in image.parts if part.name in _PATCHES]
-    found = _each_part(image, whole, lambda part: _place_of(image, part, getattr(tables, part.name)))
+    found = _each_part(image, whole, lambda part: _place_of(image, part, _array_of(tables, part.name)))
     for part, records in zip(whole, found, strict=True):
-        if records.dtype != getattr(tables, part.name).dtype:
-            getattr(tables, part.name)[part.start : part.start + part.count] = widen(part.name, records)
+        array = _array_of(tables, part.name)
+        if records.dtype != array.dtype:
+            array[part.start : part.start + part.count] = widen(part.name, records)
+    limits = counts | {"schedules": int(tables.rhythm.tempo["schedules"][0]) + 1}
     for part, narrow in zip(
         patches, _each_part(image, patches, lambda part: np.empty(part.count, part.dtype)), strict=True
     ):
         records = widen(part.name, narrow)
-        name = "row" if part.name == "changed_rows" else "number"
-        limit = counts["pages" if part.name == "changed_rows" else "groups"]
-        if records.size and int(records[name].max()) >= limit:
+        of, name = _PATCHES[part.name]
+        if records.size and int(records[name].max()) >= limits[of]:
             raise SnapshotError(str(image.path), f"damaged: {part.name} name what is not there")
-        (_scatter_rows if name == "row" else _scatter_groups)(tables, records)
+        _SCATTER[part.name](tables, records)
+
+
+def _array_of(tables: Tables, name: str) -> npt.NDArray[Any]:
+    array: npt.NDArray[Any] = getattr(tables.rhythm if name in _OF_RHYTHM else tables, name)
+    return array
 
 
 def _place_of(image: Image, part: Part, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -218,3 +231,26 @@ def _scatter_rows(tables: Tables, records: Records) -> None:
 def _scatter_groups(tables: Tables, records: Records) -> None:
     for i in range(records.size):
         tables.groups[np.int64(records[i].number)] = records[i].group
+
+
+@bare_kernel
+def _scatter_links(tables: Tables, records: Records) -> None:
+    for i in range(records.size):
+        tables.rhythm.links[np.int64(records[i].row)] = records[i].link
+        number = np.int64(records[i].link.schedule)
+        if 0 < number < tables.rhythm.schedules.size:
+            tables.rhythm.schedules[number] = records[i].schedule
+
+
+@bare_kernel
+def _scatter_schedules(tables: Tables, records: Records) -> None:
+    for i in range(records.size):
+        tables.rhythm.schedules[np.int64(records[i].number)] = records[i].schedule
+
+
+_SCATTER: Final[dict[str, Callable[[Tables, Records], None]]] = {
+    "changed_rows": _scatter_rows,
+    "changed_groups": _scatter_groups,
+    "changed_links": _scatter_links,
+    "changed_schedules": _scatter_schedules,
+}

@@ -19,7 +19,7 @@ from streamsched.groups import candidate_space
 from streamsched.jit import bare_kernel
 from streamsched.marks import find_marked
 from streamsched.pages import PageTable
-from streamsched.tables import GROUP, GROUP_WAS, PAGE, ROW_WAS, TRACE, Tables
+from streamsched.tables import GROUP, GROUP_WAS, LINK, LINK_WAS, PAGE, ROW_WAS, SCHEDULE_WAS, TRACE, Tables
 
 __all__ = ["Moment", "Piece", "Shard"]
 
@@ -66,6 +66,8 @@ class Moment:
         grown = since is None or since["sorted"][0] != self.corpus["sorted"][0]
         self._candidates = tables.candidates[: candidate_space(self.rows)].copy() if grown else None
         self._text, self._names = tables.text, tables.names  # what was written to them stays as it is
+        self._tempo = tables.rhythm.tempo.copy()
+        self._profiles = tables.rhythm.profiles[: int(self._tempo["profiles"][0])].copy()  # 27 kB a thousand pages
         self._dirty = shard.pages.marks.begin(self.rows, self.groups)
 
     @property
@@ -90,6 +92,8 @@ class Moment:
         """
         before = None if self._since is None else self._since[0]
         yield "corpus", 0, self.corpus
+        yield "tempo", 0, self._tempo
+        yield "profiles", 0, self._profiles
         yield from self._journal
         if self._candidates is not None:
             yield "candidates", 0, self._candidates
@@ -101,8 +105,9 @@ class Moment:
         yield from _run_bytes("text", self._text, self._since, self.corpus)
         yield from _run_bytes("names", self._names, self._since, self.corpus)
         with self._shard.lock:
-            old_rows, old_groups = self._shard.pages.marks.end()
+            old_rows, old_links, old_groups = self._shard.pages.marks.end()
         yield "changed_rows", 0, _only(old_rows, "row", self._dirty.rows, self._dirty.known_rows, before is not None)
+        yield "changed_links", 0, _only(old_links, "row", self._dirty.rows, self._dirty.known_rows, before is not None)
         groups = _only(old_groups, "number", self._dirty.groups, self._dirty.known_groups, before is not None)
         yield "changed_groups", 0, groups
 
@@ -119,7 +124,8 @@ class Moment:
             marks.take_back(self._dirty)
 
     def _run_rows(self, start: int) -> Iterator[Piece]:
-        pages, traces, leases = np.empty(_RUN, PAGE), np.empty(_RUN, TRACE), np.empty(_RUN)
+        pages, traces, leases, links = np.empty(_RUN, PAGE), np.empty(_RUN, TRACE), np.empty(_RUN), np.empty(_RUN, LINK)
+        schedules = np.empty(_RUN, SCHEDULE_WAS)
         for first in range(start, self.rows, _RUN):
             stop = min(first + _RUN, self.rows)
             with self._shard.lock:
@@ -127,10 +133,14 @@ class Moment:
                 _copy(pages, tables.pages, first, stop)
                 _copy(traces, tables.traces, first, stop)
                 _copy(leases, tables.lease_until_s, first, stop)
+                _copy(links, tables.rhythm.links, first, stop)
+                found = _gather_schedules(tables, first, stop, schedules)
                 self._shard.pages.marks.copied(rows=stop)
             yield "pages", first, pages[: stop - first]
             yield "traces", first, traces[: stop - first]
             yield "lease_until_s", first, leases[: stop - first]
+            yield "links", first, links[: stop - first]
+            yield "changed_schedules", 0, schedules[:found]
 
     def _run_groups(self, start: int) -> Iterator[Piece]:
         groups = np.empty(_RUN, GROUP)
@@ -142,12 +152,13 @@ class Moment:
             yield "groups", first, groups[: stop - first]
 
     def _pick_rows(self) -> Iterator[Piece]:
-        out = np.empty(_PICKED, ROW_WAS)
+        out, links = np.empty(_PICKED, ROW_WAS), np.empty(_PICKED, LINK_WAS)
         for rows in _find_dirty(self._dirty.rows, self._dirty.known_rows):
             with self._shard.lock:
-                _gather_rows(self._shard.pages.tables, rows, out)
+                _gather_rows(self._shard.pages.tables, rows, out, links)
                 self._shard.pages.marks.copied(rows=int(rows[-1]) + 1)
             yield "changed_rows", 0, out[: rows.size]
+            yield "changed_links", 0, links[: rows.size]
 
     def _pick_groups(self) -> Iterator[Piece]:
         out = np.empty(_PICKED, GROUP_WAS)
@@ -201,13 +212,32 @@ def _copy(out: npt.NDArray[Any], records: npt.NDArray[Any], first: int, stop: in
 
 
 @bare_kernel
-def _gather_rows(tables: Tables, rows: Ints, out: Records) -> None:
+def _gather_rows(tables: Tables, rows: Ints, out: Records, links: Records) -> None:
     for i in range(rows.size):
         record: Record = out[i]
         record.row = rows[i]
         record.page = tables.pages[rows[i]]
         record.trace = tables.traces[rows[i]]
         record.lease_until_s = tables.lease_until_s[rows[i]]
+        link: Record = links[i]
+        link.row = rows[i]
+        link.link = tables.rhythm.links[rows[i]]
+        own: Record = tables.rhythm.links[rows[i]]
+        link.schedule = tables.rhythm.schedules[own.schedule]
+
+
+@bare_kernel
+def _gather_schedules(tables: Tables, first: int, stop: int, out: Records) -> int:
+    """Write the schedules of the rows from `first` up to `stop` to `out`; return how many there are."""
+    count = 0
+    for row in range(first, stop):
+        number = tables.rhythm.links[row].schedule
+        if number:
+            record: Record = out[count]
+            record.number = number
+            record.schedule = tables.rhythm.schedules[number]
+            count += 1
+    return count
 
 
 @bare_kernel

@@ -156,7 +156,7 @@ def kept(state: Path) -> dict[str, bytes]:
         ("9" * 5000, 2, "found '999"),
         ("-1", 2, "NUMBER: expected the number of a record in "),
         ("1 +", 2, "column 4"),
-        ("rhythm", 2, "terminal 'rhythm'"),
+        ("surge", 2, "terminal 'surge'"),
     ],
 )
 def test_what_cannot_be_used_changes_nothing(

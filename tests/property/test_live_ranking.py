@@ -31,13 +31,16 @@ from tests.stepping import stepped
 from tests.streams import DAY, PREFIXES, Crawl, some
 from tests.twins import Twins, small_shards
 
-MOVING = ("t", "posterior", "surge", "surge", "rate", "importance")
+MOVING = ("t", "posterior", "surge", "surge", "rate", "importance", "tau", "rhythm", "due")
 known_formulas = st.sampled_from(
     [
         "posterior",
         "1 - (1 - posterior) * (1 - surge)",
         "1 - (1 - posterior) * (1 - surge)",
         "rate - surge",
+        "due",
+        "1 - exp(-rate * tau)",
+        "rhythm * posterior - tau * (1 - rhythm)",
         "importance * posterior / cost",
         "importance * (1 - exp(-rate * t) * (1 + rate * t)) / rate",
         "exp(-(t - 1) * (t - 1)) * rate",
@@ -63,7 +66,9 @@ leaves: st.SearchStrategy[Node] = st.builds(Terminal, st.sampled_from(MOVING + P
 formulas = known_formulas | st.builds(Formula, st.recursive(leaves, grow, max_leaves=8))
 
 prefixes = st.sampled_from([PREFIXES[0], PREFIXES[0], PREFIXES[1], PREFIXES[5], PREFIXES[7]])
-moves = st.sampled_from([0.0, 0.0, 1.0, 60.0, 3_600.0, 3_600.0, DAY / 3, DAY, 30 * DAY, 365 * DAY, -1.0, -3 * DAY])
+moves = st.sampled_from(
+    [0.0, 0.0, 1.0, 60.0, 1_799.5, 3_600.0, 3_600.0, 5 * 3_600.0, DAY / 3, DAY, 30 * DAY, 365 * DAY, -1.0, -3 * DAY]
+)
 some_manners = st.builds(
     Manners,
     delay=st.sampled_from([0.0, 0.0, 1.0, 3_600.0]),
@@ -273,7 +278,7 @@ def run(examples: int, steps: int) -> Counter[str]:
 
 def test_whatever_is_done_the_ranking_is_the_full_sort() -> None:
     met = run(60, 30)
-    assert met["some"] > 20
+    assert met["some"] > 10
     assert met["swept"] > 0
     assert met["swaps under way"] > 0
     assert met["surges"] > 10

@@ -73,7 +73,7 @@ def test_nothing_is_written_unmarked(
     moved, stirred = changed(rows, rows_of(scheduler)), changed(groups, groups_of(scheduler))
     assert moved <= numbers(arrays.rows, len(rows))
     assert stirred <= numbers(arrays.groups, len(groups))
-    old_rows, old_groups = marks.end()
+    old_rows, _, old_groups = marks.end()
     assert {row for row in moved if row >= rows_copied} <= set(old_rows["row"].tolist())
     assert {group for group in stirred if group >= groups_copied} <= set(old_groups["number"].tolist())
     for old in old_rows:

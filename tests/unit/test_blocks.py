@@ -117,7 +117,7 @@ class Slow:
         found = np.empty(1)
         gather_lanes(self.stage.gauge, self.stage.tables, np.array([row]))
         self.stage.gauge.ends[0] = until_s
-        bound_lanes(self.stage.gauge, self.stage.tables.groups, 0, 1, self.moment.since, DAY, found)
+        bound_lanes(self.stage.gauge, self.stage.tables, 0, 1, self.moment.since, DAY, found)
         return float(found[0])
 
     def score_of(self, row: int) -> float:
@@ -125,7 +125,7 @@ class Slow:
             return HASTY * (1.0 + (self.moment.now - self.overdue_at(row)))
         found = np.empty(1)
         gather_lanes(self.stage.gauge, self.stage.tables, np.array([row]))
-        score_lanes(self.stage.gauge, self.stage.tables.groups, 0, 1, self.moment.now, DAY, found)
+        score_lanes(self.stage.gauge, self.stage.tables, 0, 1, self.moment.now, DAY, found)
         return float(found[0])
 
     def room(self) -> float:

@@ -38,9 +38,9 @@ def gauged(scheduler: Scheduler, formula: Formula, rows: Ints, now: float, ends:
     gauge = make_gauge(formula)
     scores, bounds = np.full(LANES, 7.0), np.full(LANES, 7.0)
     gather_lanes(gauge, scheduler.pages.tables, rows)
-    score_lanes(gauge, scheduler.pages.tables.groups, 0, rows.size, now, DAY, scores)
+    score_lanes(gauge, scheduler.pages.tables, 0, rows.size, now, DAY, scores)
     gauge.ends[: rows.size] = ends
-    bound_lanes(gauge, scheduler.pages.tables.groups, 0, rows.size, now, DAY, bounds)
+    bound_lanes(gauge, scheduler.pages.tables, 0, rows.size, now, DAY, bounds)
     assert np.all(scores[rows.size :] == 7.0)
     assert np.all(bounds[rows.size :] == 7.0)
     return scores[: rows.size], bounds[: rows.size]
@@ -84,14 +84,14 @@ def test_nothing_but_nan_is_bounded_by_less_than_all(scheduler: Scheduler) -> No
 def test_lanes_of_no_row_stay_as_they_were(scheduler: Scheduler) -> None:
     gauge, scores = make_gauge(Formula.parse("importance + SAD + n")), np.empty(LANES)
     gather_lanes(gauge, scheduler.pages.tables, np.array([1, 2, 3]))
-    score_lanes(gauge, scheduler.pages.tables.groups, 0, 3, 0.0, DAY, scores)
+    score_lanes(gauge, scheduler.pages.tables, 0, 3, 0.0, DAY, scores)
     before = scores[:3].copy()
     gather_lanes(gauge, scheduler.pages.tables, np.array([-1, 5, -1]))
-    score_lanes(gauge, scheduler.pages.tables.groups, 0, 3, 0.0, DAY, scores)
+    score_lanes(gauge, scheduler.pages.tables, 0, 3, 0.0, DAY, scores)
     assert scores[[0, 2]].tolist() == before[[0, 2]].tolist()
     assert scores[1] != before[1]
     move_lane(gauge, 1, LANES)
-    score_lanes(gauge, scheduler.pages.tables.groups, LANES, 1, 0.0, DAY, scores)
+    score_lanes(gauge, scheduler.pages.tables, LANES, 1, 0.0, DAY, scores)
     assert scores[0] == scores[1]
     assert gauge.traced
     assert not make_gauge(Formula.parse("importance * posterior")).traced

@@ -28,9 +28,11 @@ from streamsched import (
     Scheduler,
     SettingsError,
     UnknownPage,
+    champion,
 )
 from streamsched.scheduler import DEFAULT_FORMULA
 from streamsched.tables import URGENT
+from streamsched.terminals import PROVIDED
 
 DAY = 86_400.0
 
@@ -124,7 +126,7 @@ def test_settings_as_numpy_has_them(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("formula", "column"),
-    [("", 1), ("X +", 4), ("1 - exp(-m)", 10), ("X / due", 5), ("2 * (tau + rhythm)", 6), ("due", 1)],
+    [("", 1), ("X +", 4), ("1 - exp(-m)", 10), ("X / dew", 5), ("2 * (t + age)", 10), ("dew", 1)],
 )
 def test_formula_that_does_not_fit_names_its_column(formula: str, column: int) -> None:
     scheduler = known()
@@ -135,10 +137,11 @@ def test_formula_that_does_not_fit_names_its_column(formula: str, column: int) -
     assert scheduler.formula.text == DEFAULT_FORMULA
 
 
-def test_formula_over_terminals_of_another_making() -> None:
+def test_formula_over_terminals_of_another_making(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(champion, "PROVIDED", tuple(name for name in PROVIDED if name != "due"))
     with pytest.raises(FormulaError, match="column 5: terminal 'mine' is not provided"):
         Scheduler(formula=Formula.parse("1 + mine", terminals=["mine"]))
-    with pytest.raises(FormulaError, match="column 1: terminal 'due' \\(how far a page"):
+    with pytest.raises(FormulaError, match="column 1: terminal 'due' \\(probability of an update"):
         Scheduler(formula=Formula.parse("due*2"))
 
 

@@ -12,7 +12,7 @@ from streamsched.outcomes import OutcomeBatch
 from streamsched.pages import PageTable
 from streamsched.scheduler import Scheduler
 from streamsched.tables import GROUP
-from streamsched.terminals import TerminalColumns
+from streamsched.terminals import TerminalColumns, context_of
 
 DAY = 86_400.0
 DOCS = [f"https://a.example/docs/{i}" for i in range(40)]
@@ -41,7 +41,8 @@ def surge(table: PageTable, day: float) -> Floats:
     """The terminal of each page, those of the first directory first."""
     tables, count = table.tables, len(table)
     fill = TerminalColumns(["surge"], count).fill
-    return fill(tables.pages[:count], tables.traces[:count], tables.groups, day * DAY, table.cycle_s)["surge"].copy()
+    context = context_of(tables, slice(0, count))
+    return fill(tables.pages[:count], tables.traces[:count], context, day * DAY, table.cycle_s)["surge"].copy()
 
 
 def test_some_changes_are_borne_by_the_rest_of_the_directory_at_once() -> None:

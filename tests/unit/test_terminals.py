@@ -12,8 +12,8 @@ from streamsched.outcomes import Outcome, OutcomeBatch
 from streamsched.packed import PackedUrls
 from streamsched.pages import PageTable
 from streamsched.posterior import probabilities_changed
-from streamsched.tables import GROUP, LONGEST_INTERVAL, PAGE, TRACE
-from streamsched.terminals import PROVIDED, TERMINAL_CODES, TerminalColumns
+from streamsched.tables import LONGEST_INTERVAL, PAGE, TRACE
+from streamsched.terminals import BY_RHYTHM, NO_CONTEXT, PROVIDED, TERMINAL_CODES, TerminalColumns, context_of
 from tests import naive
 
 DAY = 86_400.0
@@ -23,7 +23,8 @@ URL = "https://a.example/1"
 def columns(table: PageTable, now: float, wanted: tuple[str, ...] = tuple(PROVIDED)) -> dict[str, list[float]]:
     tables = table.tables
     fill = TerminalColumns(wanted, 10).fill
-    found = fill(tables.pages[: len(table)], tables.traces[: len(table)], tables.groups, now, DAY)
+    rows = slice(0, len(table))
+    found = fill(tables.pages[rows], tables.traces[rows], context_of(tables, rows), now, DAY)
     return {name: column.tolist() for name, column in found.items()}
 
 
@@ -45,6 +46,8 @@ def test_values_of_a_page() -> None:
     flags = [True, False, True, True]
     shape, exposure = naive.gamma_posterior(0.5, 5.0, flags, [1.0] * 4)  # after 0.1 changes a day, as one begins
     told = {name: value for name, (value,) in columns(visited(*flags), 6 * DAY).items()}
+    for name in BY_RHYTHM:
+        told.pop(name)
     assert told.pop("posterior") == pytest.approx(naive.probability_changed(shape, exposure, 2.0))
     assert told.pop("rate") == pytest.approx(shape / exposure)
     assert told.pop("surge") == 0.0
@@ -69,6 +72,9 @@ def test_page_never_visited_has_its_prior_since_it_is_known() -> None:
     table.discover(PackedUrls.pack([URL]), DAY)
     told = {name: value for name, (value,) in columns(table, 4 * DAY).items()}
     assert told.pop("posterior") == pytest.approx(1 - (5 / 8) ** 0.5)
+    assert told.pop("due") == pytest.approx(1 - (5 / 8) ** 0.5)  # no hour is known to be busier than another
+    assert told.pop("tau") == pytest.approx(3.0)
+    assert told.pop("rhythm") == 1.0
     zeros = dict.fromkeys(("n", "X", "CG", "NAD", "SAD", "AAD", "GAD", "surge"), 0.0)
     assert told == zeros | {"t": 3.0, "importance": 1.0, "cost": 1.0, "rate": pytest.approx(0.1)}
 
@@ -77,6 +83,7 @@ def test_page_never_visited_has_its_prior_since_it_is_known() -> None:
 def test_time_before_the_last_visit_is_none(now: float) -> None:
     told = columns(visited(True, True, True, True), now)
     assert (told["t"], told["posterior"]) == ([0.0], [0.0])
+    assert (told["tau"], told["due"]) == ([0.0], [0.0])
 
 
 def test_no_terminal_is_ever_infinite() -> None:
@@ -124,7 +131,7 @@ def test_kernels_agree_with_the_public_functions(name: str) -> None:
         "posterior": probabilities_changed(shape, exposure, elapsed, np.empty(2000)),
         "rate": shape / exposure,
     }[name]
-    found = TerminalColumns([name], 2000).fill(pages, traces, np.zeros(1, GROUP), 100 * DAY, DAY)[name]
+    found = TerminalColumns([name], 2000).fill(pages, traces, NO_CONTEXT, 100 * DAY, DAY)[name]
     np.testing.assert_array_max_ulp(found, expected, 4)
 
 
