@@ -35,9 +35,7 @@ __all__ = ["LANES", "LEADERS", "Gauge", "bound_lanes", "gather_lanes", "make_gau
 
 LANES: Final = ROWS  # pages at a time
 LEADERS: Final = LANES // BLOCK_ROWS  # lanes behind these: one for each block
-_UNTRACED: Final = (
-    frozenset({"n", "X", "t", "CG", "NAD", "rate", "posterior", "importance", "cost", "surge"}) | BY_RHYTHM
-)
+_UNTRACED: Final = BY_RHYTHM | {"n", "X", "t", "CG", "NAD", "rate", "posterior", "importance", "cost", "surge"}
 
 Codes = npt.NDArray[np.int64]
 

@@ -1,8 +1,8 @@
 """The layout of a shard's state: what a page, a group of pages and the corpus remember, as fixed-size records.
 
 A page is 64 bytes (`PAGE`) and 40 of what scoring seldom reads (`TRACE`). All that a score reads of a page stands in
-these two, its prior as well, in what its group shows of surges, and in `Rhythms`, where a page's link names what it goes
-by of when in the week pages change: so a score moves only with the clock, when something is done to that very page, or
+these two, its prior as well, in what its group shows of surges, and in `Rhythms`: of when in the week pages change, a
+page's link names what it goes by. So a score moves only with the clock, when something is done to that very page, or
 when its group shows something else. Rows of both are given out in the order in which pages are first seen, and never
 move or end.
 """
