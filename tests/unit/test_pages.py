@@ -9,6 +9,8 @@ from streamsched import pages
 from streamsched.outcomes import Outcome, OutcomeBatch
 from streamsched.packed import MAX_URL_BYTES, PackedUrls
 from streamsched.pages import PageTable
+from streamsched.regions import REGIONS
+from streamsched.tables import LINK, POOLED, PROFILE
 from streamsched.urls import MAX_PAGES, url_text
 from tests.fences import fence, fenced
 
@@ -116,6 +118,7 @@ def test_bytes_of_state_name_every_part() -> None:
         "leases": 8,
         "chains": 8 + 4,
         "url_index": 8 * 1024,
+        "rhythms": LINK.itemsize + (1 + len(REGIONS)) * (PROFILE.itemsize + POOLED.itemsize) + 4,
         "groups": 200 + len("a.example") + 8 * 1024,
         "sketch": 1 << 16,
         "journal": 16,
