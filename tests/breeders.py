@@ -40,7 +40,7 @@ def find_nothing(*_given: object) -> Breeding:
 
 
 def win_with_unknown_terminal(*_given: object) -> Breeding:
-    return come_back("rhythm * t", 0.1, 0)
+    return come_back("unheard * t", 0.1, 0)
 
 
 def look(draws: Any, champion: Formula, archive: Any, settings: EvolutionSettings, seed: int) -> Breeding:

@@ -156,7 +156,7 @@ def kept(state: Path) -> dict[str, bytes]:
         ("9" * 5000, 2, "found '999"),
         ("-1", 2, "NUMBER: expected the number of a record in "),
         ("1 +", 2, "column 4"),
-        ("surge", 2, "terminal 'surge'"),
+        ("unheard", 2, "unknown name 'unheard'"),
     ],
 )
 def test_what_cannot_be_used_changes_nothing(

@@ -19,6 +19,7 @@ from streamsched import (
     SourceError,
     StreamschedError,
     UnknownPage,
+    champion,
 )
 from streamsched.errors import StateInUse
 from streamsched.scheduler import DEFAULT_FORMULA
@@ -148,7 +149,10 @@ def test_formula_errors_point_at_the_column(
     assert digest(streamsched, state) == before
 
 
-def test_terminals_that_nothing_provides_yet_are_refused(streamsched: Command, state: Path) -> None:
+def test_terminals_that_nothing_provides_yet_are_refused(
+    streamsched: Command, state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(champion, "PROVIDED", ("t", "posterior", "surge"))
     answer = streamsched("next", "--state", state, "--formula", "t * due")
     assert answer.code == 2
     assert "column 5: terminal 'due'" in answer.err

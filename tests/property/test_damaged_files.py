@@ -21,7 +21,7 @@ from streamsched.store.verification import check_directory
 from tests import killed
 from tests.fences import small_reserve
 
-NEVER = SavePlan(every=1e9, increments=2, kept=2)
+NEVER = SavePlan(every=1e9, increments=2, share=100.0, kept=2)  # few pages: an increment is as large as the whole
 LAST = 60  # deeds: images and increments among them, and calls after the last of them
 
 
