@@ -6,7 +6,8 @@ import numpy as np
 
 from streamsched.arrays import Ints
 from streamsched.journal import SAMPLE_PAGES, read_visits
-from streamsched.tables import LEASED, OUT, VISITED, WEEK_HOURS, Tables
+from streamsched.schedules import RAREST, SPARE
+from streamsched.tables import DAY_SETS, LEASED, OUT, VISITED, WEEK_HOURS, Tables
 
 __all__ = ["find_faults"]
 
@@ -60,6 +61,7 @@ def find_faults(tables: Tables, found: Ints) -> list[str]:
         )
         and not np.any(tables.rhythm.links["age"][:count] > 1),
         "busy hours are finite, and no hour is without weight": _are_rising(tables),
+        "no page's schedule is ruled out": _are_possible(tables),
     }
     return [name for name, fits in holds.items() if not fits]
 
@@ -77,6 +79,16 @@ def _are_rising(tables: Tables) -> bool:
     told = profiles["told"].reshape(-1, 2, WEEK_HOURS + 1).astype(np.int64)
     rising = bool(np.all(np.diff(told, axis=2) > 0) and np.all(told[:, :, 0] == 0))
     return rising and all(bool(np.all(np.isfinite(profiles[name]))) for name in ("changes", "exposure", "odds"))
+
+
+def _are_possible(tables: Tables) -> bool:
+    """Return whether what fits a page best of all has a weight, however rare it is among pages."""
+    tempo = tables.rhythm.tempo[0]
+    profiles = tables.rhythm.profiles[: int(tempo["profiles"])]
+    schedules = tables.rhythm.schedules[1 : 1 + int(tempo["schedules"])]
+    rarest = [profiles["sets_told"].reshape(-1, DAY_SETS)[:, 1:], profiles["hours_told"]]
+    fits = [schedules["sets"][:, 1:], schedules["hours"]]
+    return all(bool(np.all(one <= RAREST)) for one in rarest) and all(bool(np.all(one.min(1) <= SPARE)) for one in fits)
 
 
 def _count_out(tables: Tables, count: int) -> Ints:

@@ -25,7 +25,7 @@ from streamsched.arrays import Floats, Record
 from streamsched.clock import DAY_HOURS, hour_in_week, quarters_at, region_of_name, week_of
 from streamsched.elementary import exp, expm1, log
 from streamsched.jit import bare_kernel, inlined
-from streamsched.schedules import FIRST_SETS, NAT, WEIGHTS, Sheet, add_beliefs
+from streamsched.schedules import FIRST_SETS, NAT, RAREST, WEIGHTS, Sheet, add_beliefs
 from streamsched.tables import ANYONE, DAY_SETS, WEEK_HOURS, Rhythms, Tables
 
 __all__ = [
@@ -372,7 +372,8 @@ def _publish_beliefs(rhythm: Rhythms, number: int, above: int, age: int) -> None
         hours[i] = WEIGHTS[higher.hours_told[age * DAY_HOURS + i]] if above >= 0 else 1.0
     _blend(sets, pooled.sets_sum)
     _blend(hours, pooled.hours_sum)
-    for i in range(DAY_SETS):
+    profile.sets_told[age * DAY_SETS] = FIRST_SETS[0]
+    for i in range(1, DAY_SETS):
         profile.sets_told[age * DAY_SETS + i] = _rarity(sets[i])
     for i in range(DAY_HOURS):
         profile.hours_told[age * DAY_HOURS + i] = _rarity(hours[i])
@@ -393,8 +394,8 @@ def _blend(weights: Floats, sums: Floats) -> None:
 
 @inlined
 def _rarity(weight: float) -> int:
-    """Return by how much a weight of 1 at the most is rarer than 1, in 1/16 nat."""
-    return int(min(0.5 - NAT * log(max(weight, 1e-9)), 255.0))
+    """Return by how much a weight of 1 at the most is rarer than 1, in 1/16 nat, `RAREST` at the most."""
+    return int(min(0.5 - NAT * log(max(weight, 1e-9)), float(RAREST)))
 
 
 @bare_kernel

@@ -33,6 +33,8 @@ __all__ = [
     "FIRST_SETS",
     "LEAVING",
     "NAT",
+    "RAREST",
+    "SPARE",
     "WEIGHTS",
     "Sheet",
     "add_beliefs",
@@ -62,7 +64,8 @@ _WEIGHT: Final = 65_536.0  # of what fits best: weights are whole numbers, so th
 _MOST_HOURLY: Final = 12.0  # hours: a longer interval says nothing of a page by the hour
 _DITHER: Final = 0.6180339887498949  # multiples of it are spread evenly below 1
 _LATEST_S: Final = 4294967295.0
-_SPARE: Final = 32  # as far may all sets misfit before they are made to fit better alike
+SPARE: Final = 32  # as far may all sets misfit before they are made to fit better alike
+RAREST: Final = 128  # nothing is rarer among pages, 8 nats: what fits a page best of all keeps a weight, 2 of 65,536
 _FITS: Final = 1_023  # steps of a fit in the table of misfits
 _ALL_DAYS: Final = DAY_SETS - 1
 
@@ -378,7 +381,7 @@ def _weigh_sets(sets: npt.NDArray[np.uint8], cover: _Cover, split: tuple[float, 
         misfit = min(int(np.int64(sets[days])) + _misfit(empty, changed), 255)
         least = min(least, misfit)
         sets[days] = misfit
-    if least > _SPARE:
+    if least > SPARE:
         for days in range(1, DAY_SETS):
             sets[days] -= least
 

@@ -334,7 +334,7 @@ def blend(above: list[int], sums: list[float]) -> list[int]:
     """How rare each is among pages, where those above count for eight."""
     weights = [weight_of(one) for one in above]
     mixed = [8.0 * w / sum(weights) + more for w, more in zip(weights, sums, strict=True)]
-    return [int(min(0.5 - NAT * math.log(max(one / max(mixed), 1e-9)), 255.0)) for one in mixed]
+    return [int(min(0.5 - NAT * math.log(max(one / max(mixed), 1e-9)), 128.0)) for one in mixed]
 
 
 class Rhythm:
@@ -449,7 +449,7 @@ class Rhythm:
         profile.told[age] = Told(
             publish(higher, changes, exposure),
             share / (1.0 - share),
-            blend(higher.sets if higher else first_sets(), sets),
+            [255, *blend(higher.sets if higher else first_sets(), sets)[1:]],
             blend(higher.hours if higher else [0] * 24, hours),
         )
 
