@@ -17,6 +17,7 @@ from streamsched.replay.wording import (
     spell_promotions,
     spell_twins,
 )
+from streamsched.scheduler import DEFAULT_FORMULA
 
 LOG = Path(__file__).parents[2] / "data" / "scoop-extras.tsv.gz"
 START_S = 1_755_820_800.0
@@ -24,13 +25,13 @@ START_S = 1_755_820_800.0
 
 @pytest.fixture(scope="module")
 def result() -> ReplayResult:
-    policies = ("age", "posterior", "posterior + 0", "nad", "oracle")
+    policies = ("age", "default", DEFAULT_FORMULA, "nad", "oracle")
     return run_replay(ReplaySettings(str(LOG), policies=policies, start_s=START_S, end_s=START_S + 90 * 86400))
 
 
 def test_the_best_are_marked_ties_and_all_and_neither_the_oracle_nor_delays(result: ReplayResult) -> None:
     best = best_policies(result)
-    assert best["change_rate"] == best["ndcg"] == {"posterior", "posterior + 0"}
+    assert best["change_rate"] == best["ndcg"] == {"default", DEFAULT_FORMULA}
     assert best["freshness"] == {"age"}
     assert set(best) == {"change_rate", "ndcg", "freshness", "undetected"}
     assert "nad" not in set().union(*best.values())
@@ -38,13 +39,13 @@ def test_the_best_are_marked_ties_and_all_and_neither_the_oracle_nor_delays(resu
 
 def test_findings_name_the_winners_beside_the_plain_choice(result: ReplayResult) -> None:
     said = spell_findings(result)
-    assert said.startswith("posterior and posterior + 0 found most: 0.2")
+    assert said.startswith(f"default and {DEFAULT_FORMULA} found most: 0.2")
     assert ", age 0.1" in said
     assert said.endswith("of them at any time.")
 
 
 def test_lines_that_coincide_are_named(result: ReplayResult) -> None:
-    assert spell_twins(result) == "The lines of posterior and posterior + 0 coincide: they visited the same pages."
+    assert spell_twins(result) == f"The lines of default and {DEFAULT_FORMULA} coincide: they visited the same pages."
 
 
 def test_the_replay_is_described_in_a_line(result: ReplayResult) -> None:

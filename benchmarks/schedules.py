@@ -1,0 +1,182 @@
+"""Pages updated by a schedule among Poisson ones: how much of what an oracle gains by knowing it the default gains too.
+
+Each simulated page either is updated within five minutes of an hour of its own, on one to three weekdays of its own or
+on all days, or changes as a Poisson process, of exponentially distributed rates. Policies visit a share of all pages
+a cycle, after two cycles that visit all. What counts begins after four weeks.
+
+The oracle knows the schedules, not the rest: of scheduled pages whether they have changed, of the others what
+`posterior` knows. The rival is `posterior` alone, without rhythm and surge.
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from benchmarks.timing import Row, print_rows
+from streamsched.arrays import Bools, Floats, Rows
+from streamsched.outcomes import OutcomeBatch
+from streamsched.packed import PackedUrls
+from streamsched.replay.policies import ScheduledPolicy, make_policy
+from streamsched.replay.simulator import Policy, Question, Schedule, Trace, simulate
+from streamsched.replay.truth import Window
+from streamsched.scheduler import Scheduler
+
+__all__ = ["measure"]
+
+_MONDAY_S: Final = 1_704_067_200.0  # 2024-01-01
+_HOUR_S: Final = 3_600.0
+_DAY_S: Final = 86_400.0
+_LATE_S: Final = 300.0
+_LEARNING_DAYS: Final = 28
+_HOSTS: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class _Setting:
+    """What is simulated. ``share`` of the pages has a schedule; the others change ``rate`` times a day on average.
+
+    Pages of a ``directory`` are so many, and if they are more than one all of them go by one schedule, or by none.
+    """
+
+    weekdays: bool
+    budget: float
+    share: float
+    rate: float
+    directory: int = 1
+
+    @property
+    def cycle_s(self) -> float:
+        return _DAY_S if self.weekdays else _HOUR_S
+
+    @property
+    def days(self) -> int:
+        """How many days are simulated, as many to learn as to count by the day, half by the hour."""
+        return 2 * _LEARNING_DAYS if self.weekdays else _LEARNING_DAYS + _LEARNING_DAYS // 2
+
+    def __str__(self) -> str:
+        kind = "weekdays" if self.weekdays else "an hour"
+        together = f", {self.directory} together" if self.directory > 1 else ""
+        per = "day" if self.weekdays else "hour"
+        return f"{kind}, {self.share:.0%} of the pages{together}; others {self.rate}/day; {self.budget:.0%} a {per}"
+
+
+_SETTINGS: Final = (
+    _Setting(weekdays=True, budget=0.15, share=0.2, rate=0.02),
+    _Setting(weekdays=True, budget=0.10, share=0.2, rate=0.02),
+    _Setting(weekdays=True, budget=0.15, share=0.2, rate=0.1),
+    _Setting(weekdays=True, budget=0.10, share=0.2, rate=0.1),
+    _Setting(weekdays=True, budget=0.10, share=0.2, rate=0.02, directory=20),
+    _Setting(weekdays=False, budget=0.02, share=0.1, rate=0.02),
+    _Setting(weekdays=False, budget=0.01, share=0.1, rate=0.02),
+    _Setting(weekdays=False, budget=0.02, share=0.1, rate=0.1),
+    _Setting(weekdays=False, budget=0.01, share=0.1, rate=0.1),
+    _Setting(weekdays=False, budget=0.02, share=0.1, rate=0.02, directory=20),
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _World:
+    """``scheduled``: bool[pages]; all changes are in the window."""
+
+    window: Window
+    scheduled: Bools
+
+
+def measure(pages: int = 2_000, seeds: int = 3) -> list[Row]:
+    """Return a row for each setting and figure: the share of the gap that the default closes, means over `seeds`."""
+    schedule_cycles = 2
+    rows: list[Row] = []
+    for setting in _SETTINGS:
+        figures = np.zeros((3, 2))
+        for seed in range(seeds):
+            world = _draw_world(setting, pages, seed)
+            schedule = Schedule(setting.budget, schedule_cycles, "since_visit")
+            policies: list[Policy] = [
+                make_policy("posterior", setting.cycle_s, seed),
+                make_policy("default", setting.cycle_s, seed),
+                _Oracle(world.scheduled, setting.cycle_s, seed),
+            ]
+            for i, policy in enumerate(policies):
+                figures[i] += (
+                    _read(simulate(world.window, policy, schedule, np.zeros(pages, np.int64)), setting) / seeds
+                )
+        rows += _compare(setting, figures)
+    return rows
+
+
+def _draw_world(setting: _Setting, pages: int, seed: int) -> _World:
+    rng = np.random.default_rng(seed)
+    members = np.arange(pages) // setting.directory
+    directories = int(members[-1]) + 1
+    scheduled = (rng.permutation(directories) < setting.share * directories)[members]
+    hour = rng.integers(0, 24, directories)[members]
+    on = rng.random((directories, 7)).argsort(axis=1) < rng.integers(1, 4, directories)[:, None]
+    open_days = np.tile(on[members] if setting.weekdays else np.ones((pages, 7), np.bool_), setting.days // 7)
+    rates = rng.exponential(setting.rate, pages)
+    times: list[Floats] = []
+    for page in range(pages):
+        if scheduled[page]:
+            days = np.flatnonzero(open_days[page])
+            times.append(days * _DAY_S + hour[page] * _HOUR_S + rng.uniform(0.0, _LATE_S, days.size))
+        else:
+            count = rng.poisson(rates[page] * setting.days)
+            times.append(np.sort(rng.uniform(0.0, setting.days * _DAY_S, count)))
+    urls = PackedUrls.pack([f"https://h{members[i] % _HOSTS}.example/{members[i]}/{i}" for i in range(pages)])
+    window = Window(
+        urls=urls,
+        times_s=np.concatenate(times) + _MONDAY_S,
+        offsets=np.concatenate([[0], np.cumsum([one.size for one in times])]),
+        appears_s=np.full(pages, -np.inf),
+        importance=None,
+        start_s=_MONDAY_S,
+        cycle_s=setting.cycle_s,
+        cycles=round(setting.days * _DAY_S / setting.cycle_s),
+    )
+    return _World(window, scheduled)
+
+
+class _Oracle:
+    """Ranks scheduled pages by whether they have changed, and the others as `posterior` does."""
+
+    def __init__(self, scheduled: Bools, cycle_s: float, seed: int) -> None:
+        self._scheduled = scheduled
+        self._scheduler = Scheduler(formula="posterior", cycle=cycle_s, seed=seed, surges=False)
+        self._known = ScheduledPolicy(self._scheduler)
+
+    def discover(self, urls: PackedUrls, now: float) -> None:
+        self._known.discover(urls, now)
+
+    def rank(self, question: Question) -> Rows:
+        scores = np.where(self._scheduled, question.changed, self._scheduler.scores(now=question.now))
+        return np.lexsort((self._scheduler.tie_keys(now=question.now), -scores))[: question.k]
+
+    def observe(self, outcomes: OutcomeBatch) -> None:
+        self._known.observe(outcomes)
+
+
+def _read(trace: Trace, setting: _Setting) -> Floats:
+    """Return the ChangeRate and the share of stale copies after the first four weeks."""
+    first = round(_LEARNING_DAYS * _DAY_S / setting.cycle_s) - 2
+    return np.array([trace.change_rate[first:].mean(), 1.0 - trace.freshness[first:].mean()])
+
+
+def _compare(setting: _Setting, figures: Floats) -> list[Row]:
+    """Return a row for each figure. ``figures``: float64[3, 2], of posterior, default and oracle."""
+    rows: list[Row] = []
+    for i, name in enumerate(("ChangeRate", "stale")):
+        plain, ours, best = (float(one) for one in figures[:, i])
+        better = best - plain if i == 0 else plain - best
+        closed = f"{(ours - plain) / (best - plain):.0%} closed" if better > 0.02 * plain else "no gap"
+        known = f"{plain:.4f}, oracle {best:.4f}"
+        rows.append((f"{setting}: {name}", f"{ours:.4f}", known, closed, "90% closed"))
+    return rows
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, default=3)
+    print_rows("Schedules", measure(seeds=parser.parse_args().seeds))
