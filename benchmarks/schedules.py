@@ -33,6 +33,7 @@ _DAY_S: Final = 86_400.0
 _LATE_S: Final = 300.0
 _LEARNING_DAYS: Final = 28
 _HOSTS: Final = 100
+_WARMUP: Final = 2  # cycles
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,13 +89,12 @@ class _World:
 
 def measure(pages: int = 2_000, seeds: int = 3) -> list[Row]:
     """Return a row for each setting and figure: the share of the gap that the default closes, means over `seeds`."""
-    schedule_cycles = 2
     rows: list[Row] = []
     for setting in _SETTINGS:
         figures = np.zeros((3, 2))
         for seed in range(seeds):
             world = _draw_world(setting, pages, seed)
-            schedule = Schedule(setting.budget, schedule_cycles, "since_visit")
+            schedule = Schedule(setting.budget, _WARMUP, "since_visit")
             policies: list[Policy] = [
                 make_policy("posterior", setting.cycle_s, seed),
                 make_policy("default", setting.cycle_s, seed),
@@ -160,7 +160,7 @@ class _Oracle:
 
 def _read(trace: Trace, setting: _Setting) -> Floats:
     """Return the ChangeRate and the share of stale copies after the first four weeks."""
-    first = round(_LEARNING_DAYS * _DAY_S / setting.cycle_s) - 2
+    first = round(_LEARNING_DAYS * _DAY_S / setting.cycle_s) - _WARMUP
     return np.array([trace.change_rate[first:].mean(), 1.0 - trace.freshness[first:].mean()])
 
 

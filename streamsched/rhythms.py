@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from streamsched.arrays import Record
-from streamsched.beats import DAY_S, changed_since
+from streamsched.beats import DAY_S, Beats, changed_since, due_since
 from streamsched.clock import HOUR_S, local_hours
 from streamsched.jit import inlined, prefetch
 from streamsched.profiles import count_changes, learn_profile, weighted_hours
@@ -27,12 +27,16 @@ _LATEST_S: Final = 1e12  # later visits are clock errors, that the fading of pro
 
 
 @inlined
-def learn_rhythm(tables: Tables, row: int, at_s: float, changed: bool, cycle_s: float) -> None:
-    """Take in what a visit at `at_s` found of the time since the page's last visit, before its rate does. O(hours)."""
+def learn_rhythm(tables: Tables, row: int, at_s: float, changed: bool, cycle_s: float) -> float:
+    """Take in what a visit at `at_s` found of the time since the page's last visit, before its rate does. O(hours).
+
+    Returns how probable a change was by the page's schedule, as far as that is trusted, and by its rate; NaN where it
+    has no schedule, or no change was seen.
+    """
     rhythm = tables.rhythm
     tempo = rhythm.tempo[0]
     if tempo.off:
-        return
+        return np.nan
     page: Record = tables.pages[row]
     link: Record = rhythm.links[row]
     profile: Record = rhythm.profiles[link.profile]
@@ -48,13 +52,17 @@ def learn_rhythm(tables: Tables, row: int, at_s: float, changed: bool, cycle_s: 
     rate_per_day = rate * (DAY_S / cycle_s)
     if link.schedule == 0 and changed and earns_schedule(page, rate_per_day):
         give_schedule(rhythm, row, most_schedules(tables.corpus[0].sorted))
+    due = np.nan
     if link.schedule:
+        if changed:
+            due = due_since(Beats(rhythm.links, rhythm.schedules, rhythm.profiles), link, page, at_s, cycle_s)
         foretold = changed_since(page, weighted_hours(profile, age, start, end), cycle_s)
         schedule: Record = rhythm.schedules[link.schedule]
         sheet = Sheet(rhythm.schedules, int(np.int64(link.schedule)), rhythm.profiles, int(np.int64(link.profile)), age)
         learn_schedule(sheet, start, end, changed, foretold, int(np.int64(page.visits)))
         if changed:
             note_change(schedule, at_s, end - start)
+    return due
 
 
 @inlined

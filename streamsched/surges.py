@@ -59,7 +59,7 @@ def begin_surges(groups: Records) -> None:
 
 @inlined
 def weigh_surges(  # noqa: PLR0913, PLR0917  a kernel
-    tables: Tables, noted: Noted, page: Record, at_s: float, interval: float, changed: bool, cycle_s: float
+    tables: Tables, noted: Noted, page: Record, at_s: float, interval: float, changed: bool, due: float, cycle_s: float
 ) -> float:
     """Take in a visit at `at_s` to a page, `interval` cycles after its last, whose record is as before. O(1).
 
@@ -73,7 +73,7 @@ def weigh_surges(  # noqa: PLR0913, PLR0917  a kernel
     in_kept = page.last_visit_s < group.kept_s <= at_s and group.kept_shown > 0.0
     own = 1.0
     if changed:
-        own = _weigh_change(group, page, interval, in_open, in_kept)
+        own = _weigh_change(group, page, interval, due, in_open, in_kept)
     else:
         if in_open:
             _hear_quiet(group.open_weights)
@@ -145,11 +145,14 @@ def _end_window(noted: Noted, number: int, group: Record) -> None:
 
 
 @bare_kernel
-def _weigh_change(group: Record, page: Record, interval: float, in_open: bool, in_kept: bool) -> float:
+def _weigh_change(  # noqa: PLR0913, PLR0917  a kernel
+    group: Record, page: Record, interval: float, due: float, in_open: bool, in_kept: bool
+) -> float:
     """Take in that a page changed that bears the windows named; return how probable it is that it would have itself."""
     shape, exposure = page.prior_shape + page.own_shape, page.prior_exposure + page.own_exposure
     interval = min(max(interval, SHORTEST_INTERVAL), LONGEST_INTERVAL)
-    own = min(max(0.0 - expm1(-shape * log1p(interval / exposure)), _UNLIKELIEST), 1.0 - _UNLIKELIEST)
+    own = 0.0 - expm1(-shape * log1p(interval / exposure)) if np.isnan(due) else due
+    own = min(max(own, _UNLIKELIEST), 1.0 - _UNLIKELIEST)
     spared_open = 1.0 - _expect(group.open_weights) if in_open else 1.0
     spared_kept = 1.0 - _expect(group.kept_weights) if in_kept else 1.0
     if in_open:

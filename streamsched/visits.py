@@ -186,8 +186,8 @@ def _apply_one(tables: Tables, row: int, at: int, columns: Columns, rules: Rules
             page.failures += 1
         return FAILURES
     if verdict != FIRST:
-        learn_rhythm(tables, row, columns.fetched_at[at], verdict == CHANGE, rules.cycle_s)
-        _learn(tables, row, columns.fetched_at[at], verdict == CHANGE, rules, noted)
+        due = learn_rhythm(tables, row, columns.fetched_at[at], verdict == CHANGE, rules.cycle_s)
+        _learn(tables, row, columns.fetched_at[at], verdict == CHANGE, due, rules, noted)
     _remember(tables, row, status, verdict == CHANGE, shows_content(given, status), fingerprint)
     page.last_visit_s = columns.fetched_at[at]
     set_clock(tables.rhythm, row, columns.fetched_at[at])
@@ -199,8 +199,11 @@ def _apply_one(tables: Tables, row: int, at: int, columns: Columns, rules: Rules
 
 
 @inlined
-def _learn(tables: Tables, row: int, at_s: float, changed: bool, rules: Rules, noted: Noted) -> None:
-    """Update the page's estimators, its group's counts and what is known of surges with one observed interval."""
+def _learn(tables: Tables, row: int, at_s: float, changed: bool, due: float, rules: Rules, noted: Noted) -> None:
+    """Update the page's estimators, its group's counts and what is known of surges with one observed interval.
+
+    `due`: how probable a change was by the page's schedule; NaN where it has none.
+    """
     page: Record = tables.pages[row]
     group: Record = tables.groups[page.group]
     interval = (at_s - page.last_visit_s) / rules.cycle_s
@@ -208,7 +211,7 @@ def _learn(tables: Tables, row: int, at_s: float, changed: bool, rules: Rules, n
     group.changes += changed
     own = 1.0
     if rules.surges:
-        own = weigh_surges(tables, noted, page, at_s, interval, changed, rules.cycle_s)
+        own = weigh_surges(tables, noted, page, at_s, interval, changed, due, rules.cycle_s)
     weigh_pattern(tables, page, interval, changed, own)
     learn(page, tables.traces[row], interval, changed, own)
 

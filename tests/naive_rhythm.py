@@ -361,8 +361,8 @@ class Rhythm:
 
     def learn(
         self, link: Link, gamma: tuple[float, float], span: tuple[float, float], changed: bool, counts: tuple[int, ...]
-    ) -> None:
-        """What a visit found of the time since the one before."""
+    ) -> float | None:
+        """What a visit found of the time since the one before; how probable a change was where a schedule told."""
         (since_s, at_s), (visits, changes, pages) = span, counts
         self.newest_s = max(self.newest_s, min(at_s, 1e12))
         told = link.profile.told[link.age]
@@ -376,11 +376,14 @@ class Rhythm:
         if link.schedule is None and changed and earns and room:
             link.schedule = Schedule()
             self.schedules += 1
+        due = None
         if link.schedule is not None:
+            due = terminals(link, gamma, since_s, at_s, self.cycle_s)["due"]
             foretold = by_rate(*gamma, weighted(told, start, end) * HOUR / self.cycle_s)
             learn_schedule(link.schedule, told, (start, end), changed, foretold, visits)
             if changed:
                 note_change(link.schedule, at_s, end - start)
+        return due
 
     def sum_up(self, link: Link, row: int, sweep: int) -> None:
         """What the sweep notes of a page."""

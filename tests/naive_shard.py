@@ -119,8 +119,8 @@ class Shard:
             assert page.link is not None
             counts = len(page.flags), sum(page.flags), len(self.pages)
             span = page.last_visit_s, outcome.fetched_at
-            self.rhythm.learn(page.link, self.posterior(page), span, verdict == "change", counts)
-            self.learn(page, outcome.fetched_at, verdict == "change")
+            due = self.rhythm.learn(page.link, self.posterior(page), span, verdict == "change", counts)
+            self.learn(page, outcome.fetched_at, verdict == "change", due)
         page.left = left_behind(visit, page.left, verdict == "change")
         page.failures = 0
         page.gone = min(page.gone + 1, 255) if outcome.status in (404, 410) else 0
@@ -164,15 +164,15 @@ class Shard:
         names = names_of(url)
         return next(names[:size] for size in range(len(names), 0, -1) if names[:size] in self.groups)
 
-    def learn(self, page: Page, fetched_at: float, changed: bool) -> None:
-        """One interval more: counts, and the posterior under the page's prior."""
+    def learn(self, page: Page, fetched_at: float, changed: bool, due: float | None) -> None:
+        """One interval more: counts, and the posterior under the page's prior; `due` by the page's schedule."""
         interval = (fetched_at - page.last_visit_s) / self.cycle_s
         interval = min(max(interval, SHORTEST_INTERVAL), LONGEST_INTERVAL)
         group = self.groups[page.group]
         group.visits += 1
         group.changes += changed
         page.flags.append(changed)
-        alone = naive.probability_changed(*self.posterior(page), interval)
+        alone = naive.probability_changed(*self.posterior(page), interval) if due is None else due
         members = sum(other.group == page.group for other in self.pages.values())
         own = self.surges.weigh(page.group, (page.last_visit_s, fetched_at, changed), alone, members)
         if len(page.group) > 1 and self.applied % priors.EDGE_STRIDE == 0:
