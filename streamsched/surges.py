@@ -63,6 +63,7 @@ def weigh_surges(  # noqa: PLR0913, PLR0917  a kernel
 ) -> float:
     """Take in a visit at `at_s` to a page, `interval` cycles after its last, whose record is as before. O(1).
 
+    `due`: how probable a change was by the page's schedule, which no surge is needed for; NaN where it has none.
     Returns how probable it is that the page itself changed, no surge alone: 1 where no change was seen.
     """
     number = np.int64(page.group)
@@ -145,9 +146,7 @@ def _end_window(noted: Noted, number: int, group: Record) -> None:
 
 
 @bare_kernel
-def _weigh_change(  # noqa: PLR0913, PLR0917  a kernel
-    group: Record, page: Record, interval: float, due: float, in_open: bool, in_kept: bool
-) -> float:
+def _weigh_change(group: Record, page: Record, interval: float, due: float, in_open: bool, in_kept: bool) -> float:
     """Take in that a page changed that bears the windows named; return how probable it is that it would have itself."""
     shape, exposure = page.prior_shape + page.own_shape, page.prior_exposure + page.own_exposure
     interval = min(max(interval, SHORTEST_INTERVAL), LONGEST_INTERVAL)

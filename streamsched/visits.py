@@ -199,7 +199,9 @@ def _apply_one(tables: Tables, row: int, at: int, columns: Columns, rules: Rules
 
 
 @inlined
-def _learn(tables: Tables, row: int, at_s: float, changed: bool, due: float, rules: Rules, noted: Noted) -> None:
+def _learn(  # noqa: PLR0913, PLR0917  a kernel
+    tables: Tables, row: int, at_s: float, changed: bool, due: float, rules: Rules, noted: Noted
+) -> None:
     """Update the page's estimators, its group's counts and what is known of surges with one observed interval.
 
     `due`: how probable a change was by the page's schedule; NaN where it has none.
