@@ -19,6 +19,7 @@ from streamsched.evolution.alphabet import TERMINAL_SETS, Alphabet
 from streamsched.evolution.genomes import ramped_trees, to_formula
 from streamsched.formula import Formula
 from streamsched.ranking import FullScan, Query
+from streamsched.scheduler import DEFAULT_FORMULA
 from streamsched.terminals import MOVING
 
 __all__ = ["measure"]
@@ -103,7 +104,7 @@ def _serve(crawl: _Crawl, repeats: int, *, goals: bool) -> list[Row]:
     for _ in range(_WARM):
         crawl.step()
     served, fed = np.array([crawl.step() for _ in range(_TIMED)]).T
-    scan = FullScan(Formula.parse("posterior").compile(), _THREADS)
+    scan = FullScan(crawl.scheduler.formula.compile(), _THREADS)
     brute = best_seconds(lambda: scan.rank(crawl.scheduler.pages.tables, crawl.query(_K)), repeats)
     p50, p99 = np.quantile(served, [0.5, 0.99])
     state = crawl.scheduler.state_bytes()["ranking"] / len(crawl.scheduler)
@@ -116,7 +117,7 @@ def _serve(crawl: _Crawl, repeats: int, *, goals: bool) -> list[Row]:
 
 
 def _many(crawl: _Crawl, repeats: int) -> list[Row]:
-    scan = FullScan(Formula.parse("posterior").compile(), _THREADS)
+    scan = FullScan(crawl.scheduler.formula.compile(), _THREADS)
     brute = best_seconds(lambda: scan.rank(crawl.scheduler.pages.tables, crawl.query(_MANY)), repeats)
     crawl.scheduler.rank(_MANY, now=crawl.now)  # the first of many takes memory
     return [
@@ -152,7 +153,7 @@ def _swap(crawl: _Crawl) -> list[Row]:
         waits += crawl.step()
     seconds = time.perf_counter() - begun
     longest = max(waits, default=0.0)
-    crawl.scheduler.use("posterior", wait=True)
+    crawl.scheduler.use(DEFAULT_FORMULA, wait=True)
     return [
         ("another formula: until it ranks", f"{seconds:.2f} s", "–", "–", "≤ 2 s"),
         ("... longest call meanwhile", f"{1e3 * longest:.0f} ms", "–", "–", "≤ 100 ms"),
@@ -170,7 +171,7 @@ def _evolved(crawl: _Crawl, repeats: int) -> list[Row]:
         scan = FullScan(formula.compile(), _THREADS)
         brute = best_seconds(partial(scan.rank, crawl.scheduler.pages.tables, crawl.query(_K)), repeats)
         ratios.append(brute / ours)
-    crawl.scheduler.use("posterior", wait=True)
+    crawl.scheduler.use(DEFAULT_FORMULA, wait=True)
     slow, middle = min(ratios), float(np.median(ratios))
     return [
         (
