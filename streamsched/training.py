@@ -11,6 +11,7 @@ import numpy as np
 from streamsched.arrays import Bools, Floats, Ints
 from streamsched.evolution.completion import Sightings, complete_history
 from streamsched.evolution.history import ChangeHistory
+from streamsched.evolution.timing import Timing, copy_timing
 from streamsched.journal import find_sampled, read_visits, sample_bar, sample_hashes
 from streamsched.tables import LONGEST_INTERVAL, VISITED, Tables
 
@@ -86,6 +87,7 @@ class Gathered(NamedTuple):
     importance: Floats
     cost: Floats
     groups: Ints
+    timing: Timing | None
     panel: Bools
     newcomers: int
 
@@ -123,6 +125,7 @@ def gather_training(tables: Tables, span: Span, panel_bar: int) -> Gathered:
         pages["importance"].astype(np.float64),
         pages["cost"].astype(np.float64),
         pages["group"].astype(np.int64),
+        _find_timing(tables, pages["group"], span),
         sample_hashes(tables, rows) <= np.uint64(panel_bar) if panel_bar >= 0 else np.zeros(rows.size, np.bool_),
         newcomers,
     )
@@ -157,8 +160,15 @@ def complete_training(gathered: Gathered, seed: int) -> Training:
         gathered.importance,
         gathered.cost,
         gathered.groups,
+        gathered.timing,
     )
     return Training(history, gathered.span, observed, gathered.panel, gathered.newcomers)
+
+
+def _find_timing(tables: Tables, groups: Ints, span: Span) -> Timing | None:
+    """Return when the cycles were, and by which profiles the pages of ``groups``: uint32[n] go from now on."""
+    age = int(tables.corpus["sweep"][0]) & 1
+    return copy_timing(tables.rhythm, groups, age, span.start_s, span.cycle_s, span.cycles)
 
 
 def _as_cycles(at_s: Floats, span: Span) -> Floats:

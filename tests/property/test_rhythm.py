@@ -139,7 +139,7 @@ def test_what_is_due_and_weighted_time_rise_with_the_clock(
     since = float(pages[0]["last_visit_s"])
     times = sorted([since + more for more in ahead] + [np.ceil((since + more) / HOUR) * HOUR for more in ahead])
     taus = [tau_since(beats, beats.links[0], since, at, DAY_S) for at in times]
-    dues = [due_since(beats, beats.links[0], pages[0], at, DAY_S) for at in times]
+    dues = [due_since(beats, beats.links[0], pages[0], since, at, DAY_S) for at in times]
     assert all(later >= earlier * (1.0 - 2e-15) for earlier, later in pairwise(taus))
     assert all(later >= earlier - 1e-12 for earlier, later in pairwise(dues))
     assert all(0.0 <= due <= 1.0 + 1e-9 for due in dues)
