@@ -9,9 +9,9 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from streamsched.arrays import Bools, Floats, Ints
-from streamsched.evolution.completion import Sightings, complete_history
+from streamsched.evolution.completion import ALL_ALIKE, Sightings, complete_history
 from streamsched.evolution.history import ChangeHistory
-from streamsched.evolution.timing import Timing, copy_timing
+from streamsched.evolution.timing import Timing, copy_timing, weigh_cycles
 from streamsched.journal import find_sampled, read_visits, sample_bar, sample_hashes
 from streamsched.tables import LONGEST_INTERVAL, VISITED, Tables
 
@@ -48,7 +48,7 @@ class Training:
 
     The pages are a uniform sample of those visited before the span began.
     ``observed``: bool[n, cycles], where ``history.changed`` is what visits saw; elsewhere it is a draw from the page's
-    Gamma posterior given what they saw. ``panel``: bool[n], the pages of the panel, visited every cycle. ``newcomers``:
+    Gamma posterior given what they saw, under the hours of its profile. ``panel``: bool[n], the pages of the panel, visited every cycle. ``newcomers``:
     how many sampled pages are left out, because their first visit came later.
     """
 
@@ -109,6 +109,7 @@ def gather_training(tables: Tables, span: Span, panel_bar: int) -> Gathered:
     visited = visits.rows[needed]
     pages = tables.pages[rows]
     prior_shape, prior_mean = float(tables.corpus["shape"][0]), tables.groups["mean"][pages["group"]]
+    timing = _find_timing(tables, pages["group"], span)
     sightings = Sightings(
         np.searchsorted(visited, np.append(rows, len(tables.pages))),
         times[needed],
@@ -116,6 +117,7 @@ def gather_training(tables: Tables, span: Span, panel_bar: int) -> Gathered:
         prior_shape + pages["own_shape"],
         prior_shape / prior_mean + pages["own_exposure"],
         pages["url_hash"],
+        *(ALL_ALIKE if timing is None else (weigh_cycles(timing), timing.profile)),
     )
     return Gathered(
         span,
@@ -125,7 +127,7 @@ def gather_training(tables: Tables, span: Span, panel_bar: int) -> Gathered:
         pages["importance"].astype(np.float64),
         pages["cost"].astype(np.float64),
         pages["group"].astype(np.int64),
-        _find_timing(tables, pages["group"], span),
+        timing,
         sample_hashes(tables, rows) <= np.uint64(panel_bar) if panel_bar >= 0 else np.zeros(rows.size, np.bool_),
         newcomers,
     )

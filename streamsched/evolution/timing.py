@@ -6,11 +6,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from streamsched.arrays import Ints, Records, Rows
-from streamsched.clock import quarters_at
+from streamsched.arrays import Floats, Ints, Records, Rows
+from streamsched.clock import HOUR_S, local_hours, quarters_at
+from streamsched.profiles import weighted_hours
 from streamsched.tables import DAY_SETS, PROFILE, WEEK_HOURS, Rhythms
 
-__all__ = ["Timing", "copy_timing"]
+__all__ = ["Timing", "copy_timing", "weigh_cycles"]
 
 _HALVES = {"told": WEEK_HOURS + 1, "odds": 1, "sets_told": DAY_SETS, "hours_told": 24}  # of what is published twice
 
@@ -66,3 +67,17 @@ def copy_timing(rhythm: Rhythms, groups: Ints, age: int, start_s: float, cycle_s
     edges = [start_s + cycle * cycle_s for cycle in range(cycles + 1)]
     quarters = [[quarters_at(rhythm.calendar, region, at) for at in edges] for region in profiles["region"].tolist()]
     return Timing(start_s, cycle_s, profiles, np.array(quarters, np.int64).reshape(-1, cycles + 1), profile.astype(np.int64))
+
+
+def weigh_cycles(timing: Timing) -> Floats:
+    """Return how busy each cycle is by each profile, float64[k, cycles], where all hours of a week are 1 on average.
+
+    O(k cycles).
+    """
+    busy = np.ones((timing.profiles.size, timing.cycles))
+    for i, profile in enumerate(timing.profiles):
+        for cycle, quarters in enumerate(timing.quarters[i, :-1].tolist()):
+            start_s = timing.start_s + cycle * timing.cycle_s
+            start, end = local_hours(start_s, quarters), local_hours(start_s + timing.cycle_s, quarters)
+            busy[i, cycle] = weighted_hours(profile, 0, start, end) * (HOUR_S / timing.cycle_s)
+    return busy
