@@ -121,7 +121,7 @@ def changed_since(page: Record, weighted_hours: float, cycle_s: float) -> float:
 
 
 @bare_kernel
-def due_since(beats: Beats, link: Record, page: Record, since_s: float, at_s: float, cycle_s: float) -> float:  # noqa: PLR0913, PLR0917  a kernel
+def due_since(beats: Beats, link: Record, page: Record, since_s: float, at_s: float, cycle_s: float) -> float:
     """Return the probability that a page was updated after its last visit, at `since_s`, and by `at_s`. O(24)."""
     start = local_hours(since_s, link.quarters)
     end = max(local_hours(at_s, link.quarters), start)

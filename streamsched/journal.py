@@ -87,7 +87,8 @@ def find_sampled(tables: Tables, start: int, stop: int, bar: int) -> Ints:
 def copy_sample(tables: Tables, rows: Ints) -> Tables:
     """Return the pages of ``rows``: int64[m] alone, copied, with the journal, the priors and profiles as they are.
 
-    O(m + v). Milliseconds, for it is what keeps others waiting. The journal still has the rows of `tables`: see `number_sample`.
+    O(m + v). Milliseconds, for it is what keeps others waiting. The journal still has the rows of `tables`: see
+    `number_sample`.
     """
     groups = tables.groups[: int(tables.corpus["groups"][0])].copy()
     corpus = tables.corpus.copy()

@@ -313,9 +313,7 @@ def scheduled_hours(sheet: Sheet, start: float, end: float) -> float:
 
 
 @inlined
-def _hours_before(
-    sheet: Sheet, weights: tuple[float, float, float, float, float, float, float], hour: float
-) -> float:
+def _hours_before(sheet: Sheet, weights: tuple[float, float, float, float, float, float, float], hour: float) -> float:
     """Return the weight of a week's first hours; ``weights``: those of its days."""
     hour = min(max(hour, 0.0), float(WEEK_HOURS))
     today = min(int(hour / DAY_HOURS), 6)

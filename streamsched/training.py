@@ -48,8 +48,8 @@ class Training:
 
     The pages are a uniform sample of those visited before the span began.
     ``observed``: bool[n, cycles], where ``history.changed`` is what visits saw; elsewhere it is a draw from the page's
-    Gamma posterior given what they saw, under the hours of its profile. ``panel``: bool[n], the pages of the panel, visited every cycle. ``newcomers``:
-    how many sampled pages are left out, because their first visit came later.
+    Gamma posterior given what they saw, under the hours of its profile. ``panel``: bool[n], the pages of the panel,
+    visited every cycle. ``newcomers``: how many sampled pages are left out, because their first visit came later.
     """
 
     history: ChangeHistory

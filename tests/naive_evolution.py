@@ -170,7 +170,7 @@ class Rhythms:
         return int(self.timing.quarters[self.timing.profile[page.index], self.first + page.visited_in + 1])
 
     def teach(self, page: Page, cycle: int, changed: bool) -> None:
-        """Two changes before this one, and one in four weeks or more, earn a schedule; all visits from then on count."""
+        """Two changes before this one, and one in four weeks or more, earn a schedule; visits from then on count."""
         if self.timing is None:
             return
         rate = (page.prior_shape + page.own_shape) / (page.prior_exposure + page.own_exposure)

@@ -278,15 +278,17 @@ def _alike(arena: Arena, reads: int, one: int, other: int) -> bool:
         or page.own_exposure != other_page.own_exposure
     ):
         return False
-    if reads & READS_IMPORTANCE and page.importance != other_page.importance:
+    if reads & READS_RHYTHM and not _same_rhythm(arena.links[one], arena.links[other]):
         return False
-    if reads & READS_RHYTHM:
-        link: Record = arena.links[one]
-        other_link: Record = arena.links[other]
-        if link.profile != other_link.profile or link.schedule or other_link.schedule:
-            return False
+    weight_differs = reads & READS_IMPORTANCE and page.importance != other_page.importance
     cost_differs = reads & READS_COST and page.cost != other_page.cost
-    return not cost_differs and not (reads & READS_GROUP and page.group != other_page.group)
+    return not weight_differs and not cost_differs and not (reads & READS_GROUP and page.group != other_page.group)
+
+
+@inlined
+def _same_rhythm(link: Record, other: Record) -> bool:
+    """Return whether two classes have the same rhythm: of the same profile, without schedules of their own."""
+    return bool(link.profile == other.profile) and link.schedule == 0 and other.schedule == 0
 
 
 @inlined

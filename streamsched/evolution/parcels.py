@@ -63,7 +63,8 @@ def read_parcel(directory: Path) -> tuple[list[ChangeHistory], DataSpan, dict[st
         timing = None
         if content["timing"] is not None:
             times = {name: _read_array(directory / f"{name}.npy", sums[name]) for name in _TIMES}
-            timing = Timing(**content["timing"], **times)
+            told = content["timing"]
+            timing = Timing(told["start_s"], told["cycle_s"], **times)
         shape = content["prior_shape"]
         draws = [ChangeHistory(one, prior_shape=shape, timing=timing, **columns) for one in changed]
         return draws, DataSpan(**content["data"]), content["meta"]

@@ -53,7 +53,7 @@ class Timing:
         return replace(self, start_s=self.start_s + first * self.cycle_s, quarters=quarters)
 
 
-def copy_timing(rhythm: Rhythms, groups: Ints, age: int, start_s: float, cycle_s: float, cycles: int) -> Timing | None:  # noqa: PLR0913, PLR0917  who, which and when
+def copy_timing(rhythm: Rhythms, groups: Ints, age: int, start_s: float, cycle_s: float, cycles: int) -> Timing | None:
     """Return what `rhythm` publishes as of `age` for pages of ``groups``: int64[n], or None where it learns nothing.
 
     O(n + profiles · cycles).
@@ -66,7 +66,9 @@ def copy_timing(rhythm: Rhythms, groups: Ints, age: int, start_s: float, cycle_s
         profiles[name][:, :half] = profiles[name][:, age * half : (age + 1) * half].copy()
     edges = [start_s + cycle * cycle_s for cycle in range(cycles + 1)]
     quarters = [[quarters_at(rhythm.calendar, region, at) for at in edges] for region in profiles["region"].tolist()]
-    return Timing(start_s, cycle_s, profiles, np.array(quarters, np.int64).reshape(-1, cycles + 1), profile.astype(np.int64))
+    return Timing(
+        start_s, cycle_s, profiles, np.array(quarters, np.int64).reshape(-1, cycles + 1), profile.astype(np.int64)
+    )
 
 
 def weigh_cycles(timing: Timing) -> Floats:

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Final, Literal
 
 import numpy as np
 import pytest
 
+from streamsched import OutcomeBatch
 from streamsched.arrays import Bools, Floats
 from streamsched.evolution.evaluator import Evaluator
 from streamsched.evolution.history import ChangeHistory
-from streamsched.evolution.trials import Trial
-from streamsched.formula import Formula
+from streamsched.evolution.plan import EvolutionPlan
+from streamsched.evolution.settings import WARM
 from streamsched.evolution.timing import copy_timing
+from streamsched.evolution.trials import Trial
+from streamsched.evolver import Evolver
+from streamsched.formula import Formula
 from streamsched.packed import PackedUrls
 from streamsched.replay.policies import FORMULAS, make_policy
 from streamsched.replay.scheduled import ScheduledPolicy
@@ -86,11 +91,48 @@ def test_schedules_are_learned_as_the_scheduler_learns_them(text: str, cycle_s: 
     trace = simulate(window, ScheduledPolicy(scheduler), schedule, np.zeros(pages, np.int64))
     assert scheduler.pages.tables.corpus["sweep"][0] == 0
     assert 3 < scheduler.pages.tables.rhythm.tempo["schedules"][0] <= some
-    history = ChangeHistory.of(
-        changed, prior_shape=prior[0], prior_mean=prior[1], importance=importance, timing=timing
-    )
+    history = ChangeHistory.of(changed, prior_shape=prior[0], prior_mean=prior[1], importance=importance, timing=timing)
     series = Evaluator([Trial(history, warmup=1, budget=16 / pages)], workers=1).series(formula)[0][0]
     assert series.change_rate.tolist() == trace.change_rate.tolist()
     np.testing.assert_allclose(series.ndcg, trace.ndcg, rtol=0, atol=1e-12)
     untold = Evaluator([Trial(replace(history, timing=None), warmup=1, budget=16 / pages)], workers=1)
     assert untold.series(formula)[0][0].change_rate.tolist() != trace.change_rate.tolist()
+
+
+def by_the_clock() -> Scheduler:
+    """300 pages, each third by an hour of the day of its own, the others now and then; all seen hourly for two weeks."""
+    scheduler = Scheduler(cycle="1h", formula="posterior")
+    rng = np.random.default_rng(0)
+    urls = [f"https://a.example/{page}" for page in range(300)]
+    hours = rng.integers(0, 24, 300)
+    for hour in range(24 * 14):
+        changed = np.where(np.arange(300) % 3 == 0, hours == hour % 24, rng.random(300) < 0.01)
+        scheduler.observe(OutcomeBatch(urls, np.full(300, (hour + 1) * 3_600.0), changed=changed))
+    return scheduler
+
+
+def test_what_evolution_finds_of_rhythms_serves(tmp_path: Path) -> None:
+    """The champion reads the clock, is explained, saved and loaded with it, and the same seed gives the same record."""
+    now = 24 * 14 * 3_600.0
+    plan = EvolutionPlan(history=120, drift=None, settings=replace(WARM, population=40, generations=2, workers=1))
+    records = []
+    for number in range(2):
+        scheduler = by_the_clock()
+        with Evolver(scheduler, plan, tmp_path / f"{number}", clock=lambda: 0.0) as evolver:
+            record = evolver.evolve_now(now)
+        records.append(record.to_json())
+    assert records[0] == records[1]
+    assert record.decision == "promoted"
+    read = set(scheduler.champion.formula.terminals) & {"tau", "rhythm", "due"}
+    assert read
+    told = scheduler.explain("https://a.example/0", now=now + 1_800.0)
+    assert read <= set(told.terminals)
+    assert told.formula == record.champion_after.formula.text
+    ranked = scheduler.rank(50, now=now + 1_800.0)
+    loaded = Scheduler.load(scheduler.save(tmp_path / "state"))
+    assert loaded.champion == scheduler.champion
+    assert loaded.rank(50, now=now + 1_800.0).rows.tolist() == ranked.rows.tolist()
+    scheduler.use("posterior")
+    assert scheduler.rank(50, now=now + 1_800.0).rows.tolist() != ranked.rows.tolist()
+    scheduler.use(record.champion_after, wait=True)
+    assert scheduler.rank(50, now=now + 1_800.0).rows.tolist() == ranked.rows.tolist()

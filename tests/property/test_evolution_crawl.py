@@ -92,7 +92,9 @@ def timings(draw: st.DrawFn, pages: int, cycles: int) -> Timing:
     quarters = np.array([draw(clocks) for _ in range(kinds)], np.int64)
     profile_of = np.array(draw(st.lists(st.integers(0, kinds - 1), min_size=pages, max_size=pages)), np.int64)
     start_s = draw(st.sampled_from([1.7e9, 1_700_006_400.0, 0.0, -1e6]))
-    return Timing(start_s, draw(st.sampled_from([86_400.0, 3_600.0, 21_600.0, 100_000.0])), profiles, quarters, profile_of)
+    return Timing(
+        start_s, draw(st.sampled_from([86_400.0, 3_600.0, 21_600.0, 100_000.0])), profiles, quarters, profile_of
+    )
 
 
 @st.composite
