@@ -85,7 +85,7 @@ def _misfits(fits: Floats) -> Bytes:
 
 FIRST_SETS: Final = _misfits(np.array([1e-9, *(_prior(days) / _prior(_ALL_DAYS) for days in range(1, DAY_SETS))]))
 _MISFITS: Final = _misfits(np.maximum(np.arange(_FITS + 1) / _FITS, _LEAST_FIT))
-WEIGHTS: Final = np.floor(_WEIGHT * np.exp(-np.arange(256) / NAT))
+WEIGHTS: Final = np.maximum(np.floor(_WEIGHT * np.exp(-np.arange(256) / NAT)), 1.0)  # above 0: all may misfit
 _QUIET: Final = np.array([(1.0 - CHANCE) ** days.bit_count() for days in range(DAY_SETS)])  # all of the days without
 
 

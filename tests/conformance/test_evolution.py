@@ -100,21 +100,21 @@ def test_schedules_are_learned_as_the_scheduler_learns_them(text: str, cycle_s: 
 
 
 def by_the_clock() -> Scheduler:
-    """300 pages, each third by an hour of the day of its own, the others now and then; all seen hourly for two weeks."""
+    """480 pages, a third by an hour of the day of its own each, the others now and then; all seen hourly for weeks."""
     scheduler = Scheduler(cycle="1h", formula="posterior")
     rng = np.random.default_rng(0)
-    urls = [f"https://a.example/{page}" for page in range(300)]
-    hours = rng.integers(0, 24, 300)
+    urls = [f"https://a.example/{page}" for page in range(480)]
+    hours = rng.integers(0, 24, 480)
     for hour in range(24 * 14):
-        changed = np.where(np.arange(300) % 3 == 0, hours == hour % 24, rng.random(300) < 0.01)
-        scheduler.observe(OutcomeBatch(urls, np.full(300, (hour + 1) * 3_600.0), changed=changed))
+        changed = np.where(np.arange(480) % 3 == 0, hours == hour % 24, rng.random(480) < 0.01)
+        scheduler.observe(OutcomeBatch(urls, np.full(480, (hour + 1) * 3_600.0), changed=changed))
     return scheduler
 
 
 def test_what_evolution_finds_of_rhythms_serves(tmp_path: Path) -> None:
     """The champion reads the clock, is explained, saved and loaded with it, and the same seed gives the same record."""
     now = 24 * 14 * 3_600.0
-    plan = EvolutionPlan(history=120, drift=None, settings=replace(WARM, population=40, generations=2, workers=1))
+    plan = EvolutionPlan(history=240, drift=None, settings=replace(WARM, population=40, generations=2, workers=1))
     records = []
     for number in range(2):
         scheduler = by_the_clock()

@@ -179,3 +179,14 @@ def test_gaps_between_changes_are_counted_as_by_the_twin(seen: list[tuple[float,
 def test_local_hours_begin_on_mondays() -> None:
     assert local_hours(naive_rhythm.utc(2024, 1, 1)) % 168 == 0.0  # a Monday
     assert local_hours(naive_rhythm.utc(2024, 1, 7, 23), quarters=4) % 168 == 0.0  # in Paris
+
+
+def test_schedules_that_nothing_fits_stay_numbers() -> None:
+    """Where visits rule out all that is common, and what they leave is most uncommon, all weighs alike."""
+    told = Told([65_536] * 168, 1.0, [255] * 128, [255] * 24)
+    sheet, _, end = taught(told, 100.5, [(12.0, True), (30.25, False), (24.0, True), (100.0, False)])
+    schedule = sheet.schedules[1]
+    assert all(np.isfinite(float(schedule[name])) for name in ("edge", "hourly_edge", "proof", "hourly_proof"))
+    assert 0.0 < empty_by_day(sheet, end, end + 30.0) < 1.0
+    assert scheduled_hours(sheet, end, end + 168.0) == pytest.approx(168.0)
+    assert scheduled_factor(sheet, 30, schedule_scale(sheet)) == pytest.approx(1.0)
