@@ -121,9 +121,9 @@ def changed_since(page: Record, weighted_hours: float, cycle_s: float) -> float:
 
 
 @bare_kernel
-def due_since(beats: Beats, link: Record, page: Record, at_s: float, cycle_s: float) -> float:
-    """Return the probability that a page was updated after its last visit and by `at_s`. O(24)."""
-    start = local_hours(page.last_visit_s, link.quarters)
+def due_since(beats: Beats, link: Record, page: Record, since_s: float, at_s: float, cycle_s: float) -> float:
+    """Return the probability that a page was updated after its last visit, at `since_s`, and by `at_s`. O(24)."""
+    start = local_hours(since_s, link.quarters)
     end = max(local_hours(at_s, link.quarters), start)
     seen = changed_since(page, _weighted(beats, link, start, end), cycle_s)
     if link.schedule:
@@ -170,7 +170,7 @@ def fill_beat(code: int, beats: Beats, pages: Records, now: float, cycle_s: floa
             out[i] = tau_since(beats, beats.links[i], pages[i].last_visit_s, now, cycle_s)
     elif code == DUE:
         for i in range(out.size):
-            out[i] = due_since(beats, beats.links[i], pages[i], now, cycle_s)
+            out[i] = due_since(beats, beats.links[i], pages[i], pages[i].last_visit_s, now, cycle_s)
     else:
         for i in range(out.size):
             link: Record = beats.links[i]
@@ -185,7 +185,7 @@ def fill_beat_at(code: int, beats: Beats, pages: Records, times: Floats, cycle_s
             out[i] = tau_since(beats, beats.links[i], pages[i].last_visit_s, times[i], cycle_s)
     else:
         for i in range(out.size):
-            out[i] = due_since(beats, beats.links[i], pages[i], times[i], cycle_s)
+            out[i] = due_since(beats, beats.links[i], pages[i], pages[i].last_visit_s, times[i], cycle_s)
 
 
 @bare_kernel

@@ -85,16 +85,23 @@ def find_sampled(tables: Tables, start: int, stop: int, bar: int) -> Ints:
 
 
 def copy_sample(tables: Tables, rows: Ints) -> Tables:
-    """Return the pages of ``rows``: int64[m] alone, copied, with the journal and the priors as they are. O(m + v).
+    """Return the pages of ``rows``: int64[m] alone, copied, with the journal, the priors and profiles as they are.
 
-    Milliseconds, for it is what keeps others waiting. The journal still has the rows of `tables`: see `number_sample`.
+    O(m + v). Milliseconds, for it is what keeps others waiting. The journal still has the rows of `tables`: see
+    `number_sample`.
     """
     groups = tables.groups[: int(tables.corpus["groups"][0])].copy()
     corpus = tables.corpus.copy()
     corpus["pages"] = rows.size
     written = min(int(corpus["journaled"][0]), tables.journal.size)
     journal = tables.journal[:written].copy()
-    return tables._replace(pages=tables.pages[rows], groups=groups, journal=journal, corpus=corpus)
+    rhythm = tables.rhythm
+    rhythm = rhythm._replace(
+        tempo=rhythm.tempo.copy(),
+        profiles=rhythm.profiles[: int(rhythm.tempo["profiles"][0])].copy(),
+        of_group=rhythm.of_group[: groups.size].copy(),
+    )
+    return tables._replace(pages=tables.pages[rows], groups=groups, journal=journal, corpus=corpus, rhythm=rhythm)
 
 
 def number_sample(copied: Tables, rows: Ints) -> Tables:

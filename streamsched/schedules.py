@@ -88,7 +88,7 @@ def _misfits(fits: Floats) -> Bytes:
 
 FIRST_SETS: Final = _misfits(np.array([1e-9, *(_prior(days) / _prior(_ALL_DAYS) for days in range(1, DAY_SETS))]))
 _MISFITS: Final = _misfits(np.maximum(np.arange(_FITS + 1) / _FITS, _LEAST_FIT))
-WEIGHTS: Final = np.floor(_WEIGHT * np.exp(-np.arange(256) / NAT))
+WEIGHTS: Final = np.maximum(np.floor(_WEIGHT * np.exp(-np.arange(256) / NAT)), 1.0)  # above 0: all may misfit
 _QUIET: Final = np.array([(1.0 - CHANCE) ** days.bit_count() for days in range(DAY_SETS)])  # all of the days without
 
 
@@ -258,12 +258,38 @@ def _day_weight(sheet: Sheet, weekday: int) -> float:
     return max(weight, 1.0)
 
 
+@inlined
+def _day_weights(sheet: Sheet) -> tuple[float, float, float, float, float, float, float]:
+    """Return `_day_weight` of all days of the week, in one go. O(7 · 128)."""
+    first = second = third = fourth = fifth = sixth = seventh = 0.0
+    for i in range(DAY_SETS):
+        weight = _set_weight(sheet, i)
+        first += weight * (i & 1)
+        second += weight * (i >> 1 & 1)
+        third += weight * (i >> 2 & 1)
+        fourth += weight * (i >> 3 & 1)
+        fifth += weight * (i >> 4 & 1)
+        sixth += weight * (i >> 5 & 1)
+        seventh += weight * (i >> 6 & 1)
+    one = 1.0
+    return (
+        max(first, one),
+        max(second, one),
+        max(third, one),
+        max(fourth, one),
+        max(fifth, one),
+        max(sixth, one),
+        max(seventh, one),
+    )
+
+
 @bare_kernel
 def schedule_scale(sheet: Sheet) -> float:
     """Return what makes the mean of a schedule's factors 1. O(7 · 128)."""
     days = hours = 0.0
+    weights = _day_weights(sheet)
     for weekday in range(7):
-        days += _day_weight(sheet, weekday)
+        days += weights[weekday]
     for hour in range(DAY_HOURS):
         hours += _hour_weight(sheet, hour)
     return WEEK_HOURS / (days * hours)
@@ -282,26 +308,27 @@ def scheduled_hours(sheet: Sheet, start: float, end: float) -> float:
     Rises with `end`, as rounded: weights are whole numbers, of which sums are exact.
     """
     first, last = np.floor(start / WEEK_HOURS), np.floor(end / WEEK_HOURS)
-    before = _hours_before(sheet, start - WEEK_HOURS * first)
-    whole = _hours_before(sheet, float(WEEK_HOURS))
-    passed = (last - first) * whole + _hours_before(sheet, end - WEEK_HOURS * last)
+    weights = _day_weights(sheet)
+    before = _hours_before(sheet, weights, start - WEEK_HOURS * first)
+    whole = _hours_before(sheet, weights, float(WEEK_HOURS))
+    passed = (last - first) * whole + _hours_before(sheet, weights, end - WEEK_HOURS * last)
     return float(max(passed - before, 0.0) * (WEEK_HOURS / whole))
 
 
 @inlined
-def _hours_before(sheet: Sheet, hour: float) -> float:
-    """Return the weight of a week's first hours."""
+def _hours_before(sheet: Sheet, weights: tuple[float, float, float, float, float, float, float], hour: float) -> float:
+    """Return the weight of a week's first hours; ``weights``: those of its days."""
     hour = min(max(hour, 0.0), float(WEEK_HOURS))
     today = min(int(hour / DAY_HOURS), 6)
     days = 0.0
     for weekday in range(today):
-        days += _day_weight(sheet, weekday)
+        days += weights[weekday]
     whole = part = 0.0
     for i in range(DAY_HOURS):
         weight = _hour_weight(sheet, i)
         whole += weight
         part += weight * min(max(hour - DAY_HOURS * today - i, 0.0), 1.0)
-    return days * whole + _day_weight(sheet, today) * part
+    return days * whole + weights[today] * part
 
 
 @bare_kernel

@@ -9,8 +9,9 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from streamsched.arrays import Bools, Floats, Ints
-from streamsched.evolution.completion import Sightings, complete_history
+from streamsched.evolution.completion import ALL_ALIKE, Sightings, complete_history
 from streamsched.evolution.history import ChangeHistory
+from streamsched.evolution.timing import Timing, copy_timing, weigh_cycles
 from streamsched.journal import find_sampled, read_visits, sample_bar, sample_hashes
 from streamsched.tables import LONGEST_INTERVAL, VISITED, Tables
 
@@ -47,8 +48,8 @@ class Training:
 
     The pages are a uniform sample of those visited before the span began.
     ``observed``: bool[n, cycles], where ``history.changed`` is what visits saw; elsewhere it is a draw from the page's
-    Gamma posterior given what they saw. ``panel``: bool[n], the pages of the panel, visited every cycle. ``newcomers``:
-    how many sampled pages are left out, because their first visit came later.
+    Gamma posterior given what they saw, under the hours of its profile. ``panel``: bool[n], the pages of the panel,
+    visited every cycle. ``newcomers``: how many sampled pages are left out, because their first visit came later.
     """
 
     history: ChangeHistory
@@ -86,6 +87,7 @@ class Gathered(NamedTuple):
     importance: Floats
     cost: Floats
     groups: Ints
+    timing: Timing | None
     panel: Bools
     newcomers: int
 
@@ -107,6 +109,7 @@ def gather_training(tables: Tables, span: Span, panel_bar: int) -> Gathered:
     visited = visits.rows[needed]
     pages = tables.pages[rows]
     prior_shape, prior_mean = float(tables.corpus["shape"][0]), tables.groups["mean"][pages["group"]]
+    timing = _find_timing(tables, pages["group"], span)
     sightings = Sightings(
         np.searchsorted(visited, np.append(rows, len(tables.pages))),
         times[needed],
@@ -114,6 +117,7 @@ def gather_training(tables: Tables, span: Span, panel_bar: int) -> Gathered:
         prior_shape + pages["own_shape"],
         prior_shape / prior_mean + pages["own_exposure"],
         pages["url_hash"],
+        *(ALL_ALIKE if timing is None else (weigh_cycles(timing), timing.profile)),
     )
     return Gathered(
         span,
@@ -123,6 +127,7 @@ def gather_training(tables: Tables, span: Span, panel_bar: int) -> Gathered:
         pages["importance"].astype(np.float64),
         pages["cost"].astype(np.float64),
         pages["group"].astype(np.int64),
+        timing,
         sample_hashes(tables, rows) <= np.uint64(panel_bar) if panel_bar >= 0 else np.zeros(rows.size, np.bool_),
         newcomers,
     )
@@ -157,8 +162,15 @@ def complete_training(gathered: Gathered, seed: int) -> Training:
         gathered.importance,
         gathered.cost,
         gathered.groups,
+        gathered.timing,
     )
     return Training(history, gathered.span, observed, gathered.panel, gathered.newcomers)
+
+
+def _find_timing(tables: Tables, groups: Ints, span: Span) -> Timing | None:
+    """Return when the cycles were, and by which profiles the pages of ``groups``: uint32[n] go from now on."""
+    age = int(tables.corpus["sweep"][0]) & 1
+    return copy_timing(tables.rhythm, groups, age, span.start_s, span.cycle_s, span.cycles)
 
 
 def _as_cycles(at_s: Floats, span: Span) -> Floats:

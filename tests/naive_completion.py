@@ -42,7 +42,8 @@ class Draws:
 class History:
     """One page's cycles: in which it changed, and of which we are certain or in doubt."""
 
-    def __init__(self, rate: float, cycles: int, draws: Draws) -> None:
+    def __init__(self, rate: float, cycles: int, draws: Draws, busy: Sequence[float]) -> None:
+        self.busy = busy
         self.rate = rate
         self.cycles = range(cycles)
         self.draws = draws
@@ -56,8 +57,22 @@ class History:
             if cycle + 1 > start and cycle < end and (least is None or cycle >= least):
                 self.doubtful.add(cycle)
                 overlap = min(end, cycle + 1) - max(start, cycle)
-                if self.draws.uniform() < -math.expm1(-self.rate * overlap):
+                if self.draws.uniform() < -math.expm1(-self.rate * (overlap * self.busy[cycle])):
                     self.changed.add(cycle)
+
+    def after(self, at: float, wait: float) -> int:
+        """In which cycle one is so many cycles later, each as long as it is busy; without the window all are alike."""
+        for cycle in self.cycles:
+            if cycle + 1 <= at:
+                continue
+            if at < cycle and wait < cycle - at:
+                return math.floor(at + wait)
+            wait, at = (wait - (cycle - at), float(cycle)) if at < cycle else (wait, at)
+            length = (cycle + 1 - at) * self.busy[cycle]
+            if wait < length:
+                return cycle
+            wait, at = wait - length, cycle + 1.0
+        return math.floor(at + wait)
 
     def place(self, start: float, end: float) -> None:
         """Place a change that was seen."""
@@ -67,21 +82,22 @@ class History:
             return
         self.doubtful.update(cycle for cycle in self.cycles if cycle in touched)
         share = self.draws.uniform()
-        mean = self.rate * (end - start)
-        if mean > 1e-12:
-            first = start - math.log1p(share * math.expm1(-mean)) / self.rate
-        else:
-            first = start + share * (end - start)
-        hit = min(max(math.floor(first), touched[0]), touched[-1])
+        within = [cycle for cycle in self.cycles if cycle in touched]
+        spans = [(cycle, max(start, cycle), min(end, cycle + 1)) for cycle in within]
+        length = max(end - start + sum((to - since) * (self.busy[cycle] - 1.0) for cycle, since, to in spans), 0.0)
+        mean = self.rate * length
+        wait = -math.log1p(share * math.expm1(-mean)) / self.rate if mean > 1e-12 else share * length
+        hit = min(max(self.after(start, wait), touched[0]), touched[-1])
         self.changed.add(hit)
         self.draw(start, end, hit + 1)
 
 
 def complete(
-    visits: Sequence[tuple[float, bool]], posterior: tuple[float, float], draws: Draws, cycles: int
+    visits: Sequence[tuple[float, bool]], posterior: tuple[float, float], draws: Draws, busy: Sequence[float]
 ) -> tuple[list[bool], list[bool]]:
-    """In which cycles the page changed, and which of these are certain."""
-    history = History(draws.gamma(posterior[0]) / posterior[1], cycles, draws)
+    """In which cycles, each so busy, the page changed, and which of these are certain."""
+    cycles = len(busy)
+    history = History(draws.gamma(posterior[0]) / posterior[1], cycles, draws, busy)
     history.draw(0.0, visits[0][0] if visits else cycles)
     for (start, _), (end, saw) in pairwise(visits):
         if saw:

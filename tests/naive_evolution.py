@@ -10,6 +10,8 @@ from fractions import Fraction
 import numpy as np
 
 from streamsched.arrays import Bools, Floats, Records
+from streamsched.beats import DUE, RHYTHM, TAU, Beats, changed_since, fill_beat
+from streamsched.clock import local_hours
 from streamsched.elementary import expm1
 from streamsched.evolution import tolls
 from streamsched.evolution.history import ChangeHistory
@@ -17,8 +19,10 @@ from streamsched.evolution.trials import Trial
 from streamsched.formula import TERMINALS, Formula
 from streamsched.jit import mix
 from streamsched.posterior import after_change
+from streamsched.profiles import weighted_hours
+from streamsched.schedules import Sheet, learn_schedule
 from streamsched.surges import SHARES
-from streamsched.tables import PAGE, TRACE
+from streamsched.tables import LINK, PAGE, SCHEDULE, TRACE
 from streamsched.terminals import BY_RHYTHM, NO_CONTEXT, PROVIDED, TerminalColumns
 
 KNOWN = tuple(name for name in TERMINALS if name in PROVIDED)
@@ -38,9 +42,11 @@ class Page:
     own_shape: float = 0.0
     own_exposure: float = 0.0
     ranked_before: bool = False  # visited since the warm-up
+    schedule: Records | None = None  # SCHEDULE[1], once it is earned
 
-    def visit(self, cycle: int, changed: bool) -> None:
+    def visit(self, cycle: int, changed: bool, rhythms: Rhythms) -> None:
         if self.visited_in >= 0:
+            rhythms.teach(self, cycle, changed)
             self.flags.append(changed)
             self.learn(float(cycle - self.visited_in), changed)
         self.visited_in = cycle
@@ -55,9 +61,10 @@ class Page:
         self.own_shape += after[0] - before[0]
         self.own_exposure += after[1] - before[1]
 
-    def write(self, pages: Records, traces: Records) -> None:
+    def write(self, pages: Records, traces: Records, place: int | None = None) -> None:
         """Enter what a formula may read of this page into its records."""
-        page, trace = pages[self.index], traces[self.index]
+        at = self.index if place is None else place
+        page, trace = pages[at], traces[at]
         page["last_visit_s"] = self.visited_in + 1.0  # cycles of one second, visits at their end
         page["own_shape"], page["own_exposure"] = self.own_shape, self.own_exposure
         page["visits"], page["changes"] = len(self.flags), sum(self.flags)
@@ -98,20 +105,20 @@ def crawl(trial: Trial, formula: Formula, cuts: Sequence[float] = ()) -> Figures
     pages = [Page(i, shape, *known) for i, known in enumerate(columns)]
     places = places_of(history, trial.salt)
     figures = Figures()
-    surges = Surges(trial)
+    surges, rhythms = Surges(trial), Rhythms(trial)
     for cycle in range(cycles):
         changed = [reports_change(trial, page, cycle) for page in pages]
         if cycle < trial.warmup:
             chosen = list(range(len(pages)))
         else:
-            scores = score(formula, pages, cycle, surges)
+            scores = score(formula, pages, cycle, (surges, rhythms))
             offset = tie_offset(trial.salt, cycle, len(pages))
             ties = [(place - offset) % len(pages) for place in places]
             ranked = sorted(range(len(pages)), key=lambda page: (*descending(scores[page]), ties[page]))
             chosen = ranked[: share(trial.budget, len(pages))]
             measure(figures, pages, changed, chosen, cuts)
         for page in chosen:
-            pages[page].visit(cycle, changed[page])
+            pages[page].visit(cycle, changed[page], rhythms)
     return figures
 
 
@@ -146,14 +153,68 @@ class Surges:
         return 0.0 - expm1(taken[page.visited_in] - taken[cycle - 1])
 
 
-def score(formula: Formula, pages: Sequence[Page], cycle: int, surges: Surges) -> list[float]:
+class Rhythms:
+    """The terminals `tau`, `rhythm` and `due` of a trial: the scheduler's, over schedules learned as it does."""
+
+    def __init__(self, trial: Trial) -> None:
+        self.timing = trial.history.timing
+        self.first = trial.first
+
+    def end_of(self, cycle: int) -> float:
+        assert self.timing is not None
+        return self.timing.start_s + self.first * self.timing.cycle_s + (cycle + 1.0) * self.timing.cycle_s
+
+    def quarters(self, page: Page) -> int:
+        """By its region's clock at the last visit."""
+        assert self.timing is not None
+        return int(self.timing.quarters[self.timing.profile[page.index], self.first + page.visited_in + 1])
+
+    def teach(self, page: Page, cycle: int, changed: bool) -> None:
+        """Two changes before this one, and one in four weeks or more, earn a schedule; visits from then on count."""
+        if self.timing is None:
+            return
+        rate = (page.prior_shape + page.own_shape) / (page.prior_exposure + page.own_exposure)
+        often = sum(page.flags) >= 2 and rate * (86_400.0 / self.timing.cycle_s) >= 1 / 28
+        if page.schedule is None and changed and often:
+            page.schedule = np.zeros(1, SCHEDULE)
+        if page.schedule is None:
+            return
+        number = int(self.timing.profile[page.index])
+        start, end = (local_hours(self.end_of(at), self.quarters(page)) for at in (page.visited_in, cycle))
+        record = np.zeros(1, PAGE)
+        page.write(record, np.zeros(1, TRACE), 0)
+        weighted = weighted_hours(self.timing.profiles[number], 0, start, end)
+        foretold = changed_since(record[0], weighted, self.timing.cycle_s)
+        sheet = Sheet(page.schedule, 0, self.timing.profiles, number, 0)
+        learn_schedule(sheet, start, end, changed, foretold, len(page.flags))
+
+    def fill(self, pages: Sequence[Page], records: Records, columns: dict[str, Floats], cycle: int) -> None:
+        if self.timing is None:  # nothing is known
+            columns |= {"tau": columns["t"], "rhythm": np.ones(len(pages)), "due": columns["posterior"]}
+            return
+        links, schedules, timed = np.zeros(len(pages), LINK), np.zeros(1 + len(pages), SCHEDULE), records.copy()
+        for page in pages:
+            links[page.index]["profile"] = self.timing.profile[page.index]
+            links[page.index]["quarters"] = self.quarters(page)
+            timed[page.index]["last_visit_s"] = self.end_of(page.visited_in)
+            if page.schedule is not None:
+                links[page.index]["schedule"] = page.index + 1
+                schedules[page.index + 1] = page.schedule[0]
+        beats = Beats(links, schedules, self.timing.profiles)
+        for name, code in (("tau", TAU), ("rhythm", RHYTHM), ("due", DUE)):
+            columns[name] = np.empty(len(pages))
+            fill_beat(code, beats, timed, self.end_of(cycle), self.timing.cycle_s, columns[name])
+
+
+def score(formula: Formula, pages: Sequence[Page], cycle: int, around: tuple[Surges, Rhythms]) -> list[float]:
     """The scheduler's own terminals over all pages, at the end of `cycle`; what surges took since the last visits."""
+    surges, rhythms = around
     records, traces = np.zeros(len(pages), PAGE), np.zeros(len(pages), TRACE)
     for page in pages:
         page.write(records, traces)
     own = [name for name in KNOWN if name not in BY_RHYTHM]
     columns: dict[str, Floats] = TerminalColumns(own, len(pages)).fill(records, traces, NO_CONTEXT, cycle + 1.0, 1.0)
-    columns |= {"tau": columns["t"], "rhythm": np.ones(len(pages)), "due": columns["posterior"]}  # nothing is known
+    rhythms.fill(pages, records, columns, cycle)
     columns["surge"] = np.array([surges.of(page, cycle) for page in pages])
     scores: list[float] = formula.evaluate(columns).tolist()
     return scores

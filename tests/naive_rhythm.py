@@ -40,7 +40,7 @@ def pieces(start: float, end: float) -> Iterator[tuple[int, float]]:
 
 
 def weight_of(misfit: float) -> float:
-    return math.floor(65_536.0 * math.exp(-min(misfit, 255.0) / NAT))
+    return max(math.floor(65_536.0 * math.exp(-min(misfit, 255.0) / NAT)), 1)
 
 
 def misfit_of(fit: float) -> int:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from streamsched.arrays import Floats, Hashes, Ints, Records
 from streamsched.formula.machine import ROWS, make_slots
 from streamsched.jit import mix
-from streamsched.tables import PAGE, TRACE
+from streamsched.tables import LINK, PAGE, SCHEDULE, TRACE
 from streamsched.terminals import NO_CONTEXT, Context
 
 __all__ = [
@@ -27,6 +27,7 @@ __all__ = [
     "UNSORTED",
     "VISITED_AGAIN",
     "Arena",
+    "Clock",
     "Crawl",
     "Ground",
     "Opening",
@@ -49,7 +50,7 @@ READS_RATE: Final = 32
 READS_IMPORTANCE: Final = 64
 READS_COST: Final = 128
 READS_GROUP: Final = 256
-READS_RHYTHM: Final = 512  # by what rhythm it changes
+READS_RHYTHM: Final = 512  # by what rhythm it changes: its profile, and what its visits told of a schedule of its own
 
 UNSORTED: Final = np.uint8(1)  # in PAGE.flags of a class: its page numbers are in any order
 VISITED_AGAIN: Final = np.uint8(2)  # ... and that: its pages were visited since the warm-up
@@ -77,6 +78,15 @@ class Rules(NamedTuple):
     placed: bool  # whether places within the batch matter: for NDCG
 
 
+class Clock(NamedTuple):
+    """When cycles were, and by which rhythms pages are known to change: as `timing` has them."""
+
+    start_s: float  # of cycle 0
+    cycle_s: float
+    profiles: Records  # PROFILE[k]
+    quarters: Ints  # int64[k, C + 1]
+
+
 class Ground(NamedTuple):
     """What happens in one trial, whatever the score function; P pages, C cycles, k visits a cycle."""
 
@@ -85,6 +95,7 @@ class Ground(NamedTuple):
     discounts: Floats  # float64[k]: what a hit at each place is worth
     ideals: Floats  # float64[k + 1]: what the first m hits are worth in the best order
     tolls: Floats  # float64[C, groups]: what surges have taken of each group, as `tolls` has it
+    clock: Clock
 
 
 class Opening(NamedTuple):
@@ -94,6 +105,8 @@ class Opening(NamedTuple):
     starts: Ints  # int64[g + 1]
     pages: Records  # PAGE[g]; times are cycles, and the prior stays what it is
     traces: Records  # TRACE[g]
+    links: Records  # LINK[g]; as the next, of no length for programs that read no rhythm
+    schedules: Records  # SCHEDULE[1 + g]; that of class i, where its link names one, is number 1 + i
 
 
 class Routine(NamedTuple):
@@ -124,6 +137,8 @@ class Arena(NamedTuple):
     sizes: Ints
     pages: Records
     traces: Records
+    links: Records  # meaningful for programs that read rhythms
+    schedules: Records  # as in Opening
     keys: Hashes
     chosen: Ints
     hits: Pages  # int32[k + 1]
@@ -178,6 +193,8 @@ def make_arena(pages: int, visits: int, slots: int) -> Arena:
         sizes=np.empty(classes, np.int64),
         pages=np.empty(classes, PAGE),
         traces=np.empty(classes, TRACE),
+        links=np.empty(classes, LINK),
+        schedules=np.empty(1 + classes, SCHEDULE),
         keys=np.empty(classes, np.uint64),
         chosen=np.empty(classes, np.int64),
         hits=np.empty(visits + 1, np.int32),

@@ -42,6 +42,8 @@ KNOWN: Final = (
     "rate * t",
     "posterior * t",
     "posterior + 0.01 * t",
+    "due",
+    "rate * tau",
     "(1 - (1 + rate * t) / exp(rate * t)) / rate",
 )
 

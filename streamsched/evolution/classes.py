@@ -19,6 +19,7 @@ from streamsched.evolution.arena import (
     READS_IMPORTANCE,
     READS_LAST,
     READS_RATE,
+    READS_RHYTHM,
     READS_VISITS,
     READS_WEIGHTED,
     UNSORTED,
@@ -27,6 +28,7 @@ from streamsched.evolution.arena import (
     Crawl,
 )
 from streamsched.evolution.places import mark_run
+from streamsched.evolution.rhythms import Teaching, teach_class
 from streamsched.evolution.segments import count_within, find_number
 from streamsched.jit import inlined, mix
 from streamsched.learning import count_visit, learn
@@ -180,6 +182,9 @@ def _enter_part(crawl: Crawl, one: int, cycle: int, changed: bool, run: tuple[in
     arena.traces[made] = arena.traces[one]
     page: Record = arena.pages[made]
     trace: Record = arena.traces[made]
+    if routine.reads & READS_RHYTHM:
+        _copy_link(arena, one, made)
+        teach_class(Teaching(arena.links, arena.schedules, crawl.ground.clock), made, page, cycle, changed)
     if routine.reads & READS_RATE:
         learn(page, trace, cycle - page.last_visit_s, changed, 1.0)
     else:
@@ -204,6 +209,16 @@ def _enter_part(crawl: Crawl, one: int, cycle: int, changed: bool, run: tuple[in
 
 
 @inlined
+def _copy_link(arena: Arena, one: int, other: int) -> None:
+    """Let class `other` have the link and the schedule of class `one`."""
+    arena.links[other] = arena.links[one]
+    link: Record = arena.links[other]
+    if link.schedule:
+        link.schedule = other + 1
+        arena.schedules[other + 1] = arena.schedules[one + 1]
+
+
+@inlined
 def _find_state(arena: Arena, reads: int, made: int) -> int:
     """Return the class made in this cycle that is like `made` in all that is read, or `made` itself."""
     page: Record = arena.pages[made]
@@ -225,6 +240,8 @@ def _find_state(arena: Arena, reads: int, made: int) -> int:
     if reads & READS_RATE:
         key = mix(key ^ np.uint64(page.prior_exposure * 1e3))
         key = mix(key ^ np.uint64(min(page.own_exposure, 1e12) * 1e6))
+    if reads & READS_RHYTHM:
+        key = mix(key ^ np.uint64(arena.links[made].profile))
     mask = np.int64(arena.table.size - 1)
     slot = np.int64(key) & mask
     while arena.table[slot]:
@@ -261,10 +278,17 @@ def _alike(arena: Arena, reads: int, one: int, other: int) -> bool:
         or page.own_exposure != other_page.own_exposure
     ):
         return False
-    if reads & READS_IMPORTANCE and page.importance != other_page.importance:
+    if reads & READS_RHYTHM and not _same_rhythm(arena.links[one], arena.links[other]):
         return False
+    weight_differs = reads & READS_IMPORTANCE and page.importance != other_page.importance
     cost_differs = reads & READS_COST and page.cost != other_page.cost
-    return not cost_differs and not (reads & READS_GROUP and page.group != other_page.group)
+    return not weight_differs and not cost_differs and not (reads & READS_GROUP and page.group != other_page.group)
+
+
+@inlined
+def _same_rhythm(link: Record, other: Record) -> bool:
+    """Return whether two classes have the same rhythm: of the same profile, without schedules of their own."""
+    return bool(link.profile == other.profile) and link.schedule == 0 and other.schedule == 0
 
 
 @inlined
@@ -293,6 +317,8 @@ def settle_cycle(crawl: Crawl) -> None:
             arena.sizes[free] = arena.sizes[moved]
             arena.pages[free] = arena.pages[moved]
             arena.traces[free] = arena.traces[moved]
+            if crawl.routine.reads & READS_RHYTHM:
+                _copy_link(arena, moved, free)
 
 
 @inlined

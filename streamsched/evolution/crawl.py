@@ -15,7 +15,7 @@ from __future__ import annotations
 import numpy as np
 
 from streamsched.arrays import Bytes
-from streamsched.evolution.arena import Crawl
+from streamsched.evolution.arena import READS_RHYTHM, Crawl
 from streamsched.evolution.choice import choose_classes
 from streamsched.evolution.classes import Stretch, begin_cycle, settle_cycle, visit_class
 from streamsched.evolution.places import is_unsorted, place_tied, sort_class
@@ -58,6 +58,12 @@ def _open(crawl: Crawl) -> None:
         arena.sizes[i] = opening.starts[i + 1] - opening.starts[i]
         arena.pages[i] = opening.pages[i]
         arena.traces[i] = opening.traces[i]
+    if routine.reads & READS_RHYTHM:
+        arena.schedules[0] = opening.schedules[0]
+        for i in range(classes):
+            arena.links[i] = opening.links[i]
+            if arena.links[i].schedule:
+                arena.schedules[i + 1] = opening.schedules[i + 1]
     for i in range(arena.stale.size):
         arena.stale[i] = 0
     for i in range(routine.constants.size):
@@ -92,12 +98,10 @@ def _score(crawl: Crawl, cycle: int, stop: Bytes) -> bool:
         if stop[0]:
             return False
         rows = min(ROWS, count - start)
-        pages = arena.pages[start : start + rows]
-        traces = arena.traces[start : start + rows]
         for i in range(routine.terminals.size):
             code = routine.terminals[i]
             if code >= 0:
-                fill_then(code, pages, traces, crawl, cycle, arena.slots[i, :rows])
+                fill_then(code, start, crawl, cycle, arena.slots[i, :rows])
         run_steps(routine.steps, arena.slots, rows)
         scores = arena.slots[routine.result]
         words = scores.view(np.uint64)

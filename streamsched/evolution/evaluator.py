@@ -172,8 +172,8 @@ class Evaluator:
             self._known[program] = values
 
     def _run(self, course: Course, prepared: Prepared, arena: Arena, trace: Trace) -> bool:
-        opening = course.opening(prepared.routine.reads)
-        crawl = Crawl(course.ground, opening, course.rules, prepared.routine, arena, trace)
+        routine = course.adapt(prepared.routine)
+        crawl = Crawl(course.ground, course.opening(routine.reads), course.rules, routine, arena, trace)
         return bool(simulate(crawl, self._stop))
 
     def _trace_course(self, course: Course, prepared: Prepared, cuts: Sequence[float]) -> list[Series]:
@@ -181,8 +181,8 @@ class Evaluator:
         trace = _room(trial.ranked, trial.visits)
         arena = self._arena(0, prepared.slots)
         stop = np.zeros(1, np.uint8)
-        opening, rules = course.opening(prepared.routine.reads), course.rules._replace(placed=True)
-        simulate(Crawl(course.ground, opening, rules, prepared.routine, arena, trace), stop)
+        routine, rules = course.adapt(prepared.routine), course.rules._replace(placed=True)
+        simulate(Crawl(course.ground, course.opening(routine.reads), rules, routine, arena, trace), stop)
         counted = trace.relevant > 0
         series = []
         for cut in cuts:

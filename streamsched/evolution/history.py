@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streamsched.arrays import Bools, Floats, Hashes, Ints, Rows
+from streamsched.evolution.timing import Timing
 
 __all__ = ["ChangeHistory"]
 
@@ -22,6 +23,7 @@ class ChangeHistory:
     ``changed``: bool[n, c]; ``hashes``: uint64[n], the pages' own, which order ties and split pages into folds.
     ``prior_shape`` and ``prior_mean``: float64[n] are the Gamma prior of each page's rate per cycle, ``importance`` and
     ``cost``: float64[n] what the crawler said of it. ``groups``: int64[n], the same number for pages of one group.
+    ``timing``: when that was, and the rhythms that were known; None where all hours are to count as alike.
     """
 
     changed: Bools
@@ -31,6 +33,7 @@ class ChangeHistory:
     importance: Floats
     cost: Floats
     groups: Ints
+    timing: Timing | None = None
 
     def __post_init__(self) -> None:
         pages = self.changed.shape[0]
@@ -39,6 +42,8 @@ class ChangeHistory:
         for name in ("hashes", "prior_mean", "importance", "cost", "groups"):
             if getattr(self, name).shape != (pages,):
                 raise ValueError(f"{name}: expected one for each of {pages} pages, found {getattr(self, name).shape}")
+        if self.timing is not None and (self.timing.profile.size, self.timing.cycles) != self.changed.shape:
+            raise ValueError(f"timing: expected that of {self.changed.shape}, found {self.timing.profile.size} pages")
         if not self.prior_shape > 0.0 or not np.all(self.prior_mean > 0.0):
             raise ValueError("priors: expected a shape and means above 0")
 
@@ -53,6 +58,7 @@ class ChangeHistory:
         importance: npt.ArrayLike = 1.0,
         cost: npt.ArrayLike = 1.0,
         groups: Ints | None = None,
+        timing: Timing | None = None,
     ) -> ChangeHistory:
         """Return a history with the rest filled in: numbers are spread over all pages, hashes count up. O(n c).
 
@@ -64,7 +70,8 @@ class ChangeHistory:
             np.broadcast_to(np.asarray(column, np.float64), pages) for column in (prior_mean, importance, cost)
         )
         numbers = np.arange(pages, dtype=np.uint64) if hashes is None else hashes
-        return cls(flags, numbers, prior_shape, mean, weight, price, np.arange(pages) if groups is None else groups)
+        owners = np.arange(pages) if groups is None else groups
+        return cls(flags, numbers, prior_shape, mean, weight, price, owners, timing)
 
     @property
     def pages(self) -> int:
@@ -79,13 +86,15 @@ class ChangeHistory:
     def take(self, rows: Rows) -> ChangeHistory:
         """Return the history of the pages ``rows``: intp[m]. O(m c)."""
         columns = {name: getattr(self, name)[rows] for name in ("hashes", "prior_mean", "importance", "cost", "groups")}
-        return replace(self, changed=self.changed[rows], **columns)
+        timing = None if self.timing is None else self.timing.take(rows)
+        return replace(self, changed=self.changed[rows], timing=timing, **columns)
 
     def span(self, first: int, cycles: int) -> ChangeHistory:
         """Return the history of `cycles` cycles from number `first`: a view. O(1)."""
         if not 0 <= first <= first + cycles <= self.cycles:
             raise ValueError(f"span: expected cycles within {self.cycles}, found {first} to {first + cycles}")
-        return replace(self, changed=self.changed[:, first : first + cycles])
+        timing = None if self.timing is None else self.timing.span(first, cycles)
+        return replace(self, changed=self.changed[:, first : first + cycles], timing=timing)
 
     def coarsen(self) -> ChangeHistory:
         """Return the history with the priors' means, importance and cost rounded to 16 values an octave. O(n).

@@ -20,11 +20,13 @@ from crc32c import crc32c
 from streamsched.errors import SnapshotError
 from streamsched.evolution.findings import DataSpan
 from streamsched.evolution.history import ChangeHistory
+from streamsched.evolution.timing import Timing
 
 __all__ = ["read_json", "read_parcel", "write_json", "write_parcel"]
 
 _CONTENTS: Final = "parcel.json"
 _COLUMNS: Final = ("hashes", "prior_mean", "importance", "cost", "groups")
+_TIMES: Final = ("profiles", "quarters", "profile")  # of the timing, where there is one
 
 
 def write_parcel(directory: Path, draws: Sequence[ChangeHistory], data: DataSpan, meta: Mapping[str, Any]) -> None:
@@ -33,14 +35,19 @@ def write_parcel(directory: Path, draws: Sequence[ChangeHistory], data: DataSpan
     ``draws``: one history, or several of the same pages that differ only in what was drawn. Raises OSError.
     """
     sums = {}
-    for name in ("changed", *_COLUMNS):
-        array = np.stack([draw.changed for draw in draws]) if name == "changed" else getattr(draws[0], name)
+    timing = draws[0].timing
+    arrays = {"changed": np.stack([draw.changed for draw in draws])}
+    arrays |= {name: getattr(draws[0], name) for name in _COLUMNS}
+    if timing is not None:
+        arrays |= {name: getattr(timing, name) for name in _TIMES}
+    for name, array in arrays.items():
         content = io.BytesIO()
         np.save(content, np.ascontiguousarray(array), allow_pickle=False)
         (directory / f"{name}.npy").write_bytes(content.getbuffer())
         sums[name] = crc32c(content.getbuffer())
+    times = None if timing is None else {"start_s": timing.start_s, "cycle_s": timing.cycle_s}
     fields = {"sums": sums, "prior_shape": draws[0].prior_shape, "data": asdict(data), "meta": dict(meta)}
-    write_json(directory / _CONTENTS, fields)
+    write_json(directory / _CONTENTS, fields | {"timing": times})
 
 
 def read_parcel(directory: Path) -> tuple[list[ChangeHistory], DataSpan, dict[str, Any]]:
@@ -53,7 +60,13 @@ def read_parcel(directory: Path) -> tuple[list[ChangeHistory], DataSpan, dict[st
         sums = content["sums"]
         columns = {name: _read_array(directory / f"{name}.npy", sums[name]) for name in _COLUMNS}
         changed = _read_array(directory / "changed.npy", sums["changed"])
-        draws = [ChangeHistory(one, prior_shape=content["prior_shape"], **columns) for one in changed]
+        timing = None
+        if content["timing"] is not None:
+            times = {name: _read_array(directory / f"{name}.npy", sums[name]) for name in _TIMES}
+            told = content["timing"]
+            timing = Timing(told["start_s"], told["cycle_s"], **times)
+        shape = content["prior_shape"]
+        draws = [ChangeHistory(one, prior_shape=shape, timing=timing, **columns) for one in changed]
         return draws, DataSpan(**content["data"]), content["meta"]
     except OSError as error:
         raise SnapshotError(str(directory), f"cannot be read: {error.strerror or error}") from error

@@ -31,6 +31,8 @@ from streamsched.terminals import TERMINAL_CODES
 
 __all__ = ["Prepared", "prepare"]
 
+# What schedules of single pages are earned and learned by.
+_BY_RHYTHM: Final = READS_RATE | READS_RHYTHM | READS_VISITS | READS_CHANGES
 _READS: Final[dict[str, int]] = {  # of each terminal: what of a page's state, beside its last visit, can change it
     "n": READS_VISITS,
     "X": READS_CHANGES,
@@ -44,9 +46,9 @@ _READS: Final[dict[str, int]] = {  # of each terminal: what of a page's state, b
     "posterior": READS_RATE,
     "importance": READS_IMPORTANCE,
     "cost": READS_COST,
-    "tau": READS_RATE | READS_RHYTHM,
-    "rhythm": READS_RATE | READS_RHYTHM,
-    "due": READS_RATE | READS_RHYTHM,
+    "tau": _BY_RHYTHM,
+    "rhythm": _BY_RHYTHM,
+    "due": _BY_RHYTHM,
     "surge": READS_GROUP,
 }
 

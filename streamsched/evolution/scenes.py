@@ -1,12 +1,13 @@
-"""Terminals as simulated crawls read them: what goes by surges from the tolls; of rhythms nothing is known."""
+"""Terminals as simulated crawls read them: surges from the tolls, rhythms by the times that the history tells."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from streamsched.arrays import Floats, Records
+from streamsched.arrays import Floats
 from streamsched.beats import DUE, RHYTHM, TAU
-from streamsched.evolution.arena import Crawl
+from streamsched.evolution.arena import READS_RHYTHM, Crawl
+from streamsched.evolution.rhythms import Teaching, fill_beat_then
 from streamsched.evolution.tolls import fill_surge
 from streamsched.jit import bare_kernel
 from streamsched.terminals import TERMINAL_CODES, fill_terminal
@@ -19,13 +20,18 @@ _SURGE: Final = TERMINAL_CODES["surge"]
 
 
 @bare_kernel
-def fill_then(code: int, pages: Records, traces: Records, crawl: Crawl, cycle: int, out: Floats) -> None:
-    """Fill `out`: float64[m] with a terminal of m classes at the end of `cycle`. O(m).
+def fill_then(code: int, start: int, crawl: Crawl, cycle: int, out: Floats) -> None:
+    """Fill `out`: float64[m] with a terminal of the m classes from number `start` on, at the end of `cycle`. O(m).
 
-    All hours count as alike.
+    All hours count as alike where the history does not tell when it was.
     """
+    arena = crawl.arena
+    pages, traces = arena.pages[start : start + out.size], arena.traces[start : start + out.size]
     if code == _SURGE:
         fill_surge(crawl.ground.tolls, pages, cycle, out)
+    elif crawl.routine.reads & READS_RHYTHM and code in (TAU, RHYTHM, DUE):
+        links = arena.links[start : start + out.size]
+        fill_beat_then(code, Teaching(links, arena.schedules, crawl.ground.clock), pages, cycle, out)
     elif code == RHYTHM:
         out[:] = 1.0
     else:
@@ -33,4 +39,4 @@ def fill_then(code: int, pages: Records, traces: Records, crawl: Crawl, cycle: i
             code = _ELAPSED
         elif code == DUE:
             code = _POSTERIOR
-        fill_terminal(code, pages, traces, crawl.arena.context, float(cycle), 1.0, out)
+        fill_terminal(code, pages, traces, arena.context, float(cycle), 1.0, out)

@@ -15,16 +15,20 @@ from streamsched.evolution.arena import (
     READS_GROUP,
     READS_IMPORTANCE,
     READS_RATE,
+    READS_RHYTHM,
+    Clock,
     Ground,
     Opening,
+    Routine,
     Rules,
     tie_offset,
 )
 from streamsched.evolution.history import ChangeHistory
+from streamsched.evolution.rhythms import Teaching, set_quarters, teach_class
 from streamsched.evolution.tolls import add_tolls, number_groups
 from streamsched.jit import kernel, mix
 from streamsched.learning import give_prior, learn
-from streamsched.tables import PAGE, TRACE
+from streamsched.tables import LINK, PAGE, PROFILE, SCHEDULE, TRACE
 
 __all__ = ["Course", "Reading", "Trial", "visits_per_cycle"]
 
@@ -99,11 +103,16 @@ class Course:
         self._groups = number_groups(history.groups[self.rows])
         self.ground = self._survey()
         self._openings: dict[int, Opening] = {}
+        self.timed = history.timing is not None
         self.rules = Rules(trial.warmup, trial.length, trial.visits, trial.reading == "since_visit", placed)
+
+    def adapt(self, routine: Routine) -> Routine:
+        """Return `routine` as it runs here: where nothing tells when cycles were, it reads no rhythm. O(1)."""
+        return routine if self.timed else routine._replace(reads=routine.reads & ~READS_RHYTHM)
 
     def opening(self, reads: int) -> Opening:
         """Return the classes that programs begin with which read what the bits `reads` say."""
-        apart = reads & (READS_RATE | READS_IMPORTANCE | READS_COST | READS_GROUP)
+        apart = reads & (READS_RATE | READS_IMPORTANCE | READS_COST | READS_GROUP | READS_RHYTHM)
         if apart not in self._openings:
             self._openings[apart] = self._open(apart)
         return self._openings[apart]
@@ -117,7 +126,7 @@ class Course:
         offsets = np.array([tie_offset(trial.salt, cycle, pages) for cycle in range(cycles)], np.int64)
         discounts = 1.0 / np.maximum(1.0, np.log(np.arange(1, trial.visits + 1)))
         ideals = np.concatenate([[0.0], np.cumsum(discounts)])
-        return Ground(bits, offsets, discounts, ideals, add_tolls(self._changed, self._groups))
+        return Ground(bits, offsets, discounts, ideals, add_tolls(self._changed, self._groups), _set_clock(trial))
 
     def _open(self, apart: int) -> Opening:
         trial, history = self.trial, self.trial.history
@@ -135,10 +144,27 @@ class Course:
         for bit, field in fields.items():
             if apart & bit:
                 keys.append(np.ascontiguousarray(known[field]).view(np.uint8).reshape(history.pages, -1))
+        timing = history.timing if apart & READS_RHYTHM else None
+        profile = None if timing is None else timing.profile[self.rows]
+        if profile is not None:
+            keys.append(profile.view(np.uint8).reshape(history.pages, -1))
         first, members, starts = _group(np.ascontiguousarray(np.concatenate(keys, axis=1)))
         pages, traces = known[first], np.zeros(first.size, TRACE)
-        _warm_up(self._changed[first, : trial.warmup], pages, traces)
-        return Opening(members, starts, pages, traces)
+        links, schedules = np.zeros(0, LINK), np.zeros(0, SCHEDULE)
+        if profile is not None:
+            links, schedules = np.zeros(first.size, LINK), np.zeros(1 + first.size, SCHEDULE)
+            links["profile"] = profile[first]
+        opening = Opening(members, starts, pages, traces, links, schedules)
+        _warm_up(self._changed[first, : trial.warmup], opening, self.ground.clock)
+        return opening
+
+
+def _set_clock(trial: Trial) -> Clock:
+    """Return when the trial's cycles are; where the history does not tell, at no particular time."""
+    if trial.history.timing is None:
+        return Clock(0.0, 1.0, np.zeros(0, PROFILE), np.zeros((0, 0), np.int64))
+    timing = trial.history.timing.span(trial.first, trial.length)
+    return Clock(timing.start_s, timing.cycle_s, timing.profiles, np.ascontiguousarray(timing.quarters))
 
 
 def _group(keys: npt.NDArray[np.uint8]) -> tuple[Rows, npt.NDArray[np.int32], Ints]:
@@ -166,11 +192,17 @@ def _give_priors(pages: Records, shape: float, means: Floats) -> None:
 
 
 @kernel
-def _warm_up(changed: npt.NDArray[np.bool_], pages: Records, traces: Records) -> None:
-    """Visit each page in each cycle of ``changed``: bool[g, warmup]; the first visit shows nothing."""
-    for i in range(pages.size):
-        page = pages[i]
-        trace = traces[i]
+def _warm_up(changed: npt.NDArray[np.bool_], opening: Opening, clock: Clock) -> None:
+    """Visit a page of each class in each cycle of ``changed``: bool[g, warmup]; the first visit shows nothing."""
+    timed = opening.links.size > 0
+    for i in range(opening.pages.size):
+        page = opening.pages[i]
+        trace = opening.traces[i]
+        if timed:
+            set_quarters(opening.links[i], clock, 0)
         for cycle in range(1, changed.shape[1]):
+            page.last_visit_s = cycle - 1
+            if timed:
+                teach_class(Teaching(opening.links, opening.schedules, clock), i, page, cycle, changed[i, cycle])
             learn(page, trace, 1.0, changed[i, cycle], 1.0)
         page.last_visit_s = changed.shape[1] - 1

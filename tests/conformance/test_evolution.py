@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from typing import Final, Literal
 
 import numpy as np
 import pytest
 
+from streamsched import OutcomeBatch
 from streamsched.arrays import Bools, Floats
 from streamsched.evolution.evaluator import Evaluator
 from streamsched.evolution.history import ChangeHistory
+from streamsched.evolution.plan import EvolutionPlan
+from streamsched.evolution.settings import WARM
+from streamsched.evolution.timing import copy_timing
 from streamsched.evolution.trials import Trial
+from streamsched.evolver import Evolver
 from streamsched.formula import Formula
 from streamsched.packed import PackedUrls
 from streamsched.replay.policies import FORMULAS, make_policy
+from streamsched.replay.scheduled import ScheduledPolicy
 from streamsched.replay.simulator import DAY_S, Schedule, simulate
 from streamsched.replay.truth import Window
+from streamsched.scheduler import Scheduler
 
 PAGES: Final = 300
 CYCLES: Final = 40
@@ -34,14 +43,14 @@ def changed() -> Bools:
     return rng.random((PAGES, CYCLES)) < -np.expm1(-rates)[:, None]
 
 
-def make_window(changed: Bools) -> Window:
-    """The same changes as a log has them, each at noon; one day a cycle."""
+def make_window(changed: Bools, cycle_s: float = DAY_S, importance: Floats = IMPORTANCE) -> Window:
+    """The same changes as a log has them, each in the middle of its cycle."""
     pages, cycles = np.nonzero(changed)
-    offsets = np.searchsorted(pages, np.arange(PAGES + 1)).astype(np.int64)
-    urls = PackedUrls.pack([f"https://a.example/{page}" for page in range(PAGES)])
-    appears_s = np.full(PAGES, -np.inf)
-    times_s = (cycles.astype(np.float64) + 0.5) * DAY_S
-    return Window(urls, times_s, offsets, appears_s, IMPORTANCE, 0.0, DAY_S, CYCLES)
+    offsets = np.searchsorted(pages, np.arange(len(changed) + 1)).astype(np.int64)
+    urls = PackedUrls.pack([f"https://a.example/{page}" for page in range(len(changed))])
+    appears_s = np.full(len(changed), -np.inf)
+    times_s = (cycles.astype(np.float64) + 0.5) * cycle_s
+    return Window(urls, times_s, offsets, appears_s, importance, 0.0, cycle_s, changed.shape[1])
 
 
 @pytest.mark.parametrize("reading", ["since_visit", "that_day"])
@@ -59,3 +68,71 @@ def test_trials_are_replays(changed: Bools, name: str, reading: Literal["since_v
     assert series.counted.tolist() == trace.counted.tolist()
     assert [series.visits] * (CYCLES - WARMUP) == trace.visits.tolist()
     assert 0.05 < trace.change_rate.mean() < 1.0
+
+
+@pytest.mark.parametrize("cycle_s", [DAY_S, DAY_S / 4, 3_600.0])
+@pytest.mark.parametrize("text", ["due", "1 - exp(-rate * tau)", "rhythm * posterior"])
+def test_schedules_are_learned_as_the_scheduler_learns_them(text: str, cycle_s: float) -> None:
+    """Few pages matter, and all are too many for a sweep to be round: priors and profiles stay as they begin."""
+    pages, cycles, some = 4_000, 60, 40
+    rng = np.random.default_rng(3)
+    period = np.array([round(DAY_S / cycle_s), 7 * round(DAY_S / cycle_s)])[np.arange(some) % 2]
+    changed = np.zeros((pages, cycles), np.bool_)
+    changed[:some] = (np.arange(cycles) + np.arange(some)[:, None]) % period[:, None] == 0
+    changed[:some] |= rng.random((some, cycles)) < 0.1
+    importance = np.where(np.arange(pages) < some, 1.0, 2.0**-20) * (1.0 + rng.permutation(pages) * 2.0**-12)
+    formula = Formula.parse(f"({text}) * importance")
+    window = make_window(changed, cycle_s, importance)
+    scheduler = Scheduler(cycle=cycle_s, surges=False, formula=formula)
+    tables = scheduler.pages.tables
+    timing = copy_timing(tables.rhythm, np.zeros(pages, np.int64), 0, 0.0, cycle_s, cycles)
+    prior = float(tables.corpus["shape"][0]), float(tables.corpus["first_mean"][0])
+    schedule = Schedule(16 / pages, 1, "since_visit")
+    trace = simulate(window, ScheduledPolicy(scheduler), schedule, np.zeros(pages, np.int64))
+    assert scheduler.pages.tables.corpus["sweep"][0] == 0
+    assert 3 < scheduler.pages.tables.rhythm.tempo["schedules"][0] <= some
+    history = ChangeHistory.of(changed, prior_shape=prior[0], prior_mean=prior[1], importance=importance, timing=timing)
+    series = Evaluator([Trial(history, warmup=1, budget=16 / pages)], workers=1).series(formula)[0][0]
+    assert series.change_rate.tolist() == trace.change_rate.tolist()
+    np.testing.assert_allclose(series.ndcg, trace.ndcg, rtol=0, atol=1e-12)
+    untold = Evaluator([Trial(replace(history, timing=None), warmup=1, budget=16 / pages)], workers=1)
+    assert untold.series(formula)[0][0].change_rate.tolist() != trace.change_rate.tolist()
+
+
+def by_the_clock() -> Scheduler:
+    """480 pages, a third by an hour of the day of its own each, the others now and then; all seen hourly for weeks."""
+    scheduler = Scheduler(cycle="1h", formula="posterior")
+    rng = np.random.default_rng(0)
+    urls = [f"https://a.example/{page}" for page in range(480)]
+    hours = rng.integers(0, 24, 480)
+    for hour in range(24 * 14):
+        changed = np.where(np.arange(480) % 3 == 0, hours == hour % 24, rng.random(480) < 0.01)
+        scheduler.observe(OutcomeBatch(urls, np.full(480, (hour + 1) * 3_600.0), changed=changed))
+    return scheduler
+
+
+def test_what_evolution_finds_of_rhythms_serves(tmp_path: Path) -> None:
+    """The champion reads the clock, is explained, saved and loaded with it, and the same seed gives the same record."""
+    now = 24 * 14 * 3_600.0
+    plan = EvolutionPlan(history=240, drift=None, settings=replace(WARM, population=40, generations=2, workers=1))
+    records = []
+    for number in range(2):
+        scheduler = by_the_clock()
+        with Evolver(scheduler, plan, tmp_path / f"{number}", clock=lambda: 0.0) as evolver:
+            record = evolver.evolve_now(now)
+        records.append(record.to_json())
+    assert records[0] == records[1]
+    assert record.decision == "promoted"
+    read = set(scheduler.champion.formula.terminals) & {"tau", "rhythm", "due"}
+    assert read
+    told = scheduler.explain("https://a.example/0", now=now + 1_800.0)
+    assert read <= set(told.terminals)
+    assert told.formula == record.champion_after.formula.text
+    ranked = scheduler.rank(50, now=now + 1_800.0)
+    loaded = Scheduler.load(scheduler.save(tmp_path / "state"))
+    assert loaded.champion == scheduler.champion
+    assert loaded.rank(50, now=now + 1_800.0).rows.tolist() == ranked.rows.tolist()
+    scheduler.use("posterior")
+    assert scheduler.rank(50, now=now + 1_800.0).rows.tolist() != ranked.rows.tolist()
+    scheduler.use(record.champion_after, wait=True)
+    assert scheduler.rank(50, now=now + 1_800.0).rows.tolist() == ranked.rows.tolist()

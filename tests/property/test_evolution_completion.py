@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamsched.evolution.completion import Sightings, complete_history
+from streamsched.evolution.completion import ALL_ALIKE, Sightings, complete_history
 from tests.naive_completion import Draws, complete
 
 times = st.sampled_from([-1e15, -3.0, -0.5, 0.0, 0.5, 1.0, 1.5, 2.0, 4.25, 5.0, 6.0, 7.75, 8.0, 9.0, 1e15]) | st.floats(
@@ -18,12 +18,19 @@ posteriors = st.tuples(
     st.sampled_from([1e-12, 1.0, 1e12]) | st.floats(0.1, 50.0),
 )
 pages = st.lists(st.tuples(visits, posteriors, st.integers(0, 2**64 - 1)), max_size=5)
+busy = st.none() | st.lists(st.sampled_from([1.0, 0.0, 0.25, 3.0]) | st.floats(0.0, 7.0), min_size=9, max_size=9)
 
 
-@given(pages, st.integers(0, 9), st.integers(-(2**65), 2**65))
+@given(pages, st.integers(0, 9), st.integers(-(2**65), 2**65), busy)
 def test_kernel_is_its_twin(
-    pages: list[tuple[list[tuple[float, bool]], tuple[float, float], int]], cycles: int, seed: int
+    pages: list[tuple[list[tuple[float, bool]], tuple[float, float], int]],
+    cycles: int,
+    seed: int,
+    busy: list[float] | None,
 ) -> None:
+    """By even cycles told and untold, and by uneven ones: of two profiles, the second even."""
+    profiles = [busy or [1.0] * 9, [1.0] * 9]
+    numbers = [i % 2 for i in range(len(pages))]
     flat = [visit for found, *_ in pages for visit in found]
     sightings = Sightings(
         np.cumsum([0, *(len(found) for found, *_ in pages)]),
@@ -32,8 +39,11 @@ def test_kernel_is_its_twin(
         np.array([shape for _, (shape, _), _ in pages]),
         np.array([exposure for _, (_, exposure), _ in pages]),
         np.array([page_hash for *_, page_hash in pages], np.uint64),
+        *(ALL_ALIKE if busy is None else (np.array(profiles)[:, :cycles].copy(), np.array(numbers, np.int64))),
     )
     changed, sure = complete_history(sightings, cycles, seed)
     assert changed.shape == sure.shape == (len(pages), cycles)
     for i, (found, posterior, page_hash) in enumerate(pages):
-        assert (changed[i].tolist(), sure[i].tolist()) == complete(found, posterior, Draws(seed, page_hash), cycles)
+        assert (changed[i].tolist(), sure[i].tolist()) == complete(
+            found, posterior, Draws(seed, page_hash), profiles[numbers[i]][:cycles]
+        )

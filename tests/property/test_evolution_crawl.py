@@ -10,19 +10,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from streamsched.arrays import Ints
 from streamsched.evolution import tolls
 from streamsched.evolution.alphabet import TERMINAL_SETS, Alphabet, TerminalSet
 from streamsched.evolution.evaluator import Evaluator, Metric, Program
 from streamsched.evolution.genomes import to_formula
 from streamsched.evolution.history import ChangeHistory
 from streamsched.evolution.routines import Prepared, prepare
+from streamsched.evolution.timing import Timing
 from streamsched.evolution.trials import Trial
 from streamsched.formula import Binary, Constant, Formula, Node, Terminal, Unary
+from streamsched.tables import DAY_SETS, PROFILE, WEEK_HOURS
 from tests import naive_evolution as naive
 
 BASIC = ("n", "X", "t")
 PAPER = (*BASIC, "CG", "NAD", "SAD", "AAD", "GAD")
-FULL = (*PAPER, "rate", "posterior", "importance", "cost", "surge", "surge")
+BY_RHYTHM = ("tau", "rhythm", "due")
+FULL = (*PAPER, "rate", "posterior", "importance", "cost", *BY_RHYTHM, "surge", "surge")
 HUGE = Binary("*", Binary("pow", Constant(1000), Constant(80)), Binary("pow", Constant(1000), Constant(30)))  # < inf
 METRICS: tuple[Metric, ...] = ("change_rate", "ndcg")
 
@@ -68,6 +72,31 @@ def shapes(cycles: int) -> st.SearchStrategy[int]:
     return st.sampled_from([0, 0, whole]) | moments.map(lambda at: 1 << at) | run | rhythm | st.integers(0, whole)
 
 
+def ups_and_downs(draw: st.DrawFn, least: int, whole: int) -> Ints:
+    """Numbers from `least` up, of few kinds: even, with peaks, or all different."""
+    few = draw(st.lists(st.sampled_from([least, 3 * least + 5, 7 * least]), min_size=7, max_size=7))
+    return np.resize(np.array(few), whole)
+
+
+@st.composite
+def timings(draw: st.DrawFn, pages: int, cycles: int) -> Timing:
+    """When cycles were: days, hours and odd lengths, by clocks that may be changed, over profiles of all shapes."""
+    kinds = draw(st.integers(1, 3))
+    profiles = np.zeros(kinds, PROFILE)
+    for profile in profiles:
+        profile["told"][: WEEK_HOURS + 1] = np.append(0, np.cumsum(ups_and_downs(draw, 30_000, WEEK_HOURS)))
+        profile["odds"] = draw(st.sampled_from([1 / 9, 1.0, 20.0]))
+        profile["sets_told"][:DAY_SETS] = ups_and_downs(draw, 4, DAY_SETS)
+        profile["hours_told"][:24] = ups_and_downs(draw, 0, 24)
+    clocks = st.lists(st.sampled_from([0, 0, 4, -32]), min_size=cycles + 1, max_size=cycles + 1)
+    quarters = np.array([draw(clocks) for _ in range(kinds)], np.int64)
+    profile_of = np.array(draw(st.lists(st.integers(0, kinds - 1), min_size=pages, max_size=pages)), np.int64)
+    start_s = draw(st.sampled_from([1.7e9, 1_700_006_400.0, 0.0, -1e6]))
+    return Timing(
+        start_s, draw(st.sampled_from([86_400.0, 3_600.0, 21_600.0, 100_000.0])), profiles, quarters, profile_of
+    )
+
+
 @st.composite
 def histories(draw: st.DrawFn, cycles: int, most: int = 40) -> ChangeHistory:
     kinds = draw(st.lists(shapes(cycles), min_size=1, max_size=5))
@@ -85,6 +114,7 @@ def histories(draw: st.DrawFn, cycles: int, most: int = 40) -> ChangeHistory:
         importance=columns[1],
         cost=columns[2],
         groups=np.array(draw(st.lists(st.sampled_from([3, 3, 3, 8]), min_size=len(bits), max_size=len(bits)))),
+        timing=draw(timings(len(bits), cycles)) if draw(st.integers(0, 2)) else None,
     )
 
 
@@ -132,6 +162,12 @@ def test_the_terminals_of_the_paper(trial: Trial, formula: Formula) -> None:
 @settings(max_examples=200, deadline=None)
 @given(trials(st.integers(1, 12)), programs(FULL))
 def test_terminals_that_tell_equal_histories_apart(trial: Trial, formula: Formula) -> None:
+    compare(trial, formula)
+
+
+@settings(max_examples=150, deadline=None)
+@given(trials(st.integers(1, 30), most=25), programs((*BY_RHYTHM, "t", "importance")))
+def test_rhythms(trial: Trial, formula: Formula) -> None:
     compare(trial, formula)
 
 

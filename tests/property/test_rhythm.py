@@ -139,7 +139,7 @@ def test_what_is_due_and_weighted_time_rise_with_the_clock(
     since = float(pages[0]["last_visit_s"])
     times = sorted([since + more for more in ahead] + [np.ceil((since + more) / HOUR) * HOUR for more in ahead])
     taus = [tau_since(beats, beats.links[0], since, at, DAY_S) for at in times]
-    dues = [due_since(beats, beats.links[0], pages[0], at, DAY_S) for at in times]
+    dues = [due_since(beats, beats.links[0], pages[0], since, at, DAY_S) for at in times]
     assert all(later >= earlier * (1.0 - 2e-15) for earlier, later in pairwise(taus))
     assert all(later >= earlier - 1e-12 for earlier, later in pairwise(dues))
     assert all(0.0 <= due <= 1.0 + 1e-9 for due in dues)
@@ -179,3 +179,14 @@ def test_gaps_between_changes_are_counted_as_by_the_twin(seen: list[tuple[float,
 def test_local_hours_begin_on_mondays() -> None:
     assert local_hours(naive_rhythm.utc(2024, 1, 1)) % 168 == 0.0  # a Monday
     assert local_hours(naive_rhythm.utc(2024, 1, 7, 23), quarters=4) % 168 == 0.0  # in Paris
+
+
+def test_schedules_that_nothing_fits_stay_numbers() -> None:
+    """Where visits rule out all that is common, and what they leave is most uncommon, all weighs alike."""
+    told = Told([65_536] * 168, 1.0, [255] * 128, [255] * 24)
+    sheet, _, end = taught(told, 100.5, [(12.0, True), (30.25, False), (24.0, True), (100.0, False)])
+    schedule = sheet.schedules[1]
+    assert all(np.isfinite(float(schedule[name])) for name in ("edge", "hourly_edge", "proof", "hourly_proof"))
+    assert 0.0 < empty_by_day(sheet, end, end + 30.0) < 1.0
+    assert scheduled_hours(sheet, end, end + 168.0) == pytest.approx(168.0)
+    assert scheduled_factor(sheet, 30, schedule_scale(sheet)) == pytest.approx(1.0)

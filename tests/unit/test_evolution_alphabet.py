@@ -23,7 +23,7 @@ def test_each_set_of_terminals_holds_the_one_before() -> None:
     basic, paper, full = (TERMINAL_SETS[name] for name in ("basic", "paper", "full"))
     assert paper[: len(basic)] == basic
     assert full[: len(paper)] == paper
-    assert set(full) <= set(TERMINALS)
+    assert set(full) == set(TERMINALS)
 
 
 def test_alphabets_are_equal_where_their_leaves_are() -> None:

@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from streamsched.arrays import Bools, Floats, Ints
-from streamsched.evolution.completion import Sightings, complete_history
+from streamsched.evolution.completion import ALL_ALIKE, Sightings, complete_history
 from streamsched.evolution.draws import begin_draws, draw_gamma, draw_uniform
 from streamsched.posterior import after_change
 
@@ -26,6 +26,7 @@ def one_page(times: list[float], changed: list[bool], shape: float = 1.0, exposu
         np.array([shape]),
         np.array([exposure]),
         np.array([77], np.uint64),
+        *ALL_ALIKE,
     )
 
 
@@ -38,6 +39,7 @@ def repeated(page: Sightings, pages: int) -> Sightings:
         np.repeat(page.shape, pages),
         np.repeat(page.exposure, pages),
         np.arange(pages, dtype=np.uint64) + 5,
+        *ALL_ALIKE,
     )
 
 
@@ -87,6 +89,19 @@ def test_parts_of_cycles_weigh_by_their_length(times: list[float], share: float)
     assert (changed[:, 0] ^ changed[:, 1]).mean() > 0.999
 
 
+def test_what_is_drawn_falls_into_busy_cycles() -> None:
+    """One change in a long interval, and unseen ones: as often in each cycle as it is busy."""
+    busy = np.array([[0.0, 2.0, 0.5, 1.5]])
+    page = repeated(one_page([0.0, 4.0], [False, True], shape=1e6, exposure=1e12), 20_000)
+    page = page._replace(busy=busy, profile=np.zeros(20_000, np.int64))
+    changed, _ = complete_history(page, 4, seed=1)
+    assert changed.mean(axis=0) == pytest.approx(busy[0] / 4, abs=0.012)
+    page = repeated(one_page([], [], shape=0.3e9, exposure=1e9), 20_000)
+    page = page._replace(busy=busy, profile=np.zeros(20_000, np.int64))
+    changed, _ = complete_history(page, 4, seed=1)
+    assert changed.mean(axis=0) == pytest.approx(-np.expm1(-0.3 * busy[0]), abs=0.012)
+
+
 def test_first_change_is_early_where_changes_are_many() -> None:
     """Rate 0.7 over 5 cycles: each cycle as an unconditional one would be, but never none at all."""
     page = repeated(one_page([0.0, 5.0], [False, True], shape=0.7e9, exposure=1e9), 40_000)
@@ -132,6 +147,7 @@ def part(page: Sightings, rows: range) -> Sightings:
         page.shape[:1].repeat(chosen.size),
         page.exposure[chosen],
         page.hashes[chosen],
+        *ALL_ALIKE,
     )
 
 
@@ -179,6 +195,7 @@ def crawled(rates: Floats, gap: float, rng: np.random.Generator) -> tuple[Sighti
         np.array(shapes),
         np.array(exposures),
         rng.integers(0, 2**64, rates.size, np.uint64),
+        *ALL_ALIKE,
     )
     return seen, truth[:, before:]
 
