@@ -55,7 +55,9 @@ def learn_rhythm(tables: Tables, row: int, at_s: float, changed: bool, cycle_s: 
     due = np.nan
     if link.schedule:
         if changed:
-            due = due_since(Beats(rhythm.links, rhythm.schedules, rhythm.profiles), link, page, at_s, cycle_s)
+            due = due_since(
+                Beats(rhythm.links, rhythm.schedules, rhythm.profiles), link, page, page.last_visit_s, at_s, cycle_s
+            )
         foretold = changed_since(page, weighted_hours(profile, age, start, end), cycle_s)
         schedule: Record = rhythm.schedules[link.schedule]
         sheet = Sheet(rhythm.schedules, int(np.int64(link.schedule)), rhythm.profiles, int(np.int64(link.profile)), age)

@@ -88,7 +88,8 @@ def _misfits(fits: Floats) -> Bytes:
 
 FIRST_SETS: Final = _misfits(np.array([1e-9, *(_prior(days) / _prior(_ALL_DAYS) for days in range(1, DAY_SETS))]))
 _MISFITS: Final = _misfits(np.maximum(np.arange(_FITS + 1) / _FITS, _LEAST_FIT))
-WEIGHTS: Final = np.maximum(np.floor(_WEIGHT * np.exp(-np.arange(256) / NAT)), 1.0)  # above 0: all may misfit
+# Of a misfit, or of two added up; 255 is as bad as any, and weighs something still: all may misfit.
+WEIGHTS: Final = np.maximum(np.floor(_WEIGHT * np.exp(-np.minimum(np.arange(511), 255) / NAT)), 1.0)
 _QUIET: Final = np.array([(1.0 - CHANCE) ** days.bit_count() for days in range(DAY_SETS)])  # all of the days without
 
 
@@ -106,14 +107,14 @@ class Sheet(NamedTuple):
 def _set_weight(sheet: Sheet, days: int) -> float:
     misfit = int(np.int64(sheet.schedules[sheet.schedule].sets[days]))
     misfit += int(np.int64(sheet.profiles[sheet.profile].sets_told[sheet.age * DAY_SETS + days]))
-    return float(WEIGHTS[min(misfit, 255)])
+    return float(WEIGHTS[misfit])
 
 
 @inlined
 def _hour_weight(sheet: Sheet, hour: int) -> float:
     misfit = int(np.int64(sheet.schedules[sheet.schedule].hours[hour]))
     misfit += int(np.int64(sheet.profiles[sheet.profile].hours_told[sheet.age * DAY_HOURS + hour]))
-    return float(WEIGHTS[min(misfit, 255)])
+    return float(WEIGHTS[misfit])
 
 
 class _Cover(NamedTuple):
@@ -260,27 +261,23 @@ def _day_weight(sheet: Sheet, weekday: int) -> float:
 
 @inlined
 def _day_weights(sheet: Sheet) -> tuple[float, float, float, float, float, float, float]:
-    """Return `_day_weight` of all days of the week, in one go. O(7 · 128)."""
+    """Return `_day_weight` of all days of the week: sums of sums, in one go. O(128)."""
     first = second = third = fourth = fifth = sixth = seventh = 0.0
-    for i in range(DAY_SETS):
-        weight = _set_weight(sheet, i)
-        first += weight * (i & 1)
-        second += weight * (i >> 1 & 1)
-        third += weight * (i >> 2 & 1)
-        fourth += weight * (i >> 3 & 1)
-        fifth += weight * (i >> 4 & 1)
-        sixth += weight * (i >> 5 & 1)
-        seventh += weight * (i >> 6 & 1)
-    one = 1.0
-    return (
-        max(first, one),
-        max(second, one),
-        max(third, one),
-        max(fourth, one),
-        max(fifth, one),
-        max(sixth, one),
-        max(seventh, one),
-    )
+    for i in range(0, DAY_SETS, 16):
+        whole = 0.0
+        for j in range(i, i + 16, 4):
+            none, one = _set_weight(sheet, j), _set_weight(sheet, j + 1)
+            two, three = _set_weight(sheet, j + 2), _set_weight(sheet, j + 3)
+            first += one + three
+            second += two + three
+            four = (none + one) + (two + three)
+            third += four * (j >> 2 & 1)
+            fourth += four * (j >> 3 & 1)
+            whole += four
+        fifth += whole * (i >> 4 & 1)
+        sixth += whole * (i >> 5 & 1)
+        seventh += whole * (i >> 6 & 1)
+    return first, second, third, fourth, fifth, sixth, seventh
 
 
 @bare_kernel
@@ -308,27 +305,37 @@ def scheduled_hours(sheet: Sheet, start: float, end: float) -> float:
     Rises with `end`, as rounded: weights are whole numbers, of which sums are exact.
     """
     first, last = np.floor(start / WEEK_HOURS), np.floor(end / WEEK_HOURS)
+    since, until = _place(start - WEEK_HOURS * first), _place(end - WEEK_HOURS * last)
     weights = _day_weights(sheet)
-    before = _hours_before(sheet, weights, start - WEEK_HOURS * first)
-    whole = _hours_before(sheet, weights, float(WEEK_HOURS))
-    passed = (last - first) * whole + _hours_before(sheet, weights, end - WEEK_HOURS * last)
-    return float(max(passed - before, 0.0) * (WEEK_HOURS / whole))
+    week = earlier = later = 0.0  # days: in the week, before `start` and before `end`
+    for weekday in range(7):
+        week += weights[weekday]
+        earlier += weights[weekday] * (weekday < since.day)
+        later += weights[weekday] * (weekday < until.day)
+    day = earliest = latest = 0.0  # hours: in a day, before `start` and before `end` on theirs
+    for i in range(DAY_HOURS):
+        weight = _hour_weight(sheet, i)
+        day += weight
+        earliest += weight * min(max(since.hour - i, 0.0), 1.0)
+        latest += weight * min(max(until.hour - i, 0.0), 1.0)
+    before = earlier * day + weights[since.day] * earliest
+    passed = (last - first) * (week * day) + (later * day + weights[until.day] * latest)
+    return float(max(passed - before, 0.0) * (WEEK_HOURS / (week * day)))
+
+
+class _Place(NamedTuple):
+    """A day of the week, from Monday, and how many of its hours are over."""
+
+    day: int
+    hour: float
 
 
 @inlined
-def _hours_before(sheet: Sheet, weights: tuple[float, float, float, float, float, float, float], hour: float) -> float:
-    """Return the weight of a week's first hours; ``weights``: those of its days."""
-    hour = min(max(hour, 0.0), float(WEEK_HOURS))
-    today = min(int(hour / DAY_HOURS), 6)
-    days = 0.0
-    for weekday in range(today):
-        days += weights[weekday]
-    whole = part = 0.0
-    for i in range(DAY_HOURS):
-        weight = _hour_weight(sheet, i)
-        whole += weight
-        part += weight * min(max(hour - DAY_HOURS * today - i, 0.0), 1.0)
-    return days * whole + weights[today] * part
+def _place(hours: float) -> _Place:
+    """Return where in a week so many of its hours are over."""
+    hours = min(max(hours, 0.0), float(WEEK_HOURS))
+    day = min(int(hours / DAY_HOURS), 6)
+    return _Place(day, hours - DAY_HOURS * day)
 
 
 @bare_kernel
