@@ -13,7 +13,7 @@ import numpy as np
 from streamsched.arrays import Floats, Ints, Record, Records
 from streamsched.clock import HOUR_S, hour_in_week, local_hours, week_of
 from streamsched.elementary import exp, expm1, log1p
-from streamsched.jit import bare_kernel, inlined
+from streamsched.jit import bare_kernel, inlined, prefetch_whole
 from streamsched.profiles import hour_factor, weighted_hours
 from streamsched.schedules import (
     Sheet,
@@ -45,6 +45,7 @@ TAU: Final = 12
 RHYTHM: Final = 13
 DUE: Final = 14
 
+_AHEAD: Final = 8  # pages between asking the memory for a schedule and reading it
 HOURLY_ODDS: Final = 1 / 99  # that a page is updated by the hour, before its visits told: few are that can be told
 DAY_S: Final = 86_400.0
 
@@ -162,14 +163,23 @@ def _hours_passed(link: Record, at_s: float) -> float:
     return float(np.floor(local_hours(at_s, link.quarters)))
 
 
+@inlined
+def _look_ahead(beats: Beats, i: int) -> None:
+    """Ask the memory for the schedule of a page that is soon to be read."""
+    if i < beats.links.size and beats.links[i].schedule:
+        prefetch_whole(beats.schedules, np.int64(beats.links[i].schedule))
+
+
 @bare_kernel
 def fill_beat(code: int, beats: Beats, pages: Records, now: float, cycle_s: float, out: Floats) -> None:
     """Fill `out`: float64[m] with TAU, DUE or RHYTHM, as `code` says, of each page at `now`. O(m)."""
     if code == TAU:
         for i in range(out.size):
+            _look_ahead(beats, i + _AHEAD)
             out[i] = tau_since(beats, beats.links[i], pages[i].last_visit_s, now, cycle_s)
     elif code == DUE:
         for i in range(out.size):
+            _look_ahead(beats, i + _AHEAD)
             out[i] = due_since(beats, beats.links[i], pages[i], pages[i].last_visit_s, now, cycle_s)
     else:
         for i in range(out.size):
@@ -182,9 +192,11 @@ def fill_beat_at(code: int, beats: Beats, pages: Records, times: Floats, cycle_s
     """Fill `out`: float64[m] with TAU or DUE of each page at its own of ``times``: float64[m]. O(m)."""
     if code == TAU:
         for i in range(out.size):
+            _look_ahead(beats, i + _AHEAD)
             out[i] = tau_since(beats, beats.links[i], pages[i].last_visit_s, times[i], cycle_s)
     else:
         for i in range(out.size):
+            _look_ahead(beats, i + _AHEAD)
             out[i] = due_since(beats, beats.links[i], pages[i], pages[i].last_visit_s, times[i], cycle_s)
 
 

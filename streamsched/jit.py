@@ -25,6 +25,7 @@ __all__ = [
     "mix",
     "on_compile",
     "prefetch",
+    "prefetch_whole",
     "trailing_zeros",
     "widen_vectors",
 ]
@@ -33,6 +34,7 @@ Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
 _compile: Any = numba.njit  # its declared overloads leave out options that it takes
+_CACHE_LINE = 64  # bytes
 _ODD = 0x9E3779B97F4A7C15  # 2**64 over the golden ratio: odd, and its bits look random
 
 
@@ -117,17 +119,35 @@ def prefetch(typingctx: Any, array: Any, index: Any) -> Any:
     """Ask the processor to bring ``array[index]`` (one-dimensional, contiguous) into its cache. O(1)."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        view = context.make_array(signature.args[0])(context, builder, args[0])
-        byte = ir.IntType(8).as_pointer()
-        word = ir.IntType(32)
-        address = builder.bitcast(builder.gep(view.data, [args[1]]), byte)
-        hint = builder.module.declare_intrinsic(
-            "llvm.prefetch", [byte], ir.FunctionType(ir.VoidType(), [byte, word, word, word])
-        )
-        builder.call(hint, [address, ir.Constant(word, 0), ir.Constant(word, 3), ir.Constant(word, 1)])
+        _ask_for(context, builder, signature, args, 1)
         return context.get_dummy_value()
 
     return types.none(array, types.int64), codegen
+
+
+@_machine(type(None))
+def prefetch_whole(typingctx: Any, array: Any, index: Any) -> Any:
+    """Ask for all of ``array[index]`` (one-dimensional, contiguous), a record of some hundred bytes. O(its bytes)."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        _ask_for(context, builder, signature, args, -(-signature.args[0].dtype.size // _CACHE_LINE))
+        return context.get_dummy_value()
+
+    return types.none(array, types.int64), codegen
+
+
+def _ask_for(context: Any, builder: Any, signature: Any, args: Any, lines: int) -> None:
+    """Emit requests for the first cache lines of ``args[0][args[1]]``."""
+    view = context.make_array(signature.args[0])(context, builder, args[0])
+    byte = ir.IntType(8).as_pointer()
+    word = ir.IntType(32)
+    address = builder.bitcast(builder.gep(view.data, [args[1]]), byte)
+    hint = builder.module.declare_intrinsic(
+        "llvm.prefetch", [byte], ir.FunctionType(ir.VoidType(), [byte, word, word, word])
+    )
+    for line in range(lines):
+        place = builder.gep(address, [ir.Constant(word, _CACHE_LINE * line)])
+        builder.call(hint, [place, ir.Constant(word, 0), ir.Constant(word, 3), ir.Constant(word, 1)])
 
 
 @_machine(type(None))
