@@ -20,9 +20,9 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def region_of(host: str) -> str:
-    """The region whose domains the host's name ends in, "" for none."""
-    domain = host.partition(":")[0].rpartition(".")[2]
-    return next((name for name, region in REGIONS.items() if domain in region.domains), "")
+    """The region of whose domains the host is, "" for none: hosts of one label are of none."""
+    above, _, domain = host.partition(":")[0].removesuffix(".").rpartition(".")
+    return next((name for name, region in REGIONS.items() if above and domain in region.domains), "")
 
 
 def local_hours(at_s: float, quarters: int = 0) -> float:

@@ -17,15 +17,15 @@ from streamsched import OutcomeBatch, PackedUrls
 from streamsched.connectors import Delivery, Position
 from streamsched.errors import ReplayError
 from streamsched.replay import ChangeLog
-from streamsched.replay.analysis import AnalysisSettings, parse_region
+from streamsched.replay.analysis import AnalysisSettings, merge_regions, parse_region
 from streamsched.replay.analysis.chances import binomial_tail, exceed
 from streamsched.replay.analysis.frequencies import count_intervals, count_near
 from streamsched.replay.analysis.observation import Observation, look_at, read_visits
 from streamsched.replay.analysis.rates import estimate_rates
 from streamsched.replay.analysis.regions import find_domains
 from streamsched.replay.analysis.week import WeekPart, _spread, count_arrivals
-from streamsched.replay.analysis.zones import set_clock
 from streamsched.replay.reader import read_outcomes
+from streamsched.zones import set_clock
 from tests import naive_analysis
 
 Record = tuple[float, str, str]
@@ -223,9 +223,8 @@ def test_regions_share_out_all_changes() -> None:
     ]
     log += [(START + 3600.0 * hour, "M", f"https://a.{domain}/") for hour, domain in ((1, "jp"), (2, "cn"), (3, "jp"))]
     log += [(START + 3600.0 * 4, "M", "https://b.pt/"), (START + 3600.0 * 5, "M", "https://c.com/")]
-    settings = AnalysisSettings(
-        "log", regions=(*AnalysisSettings("log").regions, parse_region("PT=pt@-01:00")), local=True
-    )
+    regions, zones = merge_regions([parse_region("PT=pt@-01:00")])
+    settings = AnalysisSettings("log", regions=regions, zones=zones, local=True)
     week = count_arrivals(collect(log), (START, START + 6 * 3600), settings)
     parts = {part.region: part for part in week.parts}
     assert {name: (part.pages, part.changes) for name, part in parts.items()} == {
