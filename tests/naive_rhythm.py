@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
+from zoneinfo import ZoneInfo
 
 from streamsched import profiles, schedules
 from streamsched.regions import REGIONS
@@ -28,6 +29,12 @@ def region_of(host: str) -> str:
 def local_hours(at_s: float, quarters: int = 0) -> float:
     """Hours from Monday, 1969-12-29, 00:00, by a clock so many quarters of an hour before UTC."""
     return (min(max(at_s, -1e14), 1e14) + 900.0 * quarters) / HOUR + 72.0
+
+
+def zoned_hours(at_s: float, zone: str) -> float:
+    """Hours from Monday, 1969-12-29, 00:00, as the zone's clock shows them."""
+    shown = datetime.fromtimestamp(at_s, ZoneInfo(zone)).replace(tzinfo=UTC)
+    return (shown - EPOCH) / timedelta(hours=1) + 72.0
 
 
 def pieces(start: float, end: float) -> Iterator[tuple[int, float]]:
