@@ -63,13 +63,13 @@ class Visits:
         return OutcomeBatch(urls.take(self.page), start_s + self.at * HOUR, changed=self.changed)
 
 
-def merge(parts: Sequence[tuple[Visits, PackedUrls]]) -> OutcomeBatch:
+def merge(parts: Sequence[tuple[Visits, PackedUrls]], start_s: float = MONDAY_S) -> OutcomeBatch:
     """What was seen of all their pages, in the order of the visits' times."""
     at = np.concatenate([visits.at for visits, _ in parts])
     changed = np.concatenate([visits.changed for visits, _ in parts])
     urls = [url for visits, names in parts for url in names.take(visits.page)]
     order = np.argsort(at, kind="stable")
-    return OutcomeBatch(PackedUrls.pack(urls).take(order), MONDAY_S + at[order] * HOUR, changed=changed[order])
+    return OutcomeBatch(PackedUrls.pack(urls).take(order), start_s + at[order] * HOUR, changed=changed[order])
 
 
 class Clock(NamedTuple):
@@ -102,18 +102,18 @@ def visit(
 ) -> Visits:
     """Visits to n pages, ``every_h`` apart on average, which change ``per_day`` times, by `factors` and `clock`."""
     pages, times, since, seen = [], [], [], []
-    for page, (rate, gap) in enumerate(zip(per_day.tolist(), every_h.tolist(), strict=True)):
+    for row, (rate, gap) in enumerate(zip(per_day.tolist(), every_h.tolist(), strict=True)):
         at = np.cumsum(rng.exponential(gap, int(1.5 * weeks * WEEK_HOURS / gap) + 20))
         at = np.concatenate([[rng.uniform(0.0, 1.0)], 1.0 + at[at < weeks * WEEK_HOURS - 1]])
         weighted = np.diff(clock.before(factors, at))
         changed = rng.random(weighted.size) < -np.expm1(-rate / 24 * weighted)
-        pages.append(np.full(at.size, page))
+        pages.append(np.full(at.size, row))
         times.append(at)
         since.append(np.concatenate([[np.nan], at[:-1]]))
         seen.append(np.concatenate([[False], changed]))
     order = np.argsort(np.concatenate(times), kind="stable")
-    parts = (np.concatenate(times), np.concatenate(since), np.concatenate(seen))
-    return Visits(np.concatenate(pages)[order], *(part[order] for part in parts))
+    page, changed = np.concatenate(pages)[order], np.concatenate(seen)[order]
+    return Visits(page, np.concatenate(times)[order], np.concatenate(since)[order], changed)
 
 
 def least_variance(visits: Visits, factors: Floats, per_day: Floats, clock: Clock = UTC_CLOCK) -> Floats:
