@@ -106,6 +106,22 @@ def test_visits_that_were_made_are_read_as_they_are(outcomes: list[dict[str, Any
 @given(records, st.integers(1, 5), st.sampled_from([12.0, 30.0, 60.0]))
 @example([(0.0, "A", PAGES[0]), (1.0, "M", PAGES[0]), (2.0, "M", PAGES[0])], 1, 60.0)  # bins of two steps and a half
 def test_intervals_are_counted_one_by_one(log: list[Record], step: int, mean: float) -> None:
+    count_by_twin(log, step, mean)
+
+
+@pytest.mark.parametrize(("step", "mean"), [(1, 12.0), (2, 12.0), (1, 30.0)])
+def test_many_intervals_are_counted_one_by_one(step: int, mean: float) -> None:
+    """Pages of the mean that is asked for, of others, and some of too few changes."""
+    rng = np.random.default_rng(step)
+    log: list[Record] = [(0.0, "A", page) for page in PAGES]
+    for page, own in zip(PAGES, (mean, 0.9 * mean, 1.1 * mean, 5.0), strict=True):
+        times = np.cumsum(rng.geometric(1 / own, 30)).tolist()
+        log += [(float(at), "M", page) for at in times if at < 100]
+    assert count_by_twin(sorted(log), step, mean) >= 4
+
+
+def count_by_twin(log: list[Record], step: int, mean: float) -> int:
+    """Compare both figures of intervals; return how many the second has."""
     scale = 600  # of a step, so that means are of hours
     wide = [(when * scale, op, url) for when, op, url in log]
     seen = look_at(collect(wide), (0, 100 * scale), float(step * scale))
@@ -119,13 +135,15 @@ def test_intervals_are_counted_one_by_one(log: list[Record], step: int, mean: fl
     near = count_near(seen, float(step * scale), mean * scale)
     if mean < 6 * step:
         assert near is None
-        return
+        return 0
     assert near is not None
     observed, expected = naive_analysis.near(pages, step * scale, near.band_s, near.edges_s.tolist())
     assert near.observed.tolist() == observed
     np.testing.assert_allclose(near.expected, expected, atol=1e-6)
     assert near.intervals == sum(observed) + near.longer[0]
     assert near.expected.sum() + near.longer[1] == pytest.approx(near.intervals)
+    assert sum(counted.values()) == seen.steps.size
+    return near.intervals
 
 
 @given(records, st.integers(1, 6))

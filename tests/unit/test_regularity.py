@@ -119,7 +119,7 @@ def test_pages_of_a_fixed_hour_are_found_in_three_weeks() -> None:
 
 
 def test_pages_of_every_hour_are_found_by_half_hourly_visits() -> None:
-    changed = np.tile(np.arange(200) % 2 == 1, (50, 1))
+    changed = np.tile(np.arange(160) % 2 == 1, (50, 1))
     assert np.mean([one.kind == "hourly" for one in types(crawl(changed, HOUR / 2))]) > 0.9
 
 
