@@ -11,18 +11,28 @@ from typing import Final
 
 import numpy as np
 
+from streamsched.arrays import Bytes
 from streamsched.jit import bare_kernel, inlined
 from streamsched.packed import hash_bytes
 from streamsched.tables import WEEK_HOURS, Calendar, Tables
 
-__all__ = ["DAY_HOURS", "HOUR_S", "hour_in_week", "local_hours", "quarters_at", "region_of_name", "week_of"]
+__all__ = [
+    "DAY_HOURS",
+    "HOUR_S",
+    "find_domain",
+    "hour_in_week",
+    "local_hours",
+    "quarters_at",
+    "region_of_name",
+    "week_of",
+]
 
 HOUR_S: Final = 3_600.0
 DAY_HOURS: Final = 24
 _QUARTER_S: Final = 900.0
 _MONDAY_HOURS: Final = 72.0  # from the Monday before to 1970-01-01, a Thursday
 _FAR_S: Final = 1e14  # three million years: farther times count as that, so that hours keep their fractions
-_DOT, _COLON = ord("."), ord(":")
+_DOT, _COLON, _BRACKET = ord("."), ord(":"), ord("]")
 
 
 @inlined
@@ -59,22 +69,34 @@ def quarters_at(calendar: Calendar, region: int, at_s: float) -> int:
     return int(calendar.quarters[low])
 
 
-@bare_kernel
-def region_of_name(tables: Tables, group: int) -> int:
-    """Return the region of the host that `group` is, by the last part of its name; 0 for none's. O(name)."""
-    calendar, names = tables.rhythm.calendar, tables.names
-    span = tables.groups[group].name_span
-    start = int(np.int64(span >> np.uint64(16)))
-    stop = start + int(np.int64(span & np.uint64(0xFFFF)))
-    for i in range(start, stop):
-        if names[i] == _COLON:
+@inlined
+def find_domain(text: Bytes, start: int, stop: int) -> tuple[int, int]:
+    """Return where the last label of the host ``text[start:stop]``, with a port or without, begins and ends. O(length).
+
+    Nothing lies between them where the host has one label, or is an address of IPv6.
+    """
+    for i in range(stop - 1, start - 1, -1):
+        if text[i] == _BRACKET:
+            break
+        if text[i] == _COLON:
             stop = i
             break
-    dot = start - 1
-    for i in range(start, stop):
-        if names[i] == _DOT:
-            dot = i
-    key = hash_bytes(names, dot + 1, stop)
+    if stop > start and text[stop - 1] == _DOT:
+        stop -= 1
+    first = stop
+    while first > start and text[first - 1] != _DOT:
+        first -= 1
+    return (first if first > start else stop), stop
+
+
+@bare_kernel
+def region_of_name(tables: Tables, group: int) -> int:
+    """Return the region of the host that `group` is, by the last label of its name; 0 for none's. O(name)."""
+    calendar = tables.rhythm.calendar
+    span = tables.groups[group].name_span
+    start = int(np.int64(span >> np.uint64(16)))
+    first, stop = find_domain(tables.names, start, start + int(np.int64(span & np.uint64(0xFFFF))))
+    key = hash_bytes(tables.names, first, stop)
     for i in range(calendar.domains.size):
         if calendar.domains[i] == key:
             return int(calendar.regions[i])

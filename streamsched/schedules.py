@@ -2,7 +2,7 @@
 
 A page by the day is updated on some days of the week, the same every week, at one hour of the day. Which days is one of
 127 sets, and what visits say of each, whether they saw a change or not, is taken in by Bayes' rule: the page keeps a
-weight for each set, and one for each hour. A day of the set brings its update with a chance of nine in ten. A page by
+weight for each set, and one for each hour. A day of the set brings its update nearly always (`CHANCE`). A page by
 the hour is updated at one quarter of each hour, with a chance of its own.
 
 How far a schedule is to be trusted is learned as well. Before a visit's outcome is taken in, the schedule and the

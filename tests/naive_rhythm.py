@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
+from zoneinfo import ZoneInfo
 
 from streamsched import profiles, schedules
 from streamsched.regions import REGIONS
@@ -20,14 +21,20 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def region_of(host: str) -> str:
-    """The region whose domains the host's name ends in, "" for none."""
-    domain = host.partition(":")[0].rpartition(".")[2]
-    return next((name for name, region in REGIONS.items() if domain in region.domains), "")
+    """The region of whose domains the host is, "" for none: hosts of one label are of none."""
+    above, _, domain = host.partition(":")[0].removesuffix(".").rpartition(".")
+    return next((name for name, region in REGIONS.items() if above and domain in region.domains), "")
 
 
 def local_hours(at_s: float, quarters: int = 0) -> float:
     """Hours from Monday, 1969-12-29, 00:00, by a clock so many quarters of an hour before UTC."""
     return (min(max(at_s, -1e14), 1e14) + 900.0 * quarters) / HOUR + 72.0
+
+
+def zoned_hours(at_s: float, zone: str) -> float:
+    """Hours from Monday, 1969-12-29, 00:00, as the zone's clock shows them."""
+    shown = datetime.fromtimestamp(at_s, ZoneInfo(zone)).replace(tzinfo=UTC)
+    return (shown - EPOCH) / timedelta(hours=1) + 72.0
 
 
 def pieces(start: float, end: float) -> Iterator[tuple[int, float]]:

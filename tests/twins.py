@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from streamsched import Batch, Scheduler
 from streamsched.formula import Formula
 from streamsched.manners import HostRule, Manners, Rule
 from streamsched.outcomes import Outcome, OutcomeBatch
+from streamsched.regions import REGIONS, Region
 from tests import naive_politeness
 from tests.fences import fenced, small_rankings, small_reserve
 from tests.naive_ranking import World
@@ -40,9 +41,16 @@ class Twins:
         per_host: int | None = None,
         seed: int = 5,
         eager: bool = True,
+        regions: Mapping[str, Region] | None = REGIONS,
     ) -> None:
         self.scheduler = Scheduler(
-            manners=manners, formula=formula, per_host=per_host, seed=seed, new_share=0.0, threads=1
+            manners=manners,
+            formula=formula,
+            per_host=per_host,
+            seed=seed,
+            new_share=0.0,
+            threads=1,
+            regions=regions,
         )
         self.world = World(DAY, manners, seed)
         self.world.per_batch = per_host

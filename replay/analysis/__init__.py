@@ -6,18 +6,18 @@ The report, the pictures and the terminal's summary, which need matplotlib and r
 
 from streamsched.replay.analysis.analysis import Analysis, Progress, analyze_log, run_analysis
 from streamsched.replay.analysis.kinds import KINDS, PERIODS_S
-from streamsched.replay.analysis.regions import REGIONS, Region, merge_regions, parse_region
+from streamsched.replay.analysis.regions import ZONES, GivenRegion, merge_regions, parse_region
 from streamsched.replay.analysis.results import to_json
 from streamsched.replay.analysis.settings import AnalysisSettings
 
 __all__ = [
     "KINDS",
     "PERIODS_S",
-    "REGIONS",
+    "ZONES",
     "Analysis",
     "AnalysisSettings",
+    "GivenRegion",
     "Progress",
-    "Region",
     "analyze_log",
     "merge_regions",
     "parse_region",

@@ -1,80 +1,97 @@
-"""Which region of the world a page is of, by the top-level domain of its host (Grimes & O'Brien, section 3)."""
+"""The regions and clocks an analysis is asked for, and which pages are of them, by the top-level domain of their hosts.
+
+Regions are those of `streamsched.regions`; here each domain may have a clock of its own.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from streamsched.arrays import Bytes, Hashes, Ints, frozen
+from streamsched.clock import find_domain
 from streamsched.errors import SettingsError
 from streamsched.groups import find_authority
 from streamsched.jit import kernel
 from streamsched.packed import PackedUrls, hash_bytes
+from streamsched.regions import REGIONS, Region
 
-__all__ = ["REGIONS", "Region", "find_domains", "merge_regions", "parse_region"]
+__all__ = ["OTHERS", "ZONES", "GivenRegion", "find_domains", "merge_regions", "parse_region"]
+
+ZONES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "cn": "Asia/Shanghai",
+        "jp": "Asia/Tokyo",
+        "kr": "Asia/Seoul",
+        "tw": "Asia/Taipei",
+        "hk": "Asia/Hong_Kong",
+        "fr": "Europe/Paris",
+        "it": "Europe/Rome",
+        "de": "Europe/Berlin",
+        "es": "Europe/Madrid",
+    }
+)
+"""The clocks of the paper's domains; it prints three of these as cn, jk and ko."""
+
+OTHERS: Final = "other"
+"""What pages of no region are called."""
 
 _MAX_LABEL: Final = 63  # bytes of a domain's name; a longer one is none
-_DOT, _COLON, _BRACKET = ord("."), ord(":"), ord("]")
 _NAME: Final = re.compile(r"[^\s=,@<>&\"']{1,20}")
 
 
-@dataclass(frozen=True, slots=True)
-class Region:
-    """A group of top-level domains: ``name``, and each domain with the zone of its clocks, None where none is known."""
+class GivenRegion(NamedTuple):
+    """A region as someone asked for it: the zone of each of its domains whose clocks are known."""
 
     name: str
-    domains: tuple[tuple[str, str | None], ...]
+    region: Region
+    zones: Mapping[str, str]
 
 
-_CHINA: Final = "Asia/Shanghai"
-REGIONS: Final = (
-    Region(
-        "CJK",
-        (("cn", _CHINA), ("jp", "Asia/Tokyo"), ("kr", "Asia/Seoul"), ("tw", "Asia/Taipei"), ("hk", "Asia/Hong_Kong")),
-    ),
-    Region(
-        "FIGS",
-        (("fr", "Europe/Paris"), ("it", "Europe/Rome"), ("de", "Europe/Berlin"), ("es", "Europe/Madrid")),
-    ),
-)
-"""The paper's two; it prints CJK's domains as cn, jk and ko."""
-
-
-def parse_region(text: str) -> Region:
+def parse_region(text: str) -> GivenRegion:
     """Return the region that `text` spells: ``NAME=DOMAIN,…``, each domain with ``@ZONE`` or without.
 
     Raises SettingsError where it spells none.
 
     >>> parse_region("UK=uk@Europe/London,ie")
-    Region(name='UK', domains=(('uk', 'Europe/London'), ('ie', None)))
+    GivenRegion(name='UK', region=Region(domains=('uk', 'ie'), zone=None), zones={'uk': 'Europe/London'})
     """
     name, _, rest = text.partition("=")
     domains = [part.partition("@") for part in rest.split(",")]
     labels = [domain.strip().lstrip(".").lower() for domain, _, _ in domains]
     zoned = [not at or bool(zone) for _, at, zone in domains]
-    if not (_NAME.fullmatch(name) and all(map(_NAME.fullmatch, labels)) and all(zoned)):
+    if not (_NAME.fullmatch(name) and all(map(_NAME.fullmatch, labels)) and all(zoned) and name != OTHERS):
         raise SettingsError("region", text, "NAME=DOMAIN,DOMAIN@ZONE such as UK=uk@Europe/London,ie")
-    return Region(name, tuple((label, zone or None) for label, (_, _, zone) in zip(labels, domains, strict=True)))
+    zones = {label: zone for label, (_, _, zone) in zip(labels, domains, strict=True) if zone}
+    return GivenRegion(name, Region(tuple(labels)), zones)
 
 
-def merge_regions(given: Sequence[Region]) -> tuple[Region, ...]:
+def merge_regions(given: Sequence[GivenRegion]) -> tuple[dict[str, Region], dict[str, str]]:
     """Return the paper's regions and those `given`, which replace one of their name and take the domains they name.
 
-    >>> [region.name for region in merge_regions([parse_region("Iberia=es,pt")])]
+    And the zones of their domains. Raises SettingsError where two have one name.
+
+    >>> list(merge_regions([parse_region("Iberia=es,pt")])[0])
     ['CJK', 'FIGS', 'Iberia']
     """
-    names = {region.name for region in given}
-    taken = {domain for region in given for domain, _ in region.domains}
-    kept = (
-        Region(region.name, tuple(domain for domain in region.domains if domain[0] not in taken))
-        for region in REGIONS
-        if region.name not in names
-    )
-    return (*(region for region in kept if region.domains), *given)
+    names = [one.name for one in given]
+    if len(set(names)) < len(names):
+        raise SettingsError("region", names, "each name once")
+    taken = {domain for one in given for domain in one.region.domains}
+    left = {
+        name: tuple(domain for domain in region.domains if domain not in taken)
+        for name, region in REGIONS.items()
+        if name not in names
+    }
+    kept = {name: Region(domains) for name, domains in left.items() if domains}
+    zones = {domain: zone for domain, zone in ZONES.items() if domain not in taken}
+    for one in given:
+        zones |= one.zones
+    return {**kept, **{one.name: one.region for one in given}}, zones
 
 
 def find_domains(urls: PackedUrls, domains: Sequence[str]) -> Ints:
@@ -95,24 +112,13 @@ def find_domains(urls: PackedUrls, domains: Sequence[str]) -> Ints:
 
 @kernel
 def _hash_domains(blob: Bytes, offsets: Ints) -> Hashes:
-    """Return a hash of the last label of each host, 0 where a host has one label or is an address of IPv6. O(bytes)."""
+    """Return a hash of the last label of each host, case ignored, 0 where a host has none that counts. O(bytes)."""
     hashes = np.zeros(offsets.size - 1, np.uint64)
     label = np.zeros(_MAX_LABEL, np.uint8)
     for i in range(hashes.size):
         first, last, _ = find_authority(blob, offsets[i], offsets[i + 1])
-        stop = last
-        for at in range(last - 1, first - 1, -1):
-            if blob[at] == _BRACKET:
-                break
-            if blob[at] == _COLON:
-                stop = at
-                break
-        if stop > first and blob[stop - 1] == _DOT:
-            stop -= 1
-        start = stop
-        while start > first and blob[start - 1] != _DOT:
-            start -= 1
-        if start in (first, stop) or stop - start > _MAX_LABEL:
+        start, stop = find_domain(blob, first, last)
+        if start == stop or stop - start > _MAX_LABEL:
             continue
         for at in range(start, stop):
             label[at - start] = blob[at] + 32 if 65 <= blob[at] <= 90 else blob[at]

@@ -139,9 +139,7 @@ def _spell_week(result: Analysis, drawing: Drawing | None) -> str:
     if drawing is None or result.arrivals is None:
         return "<p>This log cannot show them: see above.</p>" if result.changes else "<p>No page changed.</p>"
     hours = result.week_detail == "hours"
-    regions = "; ".join(
-        f"{region.name}: {', '.join(domain for domain, _ in region.domains)}" for region in result.settings.regions
-    )
+    regions = "; ".join(f"{name}: {', '.join(region.domains)}" for name, region in result.settings.regions.items())
     meaning = _WEEK.format(
         unit="hour of the week" if hours else "day of the week",
         smooth="Each point is the mean of the five hours around it. " if hours else "",

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 from streamsched.errors import ReplayError, SettingsError
-from streamsched.replay.analysis.regions import REGIONS, Region
-from streamsched.replay.analysis.zones import check_zone
+from streamsched.regions import REGIONS, Region, check_regions
+from streamsched.replay.analysis.regions import ZONES
 from streamsched.replay.settings import is_dated, spell_time
 from streamsched.replay.truth import ChangeLog
+from streamsched.zones import find_zone
 
 __all__ = ["DAY_S", "HOUR_S", "WEEK_S", "AnalysisSettings", "Span", "choose_span"]
 
@@ -32,8 +34,8 @@ class AnalysisSettings:
     of the pages whose intervals are set against the exponential's, by default a day or what there are pages of.
     ``level``: the largest share of Poisson pages that may be named something else. ``regions``: groups of pages by
     top-level domain. ``zone``: by whose clock hours of the week are told, a name of the time zone database or an offset
-    such as ``+08:00``; with ``local`` the pages of a region that has a zone go by that. Raises SettingsError where a
-    value cannot work.
+    such as ``+08:00``; with ``local`` the pages of a domain that ``zones`` or else its region has a zone for go by
+    that. Raises SettingsError where a value cannot work.
     """
 
     log: str
@@ -42,7 +44,8 @@ class AnalysisSettings:
     step_s: float | None = None
     near_s: float | None = None
     level: float = 0.01
-    regions: tuple[Region, ...] = REGIONS
+    regions: Mapping[str, Region] = field(default_factory=lambda: REGIONS)
+    zones: Mapping[str, str] = field(default_factory=lambda: ZONES)
     zone: str = "UTC"
     local: bool = False
 
@@ -54,12 +57,14 @@ class AnalysisSettings:
         _require(self.step_s is None or 1 <= self.step_s <= WEEK_S, "step", self.step_s, "a time from 1s to 1w")
         _require(self.near_s is None or HOUR_S <= self.near_s < math.inf, "near", self.near_s, "a time of 1h or more")
         _require(0 < self.level < 0.5, "level", self.level, "a share above 0 and below 0.5, such as 0.01")
-        names = [region.name for region in self.regions]
-        _require(len(set(names)) == len(names), "region", names, "each name once")
-        domains = [domain for region in self.regions for domain, _ in region.domains]
-        _require(len(set(domains)) == len(domains), "region", domains, "each domain in one region")
-        for zone in [self.zone, *(zone for region in self.regions for _, zone in region.domains if zone)]:
-            check_zone(zone)
+        check_regions(self.regions)
+        for zone in (self.zone, *self.zones.values()):
+            find_zone(zone)
+
+    def clock_of(self, domain: str, region: Region) -> str | float:
+        """Return by which zone's clock the pages of a domain of `region` go."""
+        own = self.zones.get(domain, region.zone)
+        return own if self.local and own is not None else self.zone
 
 
 def choose_span(log: ChangeLog, settings: AnalysisSettings) -> Span:

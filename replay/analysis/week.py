@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -11,16 +11,15 @@ import numpy as np
 from streamsched.arrays import Floats, Ints
 from streamsched.jit import kernel
 from streamsched.replay.analysis.observation import find_arrivals
-from streamsched.replay.analysis.regions import Region, find_domains
+from streamsched.replay.analysis.regions import OTHERS, find_domains
 from streamsched.replay.analysis.settings import HOUR_S, WEEK_S, AnalysisSettings, Span
-from streamsched.replay.analysis.zones import Clock, set_clock
 from streamsched.replay.truth import ChangeLog
+from streamsched.zones import Clock, set_clock
 
-__all__ = ["DAYS", "HOURS", "OTHERS", "Arrivals", "WeekPart", "count_arrivals", "count_by_weekday", "smooth"]
+__all__ = ["DAYS", "HOURS", "Arrivals", "WeekPart", "count_arrivals", "count_by_weekday", "smooth"]
 
 HOURS: Final = 168
 DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
-OTHERS: Final = "other"
 _SMOOTHED: Final = 5  # hours, as the paper's
 _MONDAY_S: Final = 259_200.0  # from Monday to the Thursday of epoch 0
 
@@ -78,19 +77,19 @@ def smooth(hours: Floats, width: int) -> Floats:
 
 def count_arrivals(log: ChangeLog, span: Span, settings: AnalysisSettings) -> Arrivals:
     """Return when in the week the changes of `log` within `span` came, by region. O(changes log) and O(days)."""
-    domains = [(region, domain, zone) for region in settings.regions for domain, zone in region.domains]
-    place = find_domains(log.urls, [domain for _, domain, _ in domains])
-    zones = [zone if settings.local and zone else settings.zone for _, _, zone in domains] + [settings.zone]
-    clocks = {zone: set_clock(zone, *span) for zone in set(zones)}
+    regions = settings.regions
+    domains = [(name, domain) for name, region in regions.items() for domain in region.domains]
+    place = find_domains(log.urls, [domain for _, domain in domains])
+    zones = [*(settings.clock_of(domain, regions[name]) for name, domain in domains), settings.zone]
     owner = np.repeat(place, np.diff(log.offsets))
     changed = ~find_arrivals(log) & (log.times_s >= span[0]) & (log.times_s < span[1])
     until_s = log.times_s
     since_s = until_s if log.crawls is None else np.maximum(log.crawls.since_s, span[0])
     parts = []
-    for name, group in _group(settings.regions, domains):
+    for name, group in _group(regions, domains):
         arrivals, exposure, count, pages = np.zeros(HOURS), np.zeros(HOURS), 0, 0
-        for zone in sorted({zones[at] for at in group}):
-            clock = clocks[zone]
+        for zone in dict.fromkeys(zones[at] for at in group):
+            clock = set_clock(zone, *span)
             members = [at for at in group if zones[at] == zone]
             mine = changed & np.isin(owner, members)
             arrivals += _spread(clock.read(since_s[mine]), clock.read(until_s[mine]), np.ones(np.count_nonzero(mine)))
@@ -102,9 +101,9 @@ def count_arrivals(log: ChangeLog, span: Span, settings: AnalysisSettings) -> Ar
     return Arrivals(tuple(parts), settings.zone, settings.local)
 
 
-def _group(regions: Sequence[Region], domains: Sequence[tuple[Region, str, str | None]]) -> list[tuple[str, list[int]]]:
+def _group(regions: Iterable[str], domains: Sequence[tuple[str, str]]) -> list[tuple[str, list[int]]]:
     """Return each region's places in `domains`, then those of the rest."""
-    groups = [(region.name, [at for at, (own, _, _) in enumerate(domains) if own is region]) for region in regions]
+    groups = [(name, [at for at, (own, _) in enumerate(domains) if own == name]) for name in regions]
     return [*groups, (OTHERS, [len(domains)])]
 
 

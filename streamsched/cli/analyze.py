@@ -17,8 +17,8 @@ from streamsched.errors import SettingsError
 from streamsched.replay.analysis import (
     Analysis,
     AnalysisSettings,
+    GivenRegion,
     Progress,
-    Region,
     merge_regions,
     parse_region,
     run_analysis,
@@ -71,6 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _analyze(arguments: argparse.Namespace) -> int:
+    regions, zones = merge_regions(arguments.region)
     settings = AnalysisSettings(
         log=arguments.log,
         start_s=arguments.start,
@@ -78,7 +79,8 @@ def _analyze(arguments: argparse.Namespace) -> int:
         step_s=arguments.step,
         near_s=arguments.near,
         level=arguments.level,
-        regions=merge_regions(arguments.region),
+        regions=regions,
+        zones=zones,
         zone=arguments.zone,
         local=arguments.local,
     )
@@ -128,7 +130,7 @@ def _show_progress(console: Console) -> Iterator[Progress | None]:
         yield status.update
 
 
-def _region(text: str) -> Region:
+def _region(text: str) -> GivenRegion:
     try:
         return parse_region(text)
     except SettingsError as error:

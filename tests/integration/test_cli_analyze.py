@@ -98,7 +98,7 @@ def test_crawl_outcomes_are_analyzed_with_a_note(streamsched: Command, tmp_path:
         ("--zone Nowhere", "zone: expected a zone such as Europe/Paris"),
         ("--level 1", "level: expected a share above 0 and below 0.5"),
         ("--near 1m", "near: expected a time of 1h or more"),
-        ("--region A=x --region B=x", "region: expected each domain in one region"),
+        ("--region A=x --region B=x", "regions: expected each domain in one region"),
     ],
 )
 def test_what_cannot_work_has_code_2(streamsched: Command, log: Path, words: str, reason: str) -> None:

@@ -17,15 +17,15 @@ from streamsched import OutcomeBatch, PackedUrls
 from streamsched.connectors import Delivery, Position
 from streamsched.errors import ReplayError
 from streamsched.replay import ChangeLog
-from streamsched.replay.analysis import AnalysisSettings, parse_region
+from streamsched.replay.analysis import AnalysisSettings, merge_regions, parse_region
 from streamsched.replay.analysis.chances import binomial_tail, exceed
 from streamsched.replay.analysis.frequencies import count_intervals, count_near
 from streamsched.replay.analysis.observation import Observation, look_at, read_visits
 from streamsched.replay.analysis.rates import estimate_rates
 from streamsched.replay.analysis.regions import find_domains
 from streamsched.replay.analysis.week import WeekPart, _spread, count_arrivals
-from streamsched.replay.analysis.zones import set_clock
 from streamsched.replay.reader import read_outcomes
+from streamsched.zones import set_clock
 from tests import naive_analysis
 
 Record = tuple[float, str, str]
@@ -106,6 +106,22 @@ def test_visits_that_were_made_are_read_as_they_are(outcomes: list[dict[str, Any
 @given(records, st.integers(1, 5), st.sampled_from([12.0, 30.0, 60.0]))
 @example([(0.0, "A", PAGES[0]), (1.0, "M", PAGES[0]), (2.0, "M", PAGES[0])], 1, 60.0)  # bins of two steps and a half
 def test_intervals_are_counted_one_by_one(log: list[Record], step: int, mean: float) -> None:
+    count_by_twin(log, step, mean)
+
+
+@pytest.mark.parametrize(("step", "mean"), [(1, 12.0), (2, 12.0), (1, 15.0)])
+def test_many_intervals_are_counted_one_by_one(step: int, mean: float) -> None:
+    """Pages of the mean that is asked for, of others, and some of too few changes."""
+    rng = np.random.default_rng(step)
+    log: list[Record] = [(0.0, "A", page) for page in PAGES]
+    for page, own in zip(PAGES, (mean, 0.9 * mean, 1.1 * mean, 5.0), strict=True):
+        times = np.cumsum(rng.geometric(1 / own, 30)).tolist()
+        log += [(float(at), "M", page) for at in times if at < 100]
+    assert count_by_twin(sorted(log), step, mean) >= 4
+
+
+def count_by_twin(log: list[Record], step: int, mean: float) -> int:
+    """Compare both figures of intervals; return how many the second has."""
     scale = 600  # of a step, so that means are of hours
     wide = [(when * scale, op, url) for when, op, url in log]
     seen = look_at(collect(wide), (0, 100 * scale), float(step * scale))
@@ -119,13 +135,15 @@ def test_intervals_are_counted_one_by_one(log: list[Record], step: int, mean: fl
     near = count_near(seen, float(step * scale), mean * scale)
     if mean < 6 * step:
         assert near is None
-        return
+        return 0
     assert near is not None
     observed, expected = naive_analysis.near(pages, step * scale, near.band_s, near.edges_s.tolist())
     assert near.observed.tolist() == observed
     np.testing.assert_allclose(near.expected, expected, atol=1e-6)
     assert near.intervals == sum(observed) + near.longer[0]
     assert near.expected.sum() + near.longer[1] == pytest.approx(near.intervals)
+    assert sum(counted.values()) == seen.steps.size
+    return near.intervals
 
 
 @given(records, st.integers(1, 6))
@@ -223,9 +241,8 @@ def test_regions_share_out_all_changes() -> None:
     ]
     log += [(START + 3600.0 * hour, "M", f"https://a.{domain}/") for hour, domain in ((1, "jp"), (2, "cn"), (3, "jp"))]
     log += [(START + 3600.0 * 4, "M", "https://b.pt/"), (START + 3600.0 * 5, "M", "https://c.com/")]
-    settings = AnalysisSettings(
-        "log", regions=(*AnalysisSettings("log").regions, parse_region("PT=pt@-01:00")), local=True
-    )
+    regions, zones = merge_regions([parse_region("PT=pt@-01:00")])
+    settings = AnalysisSettings("log", regions=regions, zones=zones, local=True)
     week = count_arrivals(collect(log), (START, START + 6 * 3600), settings)
     parts = {part.region: part for part in week.parts}
     assert {name: (part.pages, part.changes) for name, part in parts.items()} == {

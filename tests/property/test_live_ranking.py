@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
@@ -21,16 +22,19 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from streamsched import Scheduler
 from streamsched.formula import Binary, BinaryOp, Constant, Formula, Node, Terminal, Unary, UnaryOp
 from streamsched.manners import HostRule, Manners, Rule
 from streamsched.outcomes import Outcome
 from streamsched.standing import Standing
+from streamsched.tables import WEEK_HOURS
 from streamsched.terminals import PROVIDED
 from tests.property.test_politeness import lengths, some_counts
 from tests.stepping import stepped
 from tests.streams import DAY, PREFIXES, Crawl, some
 from tests.twins import Twins, small_shards
 
+HOURLY = {"tau", "rhythm", "due"}
 MOVING = ("t", "posterior", "surge", "surge", "rate", "importance", "tau", "rhythm", "due")
 known_formulas = st.sampled_from(
     [
@@ -126,13 +130,31 @@ class LiveRanking(RuleBasedStateMachine):
         super().__init__()
         self.stack = ExitStack()
 
-    @initialize(scale=scales, manners=some_manners, formula=formulas, per_host=some_counts, eager=st.booleans())
-    def begin(self, scale: Scale, manners: Manners, formula: Formula, per_host: int | None, eager: bool) -> None:
+    @initialize(
+        scale=scales,
+        manners=some_manners,
+        formula=formulas,
+        per_host=some_counts,
+        eager=st.booleans(),
+        hours=st.sampled_from([None, 1, 2, 3]),
+    )
+    def begin(
+        self, scale: Scale, manners: Manners, formula: Formula, per_host: int | None, eager: bool, hours: int | None
+    ) -> None:
         self.stack.enter_context(small_shards(scale.bits, scale.most_opened))
         self.stepper = self.stack.enter_context(stepped())
         self.watch()
         self.twins = Twins(formula, manners, per_host=per_host, seed=scale.bits, eager=eager)
+        if hours is not None:
+            self.tell_hours(hours)
         self.discover(Crawl(PREFIXES[0], 0, scale.pages, 0.0, 0.0), None)
+
+    def tell_hours(self, seed: int) -> None:
+        """Let pages be busier at some hours than at others, until the sweep has seen that they are not."""
+        told = self.twins.scheduler.pages.tables.rhythm.profiles["told"]
+        weights = np.random.default_rng(seed).choice([16, 30_000, 65_536, 300_000], (told.shape[0], 2, WEEK_HOURS))
+        sums = np.concatenate([np.zeros_like(weights[:, :, :1]), np.cumsum(weights, axis=2)], axis=2)
+        told[:] = sums.reshape(told.shape)
 
     def watch(self) -> None:
         """Count what becomes of searches, so that it shows whether bounds decide anything."""
@@ -144,6 +166,8 @@ class LiveRanking(RuleBasedStateMachine):
             blocks = standing._table.blocks
             part = "given up" if found is None else "all" if standing._opened.count == blocks else "some"
             met[part] += 1
+            if HOURLY.intersection(self.twins.scheduler.formula.terminals) and not is_even(self.twins.scheduler):
+                met[f"{part}, by hours"] += 1
             return found
 
         patch.setattr(Standing, "_search", spy)
@@ -265,6 +289,12 @@ class LiveRanking(RuleBasedStateMachine):
         self.stack.close()
 
 
+def is_even(scheduler: Scheduler) -> bool:
+    """Whether all hours are as busy, for pages of no region."""
+    told = scheduler.pages.tables.rhythm.profiles["told"][0].reshape(2, -1)
+    return bool((np.ptp(np.diff(told.astype(np.int64)), axis=1) == 0).all())
+
+
 def urls_of(crawl: Crawl) -> list[str]:
     return [outcome.url for outcome in crawl.outcomes()]
 
@@ -285,7 +315,8 @@ def run(examples: int, steps: int) -> Counter[str]:
 
 def test_whatever_is_done_the_ranking_is_the_full_sort() -> None:
     met = run(60, 30)
-    assert met["some"] > 10
+    assert met["some"] > 20
+    assert met["some, by hours"] > 5
     assert met["swept"] > 0
     assert met["swaps under way"] > 0
     assert met["surges"] > 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from itertools import pairwise
 from typing import Any
 
@@ -12,7 +13,9 @@ from hypothesis import strategies as st
 
 from streamsched.arrays import Records
 from streamsched.beats import Beats, bound_rhythm, due_since, fill_beat, tau_since
+from streamsched.clock import quarters_at
 from streamsched.profiles import weighted_hours
+from streamsched.regions import Region, make_calendar
 from streamsched.schedules import (
     Sheet,
     empty_by_day,
@@ -120,6 +123,47 @@ def test_terminals_are_those_of_the_twin(
         out = np.empty(1)
         fill_beat(code, beats, pages, now, DAY_S, out)
         assert out[0] == pytest.approx(expected[name], rel=1e-6, abs=1e-9)
+
+
+switches = st.sampled_from(
+    [
+        ("Europe/Berlin", naive_rhythm.utc(2024, 3, 31, 1)),
+        ("Europe/Berlin", naive_rhythm.utc(2024, 10, 27, 1)),
+        ("America/New_York", naive_rhythm.utc(2024, 3, 10, 7)),
+        ("America/New_York", naive_rhythm.utc(2024, 11, 3, 6)),
+        ("Australia/Sydney", naive_rhythm.utc(2024, 4, 6, 16)),
+        ("Australia/Sydney", naive_rhythm.utc(2024, 10, 5, 16)),
+        ("Australia/Lord_Howe", naive_rhythm.utc(2024, 10, 5, 15) + 1_800),
+        ("Asia/Shanghai", naive_rhythm.utc(2024, 3, 31, 1)),
+        ("Asia/Kolkata", naive_rhythm.utc(2024, 3, 31, 1)),
+    ]
+)
+
+
+@settings(max_examples=100)
+@given(tolds, switches, st.integers(-200, 30), st.integers(0, 800))
+def test_time_is_weighed_across_changes_of_the_clock(
+    told: Told, switch: tuple[str, float], first: int, quarters: int
+) -> None:
+    """By the clock of the last visit; so what lies behind a change is off by an hour's shift, never by more.
+
+    Which comes to an hour of the busiest at most.
+    """
+    zone, switch_s = switch
+    calendar = make_calendar({"there": Region(("example",), zone)})
+    since, now = switch_s + 900.0 * first, switch_s + 900.0 * (first + quarters)
+    beats, pages = linked(taught(told, 100.0, [])[0], own=False)
+    pages["last_visit_s"] = since
+    beats.links["quarters"] = quarters_at(calendar, 1, since)
+    found = tau_since(beats, beats.links[0], since, now, HOUR)
+    start = naive_rhythm.zoned_hours(since, zone)
+    assert found == near(naive_rhythm.weighted(told, start, start + quarters / 4))
+    mean = sum(told.weights) / 168
+    lived = [naive_rhythm.zoned_hours(since + 900.0 * i, zone) for i in range(quarters)]
+    true = math.fsum(told.weights[int(hour) % 168] / mean / 4 for hour in lived)
+    assert abs(found - true) <= max(told.weights) / mean + 1e-9
+    if since >= switch_s or now <= switch_s:
+        assert found == pytest.approx(true, rel=1e-9, abs=1e-9)
 
 
 def linked(sheet: Sheet, *, own: bool) -> tuple[Beats, Records]:

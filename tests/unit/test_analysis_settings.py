@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 from streamsched import PackedUrls, ReplayError, SettingsError
+from streamsched.regions import REGIONS, Region
 from streamsched.replay import ChangeLog
-from streamsched.replay.analysis import REGIONS, AnalysisSettings, merge_regions, parse_region
+from streamsched.replay.analysis import ZONES, AnalysisSettings, merge_regions, parse_region
 from streamsched.replay.analysis.resolution import find_grid, find_typical
 from streamsched.replay.analysis.settings import choose_span
-from streamsched.replay.analysis.zones import set_clock
+from streamsched.zones import set_clock
 
 DAY = 86_400.0
 START = 1_755_820_800.0
@@ -38,9 +39,8 @@ def log_of(*times: float) -> ChangeLog:
         ({"zone": "../etc/passwd"}, "found '../etc/passwd'"),
         ({"zone": "Europe"}, "found 'Europe'"),
         ({"zone": "+15:00"}, "found '+15:00'"),
-        ({"regions": (parse_region("A=b"),) * 2}, "region: expected each name once"),
-        ({"regions": (parse_region("A=b"), parse_region("C=d,b"))}, "region: expected each domain in one region"),
-        ({"regions": (parse_region("A=b@Nowhere"),)}, "found 'Nowhere'"),
+        ({"regions": {"A": Region(("b",)), "C": Region(("d", "b"))}}, "regions: expected each domain in one region"),
+        ({"zones": {"b": "Nowhere"}}, "found 'Nowhere'"),
     ],
 )
 def test_what_cannot_work_is_named(fields: dict[str, Any], reason: str) -> None:
@@ -49,18 +49,34 @@ def test_what_cannot_work_is_named(fields: dict[str, Any], reason: str) -> None:
     assert reason in str(caught.value)
 
 
-@pytest.mark.parametrize("text", ["UK", "=uk", "UK=uk,", "UK=uk@", "<b>=uk", "UK=", "UK=u k"])
+@pytest.mark.parametrize("text", ["UK", "=uk", "UK=uk,", "UK=uk@", "<b>=uk", "UK=", "UK=u k", "other=uk"])
 def test_what_spells_no_region_is_named(text: str) -> None:
     with pytest.raises(SettingsError, match="region: expected NAME=DOMAIN,DOMAIN@ZONE"):
         parse_region(text)
 
 
 def test_given_regions_replace_and_take_domains() -> None:
-    merged = merge_regions([parse_region("DACH=de,AT,.ch"), parse_region("CJK=cn")])
-    domains = {region.name: [domain for domain, _ in region.domains] for region in merged}
-    assert domains == {"FIGS": ["fr", "it", "es"], "DACH": ["de", "at", "ch"], "CJK": ["cn"]}
-    assert merge_regions([]) == REGIONS
-    assert [region.name for region in merge_regions([parse_region("EU=fr,it,de,es")])] == ["CJK", "EU"]
+    regions, zones = merge_regions([parse_region("DACH=de,AT@Europe/Vienna,.ch"), parse_region("CJK=cn@+08:00")])
+    domains = {name: region.domains for name, region in regions.items()}
+    assert domains == {"FIGS": ("fr", "it", "es"), "DACH": ("de", "at", "ch"), "CJK": ("cn",)}
+    assert (zones["at"], zones["cn"], zones["fr"], zones.get("de")) == ("Europe/Vienna", "+08:00", "Europe/Paris", None)
+    assert merge_regions([]) == (REGIONS, ZONES)
+    assert list(merge_regions([parse_region("EU=fr,it,de,es")])[0]) == ["CJK", "EU"]
+    with pytest.raises(SettingsError, match="region: expected each name once"):
+        merge_regions([parse_region("A=b"), parse_region("A=c")])
+
+
+def test_the_analysis_has_the_regions_that_are_learned() -> None:
+    assert AnalysisSettings("log").regions is REGIONS
+    assert set(ZONES) == {domain for region in REGIONS.values() for domain in region.domains}
+
+
+def test_pages_go_by_their_domains_clock_then_their_regions() -> None:
+    region = Region(("b", "c"), "Asia/Tokyo")
+    asked = AnalysisSettings("log", regions={"A": region}, zones={"b": "+03:00"}, zone="-01:00", local=True)
+    assert [asked.clock_of(domain, region) for domain in ("b", "c")] == ["+03:00", "Asia/Tokyo"]
+    assert asked.clock_of("d", Region(("d",))) == "-01:00"
+    assert AnalysisSettings("log", zones={"b": "+03:00"}).clock_of("b", region) == "UTC"
 
 
 def test_the_span_is_the_logs_or_the_part_asked_for() -> None:

@@ -1,4 +1,10 @@
-"""Profiles recover the intensities that pages change by, from visits that see only whether there was a change."""
+"""Profiles are as near to the intensities that pages change by as what visits see of them lets anyone come.
+
+The error that is stated: its root mean square is at most `_MARGIN` times that of the best unbiased estimate from the
+same visits (`intensities.least_variance`) and a tenth of the pattern's own spread together, of single hours, of days
+and of hours of the day. The tenth is for counts that were spread by profiles of which less was known, and fade within
+eight weeks; it is a quarter where pages change so often that most intervals have a change.
+"""
 
 from __future__ import annotations
 
@@ -7,87 +13,198 @@ import pytest
 
 from streamsched import Scheduler
 from streamsched.arrays import Floats
-from streamsched.outcomes import OutcomeBatch
+from streamsched.groups import group_names
 from streamsched.packed import PackedUrls
 from streamsched.profiles import EARN_CHANGES, most_profiles
+from streamsched.regions import Region
 from streamsched.tables import ANYONE, WEEK_HOURS
+from tests.intensities import (
+    DAYS,
+    HOURS,
+    TIMES,
+    Clock,
+    least_variance,
+    merge,
+    office,
+    phase,
+    phase_error,
+    published,
+    size,
+    tides,
+    visit,
+)
+from tests.naive_rhythm import utc
 
-HOUR = 3_600.0
-MONDAY_S = 1_704_067_200.0  # 2024-01-01
-WEEKS = 8
+_MARGIN = 1.5  # of seven days' means, the root mean square alone varies by a quarter
 
 
-def office() -> Floats:
-    """Three times as busy from 8 to 18 on working days, of mean 1."""
-    hours = np.arange(WEEK_HOURS)
-    busy = np.where((hours % 24 >= 8) & (hours % 24 < 18) & (hours // 24 < 5), 3.0, 0.6)
-    return np.asarray(busy / busy.mean())
+def urls_of(*hosts: str, pages: int) -> PackedUrls:
+    return PackedUrls.pack([f"https://{hosts[i % len(hosts)]}/{i}" for i in range(pages)])
 
 
-def crawl(scheduler: Scheduler, pages: int, profile: Floats, *, per_day: float, every_h: float, domain: str) -> None:
-    """Visits at random times, `every_h` apart on average, to pages that change by `profile`."""
+def rates(rng: np.random.Generator, pages: int, per_day: float) -> Floats:
+    return np.asarray(rng.gamma(4.0, per_day / 4, pages))
+
+
+def apart(hours: float, pages: int) -> Floats:
+    """Hours between two visits of each page; 0 for pages of 1, 6 and 24."""
+    return np.resize([hours] if hours else [1.0, 6.0, 24.0], pages)
+
+
+def errors(found: Floats, true: Floats, least: Floats, behind: float = 0.1) -> dict[str, float]:
+    """How large errors are, of what is stated."""
+    parts = {"hours": HOURS, "days": DAYS, "times": TIMES}
+    stated = {
+        name: _MARGIN * np.sqrt(np.trace(part @ least @ part.T) / len(part) + (behind * size(part @ true - 1.0)) ** 2)
+        for name, part in parts.items()
+    }
+    return {name: float(size(part @ (found - true)) / stated[name]) for name, part in parts.items()}
+
+
+@pytest.mark.parametrize("true", [office(), tides()], ids=["office", "tides"])
+@pytest.mark.parametrize(
+    ("hours", "pages", "per_day", "behind"), [(1, 120, 1, 0.1), (6, 300, 1, 0.1), (0, 180, 1, 0.1), (6, 120, 4, 0.25)]
+)
+def test_hours_and_days_are_recovered(true: Floats, hours: int, pages: int, per_day: float, behind: float) -> None:
+    """By visits an hour apart, six hours, an hour to a day, and six hours of pages that change as often."""
     rng = np.random.default_rng(3)
-    urls = PackedUrls.pack([f"https://h{i % 4}.{domain}/{i}" for i in range(pages)])
-    changes = rng.random((pages, WEEKS * WEEK_HOURS)) < -np.expm1(-per_day / 24 * np.tile(profile, WEEKS))
-    total = np.concatenate([np.zeros((pages, 1), np.int64), np.cumsum(changes, axis=1)], axis=1)
-    seen = np.zeros(pages, np.int64)
-    for hour in range(0, WEEKS * WEEK_HOURS, 2):
-        rows = np.flatnonzero(rng.random(pages) < 2 / every_h)
-        at_s = np.full(rows.size, MONDAY_S + hour * HOUR)
-        changed = total[rows, hour] > seen[rows]
-        seen[rows] = total[rows, hour]
-        scheduler.observe(OutcomeBatch(urls.take(rows), at_s, changed=changed))
-
-
-def factors(scheduler: Scheduler, number: int) -> Floats:
-    """What a profile has published last."""
-    tables = scheduler.pages.tables
-    age = int(tables.corpus["sweep"][0]) & 1
-    told = tables.rhythm.profiles["told"][number].reshape(2, -1)[age].astype(np.float64)
-    return np.asarray(np.diff(told) * WEEK_HOURS / told[-1])
-
-
-@pytest.mark.parametrize(("per_day", "every_h"), [(1.0, 6.0), (6.0, 4.0)])
-def test_profiles_recover_intensities(per_day: float, every_h: float) -> None:
-    """Within a quarter of the mean on average, where visits are hours apart."""
+    per = rates(rng, pages, per_day)
+    visits = visit(rng, true, per, apart(hours, pages))
     scheduler = Scheduler()
-    crawl(scheduler, 400, office(), per_day=per_day, every_h=every_h, domain="example")
-    found = factors(scheduler, 0)
+    scheduler.observe(visits.batch(urls_of("a.example", "b.example", pages=pages)))
+    found = published(scheduler, 0)
     assert found.mean() == pytest.approx(1.0, abs=1e-3)
-    assert np.abs(found - office()).mean() < 0.25
-    busy = office() > 1.0
-    assert found[busy].mean() > 2.0 * found[~busy].mean()
+    assert max(errors(found, true, least_variance(visits, true, per), behind).values()) < 1.0
 
 
-def test_weekdays_are_recovered_from_visits_a_day_apart() -> None:
-    """Of the hours of the day such visits say little."""
+@pytest.mark.parametrize("true", [office(), tides()], ids=["office", "tides"])
+def test_days_are_recovered_from_visits_a_day_apart(true: Floats) -> None:
+    """Of hours of the day such visits say so little that nothing is taken from them."""
+    rng = np.random.default_rng(4)
+    pages = 600
+    per = rates(rng, pages, 0.3)
+    visits = visit(rng, true, per, apart(24, pages))
     scheduler = Scheduler()
-    crawl(scheduler, 400, office(), per_day=0.3, every_h=24.0, domain="example")
-    found, true = (profile.reshape(7, 24).mean(axis=1) for profile in (factors(scheduler, 0), office()))
-    assert np.abs(found - true).mean() < 0.35
-    assert found[:5].min() > 1.5 * found[5:].max()
+    scheduler.observe(visits.batch(urls_of("a.example", pages=pages)))
+    found, least = published(scheduler, 0), least_variance(visits, true, per)
+    assert errors(found, true, least)["days"] < 1.0
+    assert np.trace(TIMES @ least @ TIMES.T) / 24 > size(TIMES @ true - 1.0) ** 2  # nobody could
+    assert size(TIMES @ found - 1.0) < 0.1 * size(TIMES @ true - 1.0)
 
 
 def test_even_pages_have_an_even_profile() -> None:
+    rng = np.random.default_rng(5)
+    visits = visit(rng, np.ones(WEEK_HOURS), np.full(200, 0.5), apart(8, 200))
     scheduler = Scheduler()
-    crawl(scheduler, 200, np.ones(WEEK_HOURS), per_day=0.5, every_h=8.0, domain="example")
-    assert np.abs(factors(scheduler, 0) - 1.0).max() < 0.25
+    scheduler.observe(visits.batch(urls_of("a.example", pages=200)))
+    assert np.abs(published(scheduler, 0) - 1.0).max() < 0.05
 
 
-def test_regions_differ_and_hosts_earn_their_own() -> None:
+def test_regions_are_recovered_each_by_its_own_clock() -> None:
+    """The same hours in the east and in the west, by their clocks: so the corpus has them, too."""
+    zones = {"east": Region(("jp", "in"), "Asia/Kolkata"), "west": Region(("us",), "America/New_York")}
+    scheduler = Scheduler(regions=zones)
+    rng = np.random.default_rng(6)
+    per = rates(rng, 100, 1.0)
+    clocks = {"a.in": Clock(5.5), "a.us": Clock(-5.0)}  # from January to February: no summer time
+    of_both = {host: visit(rng, office(), per, apart(4, 100), clock=clock) for host, clock in clocks.items()}
+    scheduler.observe(merge([(visits, urls_of(host, pages=100)) for host, visits in of_both.items()]))
+    for number, (host, visits) in enumerate(of_both.items(), 1):
+        least = least_variance(visits, office(), per, clocks[host])
+        for found in (published(scheduler, number), published(scheduler, 0)):
+            assert max(errors(found, office(), least).values()) < 1.0
+            assert abs(phase(found) - phase(office())) < 3 * phase_error(office(), least) < 0.5
+
+
+@pytest.mark.parametrize(
+    ("zone", "switch_s", "ahead", "then"),
+    [
+        ("Europe/Berlin", utc(2024, 3, 31, 1), 1.0, 2.0),
+        ("Europe/Berlin", utc(2024, 10, 27, 1), 2.0, 1.0),
+        ("America/New_York", utc(2024, 3, 10, 7), -5.0, -4.0),
+        ("America/New_York", utc(2024, 11, 3, 6), -4.0, -5.0),
+        ("Australia/Sydney", utc(2024, 4, 6, 16), 11.0, 10.0),
+        ("Australia/Sydney", utc(2024, 10, 5, 16), 10.0, 11.0),
+        ("Asia/Shanghai", utc(2024, 3, 31, 1), 8.0, 8.0),
+        ("Asia/Kolkata", utc(2024, 10, 27, 1), 5.5, 5.5),
+    ],
+)
+def test_local_hours_are_recovered_where_clocks_are_changed(
+    zone: str, switch_s: float, ahead: float, then: float
+) -> None:
+    """From four weeks before to four after: without the change, or with it twice, all would be half an hour off."""
+    start_s = utc(2024, 1, 1) + (switch_s - utc(2024, 1, 1)) // (7 * 86_400) * 7 * 86_400 - 28 * 86_400
+    clock = Clock(ahead, (switch_s - start_s) / 3_600, then)
+    rng = np.random.default_rng(10)
+    per = rates(rng, 150, 1.0)
+    visits = visit(rng, office(), per, apart(3, 150), clock=clock)
+    scheduler = Scheduler(regions={"there": Region(("example",), zone)})
+    scheduler.observe(visits.batch(urls_of("a.example", pages=150), start_s))
+    found, least = published(scheduler, 1), least_variance(visits, office(), per, clock)
+    assert max(errors(found, office(), least).values()) < 1.0
+    assert abs(phase(found) - phase(office())) < 3 * phase_error(office(), least) < 0.3
+
+
+def test_hosts_are_recovered_each_by_itself() -> None:
     scheduler = Scheduler()
-    crawl(scheduler, 100, office(), per_day=1.0, every_h=6.0, domain="jp")
-    crawl(scheduler, 100, np.roll(office(), 9), per_day=1.0, every_h=6.0, domain="fr")
+    rng = np.random.default_rng(7)
+    per = rates(rng, 120, 1.0)
+    of_both = []
+    for host, true in (("a.example", office()), ("b.example", np.roll(office(), 12))):
+        visits = visit(rng, true, per, apart(6, 120))
+        of_both.append((visits, urls_of(host, pages=120), true, least_variance(visits, true, per)))
+    scheduler.observe(merge([(visits, urls) for visits, urls, _, _ in of_both]))
+    for number, (_, _, true, least) in zip(profiles_of(scheduler, "ab"), of_both, strict=True):
+        assert max(errors(published(scheduler, number), true, least).values()) < 1.0
+
+
+def profiles_of(scheduler: Scheduler, letters: str) -> list[int]:
+    """The profiles of the hosts that begin with each letter."""
     tables = scheduler.pages.tables
-    shifts = [
-        int(np.argmax([np.dot(np.roll(office(), by), factors(scheduler, one)) for by in range(24)])) for one in (1, 2)
-    ]
-    assert shifts[0] in (23, 0, 1)
-    assert shifts[1] in (8, 9, 10)
     owners = tables.rhythm.profiles["group"][: int(tables.rhythm.tempo["profiles"][0])]
-    assert owners[:3].tolist() == [ANYONE] * 3
-    assert np.all(tables.groups["changes"][owners[3:]] >= EARN_CHANGES)
-    assert owners.size == 3 + 8  # the hosts
+    assert np.all(tables.groups["changes"][owners[owners != ANYONE]] >= EARN_CHANGES)
+    names = {
+        group_names(tables, np.array([owner]))[0][0]: number for number, owner in enumerate(owners) if owner != ANYONE
+    }
+    return [names[letter] for letter in letters]
+
+
+def swayed(pages: int, true: Floats) -> tuple[float, Floats, Floats]:
+    """Of a host of so many pages beside one of 120 with office hours: its way from the corpus' profile to its own.
+
+    And both profiles.
+    """
+    rng = np.random.default_rng(8)
+    wide = visit(rng, office(), rates(rng, 120, 1.0), apart(6, 120))
+    own = visit(rng, true, np.ones(pages), apart(6, pages))
+    scheduler = Scheduler()
+    scheduler.observe(merge([(wide, urls_of("a.example", pages=120)), (own, urls_of("b.example", pages=pages))]))
+    above, found = published(scheduler, 0), published(scheduler, profiles_of(scheduler, "b")[0])
+    return float((found - above) @ (true - above) / ((true - above) @ (true - above))), found, above
+
+
+def test_a_host_of_few_changes_goes_by_what_is_above_it() -> None:
+    """80 changes, a half of one for each hour: if they differ by chance alone, and even if not."""
+    way, found, above = swayed(2, office())
+    assert size(found - above) < 0.02
+    way, found, above = swayed(2, np.roll(office(), 12))
+    assert way < 0.05
+
+
+def test_a_host_goes_its_own_way_as_far_as_its_changes_tell() -> None:
+    ways = [swayed(pages, np.roll(office(), 12))[0] for pages in (2, 10, 40)]
+    assert ways == sorted(ways)
+    assert 0.05 < ways[1] < 0.5
+    assert ways[2] > 0.5
+
+
+def test_hosts_earn_profiles_below_their_regions() -> None:
+    scheduler = Scheduler()
+    rng = np.random.default_rng(9)
+    visits = visit(rng, office(), np.ones(20), apart(6, 20))
+    scheduler.observe(visits.batch(urls_of("a.jp", "b.fr", pages=20)))
+    numbers = profiles_of(scheduler, "ab")
+    assert scheduler.pages.tables.rhythm.profiles["region"][numbers].tolist() == [1, 2]
 
 
 def test_profiles_are_few_beside_pages() -> None:

@@ -16,7 +16,16 @@ DAY = 86_400.0
 
 @pytest.mark.parametrize(
     ("host", "region"),
-    [("a.jp", 1), ("A.CO.JP:8080", 1), ("x.fr", 2), ("x.example", 0), ("jp", 1), ("[::1]", 0), ("fr.example", 0)],
+    [
+        ("a.jp", 1),
+        ("A.CO.JP:8080", 1),
+        ("x.fr", 2),
+        ("x.example", 0),
+        ("jp", 0),
+        ("a.jp.", 1),
+        ("[::1]", 0),
+        ("fr.example", 0),
+    ],
 )
 def test_hosts_are_of_the_region_of_their_domain(host: str, region: int) -> None:
     scheduler = Scheduler()
@@ -93,3 +102,8 @@ def test_regions_of_the_paper() -> None:
         "CJK": ("cn", "jp", "kr", "tw", "hk"),
         "FIGS": ("fr", "it", "de", "es"),
     }
+
+
+@pytest.mark.parametrize("zone", ["+05:45", "UTC+5:45", 5.75])
+def test_offsets_are_spelled_as_hours_or_as_clocks_are(zone: str | float) -> None:
+    assert make_calendar({"fixed": Region(("np",), zone)}).quarters.tolist() == [0, 23]

@@ -7,13 +7,14 @@ import pytest
 
 from streamsched import Scheduler
 from streamsched.arrays import Bools, Floats
+from streamsched.manners import Manners
 from streamsched.outcomes import OutcomeBatch
 from streamsched.packed import PackedUrls
 from streamsched.regularity import LEVEL, Regularity, judge_page
+from streamsched.tables import WEEK_HOURS
+from tests.intensities import HOUR, MONDAY_S, merge, office, visit
 
-HOUR = 3_600.0
 DAY = 86_400.0
-MONDAY_S = 1_704_067_200.0  # 2024-01-01
 
 
 def crawl(changed: Bools, step_s: float) -> Scheduler:
@@ -43,6 +44,57 @@ def test_poisson_pages_are_named_so_but_for_the_level(step_s: float, visits: int
     assert {one.kind for one in found if one.p_value >= LEVEL} == {"poisson"}
 
 
+@pytest.mark.parametrize("factors", [np.ones(WEEK_HOURS), office()], ids=["even", "office"])
+@pytest.mark.parametrize("every_h", [1.0, 6.0, 24.0, 0.0])
+def test_poisson_pages_are_named_so_whenever_they_are_visited(factors: Floats, every_h: float) -> None:
+    """At random times, an hour to a day apart or each page its own way; busier in office hours than at night, too."""
+    rng = np.random.default_rng(0)
+    gaps = np.resize([every_h] if every_h else [1.0, 6.0, 24.0], 400)
+    visits = visit(rng, factors, rng.gamma(1.0, 0.5, gaps.size), gaps, weeks=3 if every_h == 1.0 else 8)
+    scheduler = Scheduler()
+    scheduler.observe(visits.batch(PackedUrls.pack([f"https://h{i % 20}.example/{i}" for i in range(gaps.size)])))
+    assert int(scheduler.pages.tables.rhythm.tempo["schedules"][0]) > 200  # as many are judged
+    assert np.mean([one.p_value < LEVEL for one in types(scheduler)]) <= LEVEL
+
+
+@pytest.mark.parametrize(("every_h", "k", "cycles"), [(24.0, 60, 56), (1.0, 6, 504)])
+def test_poisson_pages_are_named_so_where_their_visits_follow_from_what_was_seen(
+    every_h: float, k: int, cycles: int
+) -> None:
+    """The scheduler chooses them by all that it has learned, as it does outside of tests."""
+    rng = np.random.default_rng(0)
+    rates = rng.gamma(1.0, 0.5, 400)
+    rows = {f"https://h{i % 20}.example/{i}": i for i in range(rates.size)}
+    scheduler = Scheduler(manners=Manners(delay=0.0, in_flight=None, min_revisit=0.0), new_share=0.0)
+    scheduler.discover(list(rows), now=MONDAY_S)
+    last = np.full(rates.size, MONDAY_S)
+    for now in MONDAY_S + every_h * HOUR * np.arange(1, cycles + 1):
+        batch = scheduler.next_batch(k, now=now)
+        chosen = np.array([rows[url] for url in batch.urls])
+        chance = -np.expm1(-rates[chosen] * (now - last[chosen]) / DAY)
+        last[chosen] = now
+        changed = rng.random(chosen.size) < chance
+        scheduler.observe(OutcomeBatch(batch.urls, np.full(chosen.size, now), changed=changed))
+    assert int(scheduler.pages.tables.rhythm.tempo["schedules"][0]) > 100
+    assert np.mean([one.p_value < LEVEL for one in types(scheduler)]) <= LEVEL
+
+
+@pytest.mark.parametrize(("kind", "every_h", "weeks"), [("weekly", 24.0, 8), ("daily", 4.0, 3)])
+def test_pages_by_the_clock_are_found_by_visits_at_random_times(kind: str, every_h: float, weeks: int) -> None:
+    """Power: nine in ten and more."""
+    rng = np.random.default_rng(1)
+    parts = []
+    for i in range(96):
+        hours = [24 * (i % 7) + 9] if kind == "weekly" else list(range(i % 24, WEEK_HOURS, 24))
+        factors = np.zeros(WEEK_HOURS)
+        factors[hours] = WEEK_HOURS / len(hours)
+        visits = visit(rng, factors, np.array([10.0 * len(hours)]), np.array([every_h]), weeks=weeks)
+        parts.append((visits, PackedUrls.pack([f"https://h{i % 20}.example/{i}"])))
+    scheduler = Scheduler()
+    scheduler.observe(merge(parts))
+    assert np.mean([one.kind == kind for one in types(scheduler)]) > 0.9
+
+
 def test_pages_of_fixed_weekdays_are_found_in_eight_weeks() -> None:
     """Power, at daily visits: nine in ten and more are found, and by their right days."""
     days = np.arange(400) % 7
@@ -67,7 +119,7 @@ def test_pages_of_a_fixed_hour_are_found_in_three_weeks() -> None:
 
 
 def test_pages_of_every_hour_are_found_by_half_hourly_visits() -> None:
-    changed = np.tile(np.arange(200) % 2 == 1, (50, 1))
+    changed = np.tile(np.arange(160) % 2 == 1, (50, 1))
     assert np.mean([one.kind == "hourly" for one in types(crawl(changed, HOUR / 2))]) > 0.9
 
 
