@@ -129,7 +129,8 @@ def test_what_evolution_finds_of_rhythms_serves(tmp_path: Path) -> None:
     assert read <= set(told.terminals)
     assert told.formula == record.champion_after.formula.text
     ranked = scheduler.rank(50, now=now + 1_800.0)
-    loaded = Scheduler.load(scheduler.save(tmp_path / "state"))
+    scheduler.save(tmp_path / "state")
+    loaded = Scheduler.load(tmp_path / "state")
     assert loaded.champion == scheduler.champion
     assert loaded.rank(50, now=now + 1_800.0).rows.tolist() == ranked.rows.tolist()
     scheduler.use("posterior")
