@@ -33,6 +33,7 @@ from streamsched.ranking import FullScan
 from streamsched.regions import REGIONS, Region, check_regions
 from streamsched.replies import KEPT_REJECTIONS, Batch, Observed
 from streamsched.roster import Roster
+from streamsched.scouts import Scouts
 from streamsched.shares import Shares
 from streamsched.store.calls import HandOut, StreamNeeded
 from streamsched.store.recovery import restore_state
@@ -192,19 +193,23 @@ class Scheduler:
                 self._pages.weigh(packed, weights)
         return added
 
-    def rank(self, k: int = 1000, *, now: float) -> Batch:
+    def rank(self, k: int = 1000, *, now: float, scouts: bool = False) -> Batch:
         """Return the best `k` pages that may be handed out at `now`, shares and panel aside, without leasing them.
 
-        It knows no lease, so of a host with a `delay` there may be more than in any batch.
+        It knows no lease, so of a host with a `delay` there may be more than in any batch. `scouts`: have in place of
+        the worst of them the scouts that a batch has, pages visited for what they tell of surges.
 
         O(k); O(pages) for times long after that of the last batch, or before it.
         """
         now, k = check_time(now), _check_pages(k)
         with self._lock:
-            return self._dispatch.look(k, now)
+            return self._dispatch.look(k, now, scouts=scouts)
 
     def next_batch(self, k: int = 1000, *, now: float, lease: str | float = "10m") -> Batch:
         """Return the best `k` pages and lease them, members of the panel that are due before all others.
+
+        Where the formula reads `surge`, scouts take the places of the worst: pages of groups that nobody has visited
+        for long, where finding a surge is worth more than what these would find.
 
         None of them is handed out again before its outcome is observed or `now` + `lease` has come. Of a host with a
         `delay` there are as many as can be visited that far apart within the lease, one at the least: the crawler
@@ -448,7 +453,7 @@ class Scheduler:
         }
 
     def _assemble(self) -> Dispatch:
-        return Dispatch(self._pages, self._courtesy, self._roster, self._panel, self._shares, self.seed)
+        return Dispatch(self._pages, self._courtesy, self._roster, self._panel, self._shares, self.seed, Scouts())
 
     def _add(self, urls: PackedUrls, now: float) -> int:
         added = self._pages.discover(urls, float(now))
