@@ -38,7 +38,6 @@ _WHAT: Final = {  # of one page, and of more
     _SCOUT: ("scout of a URL pattern", "scouts of URL patterns"),
 }
 _HASTE: Final = {_SCORE: "its score would do", _ASKED: "it was asked for", _OVERDUE: "it is overdue"}
-_OTHERS: Final = "scouts or the shares of pages never visited or drawn by lot"
 _PUT_BEHIND: Final = "and this cycle's lot put it behind"
 
 
@@ -102,7 +101,8 @@ def _compare(chosen: Chosen, kinds: Ints, score: float) -> Ints:
 def _say_why_not(tables: Tables, chosen: Chosen, subject: _Subject) -> str:
     if chosen.query.k == 0:
         return "it has no places"
-    shares = f"{_HASTE[subject.haste]}, but its place goes to {_OTHERS}"
+    others = f"{'scouts or ' if chosen.scouts.size else ''}the shares of pages never visited or drawn by lot"
+    shares = f"{_HASTE[subject.haste]}, but its place goes to {others}"
     if np.isin(subject.row, chosen.best.rows):
         return shares
     kinds = _compare(chosen, _tell_apart(tables, chosen), subject.score)
