@@ -135,7 +135,11 @@ def _simulate_edits(setting: Setting, seed: int) -> tuple[ChangeLog, Floats]:
     edit, hit = np.nonzero(rng.random((count, setting.pages)) < _REACH)
     own = np.repeat(np.arange(setting.pages), rng.poisson(_OWN_RATE * span_s / DAY_S, setting.pages))
     pages = [np.arange(setting.pages), hit, own]  # the first of each page is its appearance
-    seconds = [np.zeros(setting.pages), begins[edit] + rng.uniform(0, _EDIT_S, edit.size), rng.uniform(0, span_s, own.size)]
+    seconds = [
+        np.zeros(setting.pages),
+        begins[edit] + rng.uniform(0, _EDIT_S, edit.size),
+        rng.uniform(0, span_s, own.size),
+    ]
     urls = [f"https://www.edited.{_BACKGROUND.domain}/docs/{page:04}.html" for page in range(setting.pages)]
     known = np.repeat(np.arange(first), np.diff(background.offsets))
     log = ChangeLog.collect(

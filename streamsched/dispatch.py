@@ -108,9 +108,7 @@ class Dispatch:
         scores = np.where(ranked.scores >= HASTY, np.inf, ranked.scores)
         return Batch(urls, scores, ranked.rows, lambda: host_names(tables, ranked.rows), now, until, panel)
 
-    def _compose(
-        self, query: Query, rank: Callable[[Query], Ranked], rank_new: Callable[[Query], Ranked]
-    ) -> Chosen:
+    def _compose(self, query: Query, rank: Callable[[Query], Ranked], rank_new: Callable[[Query], Ranked]) -> Chosen:
         """Return a batch: the panel's pages with the best, what shares make of them, and then scouts."""
         tables, scan = self.pages.tables, self.roster.current.scan
         first = self.panel.choose(tables, query.k, query.now, query.limits, query.lease_s)

@@ -5,23 +5,23 @@ that the surge has hit are then visited a cycle sooner. So many pages are expect
 since the window began by the suspicion that it has a surge, and all by the chance that one has come since. `SCOUTS`
 pages tell a surge from changes of a page's own; what is expected is shared out among them. A batch takes the scouts of
 a group in place of its worst pages, as long as a scout's part is no less than the probability that the page it takes
-the place of has changed. Pages of the group that the batch has anyway, or that are out, count as scouts. Nothing is
-remembered: what is worth a visit follows from what `surges` has learned, and is over with the visits' outcomes.
+the place of has changed. Pages of the group that the batch has anyway, or that are out, count as
+scouts. Nothing is remembered: what is worth a visit follows from what `surges` has learned, and is over with the
+visits' outcomes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from streamsched.arrays import Floats, Ints, Record
-from streamsched.champion import OBJECTIVES
 from streamsched.chains import list_rows
-from streamsched.eligibility import are_eligible
+from streamsched.champion import OBJECTIVES
 from streamsched.elementary import expm1
+from streamsched.eligibility import HASTY, are_eligible
 from streamsched.formula import Formula
 from streamsched.jit import bare_kernel, mix
 from streamsched.order import sort_keys, tie_keys
@@ -32,10 +32,11 @@ from streamsched.tables import LEASED, LONGEST_INTERVAL, URGENT, Tables
 
 __all__ = ["SCOUTS", "Scouts"]
 
-SCOUTS: Final = 5  # pages of a group: of these some were hit for sure if half of all were, and few changed by themselves
+SCOUTS: Final = 5  # pages of a group: if a surge has hit half of all, some of these 31 times in 32
 _LEAST_PAGES: Final = 16  # of a group: as many as open a URL pattern; with fewer there is little to gain
 _MOST: Final = 0.5  # of a batch's pages may be scouts
-_MOST_ROWS: Final = 1 << 14  # of a group's pages, from which its scouts are chosen: the newest
+_MOST_ROWS: Final = 1 << 12  # of a group's pages, from which its scouts are chosen: the newest; of all groups ...
+_ROWS_A_PAGE: Final = 64  # ... so many more for each page of the batch
 _GROUPS: Final = 1 << 14  # groups looked at for a batch, and for each page of it ...
 _GROUPS_A_PAGE: Final = 16  # ... so many more: all groups where batches are large, else from a place drawn by lot on
 
@@ -62,7 +63,7 @@ class Scouts:
         those worth scouts).
         """
         rows = batch.rows
-        keep = np.isin(rows, stays) | ((tables.pages["flags"][rows] & URGENT) != 0)
+        keep = np.isin(rows, stays) | ((tables.pages["flags"][rows] & URGENT) != 0) | (batch.scores >= HASTY)
         most = min(int(_MOST * rows.size), int(np.count_nonzero(~keep)))
         if most == 0:
             return batch, rows[:0]
@@ -87,6 +88,8 @@ def _find_due(tables: Tables, query: Query, bar: float, most: int) -> _Due:
     out, worth = np.empty(count, np.int64), np.empty(count)
     found = _list_due(tables, (start, count), query.now, query.cycle_s, bar, out, worth)
     order = np.lexsort((out[:found], -worth[:found]))[:most]
+    rows = np.cumsum(np.minimum(tables.groups["pages"][out[order]].astype(np.int64), _MOST_ROWS))
+    order = order[rows <= _MOST_ROWS + _ROWS_A_PAGE * query.k]
     return _Due(out[order], worth[order])
 
 
@@ -116,16 +119,16 @@ def _list_all(tables: Tables, groups: Ints) -> tuple[Ints, Ints]:
     """Return the rows of all `groups`, one group after another, and where each group's end: int64[m], int64[groups]."""
     sizes = np.minimum(tables.groups["pages"][groups].astype(np.int64), _MOST_ROWS)
     out, ends = np.empty(int(sizes.sum()), np.int64), np.cumsum(sizes)
-    return out[: _list_rows(tables, groups, out, ends)], ends
+    return out[: _list_rows(tables, groups, sizes, out)], ends
 
 
 @bare_kernel
-def _list_rows(tables: Tables, groups: Ints, out: Ints, ends: Ints) -> int:
-    """Write to `out` the rows of the groups' pages, up to each group's place in `ends`, which is set to where it ends."""
+def _list_rows(tables: Tables, groups: Ints, sizes: Ints, out: Ints) -> int:
+    """Write to `out` so many rows of each group's pages as `sizes` says, no more than it has; return how many."""
     count = 0
     known = tables.corpus[0].pages
     for i in range(groups.size):
-        room = count + ends[i] - (ends[i - 1] if i else 0)
+        room = count + sizes[i]
         count = min(list_rows(tables, groups[i], np.inf, known, out[:room], count), room)
     return count
 

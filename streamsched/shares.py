@@ -178,9 +178,7 @@ def _hosts(tables: Tables, rows: Ints) -> list[int]:
     return hosts
 
 
-def put_in_order(
-    tables: Tables, query: Query, ranked: Ranked, rows: Ints, score: Callable[[Ints], Floats]
-) -> Ranked:
+def put_in_order(tables: Tables, query: Query, ranked: Ranked, rows: Ints, score: Callable[[Ints], Floats]) -> Ranked:
     """Return ``rows``: int64[m] as a batch: the query's first pages, then the others from the best score down.
 
     `ranked`: pages whose scores are known; `score`: scores pages by their rows.
