@@ -21,7 +21,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from streamsched.arrays import Floats, Ints, Rows
+from streamsched.arrays import Bools, Floats, Ints, Rows
 from streamsched.order import select_top
 from streamsched.outcomes import OutcomeBatch
 from streamsched.packed import PackedUrls
@@ -151,7 +151,7 @@ def _simulate_edits(setting: Setting, seed: int) -> tuple[ChangeLog, Floats]:
     return log, background.first_s + np.ceil(begins + _EDIT_S)
 
 
-def _crawl(window: Window, crawler: Policy, schedule: Schedule, edited: Rows) -> Stale:
+def _crawl(window: Window, crawler: Policy, schedule: Schedule, edited: Bools) -> Stale:
     """Return what a crawler leaves stale of all pages, and of those ``edited``: bool[pages]."""
     tenths = np.zeros(window.pages, np.int64)
     recorded = _Recorded(crawler)
@@ -215,7 +215,9 @@ class _Again:
         pass
 
     def rank(self, question: Question) -> Rows:
-        return next(self._visits)
+        rows = next(self._visits)
+        assert rows.size == question.k
+        return rows
 
     def observe(self, outcomes: OutcomeBatch) -> None:
         pass
