@@ -60,8 +60,9 @@ class Scheduler:
     handed out that goes to a uniform sample visited every cycle, for evolution to learn from; `new_share`: the share of
     the pages handed out that pages never visited have at the least, where there are so many; `explore_share`: that of
     pages drawn by lot; `surges`: whether visits tell of surges, which change many pages of a host or URL pattern at
-    once: without, the terminal is 0 and each change counts as its page's own; `regions`: whose pages' hours of the week
-    are learned apart, by top-level domain, and by which clocks; None to learn no rhythms at all, which saves some
+    once: without, the terminal is 0 and each change counts as its page's own; `scouts`: whether batches have pages
+    that are visited for what they tell of surges, where the formula reads these; `regions`: whose pages' hours of the
+    week are learned apart, by top-level domain, and by which clocks; None to learn no rhythms at all, which saves some
     memory and time; `threads`: of the ranking, None for the machine's (the result is the same). Methods may be called
     from several threads; each waits for the others.
 
@@ -86,6 +87,7 @@ class Scheduler:
         new_share: float = 0.1,
         explore_share: float = 0.0,
         surges: bool = True,
+        scouts: bool = True,
         regions: Mapping[str, Region] | None = REGIONS,
         threads: int | None = None,
     ) -> None:
@@ -108,6 +110,7 @@ class Scheduler:
         self._shares = Shares(new, explore, self.seed)
         self._champion = self._wanted = Champion(parse_provided(find_formula(objective, formula)))
         self._roster = Roster(self._pages, self.formula, self._threads)
+        self._scouts = Scouts() if scouts else None
         self._dispatch = self._assemble()
 
     def __len__(self) -> int:
@@ -398,6 +401,7 @@ class Scheduler:
             new_share=settings["shares"]["new"],
             explore_share=settings["shares"]["explore"],
             surges=settings.get("surges", True),
+            scouts=settings.get("scouts", True),
             regions=pages.tempo.regions,
             threads=threads,
         )
@@ -450,10 +454,10 @@ class Scheduler:
             "surges": self._pages.surges,
             "regions": self._pages.tempo.to_json(),
             "positions": dict(self.positions),
-        }
+        } | ({} if self._scouts else {"scouts": False})
 
     def _assemble(self) -> Dispatch:
-        return Dispatch(self._pages, self._courtesy, self._roster, self._panel, self._shares, self.seed, Scouts())
+        return Dispatch(self._pages, self._courtesy, self._roster, self._panel, self._shares, self.seed, self._scouts)
 
     def _add(self, urls: PackedUrls, now: float) -> int:
         added = self._pages.discover(urls, float(now))

@@ -42,7 +42,7 @@ class Twins:
         eager: bool = True,
     ) -> None:
         self.scheduler = Scheduler(
-            manners=manners, formula=formula, per_host=per_host, seed=seed, new_share=0.0, threads=1
+            manners=manners, formula=formula, per_host=per_host, seed=seed, new_share=0.0, scouts=False, threads=1
         )
         self.world = World(DAY, manners, seed)
         self.world.per_batch = per_host

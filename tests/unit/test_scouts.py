@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import numpy as np
 
@@ -78,7 +79,7 @@ def test_scouts_send_the_crawler_to_the_others() -> None:
 
 
 def test_no_scouts_where_the_formula_or_the_visits_tell_of_no_surges() -> None:
-    for scheduler in (crawled(formula="posterior"), crawled(surges=False)):
+    for scheduler in (crawled(formula="posterior"), crawled(surges=False), crawled(scouts=False)):
         batch = scheduler.rank(40, now=25 * DAY, scouts=True)
         assert batch.urls == scheduler.rank(40, now=25 * DAY).urls
 
@@ -115,6 +116,15 @@ def test_explain_names_scouts() -> None:
     assert len(pushed) == SCOUTS
     for url in pushed:
         assert "its place goes to scouts" in told[url].reasons[0]
+
+
+def test_that_there_are_none_is_saved(tmp_path: Path) -> None:
+    for scouts in (True, False):
+        scheduler = crawled(scouts=scouts)
+        scheduler.save(tmp_path / str(scouts))
+        loaded = Scheduler.load(tmp_path / str(scouts))
+        assert loaded.digest() == scheduler.digest()
+        assert bool(quiet_of(loaded.rank(40, now=25 * DAY, scouts=True).urls)) == scouts
 
 
 def test_groups_are_due_by_what_is_expected_of_them() -> None:
