@@ -27,6 +27,7 @@ from streamsched.outcomes import OutcomeBatch
 from streamsched.packed import PackedUrls
 from streamsched.replay import SyntheticSettings, synthesize
 from streamsched.replay.policies import make_policy
+from streamsched.replay.scheduled import ScheduledPolicy
 from streamsched.replay.simulator import DAY_S, Policy, Question, Schedule, simulate
 from streamsched.replay.truth import ChangeLog, Window
 from streamsched.scheduler import Scheduler
@@ -117,6 +118,7 @@ def _measure_once(setting: Setting, seed: int) -> dict[str, Stale]:
     edited = np.arange(window.pages) >= _BACKGROUND.pages
     crawlers: dict[str, Policy] = {
         "posterior": make_policy("posterior", setting.cycle_s, seed),
+        "default, no scouts": ScheduledPolicy(Scheduler(cycle=setting.cycle_s, seed=seed, scouts=False)),
         "default": make_policy("default", setting.cycle_s, seed),
         "a cycle later": _Told(setting.cycle_s, seed, edits + setting.cycle_s, edits),
         "told": _Told(setting.cycle_s, seed, edits, edits),
