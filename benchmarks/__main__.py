@@ -5,10 +5,20 @@ from __future__ import annotations
 import argparse
 from typing import Final
 
-from benchmarks import durability, evolution, ingest, kafka, ranking, reevolution, startup, topk
+from benchmarks import bulk_edits, durability, evolution, ingest, kafka, ranking, reevolution, startup, topk
 from benchmarks.timing import print_rows
 
-_NAMES: Final = ("ingest", "ranking", "topk", "startup", "evolution", "reevolution", "kafka", "durability")
+_NAMES: Final = (
+    "ingest",
+    "ranking",
+    "topk",
+    "startup",
+    "evolution",
+    "reevolution",
+    "kafka",
+    "durability",
+    "bulk_edits",
+)
 
 
 def main() -> None:
@@ -23,6 +33,9 @@ def main() -> None:
     parser.add_argument("--outcomes", type=int, default=2_000_000, help="of the kafka benchmark, in frames (2,000,000)")
     parser.add_argument("--repeats", type=int, default=5, help="runs, of which the best counts (5)")
     parser.add_argument("--generations", type=int, default=50, help="of the evolution benchmark's whole runs (50)")
+    parser.add_argument(
+        "--seeds", type=int, default=3, help="of the bulk_edits benchmark, whose crawls are simulated (3)"
+    )
     arguments = parser.parse_args()
     names = arguments.names or _NAMES
     if "ingest" in names:
@@ -42,6 +55,8 @@ def main() -> None:
         print_rows("Kafka", kafka.measure(arguments.outcomes, arguments.repeats))
     if "durability" in names:
         print_rows("Saved state", durability.measure(arguments.pages or 10_000_000, arguments.repeats))
+    if "bulk_edits" in names:
+        bulk_edits.print_settings(arguments.seeds)
 
 
 if __name__ == "__main__":

@@ -24,8 +24,8 @@ class ScheduledPolicy:
         self.scheduler.discover(urls, now=now)
 
     def rank(self, question: Question) -> Rows:
-        """Return the rows of the scheduler's best pages."""
-        return self.scheduler.rank(k=question.k, now=question.now).rows
+        """Return the rows of the scheduler's best pages, its scouts among them."""
+        return self.scheduler.rank(k=question.k, now=question.now, scouts=True).rows
 
     def observe(self, outcomes: OutcomeBatch) -> None:
         """Hand the outcomes to the scheduler."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from streamsched.arrays import Ints
 from streamsched.champion import Champion
 from streamsched.courtesy import Courtesy
 from streamsched.eligibility import HASTY
@@ -25,8 +26,10 @@ from streamsched.panel import Panel
 from streamsched.ranking import Query, Ranked
 from streamsched.replies import Batch
 from streamsched.roster import Roster
+from streamsched.scouts import Scouts
 from streamsched.shares import Shares, Ways
 from streamsched.store.calls import HandOut
+from streamsched.tables import VISITED
 from streamsched.urls import url_texts
 
 __all__ = ["Dispatch"]
@@ -42,18 +45,27 @@ class Dispatch:
     panel: Panel
     shares: Shares
     seed: int
+    scouts: Scouts | None = None  # where the formula reads `surge`
 
-    def look(self, k: int, now: float) -> Batch:
-        """Return the best `k` pages that may be handed out at `now`, shares and panel aside; nothing changes."""
+    def look(self, k: int, now: float, *, scouts: bool = False) -> Batch:
+        """Return the best `k` pages that may be handed out at `now`, shares and panel aside; nothing changes.
+
+        `scouts`: have these among them.
+        """
         with self._as_of(now):
-            return self.name_pages(self.roster.peek(self.query(k, now, math.inf)), now)
+            query = self.query(k, now, math.inf)
+            ranked = self.roster.peek(query)
+            if scouts:
+                ranked, _ = self._send_scouts(query, ranked, ranked)
+            return self.name_pages(ranked, now)
 
     def hand_out(self, k: int, now: float, lease_s: float) -> Batch:
         """Return a batch of `k` pages at `now`, leased for `lease_s`, the panel's first."""
         tables = self.pages.tables
         self.roster.keep_up(self.courtesy.leases.expire(tables, now))
         query = self.query(k, now, lease_s)
-        _, ranked, panel = self._compose(query, self.roster.rank, self.roster.rank_new)
+        composed = self._compose(query, self.roster.rank, self.roster.rank_new)
+        ranked, panel = composed.batch, composed.panel
         self.courtesy.forget(now)
         self.courtesy.grant(tables, ranked.rows, now, now + lease_s, panel)
         self.roster.settle()
@@ -75,11 +87,10 @@ class Dispatch:
         tables = self.pages.tables
         told = explain_page(tables, RankedBy(champion, self.roster.current.scan, query.limits), query, row)
         with self._as_of(query.now), self.shares.unchanged(), self.panel.unchanged():
-            best, batch, panel = self._compose(query, self.roster.peek, self.roster.peek_new)
-            chosen = Chosen(query, best, batch, panel, self.shares.new)
+            chosen = self._compose(query, self.roster.peek, self.roster.peek_new)
             membership = say_membership(tables, chosen, row, score=told.score, eligible=told.eligible)
         reasons = (*membership, *told.reasons, *self.panel.reasons(tables, row))
-        return replace(told, in_batch=bool(np.isin(row, batch.rows)), reasons=reasons)
+        return replace(told, in_batch=bool(np.isin(row, chosen.batch.rows)), reasons=reasons)
 
     def query(self, k: int, now: float, lease_s: float) -> Query:
         """Return what is asked of rankings for a batch of `k` pages at `now`."""
@@ -97,16 +108,29 @@ class Dispatch:
         scores = np.where(ranked.scores >= HASTY, np.inf, ranked.scores)
         return Batch(urls, scores, ranked.rows, lambda: host_names(tables, ranked.rows), now, until, panel)
 
-    def _compose(
-        self, query: Query, rank: Callable[[Query], Ranked], rank_new: Callable[[Query], Ranked]
-    ) -> tuple[Ranked, Ranked, int]:
-        """Return the panel's pages with the best, the batch that shares make of them, and how many are the panel's."""
+    def _compose(self, query: Query, rank: Callable[[Query], Ranked], rank_new: Callable[[Query], Ranked]) -> Chosen:
+        """Return a batch: the panel's pages with the best, what shares make of them, and then scouts."""
         tables, scan = self.pages.tables, self.roster.current.scan
         first = self.panel.choose(tables, query.k, query.now, query.limits, query.lease_s)
         query = replace(query, first=first)
         ways = Ways(rank_new, lambda rows: scan.score(tables, query.now, query.cycle_s, rows))
         best = rank(query)
-        return best, self.shares.adjust(tables, query, best, ways), first.size
+        shared = self.shares.adjust(tables, query, best, ways)
+        batch, scouts = self._send_scouts(query, best, shared)
+        return Chosen(query, best, batch, first.size, self.shares.new, scouts)
+
+    def _send_scouts(self, query: Query, best: Ranked, batch: Ranked) -> tuple[Ranked, Ints]:
+        """Return the batch with its scouts, and who these are. The panel's pages and those of shares stay."""
+        tables, rows = self.pages.tables, batch.rows
+        if self.scouts is None or "surge" not in self.roster.formula.terminals:
+            return batch, rows[:0]
+        stays = np.isin(rows, query.first) | ~np.isin(rows, best.rows)
+        if self.shares.new:
+            stays |= (tables.pages["flags"][rows] & VISITED) == 0
+        scan = self.roster.current.scan
+        return self.scouts.adjust(
+            tables, query, batch, rows[stays], lambda rows: scan.score(tables, query.now, query.cycle_s, rows)
+        )
 
     @contextmanager
     def _as_of(self, now: float) -> Iterator[None]:

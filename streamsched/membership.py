@@ -17,13 +17,14 @@ from streamsched.tables import URGENT, VISITED, Tables
 
 __all__ = ["Chosen", "say_membership"]
 
-_SCORE, _BETTER, _SAME, _PANEL, _ASKED, _OVERDUE, _NEW, _LOT = range(8)  # what gives a page its place
+_SCORE, _BETTER, _SAME, _PANEL, _ASKED, _OVERDUE, _NEW, _LOT, _SCOUT = range(9)  # what gives a page its place
 _WHY: Final = {
     _PANEL: "as a member of the panel",
     _ASKED: "because it was asked for",
     _OVERDUE: "because it is overdue",
     _NEW: "in the share of pages never visited",
     _LOT: "drawn by lot, in the share for exploration",
+    _SCOUT: "as a scout, to see whether a surge has hit the other pages of its URL pattern",
 }
 _WHAT: Final = {  # of one page, and of more
     _SCORE: ("page by its score", "pages by their scores"),
@@ -34,6 +35,7 @@ _WHAT: Final = {  # of one page, and of more
     _OVERDUE: ("overdue page", "overdue pages"),
     _NEW: ("page never visited", "pages never visited"),
     _LOT: ("page drawn by lot", "pages drawn by lot"),
+    _SCOUT: ("scout of a URL pattern", "scouts of URL patterns"),
 }
 _HASTE: Final = {_SCORE: "its score would do", _ASKED: "it was asked for", _OVERDUE: "it is overdue"}
 _PUT_BEHIND: Final = "and this cycle's lot put it behind"
@@ -44,9 +46,10 @@ class Chosen(NamedTuple):
 
     query: Query
     best: Ranked  # the panel's pages and the best as far as hosts have room
-    batch: Ranked  # these with the shares of pages never visited and of pages drawn by lot
+    batch: Ranked  # these with the shares of pages never visited and of pages drawn by lot, and with scouts
     panel: int  # how many are the panel's
     new_share: float
+    scouts: Ints  # rows: those there for what they tell of others
 
 
 class _Subject(NamedTuple):
@@ -83,6 +86,7 @@ def _tell_apart(tables: Tables, chosen: Chosen) -> Ints:
     new = (tables.pages["flags"][rows] & VISITED) == 0
     shared = np.where(new & (chosen.new_share > 0.0), _NEW, _LOT)
     kinds = np.where(np.isin(rows, chosen.best.rows), _find_haste(tables, chosen.query, rows), shared)
+    kinds[np.isin(rows, chosen.scouts)] = _SCOUT
     kinds[: chosen.panel] = _PANEL
     return kinds
 
@@ -97,7 +101,8 @@ def _compare(chosen: Chosen, kinds: Ints, score: float) -> Ints:
 def _say_why_not(tables: Tables, chosen: Chosen, subject: _Subject) -> str:
     if chosen.query.k == 0:
         return "it has no places"
-    shares = f"{_HASTE[subject.haste]}, but its place goes to the shares of pages never visited or drawn by lot"
+    others = f"{'scouts or ' if chosen.scouts.size else ''}the shares of pages never visited or drawn by lot"
+    shares = f"{_HASTE[subject.haste]}, but its place goes to {others}"
     if np.isin(subject.row, chosen.best.rows):
         return shares
     kinds = _compare(chosen, _tell_apart(tables, chosen), subject.score)

@@ -43,6 +43,11 @@ class Roster:
         self._new: Standing | None = None  # of the pages never visited alone, once it was asked for
         self._since = 0  # outcomes since the last query
 
+    @property
+    def formula(self) -> Formula:
+        """What is ranked by."""
+        return self._formula
+
     def rank(self, query: Query) -> Ranked:
         """Return the best pages: see `Standing.rank`."""
         self._since = 0

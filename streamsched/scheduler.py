@@ -33,6 +33,7 @@ from streamsched.ranking import FullScan
 from streamsched.regions import REGIONS, Region, check_regions
 from streamsched.replies import KEPT_REJECTIONS, Batch, Observed
 from streamsched.roster import Roster
+from streamsched.scouts import Scouts
 from streamsched.shares import Shares
 from streamsched.store.calls import HandOut, StreamNeeded
 from streamsched.store.recovery import restore_state
@@ -59,8 +60,9 @@ class Scheduler:
     handed out that goes to a uniform sample visited every cycle, for evolution to learn from; `new_share`: the share of
     the pages handed out that pages never visited have at the least, where there are so many; `explore_share`: that of
     pages drawn by lot; `surges`: whether visits tell of surges, which change many pages of a host or URL pattern at
-    once: without, the terminal is 0 and each change counts as its page's own; `regions`: whose pages' hours of the week
-    are learned apart, by top-level domain, and by which clocks; None to learn no rhythms at all, which saves some
+    once: without, the terminal is 0 and each change counts as its page's own; `scouts`: whether batches have pages
+    that are visited for what they tell of surges, where the formula reads these; `regions`: whose pages' hours of the
+    week are learned apart, by top-level domain, and by which clocks; None to learn no rhythms at all, which saves some
     memory and time; `threads`: of the ranking, None for the machine's (the result is the same). Methods may be called
     from several threads; each waits for the others.
 
@@ -85,6 +87,7 @@ class Scheduler:
         new_share: float = 0.1,
         explore_share: float = 0.0,
         surges: bool = True,
+        scouts: bool = True,
         regions: Mapping[str, Region] | None = REGIONS,
         threads: int | None = None,
     ) -> None:
@@ -107,6 +110,7 @@ class Scheduler:
         self._shares = Shares(new, explore, self.seed)
         self._champion = self._wanted = Champion(parse_provided(find_formula(objective, formula)))
         self._roster = Roster(self._pages, self.formula, self._threads)
+        self._scouts = Scouts() if scouts else None
         self._dispatch = self._assemble()
 
     def __len__(self) -> int:
@@ -192,19 +196,23 @@ class Scheduler:
                 self._pages.weigh(packed, weights)
         return added
 
-    def rank(self, k: int = 1000, *, now: float) -> Batch:
+    def rank(self, k: int = 1000, *, now: float, scouts: bool = False) -> Batch:
         """Return the best `k` pages that may be handed out at `now`, shares and panel aside, without leasing them.
 
-        It knows no lease, so of a host with a `delay` there may be more than in any batch.
+        It knows no lease, so of a host with a `delay` there may be more than in any batch. `scouts`: have in place of
+        the worst of them the scouts that a batch has, pages visited for what they tell of surges.
 
         O(k); O(pages) for times long after that of the last batch, or before it.
         """
         now, k = check_time(now), _check_pages(k)
         with self._lock:
-            return self._dispatch.look(k, now)
+            return self._dispatch.look(k, now, scouts=scouts)
 
     def next_batch(self, k: int = 1000, *, now: float, lease: str | float = "10m") -> Batch:
         """Return the best `k` pages and lease them, members of the panel that are due before all others.
+
+        Where the formula reads `surge`, scouts take the places of the worst: pages of groups that nobody has visited
+        for long, where finding a surge is worth more than what these would find.
 
         None of them is handed out again before its outcome is observed or `now` + `lease` has come. Of a host with a
         `delay` there are as many as can be visited that far apart within the lease, one at the least: the crawler
@@ -393,6 +401,7 @@ class Scheduler:
             new_share=settings["shares"]["new"],
             explore_share=settings["shares"]["explore"],
             surges=settings.get("surges", True),
+            scouts=settings.get("scouts", True),
             regions=pages.tempo.regions,
             threads=threads,
         )
@@ -445,10 +454,10 @@ class Scheduler:
             "surges": self._pages.surges,
             "regions": self._pages.tempo.to_json(),
             "positions": dict(self.positions),
-        }
+        } | ({} if self._scouts else {"scouts": False})
 
     def _assemble(self) -> Dispatch:
-        return Dispatch(self._pages, self._courtesy, self._roster, self._panel, self._shares, self.seed)
+        return Dispatch(self._pages, self._courtesy, self._roster, self._panel, self._shares, self.seed, self._scouts)
 
     def _add(self, urls: PackedUrls, now: float) -> int:
         added = self._pages.discover(urls, float(now))

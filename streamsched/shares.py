@@ -26,7 +26,7 @@ from streamsched.ranking import Query, Ranked, seat_pages
 from streamsched.selection import Seats
 from streamsched.tables import URGENT, VISITED, Tables
 
-__all__ = ["Shares", "Ways"]
+__all__ = ["Places", "Shares", "Ways", "put_in_order", "swap_in"]
 
 _ROUNDING: Final = 1e-9  # of a page: 0.1 * 30 is 3.0000000000000004 and means 3
 _DIGITS: Final = 9  # that fractions of pages are kept to
@@ -62,7 +62,7 @@ class Shares:
             rows = self._add_new(tables, query, rows, ways)
         if self.explore:
             rows = self._add_lots(tables, query, rows)
-        return ranked if rows is ranked.rows else _put_in_order(tables, query, ranked, rows, ways)
+        return ranked if rows is ranked.rows else put_in_order(tables, query, ranked, rows, ways.score)
 
     @contextmanager
     def unchanged(self) -> Iterator[None]:
@@ -114,7 +114,7 @@ class Shares:
             stays = np.isin(rows, query.first) | ((tables.pages["flags"][rows] & URGENT) != 0)
             stays |= _are_new(tables, rows) if self.new else False
             lots = self._draw(tables, query, rows, wanted)
-            rows, seated = _swap_in(tables, query, _Places(rows, stays), lots, wanted)
+            rows, seated = swap_in(tables, query, Places(rows, stays), lots, wanted)
             # Where for long there is nothing to draw, that must not make whole batches of lots one day.
             self._drawn = max(self._drawn + seated, round(due - self.explore * rows.size - _KEPT_LOTS, _DIGITS))
         return rows
@@ -136,14 +136,14 @@ class Shares:
         return rows[are_eligible(tables, rows, query.now, query.limits)]
 
 
-class _Places(NamedTuple):
+class Places(NamedTuple):
     """A batch, best first, and which of its pages keep their places: int64[m], bool[m]."""
 
     rows: Ints
     stays: Bools
 
 
-def _swap_in(tables: Tables, query: Query, places: _Places, lots: Ints, count: int) -> tuple[Ints, int]:
+def swap_in(tables: Tables, query: Query, places: Places, lots: Ints, count: int) -> tuple[Ints, int]:
     """Return the batch with up to `count` of ``lots``: int64[n] in it, and how many these are. O(m + n).
 
     A lot takes the place of the worst page of all, or of the worst of its own host where that has no more room.
@@ -178,9 +178,12 @@ def _hosts(tables: Tables, rows: Ints) -> list[int]:
     return hosts
 
 
-def _put_in_order(tables: Tables, query: Query, ranked: Ranked, rows: Ints, ways: Ways) -> Ranked:
-    """Return ``rows``: int64[m] as a batch: the query's first pages, then the others from the best score down."""
-    scores = ways.score(rows)
+def put_in_order(tables: Tables, query: Query, ranked: Ranked, rows: Ints, score: Callable[[Ints], Floats]) -> Ranked:
+    """Return ``rows``: int64[m] as a batch: the query's first pages, then the others from the best score down.
+
+    `ranked`: pages whose scores are known; `score`: scores pages by their rows.
+    """
+    scores = score(rows)
     _, known, place = np.intersect1d(rows, ranked.rows, return_indices=True)
     scores[known] = ranked.scores[place]  # more than they score for those that are overdue
     ahead = np.isin(rows, query.first)

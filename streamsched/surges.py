@@ -30,10 +30,12 @@ __all__ = [
     "FIRST_SURGES",
     "FIRST_WINDOWS",
     "LEAST_SHOWN",
+    "MEAN_SHARE",
     "SHARES",
     "begin_surges",
     "spared_share",
     "surge_chance",
+    "suspicion",
     "weigh_surges",
 ]
 
@@ -45,7 +47,7 @@ STEP: Final = 1 / 16  # by so much must a share have moved to be shown anew: evi
 LEAST_SHOWN: Final = 1 / 32  # share; a lower one is no surge, though the hazard counts it
 HAZARD_STEP: Final = 2.0**0.25  # factor by which the hazard must have moved
 
-_MEAN_SHARE: Final = math.fsum(SHARES) / len(SHARES)
+MEAN_SHARE: Final = math.fsum(SHARES) / len(SHARES)
 _LEAST_DOUBT: Final = 1e-6  # probability that there was no surge, whatever visits say: numbers end somewhere
 _UNLIKELIEST: Final = 1e-12  # own change of a page: it must not take a change for certain, nor for impossible
 
@@ -106,6 +108,12 @@ def surge_chance(group: Record) -> float:
     return float((FIRST_SURGES + group.surge_sum) / (FIRST_WINDOWS + group.window_count))
 
 
+@inlined
+def suspicion(group: Record) -> float:
+    """Return the probability that the present window of a group has a surge, by what visits have told so far. O(1)."""
+    return 1.0 - _doubt(group.open_weights)
+
+
 @bare_kernel
 def _begin_window(tables: Tables, noted: Noted, number: int, at_s: float) -> None:
     """Let a window of a group begin now; learn from the one before it."""
@@ -113,7 +121,7 @@ def _begin_window(tables: Tables, noted: Noted, number: int, at_s: float) -> Non
     if group.open_s > -np.inf:
         _end_window(noted, number, group)
     chance = surge_chance(group)
-    hazard = (FIRST_WINDOWS * chance * _MEAN_SHARE + group.missed_sum) / (FIRST_WINDOWS + group.window_count)
+    hazard = (FIRST_WINDOWS * chance * MEAN_SHARE + group.missed_sum) / (FIRST_WINDOWS + group.window_count)
     if not group.hazard <= hazard * HAZARD_STEP or not hazard <= group.hazard * HAZARD_STEP:
         group.hazard = hazard
         note_group(noted, number, np.inf)

@@ -49,6 +49,7 @@ class Twins:
             per_host=per_host,
             seed=seed,
             new_share=0.0,
+            scouts=False,
             threads=1,
             regions=regions,
         )

@@ -212,7 +212,9 @@ def test_pages_are_handed_out_in_the_order_of_the_twin(
 ) -> None:
     manners = Manners(backoff=0, retire_after=None)  # what rests is for the twin of politeness
     outcomes = [replace(outcome, retry_after=None) for outcome in outcomes]
-    scheduler = Scheduler(formula=formula, seed=seed, per_host=per_host, panel=share, manners=manners, new_share=0.0)
+    scheduler = Scheduler(
+        formula=formula, seed=seed, per_host=per_host, panel=share, manners=manners, new_share=0.0, scouts=False
+    )
     shard = naive_shard.Shard(DAY)
     panel = naive_shard.Panel(shard, share)
     now = 0.0
