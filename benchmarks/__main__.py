@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Final
 
-from benchmarks import bulk_edits, durability, evolution, ingest, kafka, ranking, reevolution, startup, topk
+from benchmarks import bulk_edits, durability, evolution, ingest, kafka, ranking, reevolution, schedules, startup, topk
 from benchmarks.timing import print_rows
 
 _NAMES: Final = (
@@ -17,6 +17,7 @@ _NAMES: Final = (
     "reevolution",
     "kafka",
     "durability",
+    "schedules",
     "bulk_edits",
 )
 
@@ -34,7 +35,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5, help="runs, of which the best counts (5)")
     parser.add_argument("--generations", type=int, default=50, help="of the evolution benchmark's whole runs (50)")
     parser.add_argument(
-        "--seeds", type=int, default=3, help="of the bulk_edits benchmark, whose crawls are simulated (3)"
+        "--seeds", type=int, default=3, help="of schedules and bulk_edits, whose crawls are simulated (3)"
     )
     arguments = parser.parse_args()
     names = arguments.names or _NAMES
@@ -55,6 +56,8 @@ def main() -> None:
         print_rows("Kafka", kafka.measure(arguments.outcomes, arguments.repeats))
     if "durability" in names:
         print_rows("Saved state", durability.measure(arguments.pages or 10_000_000, arguments.repeats))
+    if "schedules" in names:
+        print_rows("Schedules", schedules.measure(seeds=arguments.seeds))
     if "bulk_edits" in names:
         bulk_edits.print_settings(arguments.seeds)
 

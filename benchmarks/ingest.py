@@ -20,6 +20,7 @@ __all__ = ["measure"]
 _BATCH = 100_000
 _FRAME = 1_000
 _RIVAL_EVENTS = 200_000
+_SETTLING_DAYS = 20  # a visit to each page a day: until rates are known and schedules given
 
 
 def measure(pages: int, repeats: int) -> list[Row]:
@@ -40,6 +41,7 @@ def measure(pages: int, repeats: int) -> list[Row]:
         speed = _speed(_visited(part, rng), part, days, rng, repeats)
         rows.append(_row(f"columns, blob and offsets, {size:,} pages", speed, rival, None))
     rows.append(_row(f"columns, blob and offsets, {pages:,} pages", whole, rival, 4e6))
+    rows.append(_rhythm_row(part, rng, repeats))
     rows.append(_row("columns, URLs as a list of str", listed, rival, 1.2e6))
     rows.append(_row("from a file, frames.msgpack", frames, rival, 2e6))
     rows.append(_row("from a file, events.jsonl", lines, rival, 4e5))
@@ -64,6 +66,22 @@ def _visited(urls: PackedUrls, rng: np.random.Generator) -> Scheduler:
     scheduler = Scheduler()
     scheduler.observe(visit_all(urls, 0, rng))
     return scheduler
+
+
+def _rhythm_row(urls: PackedUrls, rng: np.random.Generator, repeats: int) -> Row:
+    """Return the row of what rhythms cost: once as many pages as may have schedules have them, beside none learned."""
+    both = Scheduler(), Scheduler(regions=None)
+    least = [float("inf"), float("inf")]
+    for day in range(_SETTLING_DAYS + 2 * repeats):
+        batches = list(_slices(_shuffled(urls, day, rng), _BATCH))
+        for i in (0, 1) if day % 2 else (1, 0):
+            seconds = best_seconds(lambda i=i, batches=batches: _observe_all(both[i], batches), 1)  # type: ignore[misc]
+            if day >= _SETTLING_DAYS:
+                least[i] = min(least[i], seconds)
+    ours, without = (len(urls) / one / 1e6 for one in least)
+    scheduled = int(both[0].pages.tables.rhythm.tempo["schedules"][0]) / len(urls)
+    name = f"... {len(urls):,} pages, {scheduled:.0%} with schedules; rival: no rhythms learned"
+    return (name, f"{ours:.2f} M/s", f"{without:.2f} M/s", f"{ours / without:.2f}×", "≥ 0.7×")
 
 
 def _row(name: str, speed: float, rival: float, goal: float | None) -> Row:

@@ -10,13 +10,12 @@ The oracle knows the schedules, not the rest: of scheduled pages whether they ha
 
 from __future__ import annotations
 
-import argparse
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
-from benchmarks.timing import Row, print_rows
+from benchmarks.timing import Row
 from streamsched.arrays import Bools, Floats, Rows
 from streamsched.outcomes import OutcomeBatch
 from streamsched.packed import PackedUrls
@@ -101,9 +100,8 @@ def measure(pages: int = 2_000, seeds: int = 3) -> list[Row]:
                 _Oracle(world.scheduled, setting.cycle_s, seed),
             ]
             for i, policy in enumerate(policies):
-                figures[i] += (
-                    _read(simulate(world.window, policy, schedule, np.zeros(pages, np.int64)), setting) / seeds
-                )
+                trace = simulate(world.window, policy, schedule, np.zeros(pages, np.int64))
+                figures[i] += _read(trace, setting) / seeds
         rows += _compare(setting, figures)
     return rows
 
@@ -174,9 +172,3 @@ def _compare(setting: _Setting, figures: Floats) -> list[Row]:
         known = f"{plain:.4f}, oracle {best:.4f}"
         rows.append((f"{setting}: {name}", f"{ours:.4f}", known, closed, "90% closed"))
     return rows
-
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seeds", type=int, default=3)
-    print_rows("Schedules", measure(seeds=parser.parse_args().seeds))
