@@ -162,7 +162,7 @@ def _reasons(tables: Tables, query: Query, row: int, terminals: dict[str, float]
         when = f"{since} before now" if page["last_visit_s"] <= query.now else "later than now"
         reasons.append(f"last visited {format_moment(page['last_visit_s'])}, {when}")
         seen = f"{page['changes']} of {page['visits']} later visits saw a change" if page["visits"] else "visited once"
-        reasons.append(f"{seen}; P(changed since) is {terminals['posterior']:.3g}")
+        reasons.append(f"{seen}; P(changed since) by its own rate is {terminals['posterior']:.3g}")
     else:
         reasons.append(f"never visited; known for {since}")
     pattern = group_name(tables, int(page["group"]))

@@ -60,12 +60,12 @@ _ONE: Final = 16  # an observation, in the bytes of counts: 15 at the most, then
 NAT: Final = 16.0  # of a misfit, in bytes: 16 nats at the most
 _LEAST_FIT: Final = 0.02  # of what does not explain a visit: chance updates, clocks that are off
 _CLOSEST: Final = 0.01  # that what is foretold comes to 0 and to 1
-_WEIGHT: Final = 65_536.0  # of what fits best: weights are whole numbers, so that sums of them are exact
+_WEIGHT: Final = float(1 << 20)  # of what fits best: weights are whole numbers, so that sums of them are exact
 _MOST_HOURLY: Final = 12.0  # hours: a longer interval says nothing of a page by the hour
 _DITHER: Final = 0.6180339887498949  # multiples of it are spread evenly below 1
 _LATEST_S: Final = 4294967295.0
 SPARE: Final = 32  # as far may all sets misfit before they are made to fit better alike
-RAREST: Final = 128  # nothing is rarer among pages, 8 nats: what fits a page best of all keeps a weight, 2 of 65,536
+RAREST: Final = 128  # nothing is rarer among pages, 8 nats: what fits a page best of all keeps a weight
 _FITS: Final = 1_023  # steps of a fit in the table of misfits
 _ALL_DAYS: Final = DAY_SETS - 1
 

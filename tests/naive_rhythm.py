@@ -47,7 +47,7 @@ def pieces(start: float, end: float) -> Iterator[tuple[int, float]]:
 
 
 def weight_of(misfit: float) -> float:
-    return max(math.floor(65_536.0 * math.exp(-min(misfit, 255.0) / NAT)), 1)
+    return max(math.floor(2.0**20 * math.exp(-min(misfit, 255.0) / NAT)), 1)
 
 
 def misfit_of(fit: float) -> int:

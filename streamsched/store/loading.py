@@ -238,7 +238,7 @@ def _scatter_links(tables: Tables, records: Records) -> None:
     for i in range(records.size):
         tables.rhythm.links[np.int64(records[i].row)] = records[i].link
         number = np.int64(records[i].link.schedule)
-        if 0 < number < tables.rhythm.schedules.size:
+        if 0 < number <= tables.rhythm.tempo[0].schedules:  # a later one's page comes once more, as it was
             tables.rhythm.schedules[number] = records[i].schedule
 
 

@@ -134,7 +134,7 @@ class Moment:
                 _copy(traces, tables.traces, first, stop)
                 _copy(leases, tables.lease_until_s, first, stop)
                 _copy(links, tables.rhythm.links, first, stop)
-                found = _gather_schedules(tables, first, stop, schedules)
+                found = _gather_schedules(tables, first, stop, int(self._tempo["schedules"][0]), schedules)
                 self._shard.pages.marks.copied(rows=stop)
             yield "pages", first, pages[: stop - first]
             yield "traces", first, traces[: stop - first]
@@ -227,12 +227,15 @@ def _gather_rows(tables: Tables, rows: Ints, out: Records, links: Records) -> No
 
 
 @bare_kernel
-def _gather_schedules(tables: Tables, first: int, stop: int, out: Records) -> int:
-    """Write the schedules of the rows from `first` up to `stop` to `out`; return how many there are."""
+def _gather_schedules(tables: Tables, first: int, stop: int, most: int, out: Records) -> int:
+    """Write the schedules of the rows from `first` up to `stop` to `out`; return how many there are.
+
+    Up to number `most`: others were given after the instant, to pages whose links of then are kept.
+    """
     count = 0
     for row in range(first, stop):
         number = tables.rhythm.links[row].schedule
-        if number:
+        if 0 < number <= most:
             record: Record = out[count]
             record.number = number
             record.schedule = tables.rhythm.schedules[number]

@@ -152,7 +152,7 @@ def test_formula_errors_point_at_the_column(
 def test_terminals_that_nothing_provides_yet_are_refused(
     streamsched: Command, state: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(champion, "PROVIDED", ("t", "posterior", "surge"))
+    monkeypatch.setattr(champion, "PROVIDED", ("t", "rate", "tau", "surge"))
     answer = streamsched("next", "--state", state, "--formula", "t * due")
     assert answer.code == 2
     assert "column 5: terminal 'due'" in answer.err

@@ -42,7 +42,7 @@ def test_words_say_the_same() -> None:
     assert told.reasons == (
         "in the next batch of 1,000: by its score, at place 1",
         "last visited 1970-01-03 00:00:00 UTC, 2 d before now",
-        f"1 of 1 later visits saw a change; P(changed since) is {told.score:.3g}",
+        f"1 of 1 later visits saw a change; P(changed since) by its own rate is {told.score:.3g}",
         f"rate {told.terminals['rate']:.3g} a cycle; without its own visits it would be {prior}",
         "the last visit failed",
     )
@@ -73,7 +73,7 @@ def test_page_visited_once() -> None:
     told = scheduler.explain(URL, now=90.0)
     assert told.reasons[1:3] == (
         "last visited 1970-01-01 00:00:00 UTC, 1.5 min before now",
-        f"visited once; P(changed since) is {told.terminals['posterior']:.3g}",
+        f"visited once; P(changed since) by its own rate is {told.terminals['posterior']:.3g}",
     )
     assert told.reasons[3].endswith("the prior of a.example (1 page)")
     assert told.failures == 0
