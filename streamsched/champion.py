@@ -31,7 +31,7 @@ _ORIGINS: Final = (FIRST, BY_HAND, BY_EVOLUTION)
 # most of the time, weighted by importance.
 OBJECTIVES: Final = MappingProxyType(
     {
-        "changes": "1 - exp(-rate * tau) * (1 - surge)",
+        "changes": "1 - (1 - due) * (1 - surge)",
         "freshness": "importance * (1 - exp(-rate * t) * (1 + rate * t)) / rate",
     }
 )

@@ -18,12 +18,15 @@ from streamsched.order import sort_keys, tie_keys
 from streamsched.politeness import Limits
 from streamsched.ranking import FullScan, Query
 from streamsched.regularity import judge_page
+from streamsched.surges import spared_share
 from streamsched.tables import VISITED, Tables
 from streamsched.terminals import PROVIDED, TerminalColumns, context_of
 from streamsched.urls import url_text
 
 __all__ = ["Explanation", "RankedBy", "explain_page"]
 
+_WORTH_SAYING: Final = 0.01  # a probability, or by how much two differ
+_UNEVEN: Final = 0.1  # share by which time differs when hours are weighed
 _MOST_COUNTED: Final = 255  # failures in a row, in the byte of a page's record: it may have been more
 
 
@@ -170,13 +173,26 @@ def _reasons(tables: Tables, query: Query, row: int, terminals: dict[str, float]
         f"rate {terminals['rate']:.3g} a cycle; without its own visits it would be taken for {_prior_rate(page):.3g}, "
         f"the prior of {pattern} ({group['pages']} {'page' if group['pages'] == 1 else 'pages'})"
     )
+    reasons += _hours_since(terminals)
     reasons += _borne_surges(group, page, pattern)
+    unseen = 1.0 - (1.0 - terminals["surge"]) / spared_share(group, page["last_visit_s"])
+    if unseen >= _WORTH_SAYING:
+        reasons.append(f"surges in {pattern} that no visit told of: P(hit since by one) is {unseen:.3g}")
     if tables.rhythm.links["schedule"][row]:
         reasons.append(str(judge_page(tables, row)))
     if page["failures"]:
         visits = "visit" if page["failures"] == 1 else f"{page['failures']} visits"
         reasons.append(f"{'at least ' if page['failures'] == _MOST_COUNTED else ''}the last {visits} failed")
     return reasons
+
+
+def _hours_since(terminals: dict[str, float]) -> list[str]:
+    """Return what to say of the hours and days since the last visit, where these or a schedule make a difference."""
+    busier = abs(terminals["tau"] - terminals["t"]) > _UNEVEN * terminals["t"]
+    if not busier and abs(terminals["due"] - terminals["posterior"]) < _WORTH_SAYING:
+        return []
+    counted = f"by hours and days, {terminals['t']:.3g} cycles count for {terminals['tau']:.3g}"
+    return [f"{counted}; P(changed since) by these is {terminals['due']:.3g}"]
 
 
 def _borne_surges(group: Record, page: Record, pattern: str) -> list[str]:

@@ -28,6 +28,7 @@ LEVEL: Final = 0.05  # p-values from here on leave a page Poisson
 _HOUR_S: Final = 3_600.0
 _DAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _LIKELY: Final = 0.5  # a day is one of a page's where the sets that have it are more likely than not
+_TOLD: Final = 2 / 24  # an hour is told apart that is twice as likely as by chance: visits a day apart tell none
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,8 @@ class Regularity:
 
     ``kind``: ``poisson`` where nothing speaks against it, ``hourly``, ``daily``, ``weekly`` on one day of the week, or
     ``other`` on several; ``p_value``: of the hypothesis that it is Poisson; ``days``, ``hour``: the likeliest days of
-    the week, 0 for Monday, and hour of the day of its updates, by its region's clock, where it is not Poisson;
+    the week, 0 for Monday, and hour of the day of its updates, by its region's clock, ``quarters`` of an hour
+    before UTC, where it is not Poisson, None where visits do not tell;
     ``gaps``: times between changes seen; ``mean_gap``, ``modified_gap``: hours between changes, by the simple and the
     modified estimator (Grimes & O'Brien, eq. 1), NaN for no gap; ``near_hour``, ``near_day``: the share of gaps within
     one visit's interval of 1 h and of 24 h, and ``..._by_chance`` what the exponential of the modified mean gives.
@@ -46,6 +48,7 @@ class Regularity:
     p_value: float
     days: tuple[int, ...] = ()
     hour: int | None = None
+    quarters: int = 0
     gaps: int = 0
     mean_gap: float = math.nan
     modified_gap: float = math.nan
@@ -59,8 +62,17 @@ class Regularity:
             return "no schedule shows in its changes"
         if self.kind == "hourly":
             return f"updated hourly (p = {self.p_value:.2g})"
-        days = "daily" if self.kind == "daily" else "on " + ", ".join(_DAYS[day] for day in self.days)
-        return f"updated {days}, likeliest at {self.hour:02d}:00 to {self.hour:02d}:59 (p = {self.p_value:.2g})"
+        days = "daily" if self.kind == "daily" else "on " + (", ".join(_DAYS[day] for day in self.days) or "some days")
+        return f"updated {days}{self._spell_hour()} (p = {self.p_value:.2g})"
+
+    def _spell_hour(self) -> str:
+        if self.hour is None:
+            return ""
+        hours, minutes = divmod(abs(15 * self.quarters), 60)
+        zone = (
+            f"{'+' if self.quarters > 0 else '-'}{hours}{f':{minutes:02d}' if minutes else ''}" if self.quarters else ""
+        )
+        return f", likeliest at {self.hour:02d}:00 to {self.hour:02d}:59 UTC{zone}"
 
 
 def judge_page(tables: Tables, row: int) -> Regularity:
@@ -75,7 +87,7 @@ def judge_page(tables: Tables, row: int) -> Regularity:
     told: Record = tables.rhythm.profiles[link["profile"]]
     age = int(link["age"])
     proofs = float(schedule["proof"]), float(schedule["hourly_proof"])
-    p_value = min(1.0, 2.0 / sum(math.exp(min(proof, 700.0)) for proof in proofs))
+    p_value = min(1.0, 2.0 / sum(math.exp(min(max(proof, -700.0), 700.0)) for proof in proofs))
     sets = _weigh(schedule["sets"], told["sets_told"][age * DAY_SETS : (age + 1) * DAY_SETS])
     hours = _weigh(schedule["hours"], told["hours_told"][age * 24 : (age + 1) * 24])
     days = tuple(day for day in range(7) if sets[np.arange(DAY_SETS) >> day & 1 != 0].sum() > _LIKELY)
@@ -84,7 +96,8 @@ def judge_page(tables: Tables, row: int) -> Regularity:
         _name(p_value, proofs, days),
         p_value,
         days,
-        int(np.argmax(hours)),
+        int(np.argmax(hours)) if hours.max() > _TOLD else None,
+        int(link["quarters"]),
         **_describe_gaps(schedule, int(page["visits"]), int(page["changes"])),
     )
 

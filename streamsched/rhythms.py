@@ -9,6 +9,7 @@ import numpy as np
 from streamsched.arrays import Record
 from streamsched.beats import DAY_S, Beats, changed_since, due_since
 from streamsched.clock import HOUR_S, local_hours
+from streamsched.elementary import exp
 from streamsched.jit import inlined, prefetch
 from streamsched.profiles import count_changes, learn_profile, weighted_hours
 from streamsched.schedules import (
@@ -19,6 +20,7 @@ from streamsched.schedules import (
     most_schedules,
     note_change,
 )
+from streamsched.surges import spared_share
 from streamsched.tables import LONGEST_INTERVAL, WEEK_HOURS, Rhythms, Tables
 
 __all__ = ["learn_rhythm", "prefetch_rhythm"]
@@ -59,12 +61,22 @@ def learn_rhythm(tables: Tables, row: int, at_s: float, changed: bool, cycle_s: 
                 Beats(rhythm.links, rhythm.schedules, rhythm.profiles), link, page, page.last_visit_s, at_s, cycle_s
             )
         foretold = changed_since(page, weighted_hours(profile, age, start, end), cycle_s)
+        foretold = 1.0 - (1.0 - foretold) * _unhit(tables, page, at_s, cycle_s)
         schedule: Record = rhythm.schedules[link.schedule]
         sheet = Sheet(rhythm.schedules, int(np.int64(link.schedule)), rhythm.profiles, int(np.int64(link.profile)), age)
-        learn_schedule(sheet, start, end, changed, foretold, int(np.int64(page.visits)))
+        visits, changes = int(np.int64(page.visits)), int(np.int64(page.changes))
+        learn_schedule(sheet, start, end, changed, foretold, visits, changes)
         if changed:
             note_change(schedule, at_s, end - start)
     return due
+
+
+@inlined
+def _unhit(tables: Tables, page: Record, at_s: float, cycle_s: float) -> float:
+    """Return the probability that no surge has hit a page since its last visit: what schedules do not explain."""
+    group: Record = tables.groups[page.group]
+    cycles = min(max((at_s - page.last_visit_s) / cycle_s, 0.0), LONGEST_INTERVAL)
+    return float(spared_share(group, page.last_visit_s) * exp(-(group.hazard * cycles)))
 
 
 @inlined

@@ -358,27 +358,32 @@ def add_beliefs(sheet: Sheet, trust: float) -> None:
 
 
 @bare_kernel
-def learn_schedule(sheet: Sheet, start: float, end: float, changed: bool, foretold: float, visits: int) -> None:
+def learn_schedule(  # noqa: PLR0913, PLR0917  a kernel
+    sheet: Sheet, start: float, end: float, changed: bool, foretold: float, visits: int, changes: int
+) -> None:
     """Take in what a visit found at `end` of the time since `start`, local hours. O(128).
 
-    `foretold`: the probability of a change by the page's rate; ``visits``: how many it had, for rounding.
+    `foretold`: the probability of a change by the page's rate and by surges; `visits`: how many it had, of which
+    `changes` saw one. A schedule is proved as far as it foretold better than that, and than the count of changes.
     """
     if not end > start:
         return
     schedule: Record = sheet.schedules[sheet.schedule]
     foretold = min(max(foretold, 1e-6), 1.0 - 1e-6)
+    counted = (changes + 0.5) / (visits + 1.0)  # Krichevsky & Trofimov, 1981: as good as any rate, but for √visits
     if end - start <= _MOST_HOURLY:
         empty = empty_by_hour(schedule, start, end)
         gain = _gain(empty, foretold, changed)
         schedule.hourly_edge = _change_ways(schedule.hourly_edge + gain)
-        schedule.hourly_proof += gain
+        schedule.hourly_proof += min(gain, _gain(empty, counted, changed))
         _weigh_parts(schedule, start, end, changed)
         _count_marks(schedule, end - start, changed, empty, visits)
     cover = _cover(start, end)
     split, quiet = _split(sheet, cover), _quiet(sheet, cover)
-    gain = _gain(_empty(cover, split, quiet), foretold, changed)
+    empty = _empty(cover, split, quiet)
+    gain = _gain(empty, foretold, changed)
     schedule.edge = _change_ways(schedule.edge + gain)
-    schedule.proof += gain
+    schedule.proof += min(gain, _gain(empty, counted, changed))
     if cover.weeks == 0.0:
         _weigh_sets(schedule.sets, cover, split, changed)
         _weigh_hours(schedule, cover, quiet, changed)

@@ -27,6 +27,7 @@ from streamsched.tables import LONGEST_INTERVAL, SHORTEST_INTERVAL, SURGE_SHARES
 from streamsched.touched import Noted, note_group
 
 __all__ = [
+    "FEWEST_PAGES",
     "FIRST_SURGES",
     "FIRST_WINDOWS",
     "LEAST_SHOWN",
@@ -43,6 +44,7 @@ SHARES: Final = (0.1, 0.3, 0.5, 0.7, 0.9)  # middles of equal parts: any share i
 FIRST_SURGES: Final = 1.0  # what is believed of how common they are before anything is learned: one surge ...
 FIRST_WINDOWS: Final = 100.0  # ... in so many windows
 WINDOW_MEMORY: Final = 1_000.0  # windows until what one said of surges' chance has faded to a third
+FEWEST_PAGES: Final = 2  # of a group: a page alone changes by itself
 STEP: Final = 1 / 16  # by so much must a share have moved to be shown anew: evidence comes in smaller pieces
 LEAST_SHOWN: Final = 1 / 32  # share; a lower one is no surge, though the hazard counts it
 HAZARD_STEP: Final = 2.0**0.25  # factor by which the hazard must have moved
@@ -66,10 +68,14 @@ def weigh_surges(  # noqa: PLR0913, PLR0917  a kernel
     """Take in a visit at `at_s` to a page, `interval` cycles after its last, whose record is as before. O(1).
 
     `due`: how probable a change was by the page's schedule, which no surge is needed for; NaN where it has none.
-    Returns how probable it is that the page itself changed, no surge alone: 1 where no change was seen.
+    Returns how probable it is that the page itself changed, no surge alone: 1 where no change was seen. What comes in
+    nearly every window is no surge, but how the group's pages change: as common as surges are, as much of what they
+    explain is the page's own all the same.
     """
     number = np.int64(page.group)
     group: Record = tables.groups[number]
+    if group.pages < FEWEST_PAGES:
+        return 1.0
     if abs(at_s - group.open_s) >= cycle_s:  # or a clock was set back by as much
         _begin_window(tables, noted, number, at_s)
     in_open = page.last_visit_s < group.open_s <= at_s
@@ -77,6 +83,7 @@ def weigh_surges(  # noqa: PLR0913, PLR0917  a kernel
     own = 1.0
     if changed:
         own = _weigh_change(group, page, interval, due, in_open, in_kept)
+        own += (1.0 - own) * surge_chance(group)
     else:
         if in_open:
             _hear_quiet(group.open_weights)

@@ -186,7 +186,7 @@ class Rhythms:
         weighted = weighted_hours(self.timing.profiles[number], 0, start, end)
         foretold = changed_since(record[0], weighted, self.timing.cycle_s)
         sheet = Sheet(page.schedule, 0, self.timing.profiles, number, 0)
-        learn_schedule(sheet, start, end, changed, foretold, len(page.flags))
+        learn_schedule(sheet, start, end, changed, foretold, len(page.flags), sum(page.flags))
 
     def fill(self, pages: Sequence[Page], records: Records, columns: dict[str, Floats], cycle: int) -> None:
         if self.timing is None:  # nothing is known

@@ -243,21 +243,24 @@ def terminals(link: Link, gamma: tuple[float, float], since_s: float, now: float
 
 
 def learn_schedule(
-    schedule: Schedule, told: Told, span: tuple[float, float], changed: bool, foretold: float, visits: int
+    schedule: Schedule, told: Told, span: tuple[float, float], changed: bool, foretold: float, seen: tuple[int, int]
 ) -> None:
-    """Take in what a visit found of the hours between two times."""
+    """Take in what a visit found of the hours between two times, after so many visits and changes."""
     start, end = span
+    visits, changes = seen
+    counted = (changes + 0.5) / (visits + 1.0)
     if not end > start:
         return
     if end - start <= 12.0:
         none = empty_by_hour(schedule, start, end)
         schedule.hourly_edge = change_ways(schedule.hourly_edge + gain(none, foretold, changed))
-        schedule.hourly_proof += gain(none, foretold, changed)
+        schedule.hourly_proof += min(gain(none, rival, changed) for rival in (foretold, counted))
         fits = [empty_if_part(schedule, part, start, end) for part in range(4)]
         schedule.parts = lower(add_misfits(schedule.parts, fits, changed, cut=False))
         count_marks(schedule, end - start, changed, none, visits)
-    more = gain(empty_by_day(schedule, told, *span), foretold, changed)
-    schedule.edge, schedule.proof = change_ways(schedule.edge + more), schedule.proof + more
+    none = empty_by_day(schedule, told, *span)
+    schedule.edge = change_ways(schedule.edge + gain(none, foretold, changed))
+    schedule.proof += min(gain(none, rival, changed) for rival in (foretold, counted))
     if end - start >= 168.0:
         return
     sets, hours = set_weights(schedule, told), hour_weights(schedule, told)
@@ -367,9 +370,18 @@ class Rhythm:
         return self.find(profile.group[:-1]) if len(profile.group) > 1 else self.profiles[(profile.region,)]
 
     def learn(
-        self, link: Link, gamma: tuple[float, float], span: tuple[float, float], changed: bool, counts: tuple[int, ...]
+        self,
+        link: Link,
+        gamma: tuple[float, float],
+        span: tuple[float, float],
+        changed: bool,
+        counts: tuple[int, ...],
+        hit: float,
     ) -> float | None:
-        """What a visit found of the time since the one before; how probable a change was where a schedule told."""
+        """What a visit found of the time since the one before; how probable a change was where a schedule told.
+
+        `hit`: how probable it was that a surge had come.
+        """
         (since_s, at_s), (visits, changes, pages) = span, counts
         self.newest_s = max(self.newest_s, min(at_s, 1e12))
         told = link.profile.told[link.age]
@@ -387,7 +399,8 @@ class Rhythm:
         if link.schedule is not None:
             due = terminals(link, gamma, since_s, at_s, self.cycle_s)["due"]
             foretold = by_rate(*gamma, weighted(told, start, end) * HOUR / self.cycle_s)
-            learn_schedule(link.schedule, told, (start, end), changed, foretold, visits)
+            foretold = 1.0 - (1.0 - foretold) * (1.0 - hit)
+            learn_schedule(link.schedule, told, (start, end), changed, foretold, (visits, changes))
             if changed:
                 note_change(link.schedule, at_s, end - start)
         return due

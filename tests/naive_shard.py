@@ -119,7 +119,9 @@ class Shard:
             assert page.link is not None
             counts = len(page.flags), sum(page.flags), len(self.pages)
             span = page.last_visit_s, outcome.fetched_at
-            due = self.rhythm.learn(page.link, self.posterior(page), span, verdict == "change", counts)
+            elapsed = min(max((span[1] - span[0]) / self.cycle_s, 0.0), LONGEST_INTERVAL)
+            hit = self.surges.terminal(page.group, page.last_visit_s, elapsed)
+            due = self.rhythm.learn(page.link, self.posterior(page), span, verdict == "change", counts, hit)
             self.learn(page, outcome.fetched_at, verdict == "change", due)
         page.left = left_behind(visit, page.left, verdict == "change")
         page.failures = 0

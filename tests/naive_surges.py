@@ -123,6 +123,8 @@ class Surges:
         `own`: the probability that the page itself changed. Returns that given what was seen.
         """
         last_visit_s, at_s, changed = visit
+        if pages < 2:
+            return 1.0
         group = self.of(name)
         group.turn(at_s, self.cycle_s, pages)
         borne = group.borne(last_visit_s, at_s)
@@ -132,7 +134,10 @@ class Surges:
             window.hear(changed, (1.0 - own) * math.prod(spared[:at] + spared[at + 1 :]))
             window.left = max(window.left - 1, 0)
             window.show(group.hazard)
-        return own / (1.0 - (1.0 - own) * math.prod(spared)) if changed else 1.0
+        if not changed:
+            return 1.0
+        alone = own / (1.0 - (1.0 - own) * math.prod(spared))
+        return alone + (1.0 - alone) * group.chance
 
     def terminal(self, name: tuple[str, ...], last_visit_s: float, elapsed: float) -> float:
         """The probability that a surge has hit a page since its last visit, `elapsed` cycles ago."""

@@ -166,11 +166,12 @@ def _spell_part(part: WeekPart, alone: bool, hours: bool) -> str:
     weekend, week = np.nanmean(days[5:]) if np.isfinite(days[5:]).any() else np.nan, np.nanmean(days[:5])
     text = f"{name[0].upper()}{name[1:]}: most changes come on {_spell_day(int(np.nanargmax(days)))}"
     if hours:
-        relative = part.relative()
+        relative = part.relative(1)  # as they are: smoothed, two peaks may be taken for one between them
         most, least = int(np.nanargmax(relative)), int(np.nanargmin(relative))
         text = (
-            f"{name[0].upper()}{name[1:]}: most changes come around {_spell_hour(most)}, {relative[most]:.1f} times "
-            f"the average hour's, fewest around {_spell_hour(least)}, {relative[least]:.1f} times"
+            f"{name[0].upper()}{name[1:]}: most changes come in the hour around {_spell_hour(most)}, "
+            f"{relative[most]:.1f} times the average hour's, fewest in that around {_spell_hour(least)}, "
+            f"{relative[least]:.1f} times"
         )
     if np.isfinite(weekend) and week > 0:
         text += f"; a weekend day has {weekend / week:.2f} of a weekday's"

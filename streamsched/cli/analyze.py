@@ -87,7 +87,7 @@ def _analyze(arguments: argparse.Namespace) -> int:
     pictures = None if arguments.png is None else arguments.png / "intervals.png"
     for path in (arguments.report, arguments.json, pictures):
         if path is not None and path != _STDIO:
-            check_writable(Path(path))
+            check_writable(Path(path), arguments.log)
     with _show_progress(Console(stderr=True)) as progress:
         result = run_analysis(settings, progress)
         name_rejections(result.rejections, result.rejected)

@@ -89,7 +89,7 @@ def _evolve(arguments: argparse.Namespace) -> int:
     settings = _settings(arguments)
     for path in (arguments.report, arguments.json):
         if path is not None and path != _STDIO:
-            check_writable(Path(path))
+            check_writable(Path(path), arguments.log)
     with show_progress(Console(stderr=True), "Evolving") as progress:
         result = run_protocol(settings, progress)
     name_rejections(result.rejections, result.rejected)

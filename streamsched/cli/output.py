@@ -52,8 +52,8 @@ def name_rejections(rejections: Sequence[object], count: int) -> None:
         complain(f"rejected: {count - _NAMED} more")
 
 
-def check_writable(path: Path) -> None:
-    """Raise SourceError where the file `path` cannot be written, its directory made if need be.
+def check_writable(path: Path, log: str | None = None) -> None:
+    """Raise SourceError where the file `path` cannot be written, its directory made if need be, or is the `log` read.
 
     For what is written after long work, so that the work is not lost.
     """
@@ -61,6 +61,8 @@ def check_writable(path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise _unwritable(path, error) from error
+    if log is not None and path.exists() and Path(log).exists() and path.samefile(log):
+        raise SourceError(str(path), "is the log that is read: expected the name of another file to write to")
     if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
         raise SourceError(str(path), "cannot be written: expected the name of a file in a directory that can be")
     if not path.exists():  # some directories promise more than they keep

@@ -70,7 +70,7 @@ def _replay(arguments: argparse.Namespace) -> int:
     settings = _settings(arguments)
     for path in (arguments.report, arguments.json):
         if path is not None and path != _STDIO:
-            check_writable(Path(path))
+            check_writable(Path(path), arguments.log)
     directory: Path | None = arguments.save_state
     with nullcontext() if directory is None else lock_state(directory, make=True):
         if directory is not None and has_state(directory):

@@ -57,7 +57,8 @@ def teach_class(teaching: Teaching, one: int, page: Record, cycle: int, changed:
         end = local_hours(end_of(clock, float(cycle)), link.quarters)
         foretold = changed_since(page, weighted_hours(profile, 0, start, end), clock.cycle_s)
         sheet = Sheet(schedules, one + 1, profiles, int(np.int64(link.profile)), 0)
-        learn_schedule(sheet, start, end, changed, foretold, int(np.int64(page.visits)))
+        visits, changes = int(np.int64(page.visits)), int(np.int64(page.changes))
+        learn_schedule(sheet, start, end, changed, foretold, visits, changes)
     set_quarters(link, clock, cycle)
 
 

@@ -60,8 +60,9 @@ def taught(told: Told, start: float, seen: list[tuple[float, bool]]) -> tuple[Sh
     sheet, twin = Sheet(np.zeros(2, SCHEDULE), 1, written(told), 1, 1), Schedule()
     for number, (gap, changed) in enumerate(seen):
         end = start + gap
-        learn_schedule(sheet, start, end, changed, 0.3, number)
-        naive_rhythm.learn_schedule(twin, told, (start, end), changed, 0.3, number)
+        counts = number, sum(one for _, one in seen[:number])
+        learn_schedule(sheet, start, end, changed, 0.3, *counts)
+        naive_rhythm.learn_schedule(twin, told, (start, end), changed, 0.3, counts)
         start = end
     return sheet, twin, start
 

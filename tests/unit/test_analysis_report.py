@@ -178,7 +178,7 @@ def test_what_was_put_into_the_log_is_found(result: Analysis) -> None:
     assert {part.region for part in result.arrivals.parts} == {"CJK", "FIGS", "other"} if result.arrivals else False
     words = " ".join(spell_findings(result))
     assert "5 hourly, 20 daily, 0 weekly" in words
-    assert "CJK: most changes come around" in words
+    assert "CJK: most changes come in the hour around" in words
     assert spell_limits(result) == []
 
 

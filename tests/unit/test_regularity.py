@@ -141,8 +141,13 @@ def test_a_page_without_a_schedule_is_taken_for_poisson() -> None:
     [
         (Regularity("poisson", 0.7), "no schedule shows in its changes"),
         (Regularity("hourly", 0.001), "updated hourly (p = 0.001)"),
-        (Regularity("daily", 0.001, tuple(range(7)), 3), "updated daily, likeliest at 03:00 to 03:59 (p = 0.001)"),
-        (Regularity("other", 0.001, (0, 4), 9), "updated on Monday, Friday, likeliest at 09:00 to 09:59 (p = 0.001)"),
+        (Regularity("daily", 0.001, tuple(range(7)), 3), "updated daily, likeliest at 03:00 to 03:59 UTC (p = 0.001)"),
+        (Regularity("weekly", 0.001, (0,), None), "updated on Monday (p = 0.001)"),
+        (Regularity("other", 0.001, (), None), "updated on some days (p = 0.001)"),
+        (
+            Regularity("other", 0.001, (0, 4), 9, -14),
+            "updated on Monday, Friday, likeliest at 09:00 to 09:59 UTC-3:30 (p = 0.001)",
+        ),
     ],
 )
 def test_regularity_in_words(regularity: Regularity, words: str) -> None:

@@ -8,9 +8,9 @@ import numpy as np
 
 from streamsched import OutcomeBatch, Scheduler
 from streamsched.digest import digest_state
+from streamsched.store.layout import ImageWriter
 from streamsched.store.loading import load_images
 from streamsched.store.moments import Moment
-from streamsched.store.layout import ImageWriter
 
 DAY = 86_400.0
 URLS = [f"https://a.example/{i}" for i in range(8)]
