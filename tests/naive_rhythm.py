@@ -391,7 +391,7 @@ class Rhythm:
             cycles = min(weighted(told, start, end) * HOUR / self.cycle_s, 1e15)
             link.profile.fresh.append((start, end, expected_changes(rate * cycles) if changed else 0.0))
         earns = changes >= 2 and rate * DAY / self.cycle_s >= 1 / 28
-        room = self.schedules < schedules.FEWEST_SCHEDULES + pages * 7 // 64
+        room = self.schedules < schedules.FEWEST_SCHEDULES + pages * 3 // 64
         if link.schedule is None and changed and earns and room:
             link.schedule = Schedule()
             self.schedules += 1
