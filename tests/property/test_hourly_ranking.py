@@ -59,9 +59,7 @@ def searches(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 @pytest.mark.parametrize(
     "formula",
     [
-        "1 - exp(-rate * tau)",
         "rhythm * posterior",
-        "due",
         "1 - (1 - due) * (1 - surge)",
         "rhythm * (rate * tau - 1) + due",
     ],
