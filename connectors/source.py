@@ -13,10 +13,11 @@ from dataclasses import asdict, dataclass
 from types import TracebackType
 from typing import Literal, Protocol, Self, TypeAlias, TypeGuard, runtime_checkable
 
+from streamsched.arrays import Floats
 from streamsched.errors import SourceError, shorten
 from streamsched.outcomes import OutcomeBatch
 
-__all__ = ["Delivery", "Position", "Rejection", "Source", "Unit"]
+__all__ = ["Delivery", "Position", "Rejection", "Source", "Unit", "VisitBatch"]
 
 Unit: TypeAlias = Literal["line", "byte", "message"]
 
@@ -120,3 +121,32 @@ class Source(Protocol):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
+
+
+class VisitBatch(Protocol):
+    """The pages to visit next, as a sink publishes them; `streamsched.Batch` is one."""
+
+    @property
+    def urls(self) -> list[str]:
+        """The pages, best first."""
+        ...
+
+    @property
+    def hosts(self) -> list[str]:
+        """Host and port of each page."""
+        ...
+
+    @property
+    def scores(self) -> Floats:
+        """The score of each page: float64[m]."""
+        ...
+
+    @property
+    def now(self) -> float:
+        """The time of the ranking, UTC epoch seconds."""
+        ...
+
+    @property
+    def lease_until_s(self) -> float | None:
+        """When the leases of the pages expire, None where none was taken."""
+        ...

@@ -11,15 +11,14 @@ from typing import Final
 
 import numpy as np
 
-from streamsched.arrays import Bytes
 from streamsched.jit import bare_kernel, inlined
 from streamsched.packed import hash_bytes
 from streamsched.tables import WEEK_HOURS, Calendar, Tables
+from streamsched.url_syntax import find_domain
 
 __all__ = [
     "DAY_HOURS",
     "HOUR_S",
-    "find_domain",
     "hour_in_week",
     "local_hours",
     "quarters_at",
@@ -32,7 +31,6 @@ DAY_HOURS: Final = 24
 _QUARTER_S: Final = 900.0
 _MONDAY_HOURS: Final = 72.0  # from the Monday before to 1970-01-01, a Thursday
 _FAR_S: Final = 1e14  # three million years: farther times count as that, so that hours keep their fractions
-_DOT, _COLON, _BRACKET = ord("."), ord(":"), ord("]")
 
 
 @inlined
@@ -67,26 +65,6 @@ def quarters_at(calendar: Calendar, region: int, at_s: float) -> int:
         else:
             high = middle
     return int(calendar.quarters[low])
-
-
-@inlined
-def find_domain(text: Bytes, start: int, stop: int) -> tuple[int, int]:
-    """Return where the last label of the host ``text[start:stop]``, with a port or without, begins and ends. O(length).
-
-    Nothing lies between them where the host has one label, or is an address of IPv6.
-    """
-    for i in range(stop - 1, start - 1, -1):
-        if text[i] == _BRACKET:
-            break
-        if text[i] == _COLON:
-            stop = i
-            break
-    if stop > start and text[stop - 1] == _DOT:
-        stop -= 1
-    first = stop
-    while first > start and text[first - 1] != _DOT:
-        first -= 1
-    return (first if first > start else stop), stop
 
 
 @bare_kernel

@@ -15,10 +15,9 @@ from streamsched.errors import SettingsError
 from streamsched.leases import Leases
 from streamsched.manners import HostRule, Manners, Rule
 from streamsched.marks import mark_groups, mark_rows
-from streamsched.pages import PageTable
 from streamsched.politeness import ON_REQUEST, count_handed, make_limits
 from streamsched.rules import RuleBook
-from streamsched.tables import URGENT, Tables
+from streamsched.tables import URGENT, PageLookup, Tables
 from streamsched.targets import find_hosts, read_host
 
 __all__ = ["Courtesy"]
@@ -52,7 +51,7 @@ class Courtesy:
         self.manners = replace(self.manners, per_batch=per_host)
         self.limits = self.limits._replace(per_batch=make_limits(self.manners).per_batch)
 
-    def set_rules(self, pages: PageTable, rules: Mapping[str, Rule | HostRule | None]) -> Ints:
+    def set_rules(self, pages: PageLookup, rules: Mapping[str, Rule | HostRule | None]) -> Ints:
         """Set rules by target; return the rows that may go by others now: int64[m]. See `RuleBook.set`."""
         return self._rules.set(pages, rules)
 

@@ -7,9 +7,9 @@ from typing import Final
 import numpy as np
 
 from streamsched.arrays import Bytes, Ints, Record
-from streamsched.groups import find_authority
 from streamsched.jit import bare_kernel
 from streamsched.tables import Tables
+from streamsched.url_syntax import find_authority
 
 __all__ = ["fits", "mark_fitting"]
 

@@ -11,20 +11,18 @@ from typing import Final
 
 import numpy as np
 
-from streamsched.arrays import Bytes, Hashes, Ints, Records
+from streamsched.arrays import Hashes, Ints, Records
 from streamsched.chains import link_page, unlink_page
 from streamsched.jit import bare_kernel, mix
 from streamsched.marks import mark_group
 from streamsched.packed import decode_spans, hash_bytes, same_bytes
-from streamsched.profiles import follow_profile
 from streamsched.tables import SETTINGS_OWN, Tables
+from streamsched.url_syntax import default_port, find_authority
 
 __all__ = [
     "GROUP_PAGES",
     "MAX_DEPTH",
     "candidate_space",
-    "default_port",
-    "find_authority",
     "find_host",
     "group_name",
     "group_names",
@@ -39,7 +37,7 @@ GROUP_PAGES: Final = 16  # pages; fewer say less of a rate than the prior of the
 MAX_DEPTH: Final = 8  # path segments; deeper prefixes hardly ever hold enough pages
 _FEWEST_CANDIDATES: Final = 1 << 16
 
-_SLASH, _QUERY, _HASH, _COLON, _AT = ord("/"), ord("?"), ord("#"), ord(":"), ord("@")
+_SLASH, _QUERY, _HASH = ord("/"), ord("?"), ord("#")
 
 
 def group_name(tables: Tables, group: int) -> str:
@@ -156,39 +154,6 @@ def _spell_segment(tables: Tables, start: int, stop: int, size: int) -> tuple[in
 
 
 @bare_kernel
-def find_authority(text: Bytes, start: int, stop: int) -> tuple[int, int, int]:
-    """Return where the host and port of the URL ``text[start:stop]`` begin and end, and the length of its scheme.
-
-    Without user information. O(length).
-    """
-    first, scheme = start, 0
-    for i in range(start, stop - 2):
-        if text[i] == _COLON and text[i + 1] == _SLASH and text[i + 2] == _SLASH:
-            first, scheme = i + 3, i - start
-            break
-        if text[i] == _SLASH or text[i] == _QUERY or text[i] == _HASH:
-            break
-    last = first
-    while last < stop and text[last] != _SLASH and text[last] != _QUERY and text[last] != _HASH:
-        last += 1
-    for i in range(last - 1, first - 1, -1):
-        if text[i] == _AT:
-            first = i + 1
-            break
-    return first, last, scheme
-
-
-@bare_kernel
-def default_port(name: Bytes, size: int, scheme: int) -> int:
-    """Return how many bytes at the end of a host are the port its scheme implies: ``:80`` or ``:443``."""
-    if scheme == 4 and size > 3 and name[size - 3] == _COLON and name[size - 2] == 56 and name[size - 1] == 48:
-        return 3
-    if scheme == 5 and size > 4 and name[size - 4] == _COLON and name[size - 3] == 52:
-        return 4 if name[size - 2] == 52 and name[size - 1] == 51 else 0
-    return 0
-
-
-@bare_kernel
 def _find(tables: Tables, size: int) -> int:
     """Return the group whose name is the scratch's first `size` bytes, -1 where there is none. O(size)."""
     key = hash_bytes(tables.scratch, 0, size)
@@ -242,7 +207,6 @@ def _open(tables: Tables, size: int, parent: int, depth: int) -> int:
         tables.groups[parent].recheck_until = corpus.sweep + 1
     _place(tables.group_slots, key, group)
     corpus.groups = group + 1
-    follow_profile(tables, group)
     return group
 
 

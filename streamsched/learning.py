@@ -9,19 +9,9 @@ from streamsched.jit import inlined
 from streamsched.posterior import after_change
 from streamsched.tables import LONGEST_INTERVAL, SHORTEST_INTERVAL
 
-__all__ = ["count_visit", "give_prior", "learn"]
+__all__ = ["count_visit", "learn"]
 
 _MOST_VISITS = (1 << 32) - 1  # what the count of a page's visits holds
-
-
-@inlined
-def give_prior(page: Record, shape: float, mean: float) -> None:
-    """Give a page the Gamma prior of that shape and mean rate per cycle, rounded to single precision. O(1).
-
-    Its exposure is `LONGEST_INTERVAL` at the most: it stays finite whatever the mean.
-    """
-    page.prior_shape = shape
-    page.prior_exposure = min(shape / mean, LONGEST_INTERVAL)
 
 
 @inlined

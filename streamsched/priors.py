@@ -23,8 +23,8 @@ import numpy as np
 from streamsched.arrays import Record, Records
 from streamsched.groups import sort_page_deeper
 from streamsched.jit import bare_kernel, inlined
-from streamsched.learning import give_prior
 from streamsched.marks import mark_group, mark_row
+from streamsched.page_init import give_prior
 from streamsched.posterior import digamma, shape_of_log_gap
 from streamsched.profiles import publish_profiles, renew_link, sum_trust
 from streamsched.tables import LONGEST_INTERVAL, SHORTEST_INTERVAL, Tables

@@ -19,9 +19,8 @@ from streamsched.errors import SettingsError, shorten
 from streamsched.manners import HostRule, Manners, Rule
 from streamsched.marks import mark_groups, mark_rows
 from streamsched.packed import PackedUrls
-from streamsched.pages import PageTable
 from streamsched.politeness import RULES, Limits, write_rule
-from streamsched.tables import SETTINGS_OWN, Tables
+from streamsched.tables import SETTINGS_OWN, PageLookup, Tables
 from streamsched.targets import HOST, PAGE_SCHEMES, SINGLE, Chosen, Target, find_hosts, parse_target, read_target
 
 __all__ = ["RuleBook"]
@@ -42,7 +41,7 @@ class RuleBook:
         self._rows = 0  # pages and groups that have been looked at
         self._groups = 0
 
-    def set(self, pages: PageTable, rules: Mapping[str, Rule | HostRule | None]) -> Ints:
+    def set(self, pages: PageLookup, rules: Mapping[str, Rule | HostRule | None]) -> Ints:
         """Set rules by target, None to take them back; return the rows that may go by others now: int64[m], ascending.
 
         O(1) for each target that is a page, O(pages) for all others together. Raises SettingsError, and sets none, for
@@ -161,7 +160,7 @@ def _check_rule(target: Target, rule: object) -> None:
         raise SettingsError(named, rule, "a Rule, for only a host such as example.org has a HostRule")
 
 
-def _find_pages(pages: PageTable, targets: Iterable[str]) -> Ints:
+def _find_pages(pages: PageLookup, targets: Iterable[str]) -> Ints:
     """Return the rows of the pages that are known by these texts, or by them with a scheme before."""
     urls = [scheme + text for text in targets for scheme in (PAGE_SCHEMES if "://" not in text else ("",))]
     rows = pages.find(PackedUrls.pack(urls))

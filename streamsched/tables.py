@@ -9,12 +9,13 @@ move or end.
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from streamsched.arrays import Bytes, Floats, Hashes, Ints, Records
+from streamsched.packed import PackedUrls
 
 __all__ = [
     "ANYONE",
@@ -48,6 +49,7 @@ __all__ = [
     "WITH_FINGERPRINT",
     "Calendar",
     "Marked",
+    "PageLookup",
     "Rhythms",
     "Tables",
 ]
@@ -83,7 +85,7 @@ PAGE: Final = np.dtype(
         ("visits", "<u4"),  # n of SPEC 3: visits after the first that could show a change
         ("changes", "<u4"),  # X: those that did
         ("group", "<u4"),  # deepest group the page belongs to
-        ("prior_shape", "<f4"),  # the Gamma prior the page was last given, by `learning.give_prior`
+        ("prior_shape", "<f4"),  # the Gamma prior the page was last given, by `page_init.give_prior`
         ("prior_exposure", "<f4"),  # ... in cycles
         ("importance", "<f4"),
         ("cost", "<f4"),
@@ -308,3 +310,16 @@ class Tables(NamedTuple):
     chains: Records  # CHAIN[rows]: the pages of each group, one after another
     heads: npt.NDArray[np.uint32]  # uint32[groups]: the first of them, plus 1; 0 for none
     rhythm: Rhythms
+
+
+class PageLookup(Protocol):
+    """What finds pages by their URLs: a page table, as rules see it."""
+
+    @property
+    def tables(self) -> Tables:
+        """The arrays as kernels take them."""
+        ...
+
+    def find(self, urls: PackedUrls) -> Ints:
+        """Return the rows of `urls`: int64[n], -1 for pages never seen."""
+        ...

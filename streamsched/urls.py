@@ -12,8 +12,8 @@ import numpy as np
 
 from streamsched.arrays import Bytes, Hashes, Ints, Record, frozen
 from streamsched.jit import bare_kernel, prefetch
-from streamsched.learning import give_prior
 from streamsched.packed import PackedUrls, decode_spans, hash_bytes, same_bytes
+from streamsched.page_init import give_prior
 from streamsched.tables import Tables
 
 __all__ = ["MAX_PAGES", "NOT_FOUND", "ROWS_AT_ONCE", "IndexArrays", "UrlIndex", "resolve", "url_text", "url_texts"]

@@ -17,7 +17,7 @@ from streamsched.marks import mark_group, mark_row
 from streamsched.outcomes import CHANGED, COST, FINGERPRINT, IMPORTANCE, RETRY_AFTER, STATUS
 from streamsched.politeness import Limits, hear_host, recall
 from streamsched.priors import advance_sweep, renew_prior, weigh_pattern
-from streamsched.profiles import renew_link, set_clock
+from streamsched.profiles import follow_profile, renew_link, set_clock
 from streamsched.rhythms import learn_rhythm, prefetch_rhythm
 from streamsched.surges import weigh_surges
 from streamsched.tables import (
@@ -91,7 +91,10 @@ def _begin_page(tables: Tables, row: int, known_since_s: float) -> None:
     renew_candidates(tables, row + 1)
     tables.corpus[0].sorted = row + 1
     narrow_sample(tables, row + 1)
+    known_groups = int(tables.corpus[0].groups)
     sort_page(tables, row)
+    for group in range(known_groups, tables.corpus[0].groups):
+        follow_profile(tables, group)
     renew_prior(tables, tables.pages[row])
     renew_link(tables, row)
     set_clock(tables.rhythm, row, known_since_s)

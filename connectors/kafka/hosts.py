@@ -7,9 +7,9 @@ from typing import Final
 import numpy as np
 
 from streamsched.arrays import Bools, Bytes, Ints
-from streamsched.groups import default_port, find_authority
 from streamsched.jit import kernel
 from streamsched.packed import PackedUrls
+from streamsched.url_syntax import default_port, find_authority
 
 __all__ = ["choose_partitions", "differ", "spell_hosts"]
 

@@ -15,9 +15,9 @@ from streamsched.connectors.kafka.client import Producer
 from streamsched.connectors.kafka.clients import open_producer
 from streamsched.connectors.kafka.hosts import choose_partitions, spell_hosts
 from streamsched.connectors.kafka.settings import KafkaSettings
+from streamsched.connectors.source import VisitBatch
 from streamsched.errors import SettingsError
 from streamsched.outcomes import OutcomeBatch
-from streamsched.replies import Batch
 
 __all__ = ["FORMATS", "FRAME_ROWS", "KafkaSink", "cut_frames"]
 
@@ -70,7 +70,7 @@ class KafkaSink:
         for event, host in zip(to_events(outcomes), hosts, strict=True):
             self._producer.send(self.settings.topic, encode(event), host.encode())
 
-    def send_batch(self, batch: Batch, format: str = "json") -> None:  # noqa: A002  the word that users know
+    def send_batch(self, batch: VisitBatch, format: str = "json") -> None:  # noqa: A002  the word that users know
         """Send each page of `batch` as a map for the crawler of its host, its key.
 
         The map has ``url``, ``host``, ``score``, ``now`` and, where the pages were leased, ``lease_until_s``.

@@ -13,12 +13,11 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from streamsched.arrays import Bytes, Hashes, Ints, frozen
-from streamsched.clock import find_domain
 from streamsched.errors import SettingsError
-from streamsched.groups import find_authority
 from streamsched.jit import kernel
 from streamsched.packed import PackedUrls, hash_bytes
 from streamsched.regions import REGIONS, Region
+from streamsched.url_syntax import find_authority, find_domain
 
 __all__ = ["OTHERS", "ZONES", "GivenRegion", "find_domains", "merge_regions", "parse_region"]
 

@@ -27,7 +27,8 @@ from streamsched.evolution.history import ChangeHistory
 from streamsched.evolution.rhythms import Teaching, set_quarters, teach_class
 from streamsched.evolution.tolls import add_tolls, number_groups
 from streamsched.jit import kernel, mix
-from streamsched.learning import give_prior, learn
+from streamsched.learning import learn
+from streamsched.page_init import give_prior
 from streamsched.tables import LINK, PAGE, PROFILE, SCHEDULE, TRACE
 
 __all__ = ["Course", "Reading", "Trial", "visits_per_cycle"]
