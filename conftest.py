@@ -26,7 +26,7 @@ def kernel_sources() -> list[Path]:
     """Return the files that define kernels or machine operations, each once, sorted."""
     found = (path for folder in KERNEL_FOLDERS for path in (ROOT / folder).glob("**/*.py"))
     return sorted(
-        {path.resolve() for path in found if path.name == "jit.py" or b"streamsched.jit" in path.read_bytes()}
+        {path.resolve() for path in found if path.name == "jit.py" or b"streamsched.numerics.jit" in path.read_bytes()}
     )
 
 

@@ -21,16 +21,16 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from streamsched.arrays import Bools, Floats, Ints, Rows
-from streamsched.order import select_top
+from streamsched.numerics.arrays import Bools, Floats, Ints, Rows
+from streamsched.numerics.packed_urls import PackedUrls
+from streamsched.numerics.topk_order import select_top
 from streamsched.outcomes import OutcomeBatch
-from streamsched.packed import PackedUrls
 from streamsched.replay import SyntheticSettings, synthesize
-from streamsched.replay.policies import make_policy
-from streamsched.replay.scheduled import ScheduledPolicy
-from streamsched.replay.simulator import DAY_S, Policy, Question, Schedule, simulate
-from streamsched.replay.truth import ChangeLog, Window
-from streamsched.scheduler import Scheduler
+from streamsched.replay.simulation.policies import make_policy
+from streamsched.replay.simulation.scheduler_policy import ScheduledPolicy
+from streamsched.replay.simulation.simulator import DAY_S, Policy, Question, Schedule, simulate
+from streamsched.replay.truth.ground_truth import ChangeLog, Window
+from streamsched.scheduler.scheduler import Scheduler
 
 __all__ = ["SETTINGS", "Setting", "measure", "print_settings"]
 

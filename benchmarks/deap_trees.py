@@ -8,9 +8,9 @@ from typing import Any, Final
 import numpy as np
 from deap import gp
 
-from streamsched.arrays import Bools, Floats, Ints, Rows
-from streamsched.estimators import aad, cg, nad
-from streamsched.evolution.alphabet import CONSTANTS, TERMINAL_SETS, Alphabet
+from streamsched.estimation.published_estimators import aad, cg, nad
+from streamsched.evolution.gp.symbols import CONSTANTS, TERMINAL_SETS, Alphabet
+from streamsched.numerics.arrays import Bools, Floats, Ints, Rows
 
 __all__ = ["ColumnCrawl", "compile_program", "make_tree"]
 

@@ -19,9 +19,9 @@ import numpy as np
 from benchmarks.corpus import DAY_S, make_urls
 from benchmarks.timing import Row
 from streamsched import OutcomeBatch, PackedUrls, Scheduler
-from streamsched.arrays import Floats, Ints
-from streamsched.durable import DurableScheduler, SavePlan
-from streamsched.groups import candidate_space
+from streamsched.numerics.arrays import Floats, Ints
+from streamsched.records.url_patterns import candidate_space
+from streamsched.scheduler.durable import DurableScheduler, SavePlan
 
 __all__ = ["measure"]
 
@@ -33,7 +33,7 @@ _WARM: Final = 300  # batches until the ranking has settled
 _RESTART: Final = """
 import sys, time
 begun = time.perf_counter()
-from streamsched.durable import DurableScheduler
+from streamsched.scheduler.durable import DurableScheduler
 imported = time.perf_counter()
 with DurableScheduler.open(sys.argv[1], threads=2) as scheduler:
     opened = time.perf_counter()

@@ -11,15 +11,15 @@ import numpy as np
 
 from benchmarks.deap_trees import ColumnCrawl, compile_program, make_tree
 from benchmarks.timing import Row, best_seconds
-from streamsched.arrays import Floats
-from streamsched.evolution.arena import tie_offset
-from streamsched.evolution.evaluator import Evaluator, Metric
-from streamsched.evolution.generations import evolve_population, evolve_seeds
-from streamsched.evolution.history import ChangeHistory
-from streamsched.evolution.settings import EvolutionSettings
-from streamsched.evolution.trials import Reading, Trial
+from streamsched.evolution.data.change_history import ChangeHistory
+from streamsched.evolution.gp.evolution_settings import EvolutionSettings
+from streamsched.evolution.gp.loop import evolve_population, evolve_seeds
+from streamsched.evolution.simulation.arena import tie_offset
+from streamsched.evolution.simulation.evaluator import Evaluator, Metric
+from streamsched.evolution.simulation.trials import Reading, Trial
 from streamsched.formula import Formula
-from streamsched.jit import mix
+from streamsched.numerics.arrays import Floats
+from streamsched.numerics.jit import mix
 
 __all__ = ["make_history", "measure"]
 

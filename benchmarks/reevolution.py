@@ -21,8 +21,8 @@ from benchmarks.timing import Row
 from streamsched import OutcomeBatch, Scheduler
 from streamsched.evolution.plan import EvolutionPlan
 from streamsched.evolution.records import EvolutionRecord
-from streamsched.evolver import Evolver
-from streamsched.journal import SAMPLE_PAGES, find_sampled, sample_bar
+from streamsched.records.visit_journal import SAMPLE_PAGES, find_sampled, sample_bar
+from streamsched.scheduler.evolver import Evolver
 
 __all__ = ["measure"]
 

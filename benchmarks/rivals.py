@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from streamsched.arrays import Floats, Rows
+from streamsched.numerics.arrays import Floats, Rows
 
 __all__ = ["DictIngest", "rank_columns_posterior", "rank_columns_t_times_x"]
 

@@ -16,13 +16,13 @@ from typing import Final
 import numpy as np
 
 from benchmarks.timing import Row
-from streamsched.arrays import Bools, Floats, Rows
+from streamsched.numerics.arrays import Bools, Floats, Rows
+from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.outcomes import OutcomeBatch
-from streamsched.packed import PackedUrls
-from streamsched.replay.policies import ScheduledPolicy, make_policy
-from streamsched.replay.simulator import Policy, Question, Schedule, Trace, simulate
-from streamsched.replay.truth import Window
-from streamsched.scheduler import Scheduler
+from streamsched.replay.simulation.policies import ScheduledPolicy, make_policy
+from streamsched.replay.simulation.simulator import Policy, Question, Schedule, Trace, simulate
+from streamsched.replay.truth.ground_truth import Window
+from streamsched.scheduler.scheduler import Scheduler
 
 __all__ = ["measure"]
 

@@ -14,13 +14,13 @@ import numpy as np
 from benchmarks.corpus import DAY_S, make_urls
 from benchmarks.timing import Row, best_seconds
 from streamsched import OutcomeBatch, PackedUrls, Scheduler
-from streamsched.arrays import Floats, Ints
-from streamsched.evolution.alphabet import TERMINAL_SETS, Alphabet
-from streamsched.evolution.genomes import ramped_trees, to_formula
+from streamsched.evolution.gp.genomes import ramped_trees, to_formula
+from streamsched.evolution.gp.symbols import TERMINAL_SETS, Alphabet
 from streamsched.formula import Formula
-from streamsched.ranking import FullScan, Query
-from streamsched.scheduler import DEFAULT_FORMULA
-from streamsched.terminals import MOVING
+from streamsched.formula.terminals import MOVING
+from streamsched.numerics.arrays import Floats, Ints
+from streamsched.ranking.full_scan import FullScan, Query
+from streamsched.scheduler.scheduler import DEFAULT_FORMULA
 
 __all__ = ["measure"]
 

@@ -7,13 +7,13 @@
             scheduler.observe(delivery.outcomes)
 """
 
-from streamsched.connectors.files import FileSource
-from streamsched.connectors.frames import decode_frame, encode_frame
+from streamsched.connectors.file_source import FileSource
+from streamsched.connectors.formats.microsoft import write_sample
+from streamsched.connectors.formats.msgpack_frames import decode_frame, encode_frame
+from streamsched.connectors.formats.writers import write_jsonl, write_msgpack
 from streamsched.connectors.kafka import KafkaSettings, KafkaSink, KafkaSource, open_kafka, open_sink
-from streamsched.connectors.microsoft import write_sample
-from streamsched.connectors.opening import open_source
+from streamsched.connectors.open_source import open_source
 from streamsched.connectors.source import Delivery, Position, Rejection, Source
-from streamsched.connectors.writers import write_jsonl, write_msgpack
 
 __all__ = [
     "Delivery",

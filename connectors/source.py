@@ -13,8 +13,8 @@ from dataclasses import asdict, dataclass
 from types import TracebackType
 from typing import Literal, Protocol, Self, TypeAlias, TypeGuard, runtime_checkable
 
-from streamsched.arrays import Floats
 from streamsched.errors import SourceError, shorten
+from streamsched.numerics.arrays import Floats
 from streamsched.outcomes import OutcomeBatch
 
 __all__ = ["Delivery", "Position", "Rejection", "Source", "Unit", "VisitBatch"]

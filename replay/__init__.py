@@ -1,22 +1,22 @@
 """Replays of change logs: what each policy would have found, had it decided what to visit (SPEC 6).
 
 The report and the terminal's table and progress bar, which need matplotlib and rich, stand in
-`streamsched.replay.report` and `streamsched.replay.terminal`.
+`streamsched.replay.reporting.html_report` and `streamsched.replay.reporting.terminal`.
 """
 
-from streamsched.replay.changefile import write_changes
+from streamsched.replay.confidence_intervals import Estimate
 from streamsched.replay.experiment import Progress, replay_log, run_replay
-from streamsched.replay.intervals import Estimate
-from streamsched.replay.policies import EVOLVING, POLICIES, STEADY
-from streamsched.replay.promotions import Evolution
-from streamsched.replay.reader import read_truth
-from streamsched.replay.rehearsal import rehearse
-from streamsched.replay.results import METRICS, PolicyResult, ReplayResult, to_json
-from streamsched.replay.settings import ReplaySettings
-from streamsched.replay.simulator import Trace
-from streamsched.replay.synthetic import SyntheticCorpus, synthesize, synthesize_corpus
-from streamsched.replay.synthetic_settings import KINDS, SyntheticSettings
-from streamsched.replay.truth import ChangeLog, Window
+from streamsched.replay.replay_results import METRICS, PolicyResult, ReplayResult, to_json
+from streamsched.replay.replay_settings import ReplaySettings
+from streamsched.replay.saved_state import rehearse
+from streamsched.replay.simulation.policies import EVOLVING, POLICIES, STEADY
+from streamsched.replay.simulation.promotions import Evolution
+from streamsched.replay.simulation.simulator import Trace
+from streamsched.replay.synthetic.generator import SyntheticCorpus, synthesize, synthesize_corpus
+from streamsched.replay.synthetic.synthetic_settings import KINDS, SyntheticSettings
+from streamsched.replay.truth.change_file import write_changes
+from streamsched.replay.truth.ground_truth import ChangeLog, Window
+from streamsched.replay.truth.reader import read_truth
 
 __all__ = [
     "EVOLVING",

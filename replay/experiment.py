@@ -10,16 +10,16 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from streamsched.arrays import Ints
-from streamsched.order import tie_keys
-from streamsched.replay.evolving import Evolves
-from streamsched.replay.metrics import deciles
-from streamsched.replay.policies import EVOLVING, formula_of, make_policy
-from streamsched.replay.reader import read_truth
-from streamsched.replay.results import ReplayResult, summarise
-from streamsched.replay.settings import ReplaySettings, choose_window
-from streamsched.replay.simulator import Policy, Schedule, Trace, simulate
-from streamsched.replay.truth import ChangeLog, Window
+from streamsched.numerics.arrays import Ints
+from streamsched.numerics.topk_order import tie_keys
+from streamsched.replay.replay_results import ReplayResult, summarise
+from streamsched.replay.replay_settings import ReplaySettings, choose_window
+from streamsched.replay.simulation.evolving_policies import Evolves
+from streamsched.replay.simulation.metrics import deciles
+from streamsched.replay.simulation.policies import EVOLVING, formula_of, make_policy
+from streamsched.replay.simulation.simulator import Policy, Schedule, Trace, simulate
+from streamsched.replay.truth.ground_truth import ChangeLog, Window
+from streamsched.replay.truth.reader import read_truth
 
 __all__ = ["Keep", "Progress", "replay_log", "run_replay"]
 

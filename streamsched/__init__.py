@@ -1,6 +1,5 @@
 """streamsched: which pages of a crawl have changed? A re-crawl scheduler that learns from every visit."""
 
-from streamsched.change import hamming
 from streamsched.errors import (
     FormulaError,
     InvalidOutcome,
@@ -11,14 +10,15 @@ from streamsched.errors import (
     StreamschedError,
     UnknownPage,
 )
-from streamsched.explanation import Explanation
+from streamsched.estimation.change_detection import hamming
+from streamsched.estimation.simhash import simhash
 from streamsched.formula import Formula
-from streamsched.manners import HostRule, Manners, Rule
+from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.outcomes import Outcome, OutcomeBatch
-from streamsched.packed import PackedUrls
-from streamsched.replies import Batch, Observed
-from streamsched.scheduler import Scheduler
-from streamsched.simhash import simhash
+from streamsched.politeness.politeness_settings import HostRule, Manners, Rule
+from streamsched.scheduler.explanation import Explanation
+from streamsched.scheduler.results import Batch, Observed
+from streamsched.scheduler.scheduler import Scheduler
 
 __all__ = [
     "Batch",

@@ -9,11 +9,11 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from streamsched.arrays import Bytes, Floats, Ints, frozen
-from streamsched.casting import as_column
 from streamsched.errors import InvalidOutcome, shorten
-from streamsched.jit import bare_kernel, load_word
-from streamsched.packed import MAX_URL_BYTES, PackedUrls
+from streamsched.numerics.arrays import Bytes, Floats, Ints, frozen
+from streamsched.numerics.column_casting import as_column
+from streamsched.numerics.jit import bare_kernel, load_word
+from streamsched.numerics.packed_urls import MAX_URL_BYTES, PackedUrls
 
 __all__ = [
     "CHANGED",

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from streamsched.connectors.kafka.client import Headers, Producer, part_path
+from streamsched.connectors.kafka.clients.protocol import Headers, Producer, part_path
 from streamsched.connectors.kafka.decoding import Faulty
-from streamsched.connectors.ledger import Rejections
+from streamsched.connectors.reading.rejections import Rejections
 from streamsched.connectors.source import Rejection
 
 __all__ = ["DeadLetters"]

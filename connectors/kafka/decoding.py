@@ -14,20 +14,20 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from streamsched.arrays import Bytes, Ints
-from streamsched.connectors.columns import join, pack_bytes, to_columns
-from streamsched.connectors.events import Event
-from streamsched.connectors.frames import VERSION
-from streamsched.connectors.jsonl import make_json_lines
-from streamsched.connectors.kafka.client import Headers, Messages
+from streamsched.connectors.formats.columns import join, pack_bytes, to_columns
+from streamsched.connectors.formats.events import Event
+from streamsched.connectors.formats.jsonl import make_json_lines
+from streamsched.connectors.formats.msgpack_frames import VERSION
+from streamsched.connectors.formats.msgpack_maps import EventMaps, read_frame
+from streamsched.connectors.formats.msgpack_stream import MAX_MAP_BYTES
+from streamsched.connectors.kafka.clients.protocol import Headers, Messages
 from streamsched.connectors.kafka.envelopes import BROKEN, EMPTY, FIRST_BYTE, FRAME_MAP, JSON, MAP, OTHER, sort_messages
-from streamsched.connectors.kafka.hosts import differ, spell_hosts
-from streamsched.connectors.ledger import MAX_RAW_BYTES, Fault, describe
-from streamsched.connectors.lines import LineChunk
-from streamsched.connectors.msgpack_maps import EventMaps, read_frame
-from streamsched.connectors.msgpack_stream import MAX_MAP_BYTES
-from streamsched.connectors.sieve import Malformed, sift
+from streamsched.connectors.kafka.message_keys import differ, spell_hosts
+from streamsched.connectors.reading.lines import LineChunk
+from streamsched.connectors.reading.rejections import MAX_RAW_BYTES, Fault, describe
+from streamsched.connectors.reading.validation import Malformed, sift
 from streamsched.errors import shorten
+from streamsched.numerics.arrays import Bytes, Ints
 from streamsched.outcomes import OutcomeBatch
 
 __all__ = ["VERSION_FIELDS", "VERSION_HEADER", "Decoded", "Faulty", "Run", "decode_messages"]
@@ -85,7 +85,7 @@ class Decoded:
     faults: list[Faulty] = field(default_factory=list)
 
     def reject(self, offset: int, fault: Fault, raw: bytes, *, size: int | None = None) -> None:
-        """Write down a fault; see `streamsched.connectors.ledger.Book`."""
+        """Write down a fault; see `streamsched.connectors.reading.rejections.Book`."""
         self.faults.append(Faulty(offset, fault, raw[:MAX_RAW_BYTES], len(raw) if size is None else size))
 
 

@@ -6,9 +6,9 @@ from typing import Final
 
 import numpy as np
 
-from streamsched.arrays import Bytes, Ints
-from streamsched.connectors.msgpack_scan import FRAME, MAX_DEPTH, measure_map
-from streamsched.jit import kernel
+from streamsched.connectors.formats.msgpack_scan import FRAME, MAX_DEPTH, measure_map
+from streamsched.numerics.arrays import Bytes, Ints
+from streamsched.numerics.jit import kernel
 
 __all__ = ["BROKEN", "EMPTY", "FIRST_BYTE", "FRAME_MAP", "JSON", "MAP", "OTHER", "sort_messages"]
 

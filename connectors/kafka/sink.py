@@ -9,12 +9,12 @@ from typing import Final, Self
 import msgspec
 import numpy as np
 
-from streamsched.connectors.columns import join, to_events
-from streamsched.connectors.frames import encode_frame
-from streamsched.connectors.kafka.client import Producer
-from streamsched.connectors.kafka.clients import open_producer
-from streamsched.connectors.kafka.hosts import choose_partitions, spell_hosts
-from streamsched.connectors.kafka.settings import KafkaSettings
+from streamsched.connectors.formats.columns import join, to_events
+from streamsched.connectors.formats.msgpack_frames import encode_frame
+from streamsched.connectors.kafka.clients.factory import open_producer
+from streamsched.connectors.kafka.clients.protocol import Producer
+from streamsched.connectors.kafka.kafka_settings import KafkaSettings
+from streamsched.connectors.kafka.message_keys import choose_partitions, spell_hosts
 from streamsched.connectors.source import VisitBatch
 from streamsched.errors import SettingsError
 from streamsched.outcomes import OutcomeBatch

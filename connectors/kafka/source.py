@@ -20,14 +20,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from streamsched.connectors.kafka.client import Messages, OffsetLost, part_path
-from streamsched.connectors.kafka.clients import open_consumer, open_producer
+from streamsched.connectors.kafka.clients.factory import open_consumer, open_producer
+from streamsched.connectors.kafka.clients.options import connection_options
+from streamsched.connectors.kafka.clients.protocol import Messages, OffsetLost, part_path
 from streamsched.connectors.kafka.dead_letters import DeadLetters
 from streamsched.connectors.kafka.decoding import VERSION_FIELDS, decode_messages
-from streamsched.connectors.kafka.options import connection_options
-from streamsched.connectors.kafka.parts import Parts
-from streamsched.connectors.kafka.settings import KafkaSettings
-from streamsched.connectors.kafka.starts import Bounds, Start, check_place, choose_start
+from streamsched.connectors.kafka.kafka_settings import KafkaSettings
+from streamsched.connectors.kafka.partition_progress import Parts
+from streamsched.connectors.kafka.start_offsets import Bounds, Start, check_place, choose_start
 from streamsched.connectors.source import Delivery, Position, Rejection
 from streamsched.errors import SettingsError, SourceError
 

@@ -11,8 +11,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from streamsched.durations import parse_duration
 from streamsched.errors import SettingsError
+from streamsched.numerics.durations import parse_duration
 
 __all__ = [
     "add_examples",

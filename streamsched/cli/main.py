@@ -19,7 +19,7 @@ from streamsched.cli.exits import DEFECT, DONE, EXIT_HELP, INTERRUPTED, UNREADAB
 from streamsched.cli.interruption import orderly_exit
 from streamsched.cli.output import complain
 from streamsched.errors import StreamschedError
-from streamsched.jit import on_compile
+from streamsched.numerics.jit import on_compile
 
 __all__ = ["build_parser", "main"]
 
@@ -78,7 +78,7 @@ def build_parser(words: Sequence[str]) -> argparse.ArgumentParser:
         )
         # Imported only where it is asked for: what `replay` needs takes as long to import as `next` takes to run.
         if name in words:
-            import_module(f"streamsched.cli.{name}").add_arguments(command)
+            import_module(f"streamsched.cli.commands.{name}").add_arguments(command)
     return parser
 
 

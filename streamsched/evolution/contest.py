@@ -11,14 +11,14 @@ from typing import Final
 
 import numpy as np
 
-from streamsched.arrays import Bools, Floats, Rows
-from streamsched.evolution.evaluator import Evaluator, Series
-from streamsched.evolution.history import ChangeHistory
+from streamsched.evolution.data.change_history import ChangeHistory
 from streamsched.evolution.promotion import fold_cycles
-from streamsched.evolution.trials import Reading, Trial
+from streamsched.evolution.simulation.evaluator import Evaluator, Series
+from streamsched.evolution.simulation.trials import Reading, Trial
 from streamsched.formula import Formula
-from streamsched.jit import mix
-from streamsched.order import tie_keys
+from streamsched.numerics.arrays import Bools, Floats, Rows
+from streamsched.numerics.jit import mix
+from streamsched.numerics.topk_order import tie_keys
 
 __all__ = ["BLOCKS", "REPLICATES", "contest_fitness", "contest_trials", "count_spans", "shuffle_pages"]
 

@@ -6,9 +6,9 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias, get_args
 
-from streamsched.checks import check_whole
 from streamsched.errors import SettingsError
-from streamsched.evolution.settings import WARM, EvolutionSettings
+from streamsched.evolution.gp.evolution_settings import WARM, EvolutionSettings
+from streamsched.numerics.argument_checks import check_whole
 
 __all__ = ["Detector", "EvolutionPlan"]
 
@@ -40,7 +40,7 @@ class EvolutionPlan:
     - ``archive``: formulas kept from one evolution to begin the next with;
     - ``time_limit_s``: seconds of wall clock that an evolution's process may take; the first tick after that kills it;
     - ``seed``: of all that is random; evolution number i uses ``seed + i``;
-    - ``settings``: of the evolution itself, `streamsched.evolution.settings.WARM` unless told otherwise.
+    - ``settings``: of the evolution itself, `streamsched.evolution.gp.evolution_settings.WARM` unless told otherwise.
 
     Raises SettingsError where a value cannot work: ``history`` is 8 to 100,000, ``draws`` 1 to 1,000, ``archive`` at
     most 10,000, ``seed`` from 0 to 2**62.

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from streamsched.arrays import Bools, Floats
+from streamsched.numerics.arrays import Bools, Floats
 
 __all__ = ["TIMES_NOISE", "Verdict", "decide", "fold_cycles", "widen"]
 

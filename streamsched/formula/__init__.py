@@ -1,11 +1,11 @@
 """Score functions: parse, print, simplify and evaluate formulas over terminals, protected, in float64 (SPEC 5)."""
 
-from streamsched.formula.bounds import BoundProgram
+from streamsched.formula.bounds.compiler import BoundProgram
+from streamsched.formula.evaluation.program import BLOCK, Arena, Program
 from streamsched.formula.formula import Formula
-from streamsched.formula.nodes import MAX_DEPTH, MAX_SIZE, Binary, Constant, Node, Terminal, Unary
-from streamsched.formula.parser import MAX_LENGTH
-from streamsched.formula.program import BLOCK, Arena, Program
-from streamsched.formula.vocabulary import TERMINALS, BinaryOp, UnaryOp
+from streamsched.formula.syntax.nodes import MAX_DEPTH, MAX_SIZE, Binary, Constant, Node, Terminal, Unary
+from streamsched.formula.syntax.parser import MAX_LENGTH
+from streamsched.formula.syntax.vocabulary import TERMINALS, BinaryOp, UnaryOp
 
 __all__ = [
     "BLOCK",

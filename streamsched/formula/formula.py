@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from streamsched.arrays import Floats
-from streamsched.formula.bounds import BoundProgram, compile_bound
-from streamsched.formula.nodes import Node, Terminal, fold, measure
-from streamsched.formula.parser import parse_tree
-from streamsched.formula.printer import print_tree
-from streamsched.formula.program import BLOCK, Program, compile_tree
-from streamsched.formula.simplify import simplify_tree
-from streamsched.formula.vocabulary import TERMINALS
+from streamsched.formula.bounds.compiler import BoundProgram, compile_bound
+from streamsched.formula.evaluation.program import BLOCK, Program, compile_tree
+from streamsched.formula.evaluation.simplify import simplify_tree
+from streamsched.formula.syntax.nodes import Node, Terminal, fold, measure
+from streamsched.formula.syntax.parser import parse_tree
+from streamsched.formula.syntax.printer import print_tree
+from streamsched.formula.syntax.vocabulary import TERMINALS
+from streamsched.numerics.arrays import Floats
 
 __all__ = ["Formula"]
 
@@ -55,7 +55,7 @@ class Formula:
     def parse(cls, text: str, terminals: Collection[str] | None = None) -> Formula:
         """Return the formula that `text` writes; names may be any of `terminals`, by default all of TERMINALS.
 
-        The grammar and its limits stand in `streamsched.formula.parser`. ``Formula.parse(str(f)) == f`` for every
+        The grammar and its limits stand in `syntax.parser`. ``Formula.parse(str(f)) == f`` for every
         formula over those terminals. O(length). Raises FormulaError at the column that does not fit.
 
         >>> Formula.parse("X / m")
@@ -73,7 +73,7 @@ class Formula:
     def simplify(self) -> Formula:
         """Return a formula of the same value to the last bit, no larger, for terminals finite and not negative.
 
-        The rules stand in `streamsched.formula.simplify`. O(size * depth).
+        The rules stand in `streamsched.formula.evaluation.simplify`. O(size * depth).
 
         >>> print(Formula.parse("1*X - -(n + 2*0)").simplify())
         X + n
@@ -89,7 +89,7 @@ class Formula:
     ) -> BoundProgram:
         """Return the program of an upper bound of this formula while the terminals `moving` move. O(size).
 
-        ``ranges`` as in `streamsched.formula.bounds.compile_bound`.
+        ``ranges`` as in `streamsched.formula.bounds.compiler.compile_bound`.
 
         >>> program = Formula.parse("X * exp(-t)").compile_bound({"t"})
         >>> program.run({"X": np.array([3.0]), "t": np.array([0.0])}, {}, rows=1)  # t may grow as it likes
@@ -101,7 +101,7 @@ class Formula:
         """Return the formula's value for each of n rows, float64[n]. O(n * size).
 
         ``columns[name]``: float64[n] for each of `terminals`; where there are none, n is the length of whatever columns
-        are given. Protected as `streamsched.formula.protected` says. Raises KeyError where a column is missing,
+        are given. Protected as `evaluation.protected` says. Raises KeyError where a column is missing,
         ValueError where columns differ in length or none tells it.
 
         >>> Formula.parse("X / n").evaluate({"X": np.array([1.0, 0.0]), "n": np.array([4.0, 0.0])})

@@ -10,21 +10,21 @@ import numpy as np
 import pytest
 
 from streamsched import OutcomeBatch
-from streamsched.arrays import Bools, Floats
-from streamsched.evolution.evaluator import Evaluator
-from streamsched.evolution.history import ChangeHistory
+from streamsched.evolution.data.change_history import ChangeHistory
+from streamsched.evolution.data.cycle_times import copy_timing
+from streamsched.evolution.gp.evolution_settings import WARM
 from streamsched.evolution.plan import EvolutionPlan
-from streamsched.evolution.settings import WARM
-from streamsched.evolution.timing import copy_timing
-from streamsched.evolution.trials import Trial
-from streamsched.evolver import Evolver
+from streamsched.evolution.simulation.evaluator import Evaluator
+from streamsched.evolution.simulation.trials import Trial
 from streamsched.formula import Formula
-from streamsched.packed import PackedUrls
-from streamsched.replay.policies import FORMULAS, make_policy
-from streamsched.replay.scheduled import ScheduledPolicy
-from streamsched.replay.simulator import DAY_S, Schedule, simulate
-from streamsched.replay.truth import Window
-from streamsched.scheduler import Scheduler
+from streamsched.numerics.arrays import Bools, Floats
+from streamsched.numerics.packed_urls import PackedUrls
+from streamsched.replay.simulation.policies import FORMULAS, make_policy
+from streamsched.replay.simulation.scheduler_policy import ScheduledPolicy
+from streamsched.replay.simulation.simulator import DAY_S, Schedule, simulate
+from streamsched.replay.truth.ground_truth import Window
+from streamsched.scheduler.evolver import Evolver
+from streamsched.scheduler.scheduler import Scheduler
 
 PAGES: Final = 300
 CYCLES: Final = 40

@@ -13,9 +13,9 @@ import pytest
 from river import base, feature_extraction, stats
 from river.checks import check_estimator
 
-from streamsched import online
 from streamsched.errors import SettingsError
-from streamsched.online import OnlineEstimator
+from streamsched.estimation import river_estimators
+from streamsched.estimation.river_estimators import OnlineEstimator
 
 
 def concrete(of: type[OnlineEstimator]) -> list[type[OnlineEstimator]]:
@@ -40,7 +40,7 @@ def learned(estimator: type[OnlineEstimator], **parameters: Any) -> OnlineEstima
 def test_the_search_finds_them_all() -> None:
     names = {"CG", "NAD", "SAD", "AAD", "GAD", "NaiveInterval", "ModifiedInterval", "GammaPosterior"}
     assert {estimator.__name__ for estimator in ESTIMATORS} == names
-    assert names | {"OnlineEstimator"} == set(online.__all__)
+    assert names | {"OnlineEstimator"} == set(river_estimators.__all__)
 
 
 @every
@@ -101,7 +101,7 @@ def test_interval_may_be_any_kind_of_number_under_any_key(estimator: type[Online
 @every
 def test_empty_is_a_count_and_not_a_number_by_convention(estimator: type[OnlineEstimator]) -> None:
     page = estimator()
-    expected = 0.1 if estimator is online.GammaPosterior else 0.0
+    expected = 0.1 if estimator is river_estimators.GammaPosterior else 0.0
     assert page.get() == page.rate == expected
     assert 0.0 <= page.predict_proba_one({})[True] < 0.5
 

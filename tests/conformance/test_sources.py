@@ -25,7 +25,7 @@ from streamsched.connectors import (
 )
 from streamsched.errors import SourceError
 from streamsched.outcomes import Outcome, OutcomeBatch
-from tests.crawls import make_outcomes, put, read_out
+from tests.support.crawl_outcomes import make_outcomes, put, read_out
 
 OUTCOMES = make_outcomes(23)
 BATCHES = [OutcomeBatch.from_outcomes(OUTCOMES[i : i + 4]) for i in range(0, len(OUTCOMES), 4)]

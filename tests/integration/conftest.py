@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from streamsched.cli import main
-from tests.fences import small_reserve
-from tests.shell import Answer, Command, crawl, write
+from tests.support.command_line import Answer, Command, crawl, write
+from tests.support.guarded_memory import small_reserve
 
 
 @pytest.fixture(autouse=True, scope="module")

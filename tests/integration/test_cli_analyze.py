@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.shell import DAY, NOW, Command, change_log, crawl, files, write
+from tests.support.command_line import DAY, NOW, Command, change_log, crawl, files, write
 
 
 @pytest.fixture(scope="module")

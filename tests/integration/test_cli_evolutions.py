@@ -10,9 +10,9 @@ import pytest
 from streamsched import Scheduler
 from streamsched.evolution.plan import EvolutionPlan
 from streamsched.evolution.records import RecordBook
-from streamsched.evolver import Evolver
-from streamsched.store.lock import lock_state
-from tests.shell import NOW, Command, crawl, write
+from streamsched.persistence.lock import lock_state
+from streamsched.scheduler.evolver import Evolver
+from tests.support.command_line import NOW, Command, crawl, write
 
 WINNER = "posterior + 0.01 * t"
 KINDS = ("champion", "challenger", "data", "why")
@@ -24,7 +24,7 @@ def evolved(state: Path) -> Path:
     scheduler = Scheduler.load(state)
     plan = EvolutionPlan(drift=None)
     for breed in ("win", "lose"):
-        one = Evolver(scheduler, plan, state, breed=f"tests.breeders:{breed}")
+        one = Evolver(scheduler, plan, state, breed=f"tests.support.fake_evolutions:{breed}")
         one.evolve_now(NOW)
     scheduler.save(state)
     return state

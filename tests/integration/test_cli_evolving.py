@@ -10,17 +10,17 @@ import numpy as np
 import pytest
 
 from streamsched import OutcomeBatch, Scheduler
-from streamsched.evolution import breeding
+from streamsched.evolution import pipeline
 from streamsched.evolution.plan import EvolutionPlan
 from streamsched.evolution.records import RecordBook
-from streamsched.service.evolving import EvolvingIntake, cut_at_cycles
-from tests import breeders
-from tests.shell import DAY, NOW, Command, crawl, write
+from streamsched.service.evolution import EvolvingIntake, cut_at_cycles
+from tests.support import fake_evolutions
+from tests.support.command_line import DAY, NOW, Command, crawl, write
 
 
 @pytest.fixture(autouse=True)
 def winning(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(breeding, "breed", breeders.win)
+    monkeypatch.setattr(pipeline, "breed", fake_evolutions.win)
 
 
 def plain(folder: Path) -> list[dict[str, Any]]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from streamsched.replay import SyntheticSettings, read_truth
-from tests.shell import Command, files
+from tests.support.command_line import Command, files
 
 SMALL = ("--pages", "200", "--days", "9")
 

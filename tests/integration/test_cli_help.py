@@ -15,7 +15,7 @@ from streamsched.cli import exits
 from streamsched.cli.arguments import duration, moment, url, whole
 from streamsched.cli.main import build_parser
 from streamsched.cli.output import plain
-from tests.shell import ROOT, Command
+from tests.support.command_line import ROOT, Command
 
 COMMANDS = (
     "replay",
@@ -183,6 +183,6 @@ def test_a_command_imports_only_what_it_needs(crawled: Path) -> None:
     asked = [["next", "--peek"], ["explain", "https://h0.example/p0"], ["state", "digest"]]
     calls = [f"assert main({[*words, '--state', str(crawled)]}) == 0" for words in asked]
     loaded = modules_after("\n".join(["from streamsched.cli import main", *calls])) - modules_after("import numba")
-    assert "streamsched.cli.next" in loaded
+    assert "streamsched.cli.commands.next" in loaded
     assert loaded & SLOW_TO_IMPORT == set()
     assert {name for name in loaded if name.startswith(("streamsched.replay", "streamsched.connectors"))} == set()

@@ -14,14 +14,14 @@ import pytest
 from streamsched import Scheduler
 from streamsched.cli.interruption import Interruption, orderly_exit
 from streamsched.connectors import Delivery, Source, open_source
-from tests.shell import Answer, Command, crawl, finish, start, write
+from tests.support.command_line import Answer, Command, crawl, finish, start, write
 
 LINES = crawl()
 CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
 DRAINED = {signal.SIGINT: 130, signal.SIGTERM: 0}
 
 signals = pytest.mark.parametrize("number", CODES)
-opening: Any = import_module("streamsched.service.opening")
+opening: Any = import_module("streamsched.service.setup")
 
 
 class Interrupted:

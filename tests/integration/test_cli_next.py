@@ -19,13 +19,13 @@ from streamsched import (
     SourceError,
     StreamschedError,
     UnknownPage,
-    champion,
 )
 from streamsched.errors import StateInUse
-from streamsched.scheduler import DEFAULT_FORMULA
-from streamsched.store.lock import lock_state
-from streamsched.store.recovery import newest_image
-from tests.shell import DAY, NOW, Answer, Command, outcome, write
+from streamsched.formula import champion
+from streamsched.persistence.lock import lock_state
+from streamsched.persistence.recovery import newest_image
+from streamsched.scheduler.scheduler import DEFAULT_FORMULA
+from tests.support.command_line import DAY, NOW, Answer, Command, outcome, write
 
 DAMAGED = ("damaged", "truncated", "version")
 INFINITE = " * ".join(["t"] * 30)

@@ -17,8 +17,8 @@ import pytest
 
 from streamsched import Scheduler
 from streamsched.cli import main
-from streamsched.store.recovery import has_state
-from tests.shell import ROOT, Command, change_log, crawl, finish, outcome, start, write
+from streamsched.persistence.recovery import has_state
+from tests.support.command_line import ROOT, Command, change_log, crawl, finish, outcome, start, write
 
 LINES = crawl()
 NOTICE = re.compile(r"streamsched: compiling kernels for this machine \(\w+ and others\), once; later runs find them\n")

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from streamsched import Scheduler
-from streamsched.replay import STEADY, experiment, rehearsal
-from streamsched.replay.policies import make_policy
-from streamsched.replay.simulator import Policy
-from streamsched.store.recovery import newest_image
-from tests.shell import DAY, NOW, Command, change_log, crawl, files, write
+from streamsched.persistence.recovery import newest_image
+from streamsched.replay import STEADY, experiment, saved_state
+from streamsched.replay.simulation.policies import make_policy
+from streamsched.replay.simulation.simulator import Policy
+from tests.support.command_line import DAY, NOW, Command, change_log, crawl, files, write
 
 FIGURES = {"change_rate", "ndcg", "freshness", "delay_mean", "delay_p95", "visits"}
 FORMULA = "(1 - exp(-rate * t)) * importance + 0.001 * log(n + 1) * t + 0 * (CG + NAD + SAD + AAD + GAD)"
@@ -113,7 +113,7 @@ def test_an_evolving_policy_saves_its_records_with_its_state(
 
     made: list[str] = []
     monkeypatch.setattr(experiment, "make_policy", make)
-    monkeypatch.setattr(rehearsal, "make_policy", make)
+    monkeypatch.setattr(saved_state, "make_policy", make)
     answer = streamsched("replay", log, "--policy", "gp4c", "--save-state", tmp_path / "state")
     assert answer.lines[-1] == f"state of policy gp4c: {newest_image(tmp_path / 'state')}"
     assert made == ["gp4c"]  # it takes too long to run twice

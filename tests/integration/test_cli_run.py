@@ -15,7 +15,7 @@ import pytest
 
 from streamsched import Outcome, OutcomeBatch, Scheduler
 from streamsched.connectors import open_source, write_msgpack
-from tests.shell import DAY, NOW, Command, change_log, crawl, files, outcome, write
+from tests.support.command_line import DAY, NOW, Command, change_log, crawl, files, outcome, write
 
 LINES = crawl()
 COUNTS = ("applied", "changed", "first_visits", "failures", "duplicates", "late", "rejected", "pages")

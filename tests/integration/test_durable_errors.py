@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from streamsched import Outcome, Scheduler, SnapshotError
-from streamsched.durable import DurableScheduler, SavePlan
 from streamsched.errors import StateInUse
-from streamsched.store.files import list_images
+from streamsched.persistence.files import list_images
+from streamsched.scheduler.durable import DurableScheduler, SavePlan
 
 ROOT = Path(__file__).resolve().parents[2]
 NEVER = SavePlan(every=1e9)
@@ -86,7 +86,7 @@ def test_directory_that_cannot_be_written(tmp_path: Path) -> None:
 
 
 def test_two_on_one_directory(tmp_path: Path) -> None:
-    opening = f"from streamsched.durable import DurableScheduler; DurableScheduler.open({str(tmp_path)!r})"
+    opening = f"from streamsched.scheduler.durable import DurableScheduler; DurableScheduler.open({str(tmp_path)!r})"
     with DurableScheduler.open(tmp_path, plan=NEVER) as scheduler:
         scheduler.discover(["https://a.example/"], now=0.0)
         with pytest.raises(StateInUse, match="another streamsched process is changing this state") as caught:

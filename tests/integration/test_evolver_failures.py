@@ -13,11 +13,11 @@ import pytest
 
 from streamsched import OutcomeBatch, Scheduler
 from streamsched.errors import SnapshotError
-from streamsched.evolution import jobs
 from streamsched.evolution.plan import EvolutionPlan
+from streamsched.evolution.process import job
 from streamsched.evolution.records import EvolutionRecord, RecordBook
-from streamsched.evolver import Evolver
-from tests.fences import small_reserve
+from streamsched.scheduler.evolver import Evolver
+from tests.support.guarded_memory import small_reserve
 
 DAY = 86_400.0
 DAYS = 20
@@ -131,7 +131,7 @@ def test_no_room_for_what_it_learns_from_is_a_record(tmp_path: Path, monkeypatch
 
     service = Service(tmp_path)
     with service.evolver:
-        monkeypatch.setattr(jobs, "write_parcel", full)
+        monkeypatch.setattr(job, "write_parcel", full)
         service.begin()
         record = service.finish()
         assert record.decision == "failed"

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from streamsched import Outcome, Scheduler
-from streamsched.durable import DurableScheduler
-from streamsched.regions import REGIONS
-from streamsched.store.layout import read_image
-from streamsched.store.recovery import newest_image
-from tests.shell import Command
+from streamsched.estimation.seasonality.regions import REGIONS
+from streamsched.persistence.image_format import read_image
+from streamsched.persistence.recovery import newest_image
+from streamsched.scheduler.durable import DurableScheduler
+from tests.support.command_line import Command
 
 DATA = Path(__file__).parent.parent / "data" / "state-of-format-5.tar.gz"
 NOW = 1_704_931_260.0

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from streamsched import Scheduler
-from streamsched.durable import DurableScheduler
-from tests import killed
-from tests.fences import small_reserve
+from streamsched.scheduler.durable import DurableScheduler
+from tests.support import killed_scheduler
+from tests.support.guarded_memory import small_reserve
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +23,7 @@ def processes() -> Iterator[ForkServerContext]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("STREAMSCHED_WARM_UP", "1")
         context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(["tests.killed"])
+        context.set_forkserver_preload(["tests.support.killed_scheduler"])
         process = context.Process(target=len, args=("",))
         process.start()
         process.join()
@@ -34,10 +34,10 @@ def processes() -> Iterator[ForkServerContext]:
 def digests() -> list[str]:
     """Those of a scheduler that is never interrupted, before each deed and after the last."""
     with small_reserve():
-        twin = Scheduler(**killed.SETTINGS)
+        twin = Scheduler(**killed_scheduler.SETTINGS)
         found = [twin.digest()]
-        for number in range(killed.DEEDS):
-            killed.do(twin, number)
+        for number in range(killed_scheduler.DEEDS):
+            killed_scheduler.do(twin, number)
             found.append(twin.digest())
     return found
 
@@ -49,7 +49,7 @@ def kill_once(context: ForkServerContext, folder: Path, first: int, deeds: int, 
     """
     told = folder / "told"
     told.unlink(missing_ok=True)
-    process = context.Process(target=killed.work, args=(folder / "state", first, told))
+    process = context.Process(target=killed_scheduler.work, args=(folder / "state", first, told))
     process.start()
     while process.is_alive() and (not told.exists() or told.read_bytes().count(b"\n") < deeds):
         pass
@@ -62,11 +62,14 @@ def kill_once(context: ForkServerContext, folder: Path, first: int, deeds: int, 
 
 def go_on(folder: Path, digests: list[str], first: int, last: int) -> int:
     """Bring the state back; return how many deeds it holds: every call that was acknowledged, none twice or in part."""
-    with small_reserve(), DurableScheduler.open(folder / "state", killed.SETTINGS, reread=killed.reread) as scheduler:
+    with (
+        small_reserve(),
+        DurableScheduler.open(folder / "state", killed_scheduler.SETTINGS, reread=killed_scheduler.reread) as scheduler,
+    ):
         done = digests.index(scheduler.digest())
         at = scheduler.positions.get("crawl", 0)
         scheduler.close(save=bool(random.Random(last).getrandbits(1)))
-    acknowledged = max((number for number in range(last + 1) if killed.is_logged(number)), default=-1)
+    acknowledged = max((number for number in range(last + 1) if killed_scheduler.is_logged(number)), default=-1)
     assert done > min(acknowledged, last)
     assert at <= done
     assert done >= first - 2  # what was taken from the stream after the last call may have to be taken again
@@ -77,12 +80,12 @@ def crash_and_go_on(context: ForkServerContext, folder: Path, digests: list[str]
     rng = random.Random(kills)
     done = 0
     for _ in range(kills):
-        if done >= killed.DEEDS - 20:
+        if done >= killed_scheduler.DEEDS - 20:
             shutil.rmtree(folder / "state")
             done = 0
         last = kill_once(context, folder, done, rng.choice([0, 1, 2, 5, 17, 30]), saving=rng.random() < 0.5)
         done = go_on(folder, digests, done, last)
-    kill_once(context, folder, done, killed.DEEDS + 1)  # not killed: it comes to its end
+    kill_once(context, folder, done, killed_scheduler.DEEDS + 1)  # not killed: it comes to its end
     with small_reserve():
         assert Scheduler.load(folder / "state").digest() == digests[-1]
 

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from streamsched import Scheduler
-from streamsched.evolution.parcels import read_json
+from streamsched.evolution.process.exchange_files import read_json
 from streamsched.evolution.records import RecordBook
-from streamsched.evolver import ARCHIVE_NAME
-from tests.killed_run import kill_after, warm_processes
-from tests.shell import crawl, write
+from streamsched.scheduler.evolver import ARCHIVE_NAME
+from tests.support.command_line import crawl, write
+from tests.support.killed_run import kill_after, warm_processes
 
 PAGES, DAYS = 400, 40
 PATIENCE_S = 300.0

@@ -32,7 +32,7 @@ def test_import_leaves_slow_libraries_alone(tree: Path) -> None:
     [
         ("connectors/source.py", "streamsched.replay"),
         ("streamsched/errors.py", "streamsched.connectors"),
-        ("streamsched/errors.py", "streamsched.pages"),
+        ("streamsched/errors.py", "streamsched.state.page_table"),
     ],
 )
 def test_import_against_the_direction_is_noticed(tree: Path, tmp_path: Path, module: str, imported: str) -> None:

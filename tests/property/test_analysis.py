@@ -16,17 +16,17 @@ from hypothesis import strategies as st
 from streamsched import OutcomeBatch, PackedUrls
 from streamsched.connectors import Delivery, Position
 from streamsched.errors import ReplayError
+from streamsched.estimation.seasonality.timezones import set_clock
 from streamsched.replay import ChangeLog
 from streamsched.replay.analysis import AnalysisSettings, merge_regions, parse_region
-from streamsched.replay.analysis.chances import binomial_tail, exceed
-from streamsched.replay.analysis.frequencies import count_intervals, count_near
-from streamsched.replay.analysis.observation import Observation, look_at, read_visits
-from streamsched.replay.analysis.rates import estimate_rates
-from streamsched.replay.analysis.regions import find_domains
-from streamsched.replay.analysis.week import WeekPart, _spread, count_arrivals
-from streamsched.replay.reader import read_outcomes
-from streamsched.zones import set_clock
-from tests import naive_analysis
+from streamsched.replay.analysis.statistics.detection_chances import binomial_tail, exceed
+from streamsched.replay.analysis.statistics.frequencies import count_intervals, count_near
+from streamsched.replay.analysis.statistics.observation import Observation, look_at, read_visits
+from streamsched.replay.analysis.statistics.rates import estimate_rates
+from streamsched.replay.analysis.statistics.site_regions import find_domains
+from streamsched.replay.analysis.statistics.week import WeekPart, _spread, count_arrivals
+from streamsched.replay.truth.reader import read_outcomes
+from tests.reference import analysis
 
 Record = tuple[float, str, str]
 
@@ -58,7 +58,7 @@ def split(seen: Observation) -> list[list[int]]:
 def test_a_crawl_sees_what_visits_one_by_one_see(log: list[Record], start: int, length: int, step: int) -> None:
     """Whatever comes first: a page that appears with an M is there, one that vanishes unseen never was."""
     seen = look_at(collect(log), (start, start + length), float(step))
-    pages = naive_analysis.crawl(log, start, start + length, step)
+    pages = analysis.crawl(log, start, start + length, step)
     assert seen.visits.tolist() == [page.visits for page in pages.values()]
     assert seen.changes.tolist() == [page.changes for page in pages.values()]
     assert split(seen) == [page.intervals for page in pages.values()]
@@ -84,7 +84,7 @@ def read(outcomes: list[dict[str, Any]]) -> ChangeLog:
 
 @given(visits)
 def test_visits_that_were_made_are_read_as_they_are(outcomes: list[dict[str, Any]]) -> None:
-    pages, changes = naive_analysis.watch(outcomes, 6)
+    pages, changes = analysis.watch(outcomes, 6)
     try:
         log = read(outcomes)
     except ReplayError:
@@ -92,13 +92,13 @@ def test_visits_that_were_made_are_read_as_they_are(outcomes: list[dict[str, Any
         return
     assert log.crawls is not None
     seen = read_visits(log, log.crawls)
-    expected = [pages.get(url, naive_analysis.Page()) for url in log.urls]
+    expected = [pages.get(url, analysis.Page()) for url in log.urls]
     assert seen.visits.tolist() == [page.visits for page in expected]
     assert seen.changes.tolist() == [page.changes for page in expected]
     assert seen.watched_s.tolist() == [page.watched for page in expected]
     assert split(seen) == [page.intervals for page in expected]
     week = count_arrivals(log, (log.first_s, log.last_s + 1), AnalysisSettings("log"))
-    hours = naive_analysis.arrivals([(since, until) for _, since, until in changes], UTC)
+    hours = analysis.arrivals([(since, until) for _, since, until in changes], UTC)
     found = sum((part.arrivals for part in week.parts), np.zeros(168))
     np.testing.assert_allclose(found, hours, atol=1e-9)
 
@@ -125,19 +125,19 @@ def count_by_twin(log: list[Record], step: int, mean: float) -> int:
     scale = 600  # of a step, so that means are of hours
     wide = [(when * scale, op, url) for when, op, url in log]
     seen = look_at(collect(wide), (0, 100 * scale), float(step * scale))
-    pages = list(naive_analysis.crawl(wide, 0, 100 * scale, step * scale).values())
+    pages = list(analysis.crawl(wide, 0, 100 * scale, step * scale).values())
     heat = count_intervals(seen, float(step * scale))
     mean_bin, interval_bin = np.nonzero(heat.counts)
     cells = zip(mean_bin.tolist(), interval_bin.tolist(), strict=True)
     counted = dict(zip(cells, heat.counts[mean_bin, interval_bin].tolist(), strict=True))
-    assert counted == naive_analysis.heat(pages, step * scale, heat.edges_s.tolist())
+    assert counted == analysis.heat(pages, step * scale, heat.edges_s.tolist())
     assert heat.pages.sum() == sum(bool(page.intervals) for page in pages)
     near = count_near(seen, float(step * scale), mean * scale)
     if mean < 6 * step:
         assert near is None
         return 0
     assert near is not None
-    observed, expected = naive_analysis.near(pages, step * scale, near.band_s, near.edges_s.tolist())
+    observed, expected = analysis.near(pages, step * scale, near.band_s, near.edges_s.tolist())
     assert near.observed.tolist() == observed
     np.testing.assert_allclose(near.expected, expected, atol=1e-6)
     assert near.intervals == sum(observed) + near.longer[0]
@@ -149,7 +149,7 @@ def count_by_twin(log: list[Record], step: int, mean: float) -> int:
 @given(records, st.integers(1, 6))
 def test_estimates_are_the_formulas(log: list[Record], step: int) -> None:
     seen = look_at(collect(log), (0, 100), float(step))
-    pages = [page for page in naive_analysis.crawl(log, 0, 100, step).values() if page.visits]
+    pages = [page for page in analysis.crawl(log, 0, 100, step).values() if page.visits]
     rates = estimate_rates(seen, None)
     simple = sorted(page.watched / page.changes if page.changes else np.inf for page in pages)
     modified = sorted(
@@ -163,13 +163,13 @@ def test_estimates_are_the_formulas(log: list[Record], step: int) -> None:
 @given(st.integers(1, 5), st.integers(0, 9), st.integers(0, 14))
 def test_chances_are_those_of_all_ways_to_cut(count: int, more: int, steps: int) -> None:
     total = count + more
-    assert exceed(steps, count, total) == pytest.approx(float(naive_analysis.exceed(steps, count, total)), abs=1e-9)
+    assert exceed(steps, count, total) == pytest.approx(float(analysis.exceed(steps, count, total)), abs=1e-9)
 
 
 @given(st.integers(1, 30), st.integers(0, 30), st.fractions(Fraction(1, 1000), Fraction(999, 1000)))
 def test_tails_are_the_binomials(count: int, found: int, share: Fraction) -> None:
     assume(found <= count)
-    expected = float(naive_analysis.binomial_tail(found, count, share))
+    expected = float(analysis.binomial_tail(found, count, share))
     assert binomial_tail(found, count, float(share)) == pytest.approx(expected, rel=1e-9)
 
 
@@ -190,11 +190,11 @@ def test_hours_of_the_week_are_the_clocks(name: str, minutes: list[int], begin: 
     week = count_arrivals(whole, (first, end), AnalysisSettings("log", zone=name))
     (part,) = week.parts
     zone = zone_of(name)
-    hours = naive_analysis.arrivals([(when, when) for when, _, _ in log if when < end], zone)
-    exposed = naive_analysis.exposure(first, end, zone)
+    hours = analysis.arrivals([(when, when) for when, _, _ in log if when < end], zone)
+    exposed = analysis.exposure(first, end, zone)
     np.testing.assert_allclose(part.arrivals, hours)
     np.testing.assert_allclose(part.exposure_h, exposed, atol=1e-6)
-    np.testing.assert_allclose(part.relative(), naive_analysis.relative(hours, exposed), atol=1e-6)
+    np.testing.assert_allclose(part.relative(), analysis.relative(hours, exposed), atol=1e-6)
 
 
 @given(zones, st.lists(st.integers(-(2**31), 2**32), min_size=1, max_size=20))
@@ -205,7 +205,7 @@ def test_clocks_show_what_the_database_says(name: str, times: list[int]) -> None
     times = [time for time in times if abs(time - centre) < 400 * 86400]
     shown = set_clock(name, min(times), max(times)).read(np.array(times, np.float64))
     zone = zone_of(name)
-    assert shown.tolist() == [time + naive_analysis.utc_offset(time, zone).total_seconds() for time in times]
+    assert shown.tolist() == [time + analysis.utc_offset(time, zone).total_seconds() for time in times]
 
 
 @given(st.integers(0, 2000), st.integers(0, 2500), st.integers(0, 700))
@@ -214,7 +214,7 @@ def test_a_change_is_spread_over_its_interval(begin: int, quarters: int, start: 
     until = since + 900 * quarters
     since, until = since // 900 * 900, until // 900 * 900
     found = _spread(np.array([float(since)]), np.array([float(until)]), np.ones(1))
-    np.testing.assert_allclose(found, naive_analysis.arrivals([(since, until)], UTC), atol=1e-9)
+    np.testing.assert_allclose(found, analysis.arrivals([(since, until)], UTC), atol=1e-9)
     assert found.sum() == pytest.approx(1.0)
 
 
@@ -230,7 +230,7 @@ urls = st.builds(
 def test_domains_are_the_hosts_last_labels(pages: list[str]) -> None:
     wanted = ["de", "fr", "jp", "museum"]
     assume(not any(":1]" in page and "://" not in page for page in pages))
-    expected = [naive_analysis.domain(page) for page in pages]
+    expected = [analysis.domain(page) for page in pages]
     found = find_domains(PackedUrls.pack(pages), wanted)
     assert found.tolist() == [wanted.index(one) if one in wanted else len(wanted) for one in expected]
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamsched.manners import HostRule, Manners
 from streamsched.outcomes import Outcome
-from tests import naive_ranking
+from streamsched.politeness.politeness_settings import HostRule, Manners
 from tests.property.test_politeness import some_counts
-from tests.twins import START_S, Twins, small_shards
+from tests.reference import ranking
+from tests.support.scheduler_twins import START_S, Twins, small_shards
 
 HOSTS = ("a.example", "b.example", "c.example")
 SCORES = (-3.0, -1.0, 0.0, 0.0, 0.25, 1.0, 1.0, 2.0, 7.0)
@@ -51,7 +51,7 @@ def test_no_batch_that_hosts_allow_is_better(
         twins.take(before)
         twins.now += 100.0
         open_ = {url: score for url, score in twins.scores().items() if twins.world.is_rested(url, twins.now)}
-        in_order, best = naive_ranking.best_batches(open_, twins.world.rooms(twins.now, 600.0), k)
+        in_order, best = ranking.best_batches(open_, twins.world.rooms(twins.now, 600.0), k)
         batch = twins.take(k)
         assert [open_[url] for url in batch] == in_order
         assert frozenset(batch) in best

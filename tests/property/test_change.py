@@ -8,9 +8,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamsched.change import VERDICTS, hamming, judge, popcount
+from streamsched.estimation.change_detection import VERDICTS, hamming, judge, popcount
 from streamsched.outcomes import CHANGED, FINGERPRINT, STATUS
-from tests import naive
+from tests.reference import estimators
 
 words = st.integers(0, 2**64 - 1)
 near = st.builds(lambda bits: sum(1 << bit for bit in bits), st.sets(st.integers(0, 63), max_size=12))
@@ -35,7 +35,7 @@ def test_judge_is_the_list_of_rules(visit: dict[str, Any], page: dict[str, Any] 
         np.uint64(known.get("fingerprint", junk)),
         bits,
     )
-    assert VERDICTS[code] == naive.judge(visit, page, bits)
+    assert VERDICTS[code] == estimators.judge(visit, page, bits)
 
 
 @given(words, words)

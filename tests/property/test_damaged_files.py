@@ -14,12 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamsched import Scheduler, SnapshotError
-from streamsched.durable import DurableScheduler, SavePlan
-from streamsched.store.layout import read_image
-from streamsched.store.log import MAGIC
-from streamsched.store.verification import check_directory
-from tests import killed
-from tests.fences import small_reserve
+from streamsched.persistence.image_format import read_image
+from streamsched.persistence.verification import check_directory
+from streamsched.persistence.write_ahead_log import MAGIC
+from streamsched.scheduler.durable import DurableScheduler, SavePlan
+from tests.support import killed_scheduler
+from tests.support.guarded_memory import small_reserve
 
 NEVER = SavePlan(every=1e9, increments=2, share=100.0, kept=2)  # few pages: an increment is as large as the whole
 LAST = 60  # deeds: images and increments among them, and calls after the last of them
@@ -35,10 +35,10 @@ def small_tables() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def digests() -> list[str]:
-    twin, found = Scheduler(**killed.SETTINGS), []
+    twin, found = Scheduler(**killed_scheduler.SETTINGS), []
     for number in range(LAST):
         found.append(twin.digest())
-        killed.do(twin, number)
+        killed_scheduler.do(twin, number)
     return [*found, twin.digest()]
 
 
@@ -46,9 +46,9 @@ def digests() -> list[str]:
 def state(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Of a process that was killed: two images, each with increments, and a log."""
     folder = tmp_path_factory.mktemp("state")
-    scheduler = DurableScheduler.open(folder / "live", killed.SETTINGS, plan=NEVER, threads=1)
+    scheduler = DurableScheduler.open(folder / "live", killed_scheduler.SETTINGS, plan=NEVER, threads=1)
     for number in range(LAST):
-        killed.do(scheduler, number)
+        killed_scheduler.do(scheduler, number)
         if number % 12 == 5:
             scheduler.snapshot()
     shutil.copytree(folder / "live", folder / "killed")
@@ -72,7 +72,9 @@ def place_in(path: Path, data: st.DataObject) -> int:
 
 def recover(folder: Path, digests: list[str]) -> int:
     """Bring the state back and read the stream on; return after how many deeds it stands where it was brought back."""
-    with DurableScheduler.open(folder, killed.SETTINGS, reread=killed.reread, plan=NEVER, threads=1) as scheduler:
+    with DurableScheduler.open(
+        folder, killed_scheduler.SETTINGS, reread=killed_scheduler.reread, plan=NEVER, threads=1
+    ) as scheduler:
         assert scheduler.pages.faults() == []
         return digests.index(scheduler.digest())
 
@@ -98,7 +100,7 @@ def test_any_damaged_byte(state: Path, digests: list[str], data: st.DataObject) 
         path.write_bytes(raw[:place] if cut else raw)
         told: list[str] = []
         patch.setattr(
-            logging.getLogger("streamsched.store"), "_log", lambda _l, text, args, **_: told.append(text % args)
+            logging.getLogger("streamsched.persistence"), "_log", lambda _l, text, args, **_: told.append(text % args)
         )
         faults = check_directory(folder)
         done, error = try_to_recover(folder, digests)

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamsched import ranking, roster
-from streamsched.manners import Manners
 from streamsched.outcomes import Outcome, OutcomeBatch
-from streamsched.scheduler import Scheduler
-from streamsched.standing import Standing
-from tests.fences import small_rankings, small_reserve
-from tests.streams import DAY
+from streamsched.politeness.politeness_settings import Manners
+from streamsched.ranking import formula_switch, full_scan
+from streamsched.ranking.incremental_topk import Standing
+from streamsched.scheduler.scheduler import Scheduler
+from tests.support.guarded_memory import small_rankings, small_reserve
+from tests.support.outcome_streams import DAY
 
 MANNERS = Manners(delay=10.0, in_flight=40, per_batch=9, backoff=3_600.0, min_revisit=600.0, max_revisit="20d")
 FORMULAS = ("posterior", "importance * t * (3 - t)", "1", "NAD * t")
@@ -30,9 +30,9 @@ def ranked_so(kept: bool, most_opened: int) -> Iterator[None]:
     """Rankings of these few pages are kept, or they score all pages at each query, in many blocks."""
     with small_reserve(), small_rankings(6, most_opened), pytest.MonkeyPatch.context() as patch:
         for name, value in {"BLOCK": 64, "_THREADED_ROWS": 64, "_SAMPLE_ROWS": 3, "_SAMPLE_BLOCKS": 2}.items():
-            patch.setattr(ranking, name, value)
+            patch.setattr(full_scan, name, value)
         if not kept:
-            patch.setattr(roster, "Standing", partial(Standing, fewest_pages=1 << 40))
+            patch.setattr(formula_switch, "Standing", partial(Standing, fewest_pages=1 << 40))
         yield
 
 

@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from streamsched import Outcome, Scheduler
-from streamsched.durable import DurableScheduler, SavePlan
 from streamsched.outcomes import OutcomeBatch
-from streamsched.store import log, moments
-from streamsched.store.files import list_segments
-from tests.asking import Call, calls, settings_of
-from tests.fences import small_reserve
-from tests.streams import streams
+from streamsched.persistence import snapshot_view, write_ahead_log
+from streamsched.persistence.files import list_segments
+from streamsched.scheduler.durable import DurableScheduler, SavePlan
+from tests.support.guarded_memory import small_reserve
+from tests.support.outcome_streams import streams
+from tests.support.random_calls import Call, calls, settings_of
 
 NEVER = SavePlan(every=1e9, increments=3)
 
@@ -29,12 +29,12 @@ NEVER = SavePlan(every=1e9, increments=3)
 @pytest.fixture(autouse=True, scope="module")
 def small_tables() -> Iterator[None]:
     with small_reserve(), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(log, "_SEGMENT_BYTES", 1 << 13)
-        patch.setattr(log.CallLog.__init__, "__defaults__", (1 << 13,))
+        patch.setattr(write_ahead_log, "_SEGMENT_BYTES", 1 << 13)
+        patch.setattr(write_ahead_log.CallLog.__init__, "__defaults__", (1 << 13,))
         for sync in ("fsync", "fdatasync"):  # it is processes that end here, not the machine
             patch.setattr(os, sync, lambda _handle: None)
-        patch.setattr(moments, "_RUN", 5)
-        patch.setattr(moments, "_PICKED", 3)
+        patch.setattr(snapshot_view, "_RUN", 5)
+        patch.setattr(snapshot_view, "_PICKED", 3)
         yield
 
 
@@ -138,7 +138,7 @@ def test_log_cut_at_any_byte_leaves_the_state_after_some_call(asked: list[Call],
         segments = list_segments(Path(folder) / "crashed")
         if segments:
             path = segments[-1][1]
-            os.truncate(path, data.draw(st.integers(len(log.MAGIC), len(path.read_bytes().rstrip(b"\0")))))
+            os.truncate(path, data.draw(st.integers(len(write_ahead_log.MAGIC), len(path.read_bytes().rstrip(b"\0")))))
         with DurableScheduler.open(Path(folder) / "crashed", plan=NEVER, threads=1) as found:
             assert found.digest() in halves(asked, digests)
 

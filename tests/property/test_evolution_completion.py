@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamsched.evolution.completion import ALL_ALIKE, Sightings, complete_history
-from tests.naive_completion import Draws, complete
+from streamsched.evolution.data.imputation import ALL_ALIKE, Sightings, complete_history
+from tests.reference.imputation import Draws, complete
 
 times = st.sampled_from([-1e15, -3.0, -0.5, 0.0, 0.5, 1.0, 1.5, 2.0, 4.25, 5.0, 6.0, 7.75, 8.0, 9.0, 1e15]) | st.floats(
     -5, 12

@@ -10,18 +10,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamsched.arrays import Ints
-from streamsched.evolution import tolls
-from streamsched.evolution.alphabet import TERMINAL_SETS, Alphabet, TerminalSet
-from streamsched.evolution.evaluator import Evaluator, Metric, Program
-from streamsched.evolution.genomes import to_formula
-from streamsched.evolution.history import ChangeHistory
-from streamsched.evolution.routines import Prepared, prepare
-from streamsched.evolution.timing import Timing
-from streamsched.evolution.trials import Trial
+from streamsched.evolution.data.change_history import ChangeHistory
+from streamsched.evolution.data.cycle_times import Timing
+from streamsched.evolution.gp.genomes import to_formula
+from streamsched.evolution.gp.symbols import TERMINAL_SETS, Alphabet, TerminalSet
+from streamsched.evolution.simulation import simulated_surges
+from streamsched.evolution.simulation.compiled_programs import Prepared, prepare
+from streamsched.evolution.simulation.evaluator import Evaluator, Metric, Program
+from streamsched.evolution.simulation.trials import Trial
 from streamsched.formula import Binary, Constant, Formula, Node, Terminal, Unary
-from streamsched.tables import DAY_SETS, PROFILE, WEEK_HOURS
-from tests import naive_evolution as naive
+from streamsched.numerics.arrays import Ints
+from streamsched.records.schema import DAY_SETS, PROFILE, WEEK_HOURS
+from tests.reference import simulated_crawl as naive
 
 BASIC = ("n", "X", "t")
 PAPER = (*BASIC, "CG", "NAD", "SAD", "AAD", "GAD")
@@ -37,7 +37,7 @@ numbers = st.sampled_from([0.001, 0.01, 0.1, 0.5, 1.0, 10.0, 100.0, 1000.0, 0.0,
 def small_groups() -> Iterator[None]:
     """A few pages are a group: there are not many here."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tolls, "FEWEST_PAGES", 3)
+        patch.setattr(simulated_surges, "FEWEST_PAGES", 3)
         yield
 
 
@@ -278,7 +278,7 @@ def test_a_deadline_breaks_off_the_crawl_it_meets(monkeypatch: pytest.MonkeyPatc
         return prepare(program, alphabet)
 
     with monkeypatch.context() as patch:
-        patch.setattr("streamsched.evolution.evaluator.prepare", expire)
+        patch.setattr("streamsched.evolution.simulation.evaluator.prepare", expire)
         assert np.isnan(evaluator.fitness(SOME)).tolist() == [False, False, True, True, True]
     with evaluator.deadline(None):
         pass

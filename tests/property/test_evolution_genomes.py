@@ -11,10 +11,8 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from streamsched.arrays import Floats
-from streamsched.evolution.alphabet import TERMINAL_SETS, Alphabet
-from streamsched.evolution.generations import Elite, evolve_population, evolve_seeds, rank_elites
-from streamsched.evolution.genomes import (
+from streamsched.evolution.gp.evolution_settings import EvolutionSettings
+from streamsched.evolution.gp.genomes import (
     depth_of,
     from_formula,
     full_tree,
@@ -25,10 +23,12 @@ from streamsched.evolution.genomes import (
     subtree_end,
     to_formula,
 )
-from streamsched.evolution.settings import EvolutionSettings
-from streamsched.evolution.variation import Breeder, cross, replace_subtree, swap_subtrees
+from streamsched.evolution.gp.loop import Elite, evolve_population, evolve_seeds, rank_elites
+from streamsched.evolution.gp.operators import Breeder, cross, replace_subtree, swap_subtrees
+from streamsched.evolution.gp.symbols import TERMINAL_SETS, Alphabet
 from streamsched.formula import Formula
-from tests import naive_genomes as naive
+from streamsched.numerics.arrays import Floats
+from tests.reference import genomes as naive
 
 TINY = Alphabet(("X", "t"), (0.5,))
 alphabets = st.sampled_from([TINY, *map(Alphabet, TERMINAL_SETS.values()), Alphabet(("t",), ())])

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from streamsched.arrays import Floats
 from streamsched.errors import FormulaError
 from streamsched.formula import TERMINALS, Binary, BinaryOp, Constant, Formula, Node, Terminal, Unary, UnaryOp
-from streamsched.formula.claims import claims_of
-from streamsched.formula.lexer import tokenize
-from streamsched.formula.protected import apply
-from tests import naive
+from streamsched.formula.evaluation.protected import apply
+from streamsched.formula.evaluation.value_claims import claims_of
+from streamsched.formula.syntax.lexer import tokenize
+from streamsched.numerics.arrays import Floats
+from tests.reference import estimators
 
 NAMES: tuple[str, ...] = ("X", "n", "t")
 UNARY: tuple[UnaryOp, ...] = ("neg", "log", "exp")
@@ -110,7 +110,7 @@ def test_operations_are_the_protected_ones(op: UnaryOp | BinaryOp, rows: list[tu
     columns = {name: np.array(values) for name, values in zip("Xt", zip(*rows, strict=True), strict=True)}
     for found, row in zip(Formula(tree).evaluate(columns).tolist(), rows, strict=True):
         operands = row[:1] if isinstance(tree, Unary) else row
-        assert near(found, naive.protected(op, *operands))
+        assert near(found, estimators.protected(op, *operands))
         assert near(found, apply(op, *operands))
 
 
@@ -118,7 +118,7 @@ def test_operations_are_the_protected_ones(op: UnaryOp | BinaryOp, rows: list[tu
 @given(trees(("neg",), EXACT), tables(anything))
 def test_programs_of_exact_operations_equal_the_walk(tree: Node, columns: dict[str, Floats]) -> None:
     rows = [dict(zip(NAMES, row, strict=True)) for row in zip(*(columns[name].tolist() for name in NAMES), strict=True)]
-    assert same(Formula(tree).evaluate(columns), np.array([naive.formula_value(tree, row) for row in rows]))
+    assert same(Formula(tree).evaluate(columns), np.array([estimators.formula_value(tree, row) for row in rows]))
 
 
 @settings(max_examples=150, deadline=None)
@@ -135,7 +135,7 @@ def test_programs_compute_each_node_from_its_children(tree: Node, columns: dict[
         operands = [Formula(child).evaluate(columns).tolist() for child in children]
         values = Formula(node).evaluate(columns).tolist()
         for found, *row in zip(values, *operands, strict=True):
-            assert near(found, naive.protected(node.op, *row))
+            assert near(found, estimators.protected(node.op, *row))
 
 
 @settings(max_examples=150, deadline=None)

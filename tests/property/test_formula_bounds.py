@@ -9,11 +9,11 @@ import numpy as np
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from streamsched.arrays import Floats
 from streamsched.formula import Binary, BinaryOp, Constant, Formula, Node, Terminal, Unary, UnaryOp
-from streamsched.formula.bounds import compile_bound
-from tests import naive
+from streamsched.formula.bounds.compiler import compile_bound
+from streamsched.numerics.arrays import Floats
 from tests.property.test_formula import BINARY, EXACT, HUGE, NAMES, UNARY, held, tables, trees
+from tests.reference import estimators
 
 Columns = Mapping[str, Floats]
 Ranges = dict[str, tuple[float, float]]
@@ -117,7 +117,7 @@ def test_ends_are_no_wider_than_those_of_corners(
         if not all(math.isfinite(end) for ends in box.values() for end in ends):
             continue
         near_zero = isinstance(tree, Binary) and tree.op == "/" and box["t"][0] <= 0.0 <= box["t"][1]
-        for end, expected in zip(found, naive.formula_interval(tree, box), strict=True):
+        for end, expected in zip(found, estimators.formula_interval(tree, box), strict=True):
             assert near(end, expected) or (near_zero and math.isinf(end) and math.copysign(1.0, end * expected) > 0)
 
 

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from streamsched import Scheduler
-from streamsched.manners import Manners
+from streamsched.estimation.seasonality.regions import Region
+from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.outcomes import Outcome
-from streamsched.packed import PackedUrls
-from streamsched.regions import Region
-from streamsched.standing import Standing
-from tests.intensities import Clock, merge, office, published, visit
-from tests.naive_rhythm import utc
-from tests.twins import small_shards
+from streamsched.politeness.politeness_settings import Manners
+from streamsched.ranking.incremental_topk import Standing
+from tests.reference.seasonality import utc
+from tests.support.intensities import Clock, merge, office, published, visit
+from tests.support.scheduler_twins import small_shards
 
 PAGES = 200
 HOUR = 3_600.0

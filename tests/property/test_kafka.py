@@ -8,16 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka.partitioner.default import murmur2
 
-from streamsched.connectors.columns import join, pack_bytes
-from streamsched.connectors.frames import encode_frame
-from streamsched.connectors.kafka.client import Messages
+from streamsched.connectors.formats.columns import join, pack_bytes
+from streamsched.connectors.formats.msgpack_frames import encode_frame
+from streamsched.connectors.kafka.clients.protocol import Messages
 from streamsched.connectors.kafka.decoding import decode_messages
 from streamsched.connectors.kafka.envelopes import sort_messages
-from streamsched.connectors.kafka.hosts import choose_partitions, differ, spell_hosts
+from streamsched.connectors.kafka.message_keys import choose_partitions, differ, spell_hosts
+from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.outcomes import Outcome, OutcomeBatch
-from streamsched.packed import PackedUrls
-from tests import naive_kafka
-from tests.crawls import outcomes
+from tests.reference import message_keys
+from tests.support.crawl_outcomes import outcomes
 
 LIMIT = 1 << 10
 
@@ -54,7 +54,7 @@ values = st.lists(whole | broken | st.none(), max_size=40)
 
 @given(urls | texts)
 def test_hosts(found: list[str]) -> None:
-    assert list(spell_hosts(PackedUrls.pack(found))) == [naive_kafka.spell_host(url) for url in found]
+    assert list(spell_hosts(PackedUrls.pack(found))) == [message_keys.spell_host(url) for url in found]
 
 
 @given(st.lists(st.binary(max_size=20)), st.integers(1, 1000))
@@ -72,7 +72,7 @@ def test_what_differs(pairs: list[tuple[bytes, bytes]]) -> None:
 @given(st.lists(whole | broken, max_size=20))
 def test_what_a_message_is(found: list[bytes]) -> None:
     data, ends = packed(found)
-    assert sort_messages(data, ends, LIMIT).tolist() == [naive_kafka.sort_message(value, LIMIT) for value in found]
+    assert sort_messages(data, ends, LIMIT).tolist() == [message_keys.sort_message(value, LIMIT) for value in found]
 
 
 @given(values, st.sampled_from([1, 3, 10_000]))
@@ -94,7 +94,7 @@ def test_many_messages_say_what_each_says_alone(found: list[bytes | None], rows:
     spoken = {fault.offset for fault in together.faults}
     for i, decoded in enumerate(apart):
         empty = not decoded.runs and 7 * i not in spoken
-        assert not empty or naive_kafka.sort_message(found[i] or b"", 1 << 26) == 2
+        assert not empty or message_keys.sort_message(found[i] or b"", 1 << 26) == 2
 
 
 @given(st.lists(st.lists(outcomes, max_size=4), min_size=1, max_size=5))

@@ -24,15 +24,15 @@ from hypothesis.stateful import (
 
 from streamsched import Scheduler
 from streamsched.formula import Binary, BinaryOp, Constant, Formula, Node, Terminal, Unary, UnaryOp
-from streamsched.manners import HostRule, Manners, Rule
+from streamsched.formula.terminals import PROVIDED
 from streamsched.outcomes import Outcome
-from streamsched.standing import Standing
-from streamsched.tables import WEEK_HOURS
-from streamsched.terminals import PROVIDED
+from streamsched.politeness.politeness_settings import HostRule, Manners, Rule
+from streamsched.ranking.incremental_topk import Standing
+from streamsched.records.schema import WEEK_HOURS
 from tests.property.test_politeness import lengths, some_counts
-from tests.stepping import stepped
-from tests.streams import DAY, PREFIXES, Crawl, some
-from tests.twins import Twins, small_shards
+from tests.support.outcome_streams import DAY, PREFIXES, Crawl, some
+from tests.support.scheduler_twins import Twins, small_shards
+from tests.support.stepped_threads import stepped
 
 HOURLY = {"tau", "rhythm", "due"}
 MOVING = ("t", "posterior", "surge", "surge", "rate", "importance", "tau", "rhythm", "due")

@@ -9,8 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamsched.online import AAD, CG, GAD, NAD, SAD, GammaPosterior, ModifiedInterval, NaiveInterval, OnlineEstimator
-from tests import naive
+from streamsched.estimation.river_estimators import (
+    AAD,
+    CG,
+    GAD,
+    NAD,
+    SAD,
+    GammaPosterior,
+    ModifiedInterval,
+    NaiveInterval,
+    OnlineEstimator,
+)
+from tests.reference import estimators
 
 intervals = st.just(0.0) | st.floats(-9, 9).map(lambda power: 10.0**power)
 visits = st.lists(st.tuples(st.booleans(), intervals), max_size=80)
@@ -26,7 +36,7 @@ def fed(page: OnlineEstimator, history: Visits) -> OnlineEstimator:
 
 @pytest.mark.parametrize(
     ("estimator", "definition"),
-    [(CG, naive.cg), (NAD, naive.nad), (SAD, naive.sad), (AAD, naive.aad), (GAD, naive.gad)],
+    [(CG, estimators.cg), (NAD, estimators.nad), (SAD, estimators.sad), (AAD, estimators.aad), (GAD, estimators.gad)],
 )
 @given(visits)
 def test_rate_is_recomputed_from_history(
@@ -40,11 +50,11 @@ def test_rate_is_recomputed_from_history(
 def test_intervals_are_recomputed_from_history(history: Visits) -> None:
     flags, times = [changed for changed, _ in history], [interval for _, interval in history]
     simple, modified = fed(NaiveInterval(), history), fed(ModifiedInterval(), history)
-    assert simple.get() == pytest.approx(naive.naive_interval(flags, times))
-    assert modified.get() == pytest.approx(naive.modified_interval(flags))
+    assert simple.get() == pytest.approx(estimators.naive_interval(flags, times))
+    assert modified.get() == pytest.approx(estimators.modified_interval(flags))
     if any(flags) and any(times):
         assert simple.rate == pytest.approx(sum(flags) / math.fsum(times))
-        assert modified.rate == pytest.approx(naive.cg(flags) * len(flags) / math.fsum(times))
+        assert modified.rate == pytest.approx(estimators.cg(flags) * len(flags) / math.fsum(times))
     elif not any(flags):
         assert simple.rate == modified.rate == 0.0
 
@@ -53,6 +63,6 @@ def test_intervals_are_recomputed_from_history(history: Visits) -> None:
 def test_posterior_is_recomputed_from_history(history: Visits, shape: float, exposure: float) -> None:
     flags, times = [changed for changed, _ in history], [interval for _, interval in history]
     page = fed(GammaPosterior(shape, exposure), history)
-    after = naive.gamma_posterior(shape, exposure, flags, times)
+    after = estimators.gamma_posterior(shape, exposure, flags, times)
     assert page.get() == pytest.approx(after[0] / after[1], rel=1e-12)
-    assert page.probability(3.0) == pytest.approx(naive.probability_changed(*after, 3.0), rel=1e-12)
+    assert page.probability(3.0) == pytest.approx(estimators.probability_changed(*after, 3.0), rel=1e-12)

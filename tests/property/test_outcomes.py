@@ -9,8 +9,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.outcomes import OutcomeBatch
-from streamsched.packed import PackedUrls
 
 LARGEST = float(np.finfo(np.float32).max)
 AMOUNTS = ("importance", "cost", "retry_after")

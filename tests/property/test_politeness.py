@@ -11,23 +11,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamsched import Outcome, OutcomeBatch, Scheduler
-from streamsched.arrays import Floats, Ints, Record
-from streamsched.eligibility import are_eligible, read_waits
-from streamsched.globs import fits
-from streamsched.groups import find_host
-from streamsched.jit import bare_kernel
-from streamsched.leases import Leases, are_leased
-from streamsched.manners import HostRule, Manners, Rule
-from streamsched.packed import PackedUrls
-from streamsched.pages import PageTable
-from streamsched.politeness import (
-    Limits,
-    host_room,
-)
-from streamsched.tables import Tables
-from tests import naive_politeness, naive_shard
-from tests.fences import fenced, small_reserve
-from tests.streams import DAY, cut, streams
+from streamsched.numerics.arrays import Floats, Ints, Record
+from streamsched.numerics.jit import bare_kernel
+from streamsched.numerics.packed_urls import PackedUrls
+from streamsched.politeness.eligibility import are_eligible, read_waits
+from streamsched.politeness.glob_match import fits
+from streamsched.politeness.leases import Leases, are_leased
+from streamsched.politeness.limits import Limits, host_room
+from streamsched.politeness.politeness_settings import HostRule, Manners, Rule
+from streamsched.records.schema import Tables
+from streamsched.records.url_patterns import find_host
+from streamsched.state.page_table import PageTable
+from tests.reference import politeness, shard
+from tests.support.guarded_memory import fenced, small_reserve
+from tests.support.outcome_streams import DAY, cut, streams
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -81,18 +78,18 @@ class Both:
     def __init__(self, manners: Manners) -> None:
         self.manners = manners
         self.scheduler = Scheduler(manners=manners)
-        self.shard = naive_shard.Shard(DAY)
-        self.hosts: dict[str, naive_politeness.Host] = {}
-        self.leases = naive_politeness.Leases()
+        self.shard = shard.Shard(DAY)
+        self.hosts: dict[str, politeness.Host] = {}
+        self.leases = politeness.Leases()
         self.rules: dict[str, Rule] = {}
         self.host_rules: dict[str, HostRule] = {}
         self.urgent: set[str] = set()
 
-    def host(self, url: str) -> naive_politeness.Host:
-        name = naive_shard.names_of(url)[0]
-        host = self.hosts.setdefault(name, naive_politeness.Host(self.manners))
+    def host(self, url: str) -> politeness.Host:
+        name = shard.names_of(url)[0]
+        host = self.hosts.setdefault(name, politeness.Host(self.manners))
         host.rule = self.host_rules.get(name, HostRule())
-        host.out = {url for url in self.leases.until_s if naive_shard.names_of(url)[0] == name}
+        host.out = {url for url in self.leases.until_s if shard.names_of(url)[0] == name}
         return host
 
     def observe(self, outcomes: list[Outcome]) -> None:
@@ -128,11 +125,11 @@ class Both:
         eligible = are_eligible(tables, rows, now, limits)
         leased = are_leased(tables, rows, now)
         for row, page in enumerate(self.shard.pages.values()):
-            rule = naive_politeness.rule_of(page.url, self.rules)
+            rule = politeness.rule_of(page.url, self.rules)
             host, urgent = self.host(page.url), page.url in self.urgent
-            ready = naive_politeness.ready_at(page, rule, self.manners, urgent=urgent)
+            ready = politeness.ready_at(page, rule, self.manners, urgent=urgent)
             assert waits.ready_at[row] == near(ready)
-            overdue = naive_politeness.overdue_at(page, rule, self.manners, urgent=urgent)
+            overdue = politeness.overdue_at(page, rule, self.manners, urgent=urgent)
             assert waits.overdue_at[row] == near(overdue)
             record = tables.groups[tables.groups["host"][tables.pages["group"][row]]]
             assert (float(record["ready_s"]), int(record["strikes"])) == (near(host.ready_s), host.strikes)
@@ -186,7 +183,7 @@ def test_whatever_comes_pages_and_hosts_wait_as_their_twins_do(
 @given(st.text("ab*", max_size=8), st.text("ab*/", max_size=12))
 def test_globs_are_regular_expressions(glob: str, text: str) -> None:
     blob = np.frombuffer(b"*" + text.encode() + b"a", np.uint8).copy()
-    expected = naive_politeness.fits(text.encode(), glob.encode())
+    expected = politeness.fits(text.encode(), glob.encode())
     assert fits(blob, 1, 1 + len(text), np.array(list(glob.encode()), np.uint8)) == expected
 
 
@@ -218,13 +215,13 @@ def test_a_page_goes_by_the_rule_of_its_twin(
     for target, rule in rules:
         taken_back = data.draw(st.integers(0, 4)) == 0
         scheduler.set_rule(target, None if taken_back else rule)
-        known.pop(naive_politeness.key_of(target), None)
+        known.pop(politeness.key_of(target), None)
         if not taken_back:
-            known[naive_politeness.key_of(target)] = rule
+            known[politeness.key_of(target)] = rule
     scheduler.discover(urls[first:], now=0.0)
     numbers = scheduler.pages.tables.pages["rule"][: len(urls)]
     told = scheduler.pages.limits.rules[numbers]
-    expected = [naive_politeness.rule_of(url, known) for url in urls]
+    expected = [politeness.rule_of(url, known) for url in urls]
     assert told["never"].astype(bool).tolist() == [rule.never for rule in expected]
     assert told["min_revisit_s"].tolist() == [rule.min_revisit or 0.0 for rule in expected]
     assert told["max_revisit_s"].tolist() == [rule.max_revisit or np.inf for rule in expected]
@@ -247,7 +244,7 @@ def test_leases_run_out_in_time_and_once(acts: list[tuple[str, set[int], float]]
     table = PageTable(DAY, 6)
     urls = [f"https://{host}.example/{i}" for host in "ab" for i in range(3)]
     table.discover(PackedUrls.pack(urls), 0.0)
-    leases, twin = Leases(), naive_politeness.Leases()
+    leases, twin = Leases(), politeness.Leases()
     for step, (act, numbers, until_s) in enumerate(acts):
         rows = np.array(sorted(numbers), np.int64)
         if act == "grant":

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamsched.posterior import after_change, after_no_change, probability_changed
-from tests import naive
+from streamsched.estimation.gamma_posterior import after_change, after_no_change, probability_changed
+from tests.reference import estimators
 
 shapes = st.floats(-6, 9).map(lambda power: 10.0**power)
 exposures = st.floats(-9, 9).map(lambda power: 10.0**power)
@@ -20,7 +20,7 @@ visits = st.lists(st.tuples(ratios, st.booleans()), max_size=50)
 @given(shapes, exposures, ratios)
 def test_change_is_the_moment_match_of_the_spec(shape: float, exposure: float, ratio: float) -> None:
     found = after_change(shape, exposure, exposure * ratio)
-    assert found == pytest.approx(naive.after_change(shape, exposure, exposure * ratio), rel=1e-14)
+    assert found == pytest.approx(estimators.after_change(shape, exposure, exposure * ratio), rel=1e-14)
 
 
 @given(shapes, exposures, visits)
@@ -40,4 +40,4 @@ def test_probability_grows_with_time_and_stays_one(shape: float, exposure: float
     low = probability_changed(shape, exposure, sooner)
     high = probability_changed(shape, exposure, later)
     assert 0.0 <= low <= high <= 1.0
-    assert high == pytest.approx(naive.probability_changed(shape, exposure, later), rel=1e-13)
+    assert high == pytest.approx(estimators.probability_changed(shape, exposure, later), rel=1e-13)

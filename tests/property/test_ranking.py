@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamsched import ranking
 from streamsched.formula import Program
-from streamsched.leases import Leases
-from streamsched.order import tie_keys
-from streamsched.ranking import FullScan, Query
-from tests.fences import small_reserve
-from tests.scores import TableOfScores, make_pages
+from streamsched.numerics.topk_order import tie_keys
+from streamsched.politeness.leases import Leases
+from streamsched.ranking import full_scan
+from streamsched.ranking.full_scan import FullScan, Query
+from tests.support.fixed_scores import TableOfScores, make_pages
+from tests.support.guarded_memory import small_reserve
 
 scores = st.sampled_from([np.nan, -np.inf, -1.0, -0.0, 0.0, 1.0, np.inf]) | st.floats()
 leases = st.sampled_from([None, None, None, 99.0, 100.0, 101.0])
@@ -29,7 +29,7 @@ def small_blocks() -> Iterator[None]:
     with small_reserve(), pytest.MonkeyPatch.context() as patch:
         sizes = {"BLOCK": 8, "_THREADED_ROWS": 16, "_SAMPLE_ROWS": 3, "_SAMPLE_BLOCKS": 2}
         for name, value in sizes.items():
-            patch.setattr(ranking, name, value)
+            patch.setattr(full_scan, name, value)
         yield
 
 

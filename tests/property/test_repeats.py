@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamsched import Observed, Outcome, OutcomeBatch, PackedUrls, Scheduler, pages
-from tests.fences import small_reserve
-from tests.streams import cut, daily_crawl, streams
+from streamsched import Observed, Outcome, OutcomeBatch, PackedUrls, Scheduler
+from streamsched.state import page_table
+from tests.support.guarded_memory import small_reserve
+from tests.support.outcome_streams import cut, daily_crawl, streams
 
 sizes = st.lists(st.sampled_from([1, 2, 7, 30, 1000]), min_size=1, max_size=4)
 
@@ -43,7 +44,7 @@ def test_cutting_does_not_show(outcomes: list[Outcome], sizes: list[int]) -> Non
 def test_chunks_within_a_batch_do_not_show(outcomes: list[Outcome], chunk: int) -> None:
     whole = fed(outcomes).digest()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pages, "_CHUNK", chunk)
+        patch.setattr(page_table, "_CHUNK", chunk)
         assert fed(outcomes).digest() == whole
 
 

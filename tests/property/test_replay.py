@@ -12,13 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamsched import OutcomeBatch, PackedUrls
-from streamsched.arrays import Rows
 from streamsched.connectors import Delivery, Position
+from streamsched.numerics.arrays import Rows
 from streamsched.replay import ChangeLog, Window
-from streamsched.replay.metrics import WAITS_DAYS
-from streamsched.replay.reader import read_outcomes
-from streamsched.replay.simulator import Question, Reading, Schedule, simulate
-from tests import naive_replay
+from streamsched.replay.simulation.metrics import WAITS_DAYS
+from streamsched.replay.simulation.simulator import Question, Reading, Schedule, simulate
+from streamsched.replay.truth.reader import read_outcomes
+from tests.reference import replay
 
 CYCLE_S = 10.0
 
@@ -58,7 +58,7 @@ class Scripted:
         self.reports.append(list(zip(outcomes.urls, outcomes.changed.tolist(), strict=True)))
 
 
-def collect(log: Sequence[naive_replay.Record]) -> ChangeLog:
+def collect(log: Sequence[replay.Record]) -> ChangeLog:
     urls = list(dict.fromkeys(url for _, _, url in log))
     return ChangeLog.collect(
         PackedUrls.pack(urls),
@@ -70,17 +70,17 @@ def collect(log: Sequence[naive_replay.Record]) -> ChangeLog:
 
 @given(records, rules, st.integers(4, 8), st.booleans(), st.integers(0, 99))
 def test_the_simulator_is_the_replay_by_hand(
-    log: list[naive_replay.Record], rules: tuple[str, int, Reading], cycles: int, later: bool, seed: int
+    log: list[replay.Record], rules: tuple[str, int, Reading], cycles: int, later: bool, seed: int
 ) -> None:
     budget, warmup, reading = rules
-    pages = naive_replay.pages_of(log, 0.0, cycles * CYCLE_S, later=later)
+    pages = replay.pages_of(log, 0.0, cycles * CYCLE_S, later=later)
     if not any(page.appears < 0 for page in pages):
         return  # a cycle without any page to visit is no replay: the unit tests have the error
     window: Window = collect(log).window(0.0, CYCLE_S, cycles, later_pages=later)
     assert list(window.urls) == [page.url for page in pages]
     policy = Scripted(seed)
     found = simulate(window, policy, Schedule(float(budget), warmup, reading), np.zeros(window.pages, np.int64))
-    expected = naive_replay.replay(pages, 0.0, CYCLE_S, cycles, rules, policy.choose)
+    expected = replay.replay(pages, 0.0, CYCLE_S, cycles, rules, policy.choose)
     assert policy.reports == expected.reports
     assert found.counted.tolist() == expected.counted
     assert found.visits.tolist() == expected.visits
@@ -94,7 +94,7 @@ def test_the_simulator_is_the_replay_by_hand(
 
 
 @given(records, st.lists(st.integers(-20, 100).map(float), min_size=1, max_size=8))
-def test_versions_and_life_are_what_the_records_say(log: list[naive_replay.Record], moments: list[float]) -> None:
+def test_versions_and_life_are_what_the_records_say(log: list[replay.Record], moments: list[float]) -> None:
     truth = collect(log)
     for moment in moments:
         alive = []
@@ -121,7 +121,7 @@ outcomes = st.fixed_dictionaries(
 @given(st.lists(outcomes, min_size=1, max_size=40), st.integers(1, 64), st.integers(1, 40))
 def test_changes_are_placed_at_the_visits_that_saw_them(log: list[dict[str, Any]], bits: int, batch: int) -> None:
     """However the log is cut into deliveries."""
-    saw = naive_replay.sift(log, bits)
+    saw = replay.sift(log, bits)
     expected = [(outcome["url"], outcome["fetched_at"]) for outcome, change in zip(log, saw, strict=True) if change]
     if not expected:
         return  # a log without changes is an error, which the unit tests have

@@ -15,20 +15,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamsched import HostRule, Manners, Outcome, Rule, Scheduler, SnapshotError
-from streamsched.store.layout import read_image
-from streamsched.store.loading import check_image, load_images
-from streamsched.store.recovery import newest_image
-from tests.fences import small_reserve
-from tests.streams import cut, daily_crawl, streams
+from streamsched.persistence.image_format import read_image
+from streamsched.persistence.image_reader import check_image, load_images
+from streamsched.persistence.recovery import newest_image
+from tests.support.guarded_memory import small_reserve
+from tests.support.outcome_streams import cut, daily_crawl, streams
 
 ROOT = Path(__file__).resolve().parents[2]
 STEPS = 40  # batches that the process below observes, and states that it saves
 SAVING = """
 import sys
 from streamsched import Scheduler
-from streamsched.store.recovery import has_state
+from streamsched.persistence.recovery import has_state
 from pathlib import Path
-from tests.streams import cut, daily_crawl
+from tests.support.outcome_streams import cut, daily_crawl
 
 folder, steps = Path(sys.argv[1]), int(sys.argv[2])
 batches = list(cut(list(daily_crawl(pages=400, visits=40 * steps, seed=3)), [40]))

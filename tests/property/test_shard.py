@@ -12,19 +12,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamsched import Manners, Observed, OutcomeBatch, Scheduler, pages
+from streamsched import Manners, Observed, OutcomeBatch, Scheduler
 from streamsched.formula import Formula
-from streamsched.groups import group_name
-from streamsched.jit import mix
-from streamsched.journal import SAW_CHANGE, WAS_FIRST, find_sampled, read_visits, sample_bar
+from streamsched.formula.terminals import BY_RHYTHM, PROVIDED
+from streamsched.numerics.jit import mix
 from streamsched.outcomes import Outcome
-from streamsched.tables import SUCCEEDED, VISITED, WITH_FINGERPRINT
-from streamsched.terminals import BY_RHYTHM, PROVIDED
-from streamsched.urls import url_text
-from tests import naive, naive_shard
-from tests.fences import fenced, small_reserve
-from tests.naive_surges import GroupSurges
-from tests.streams import DAY, PREFIXES, cut, daily_crawl, streams
+from streamsched.records.schema import SUCCEEDED, VISITED, WITH_FINGERPRINT
+from streamsched.records.url_index import url_text
+from streamsched.records.url_patterns import group_name
+from streamsched.records.visit_journal import SAW_CHANGE, WAS_FIRST, find_sampled, read_visits, sample_bar
+from streamsched.state import page_table
+from tests.reference import estimators
+from tests.reference import shard as reference_shard
+from tests.reference.surges import GroupSurges
+from tests.support.guarded_memory import fenced, small_reserve
+from tests.support.outcome_streams import DAY, PREFIXES, cut, daily_crawl, streams
 
 sizes = st.lists(st.sampled_from([1, 2, 7, 30, 1000]), min_size=1, max_size=4)
 
@@ -63,7 +65,7 @@ def as_told(counts: Counter[str], served: int, hits: int) -> Observed:
     )
 
 
-def observe_both(scheduler: Scheduler, shard: naive_shard.Shard, outcomes: list[Outcome], sizes: list[int]) -> None:
+def observe_both(scheduler: Scheduler, shard: reference_shard.Shard, outcomes: list[Outcome], sizes: list[int]) -> None:
     told = Observed()
     for part in cut(outcomes, sizes):
         told += scheduler.observe(part[0] if len(part) == 1 else OutcomeBatch.from_outcomes(part))
@@ -72,7 +74,7 @@ def observe_both(scheduler: Scheduler, shard: naive_shard.Shard, outcomes: list[
     assert told == as_told(counts, shard.served - served, shard.hits - hits)
 
 
-def assert_same(scheduler: Scheduler, shard: naive_shard.Shard) -> None:
+def assert_same(scheduler: Scheduler, shard: reference_shard.Shard) -> None:
     assert scheduler.pages.faults() == []
     tables = scheduler.pages.tables
     assert [url_text(tables, row) for row in range(len(scheduler))] == list(shard.pages)
@@ -110,13 +112,13 @@ def assert_same_surges(record: Any, surges: GroupSurges) -> None:
             assert record[f"{name}_weights"].tolist() == singly(list(window.weights.values()))
 
 
-def journal_of(scheduler: Scheduler) -> list[naive_shard.Visit]:
+def journal_of(scheduler: Scheduler) -> list[reference_shard.Visit]:
     """All that the journal holds, the oldest first."""
     tables = scheduler.pages.tables
     written, size = int(tables.corpus["journaled"][0]), tables.journal.size
     ring = [tables.journal[at % size] for at in range(max(0, written - size), written)]
     return [
-        naive_shard.Visit(
+        reference_shard.Visit(
             url_text(tables, int(visit["row"])),
             float(visit["at_s"]),
             bool(visit["flags"] & SAW_CHANGE),
@@ -126,12 +128,12 @@ def journal_of(scheduler: Scheduler) -> list[naive_shard.Visit]:
     ]
 
 
-def assert_same_page(scheduler: Scheduler, row: int, page: naive_shard.Page) -> None:
+def assert_same_page(scheduler: Scheduler, row: int, page: reference_shard.Page) -> None:
     tables = scheduler.pages.tables
     record, trace = tables.pages[row], tables.traces[row]
     prior = float(record["prior_shape"]), float(record["prior_exposure"])
     assert prior == near(page.prior)
-    assert record["url_hash"] == naive_shard.hash_of(page.url.encode())
+    assert record["url_hash"] == reference_shard.hash_of(page.url.encode())
     assert record["last_visit_s"] == page.last_visit_s
     assert trace["last_outcome_s"] == page.last_outcome_s
     assert (record["visits"], record["changes"]) == (len(page.flags), sum(page.flags))
@@ -150,9 +152,9 @@ def assert_same_page(scheduler: Scheduler, row: int, page: naive_shard.Page) -> 
 
 def test_twin_counts_prefixes_as_the_sketch_does() -> None:
     """None of the streams' prefixes shares both its counters with others, so exact counts are the sketch's."""
-    names = {naive_shard.names_of(f"{prefix}1") for prefix in PREFIXES}
+    names = {reference_shard.names_of(f"{prefix}1") for prefix in PREFIXES}
     prefixes = {"/".join(name[:size]).encode() for name in names for size in range(2, len(name) + 1)}
-    hashes = {prefix: naive_shard.hash_of(prefix) for prefix in prefixes}
+    hashes = {prefix: reference_shard.hash_of(prefix) for prefix in prefixes}
     counters = [{hash_ & 0xFFFF, int(mix(np.uint64(hash_))) & 0xFFFF} for hash_ in hashes.values()]
     assert len(set.union(*counters)) == sum(map(len, counters))
 
@@ -161,7 +163,7 @@ def test_twin_counts_prefixes_as_the_sketch_does() -> None:
 @given(streams(), sizes, st.integers(1, 64))
 def test_any_stream_leaves_the_state_of_the_twin(outcomes: list[Outcome], sizes: list[int], bits: int) -> None:
     with fenced():
-        scheduler, shard = Scheduler(change_bits=bits), naive_shard.Shard(DAY, bits)
+        scheduler, shard = Scheduler(change_bits=bits), reference_shard.Shard(DAY, bits)
         observe_both(scheduler, shard, outcomes, sizes)
         assert_same(scheduler, shard)
 
@@ -169,7 +171,7 @@ def test_any_stream_leaves_the_state_of_the_twin(outcomes: list[Outcome], sizes:
 def test_long_stream_over_many_groups_leaves_the_state_of_the_twin() -> None:
     """More pages than a step of the sweep has rows, groups that open between its steps, and dozens of sweeps."""
     batch = daily_crawl(pages=700, visits=9_000, seed=1)
-    scheduler, shard = Scheduler(), naive_shard.Shard(DAY)
+    scheduler, shard = Scheduler(), reference_shard.Shard(DAY)
     observe_both(scheduler, shard, list(batch), [4_000, 1, 999])
     assert_same(scheduler, shard)
     assert shard.sweeps > 10
@@ -181,8 +183,8 @@ def test_long_stream_over_many_groups_leaves_the_state_of_the_twin() -> None:
 @given(streams(), sizes)
 def test_journal_keeps_the_newest_visits(outcomes: list[Outcome], sizes: list[int]) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pages, "JOURNAL_VISITS", 16)
-        scheduler, shard = Scheduler(), naive_shard.Shard(DAY, journal_visits=16)
+        patch.setattr(page_table, "JOURNAL_VISITS", 16)
+        scheduler, shard = Scheduler(), reference_shard.Shard(DAY, journal_visits=16)
     observe_both(scheduler, shard, outcomes, sizes)
     assert_same(scheduler, shard)
 
@@ -194,7 +196,7 @@ def test_sample_is_halved_as_pages_double() -> None:
     batch = OutcomeBatch([urls[i] for i in order], np.arange(order.size) + 0.0)
     scheduler = Scheduler()
     scheduler.observe(batch)
-    hashes = [naive_shard.sample_hash(url) for url in urls]
+    hashes = [reference_shard.sample_hash(url) for url in urls]
     shares = np.select([np.arange(order.size) < 50_000, np.arange(order.size) < 102_000], [1, 2], 4)
     kept = [i for i in range(order.size) if hashes[order[i]] < 2**64 // int(shares[i])]
     assert [visit.at_s for visit in journal_of(scheduler)] == kept
@@ -215,22 +217,22 @@ def test_pages_are_handed_out_in_the_order_of_the_twin(
     scheduler = Scheduler(
         formula=formula, seed=seed, per_host=per_host, panel=share, manners=manners, new_share=0.0, scouts=False
     )
-    shard = naive_shard.Shard(DAY)
-    panel = naive_shard.Panel(shard, share)
+    shard = reference_shard.Shard(DAY)
+    panel = reference_shard.Panel(shard, share)
     now = 0.0
     for part in cut(outcomes, data.draw(sizes)):
         observe_both(scheduler, shard, part, [1000])
         now += data.draw(st.sampled_from([0.0, 3_600.0, 300 * 3_600.0]))
         known = dict(zip(shard.pages, scheduler.scores(now=now).tolist(), strict=True))
-        order = naive_shard.full_sort({url: known[url] for url in shard.eligible(now)}, seed, int(now // DAY))
+        order = reference_shard.full_sort({url: known[url] for url in shard.eligible(now)}, seed, int(now // DAY))
         k = data.draw(st.sampled_from([0, 1, 5, 40, 10_000]))
         first = panel.choose(k, now, per_host)
         batch = scheduler.next_batch(k, now=now, lease=3_600.0)
         panel.handed, panel.own = panel.handed + len(batch), panel.own + len(first)
         order = first + [url for url in order if url not in first]
-        assert batch.urls == (order if per_host is None else naive_shard.at_most_per_host(order, per_host))[:k]
+        assert batch.urls == (order if per_host is None else reference_shard.at_most_per_host(order, per_host))[:k]
         assert batch.panel == len(first)
-        assert batch.hosts == [naive_shard.names_of(url)[0] for url in batch.urls]
+        assert batch.hosts == [reference_shard.names_of(url)[0] for url in batch.urls]
         assert batch.scores.tolist() == pytest.approx([known[url] for url in batch.urls], rel=0, nan_ok=True)
         for url in batch.urls:
             shard.pages[url].lease_until_s = now + 3_600.0
@@ -240,7 +242,7 @@ def test_pages_are_handed_out_in_the_order_of_the_twin(
 @settings(max_examples=30)
 @given(streams(), formulas, st.sampled_from([-1e308, 0.0, 1e6, 1e308]))
 def test_terminals_and_scores_are_those_of_the_twin(outcomes: list[Outcome], formula: str, now: float) -> None:
-    scheduler, shard = Scheduler(formula=formula), naive_shard.Shard(DAY)
+    scheduler, shard = Scheduler(formula=formula), reference_shard.Shard(DAY)
     observe_both(scheduler, shard, outcomes, [1000])
     root = Formula.parse(formula).root
     for url in list(shard.pages)[:20]:
@@ -251,5 +253,5 @@ def test_terminals_and_scores_are_those_of_the_twin(outcomes: list[Outcome], for
         assert {name: told.terminals.pop(name) for name in BY_RHYTHM} == pytest.approx(beats, rel=1e-4, abs=1e-9)
         assert told.terminals == pytest.approx(expected, rel=5e-7, abs=1e-15)
         told.terminals.update(scheduler.explain(url, now=now).terminals)
-        assert told.score == pytest.approx(naive.formula_value(root, told.terminals), rel=1e-9, nan_ok=True)
+        assert told.score == pytest.approx(estimators.formula_value(root, told.terminals), rel=1e-9, nan_ok=True)
         assert told.pattern == "/".join(shard.pages[url].group) + "/" * (len(shard.pages[url].group) > 1)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from streamsched.simhash import SEPARATORS, WORDS_ALONE, simhash
-from tests import naive
+from streamsched.estimation.simhash import SEPARATORS, WORDS_ALONE, simhash
+from tests.reference import estimators
 
 bounds = st.sampled_from([edge + d for span in (*SEPARATORS, *WORDS_ALONE) for edge in span for d in (-1, 0, 1)])
 characters = (
@@ -20,7 +20,7 @@ texts = st.text(characters, max_size=40)
 @given(st.lists(texts, max_size=5), st.integers(1, 64))
 @example(["\ud800 \udfff", "", "a"], 1)
 def test_simhash_is_the_majority_of_its_runs_of_words(rows: list[str], width: int) -> None:
-    assert simhash(rows, width=width).tolist() == [naive.simhash(text, width) for text in rows]
+    assert simhash(rows, width=width).tolist() == [estimators.simhash(text, width) for text in rows]
 
 
 @given(texts, texts)

@@ -19,16 +19,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from streamsched import Batch, Scheduler, roster
+from streamsched import Batch, Scheduler
 from streamsched.formula import Formula
-from streamsched.manners import HostRule, Manners
 from streamsched.outcomes import Outcome, OutcomeBatch
-from streamsched.roster import Roster
-from streamsched.standing import Standing
-from tests.fences import small_rankings
-from tests.naive_ranking import World
-from tests.naive_shard import names_of
-from tests.streams import DAY
+from streamsched.politeness.politeness_settings import HostRule, Manners
+from streamsched.ranking import formula_switch
+from streamsched.ranking.formula_switch import Roster
+from streamsched.ranking.incremental_topk import Standing
+from tests.reference.ranking import World
+from tests.reference.shard import names_of
+from tests.support.guarded_memory import small_rankings
+from tests.support.outcome_streams import DAY
 
 THREADS = 8
 CALLS = 40  # of each thread
@@ -226,7 +227,7 @@ def many_turns() -> Iterator[None]:
 
 
 def full_scans(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(roster, "Standing", partial(Standing, fewest_pages=1 << 40))
+    patch.setattr(formula_switch, "Standing", partial(Standing, fewest_pages=1 << 40))
 
 
 @pytest.mark.parametrize("swapping", [False, True])

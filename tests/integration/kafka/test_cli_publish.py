@@ -8,9 +8,9 @@ import pytest
 
 from streamsched.connectors import write_jsonl
 from streamsched.outcomes import OutcomeBatch
-from tests.crawls import make_outcomes, put
 from tests.integration.kafka.topics import Topic
-from tests.shell import Command
+from tests.support.command_line import Command
+from tests.support.crawl_outcomes import make_outcomes, put
 
 OUTCOMES = make_outcomes(60)
 

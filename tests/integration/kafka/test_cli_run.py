@@ -17,13 +17,13 @@ import pytest
 from streamsched import Scheduler
 from streamsched.connectors import write_jsonl
 from streamsched.outcomes import Outcome, OutcomeBatch
-from streamsched.store.recovery import newest_image
-from tests.crawls import make_outcomes
+from streamsched.persistence.recovery import newest_image
 from tests.integration.kafka.broker import Address
 from tests.integration.kafka.proxy import Proxy
 from tests.integration.kafka.topics import Topic, spell
-from tests.killed_run import kill_after, warm_processes
-from tests.shell import Command, finish, start
+from tests.support.command_line import Command, finish, start
+from tests.support.crawl_outcomes import make_outcomes
+from tests.support.killed_run import kill_after, warm_processes
 
 # A socket that kafka-python is connecting when it is closed is left to the garbage collector.
 pytestmark = [pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"), pytest.mark.usefixtures("collected")]
@@ -245,7 +245,7 @@ def test_what_to_visit_next_is_published_once(make_topic: Callable[..., Topic], 
 def raw_messages(topic: Topic) -> list[bytes]:
     """The values of all messages that are in `topic`, however they are cut."""
     from streamsched.connectors.kafka import read_settings
-    from streamsched.connectors.kafka.clients import open_consumer
+    from streamsched.connectors.kafka.clients.factory import open_consumer
 
     consumer = open_consumer(read_settings(topic.url()))
     try:

@@ -16,16 +16,16 @@ import pytest
 
 from streamsched.connectors import encode_frame, open_source
 from streamsched.connectors.kafka import open_sink
-from streamsched.connectors.kafka.client import Messages
-from streamsched.connectors.kafka.clients import open_consumer
-from streamsched.connectors.kafka.settings import read_settings
+from streamsched.connectors.kafka.clients.factory import open_consumer
+from streamsched.connectors.kafka.clients.protocol import Messages
+from streamsched.connectors.kafka.kafka_settings import read_settings
 from streamsched.errors import SourceError
 from streamsched.outcomes import OutcomeBatch
-from streamsched.replies import Observed
-from streamsched.scheduler import Scheduler
-from tests.crawls import read_out
+from streamsched.scheduler.results import Observed
+from streamsched.scheduler.scheduler import Scheduler
 from tests.integration.kafka.broker import Address
 from tests.integration.kafka.topics import Topic, spell
+from tests.support.crawl_outcomes import read_out
 
 FUZZED = 100_000
 

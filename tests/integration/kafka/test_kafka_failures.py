@@ -11,10 +11,10 @@ import pytest
 from streamsched.connectors import Position
 from streamsched.connectors.kafka import KafkaSource, open_kafka, open_sink
 from streamsched.errors import SettingsError, SourceError
-from tests.crawls import read_out
 from tests.integration.kafka.broker import PASSWORD, USER, Address, Broker, find_jars, free_ports
 from tests.integration.kafka.proxy import Proxy
 from tests.integration.kafka.topics import Topic, spell, wait_for
+from tests.support.crawl_outcomes import read_out
 
 # A socket that kafka-python cannot connect is left to the garbage collector.
 pytestmark = [pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"), pytest.mark.usefixtures("collected")]

@@ -9,8 +9,8 @@ import pytest
 from streamsched.connectors import Position
 from streamsched.connectors.kafka import KafkaSource
 from streamsched.outcomes import Outcome
-from tests.crawls import read_out
 from tests.integration.kafka.topics import Topic, spell, wait_for
+from tests.support.crawl_outcomes import read_out
 
 pytestmark = pytest.mark.usefixtures("real")  # the mock keeps members that left until their session ends
 

@@ -13,12 +13,12 @@ import pytest
 
 from streamsched.connectors import Position, Source, encode_frame, open_source
 from streamsched.connectors.kafka import KafkaSource
-from streamsched.connectors.kafka.hosts import choose_partitions, spell_hosts
+from streamsched.connectors.kafka.message_keys import choose_partitions, spell_hosts
 from streamsched.errors import SettingsError, SourceError
 from streamsched.outcomes import Outcome, OutcomeBatch
-from streamsched.scheduler import Scheduler
-from tests.crawls import make_outcomes, put, read_out
+from streamsched.scheduler.scheduler import Scheduler
 from tests.integration.kafka.topics import Topic, spell, wait_for
+from tests.support.crawl_outcomes import make_outcomes, put, read_out
 
 OUTCOMES = make_outcomes(50)
 BATCH = OutcomeBatch.from_outcomes(OUTCOMES)

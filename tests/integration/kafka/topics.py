@@ -10,8 +10,8 @@ from typing import Any, Final
 import msgspec
 
 from streamsched.connectors.kafka import KafkaSink, KafkaSource, open_kafka, open_sink, read_settings
-from streamsched.connectors.kafka.client import Headers, Producer
-from streamsched.connectors.kafka.clients import open_producer
+from streamsched.connectors.kafka.clients.factory import open_producer
+from streamsched.connectors.kafka.clients.protocol import Headers, Producer
 from streamsched.outcomes import Outcome
 from tests.integration.kafka.broker import Address
 
@@ -92,7 +92,7 @@ class Topic:
 
     def delete_before(self, offset: int, partition: int = 0) -> None:
         """Delete the messages before `offset`, as retention does."""
-        from streamsched.connectors.kafka.python_client import library
+        from streamsched.connectors.kafka.clients.kafka_python_consumer import library
 
         with self.administering() as admin:
             admin.delete_records({library.TopicPartition(self.name, partition): offset})

@@ -1,0 +1,133 @@
+"""Single events as maps: how one is decoded, and what is wrong with one that is not (SPEC 2).
+
+JSON Lines and msgpack share this. A fingerprint may be a whole number or, because many JSON writers lose whole numbers
+beyond 2**53, a string of 16 hexadecimal digits. Optional fields may be null; unknown fields are ignored; a boolean is
+no number and a number no boolean.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any, Final, TypeAlias
+
+import msgspec
+
+from streamsched.connectors.reading.rejections import Fault
+from streamsched.connectors.reading.validation import Malformed
+from streamsched.errors import shorten
+from streamsched.outcomes import MAX_STATUS
+
+__all__ = [
+    "UNREADABLE",
+    "Event",
+    "Refuse",
+    "accept_all",
+    "describe_error",
+    "diagnose",
+    "explain",
+    "read_fingerprint",
+]
+
+UNREADABLE: Final = (ValueError, TypeError, RecursionError)  # what msgspec raises on input, its own errors included
+
+_HEX: Final = re.compile("[0-9a-fA-F]{16}")
+_MAX_FINGERPRINT: Final = 2**64 - 1
+_FLOAT_LIMIT: Final = 2**1024  # the first whole number that no float64 is near
+
+
+class Event(msgspec.Struct, gc=False, omit_defaults=True):
+    """One event as the wire has it: fields of SPEC 2, None where absent."""
+
+    url: str
+    fetched_at: float
+    status: Annotated[int, msgspec.Meta(ge=0, le=MAX_STATUS)] | None = None
+    fingerprint: Annotated[int, msgspec.Meta(ge=0)] | str | None = None
+    changed: bool | None = None
+    importance: float | None = None
+    cost: float | None = None
+    retry_after: float | None = None
+
+
+Refuse: TypeAlias = Callable[[Sequence[Any]], Fault | None]
+"""Returns what is wrong with the first faulty one of some events of a type with more fields, None where nothing is."""
+
+
+def accept_all(_events: Sequence[Any]) -> Fault | None:
+    """Return None: an event that decodes has nothing else that could be wrong with it."""
+    return None
+
+
+def read_fingerprint(value: int | str) -> int:
+    """Return a fingerprint given as a number or as 16 hexadecimal digits; raises Malformed where it is neither.
+
+    >>> read_fingerprint("00000000000000ff")
+    255
+    """
+    if isinstance(value, str):
+        if _HEX.fullmatch(value):
+            return int(value, 16)
+    elif value <= _MAX_FINGERPRINT:
+        return value
+    raise Malformed(Fault("fingerprint", f"expected {_FIELDS['fingerprint'][0]}", shorten(value)))
+
+
+def diagnose(record: object) -> Fault | None:
+    """Return the first fault of `record`, an event decoded without types; None where it has none that a type shows.
+
+    >>> diagnose({"url": "https://example.org/", "fetched_at": "now"})
+    Fault(field='fetched_at', reason='expected a number', found="'now'")
+    """
+    if not isinstance(record, Mapping):
+        return Fault("record", "expected a map", shorten(record))
+    for field, (expected, fits) in _FIELDS.items():
+        value = record.get(field, _NOTHING)
+        required = field in ("url", "fetched_at")
+        if value is _NOTHING and required:
+            return Fault(field, f"expected {expected}", "nothing")
+        if (required or value not in (None, _NOTHING)) and not fits(value):
+            return Fault(field, f"expected {expected}", shorten(value))
+    return None
+
+
+def explain(error: Exception, decode: Callable[[], object], shown: str) -> Fault:
+    """Return why a typed decode failed with `error`: `decode` is the same without types, `shown` the record's text."""
+    try:
+        fault = diagnose(decode())
+    except UNREADABLE:
+        fault = None
+    return describe_error(error, shown) if fault is None else fault
+
+
+def describe_error(error: Exception, shown: str) -> Fault:
+    """Return the fault that a decoder's message names, with the field where it ends in a path."""
+    message, _, path = str(error).partition(" - at `$")
+    return Fault(path.strip("`.[]") or "record", f"cannot be read: {message}", shown)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, float) or (_is_whole(value) and -_FLOAT_LIMIT < value < _FLOAT_LIMIT)
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+_NOTHING: Final = object()
+_FIELDS: Final[dict[str, tuple[str, Callable[[Any], bool]]]] = {
+    "url": ("text", lambda value: isinstance(value, str)),
+    "fetched_at": ("a number", _is_number),
+    "status": (f"a whole number from 0 to {MAX_STATUS}", lambda value: _is_whole(value) and 0 <= value <= MAX_STATUS),
+    "fingerprint": (
+        "a whole number from 0 to 2**64 - 1 or 16 hexadecimal digits",
+        lambda value: (
+            bool(_HEX.fullmatch(value))
+            if isinstance(value, str)
+            else _is_whole(value) and 0 <= value <= _MAX_FINGERPRINT
+        ),
+    ),
+    "changed": ("true or false", lambda value: isinstance(value, bool)),
+    "importance": ("a number", _is_number),
+    "cost": ("a number", _is_number),
+    "retry_after": ("a number", _is_number),
+}

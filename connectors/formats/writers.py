@@ -1,0 +1,86 @@
+"""Outcomes into files that `open_source` reads: JSON Lines and msgpack, gzip where the name ends in ``.gz``.
+
+A file appears under its name only once it is whole. The same batches give the same bytes.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO, Final, cast
+
+import msgspec
+import numpy as np
+
+from streamsched.connectors.formats.columns import to_events
+from streamsched.connectors.formats.msgpack_frames import encode_frame
+from streamsched.errors import SourceError, StreamschedError
+from streamsched.outcomes import OutcomeBatch
+
+__all__ = ["replacing", "write_jsonl", "write_msgpack"]
+
+_FRAME_ROWS: Final = 4096  # decoding costs 40 µs a frame and 5 ns a row: more rows gain little
+_GZIP_LEVEL: Final = 6
+
+
+def write_jsonl(batches: Iterable[OutcomeBatch], path: str | Path) -> int:
+    """Write the outcomes of `batches` as JSON Lines and return how many; some 2 µs each.
+
+    Raises InvalidOutcome where one breaks the event format; the file is then not written.
+    """
+    encoder = msgspec.json.Encoder()
+    return _write(batches, path, lambda batch: [encoder.encode_lines(to_events(batch))])
+
+
+def write_msgpack(batches: Iterable[OutcomeBatch], path: str | Path, *, frames: bool = True) -> int:
+    """Write the outcomes of `batches` as msgpack and return how many: columnar frames, or a map for each event.
+
+    Raises InvalidOutcome where one breaks the event format; the file is then not written.
+    """
+    encoder = msgspec.msgpack.Encoder()
+    return _write(batches, path, _frame if frames else lambda batch: map(encoder.encode, to_events(batch)))
+
+
+def _write(batches: Iterable[OutcomeBatch], path: str | Path, encode: Callable[[OutcomeBatch], Iterable[bytes]]) -> int:
+    count = 0
+    with replacing(Path(path), pack=str(path).endswith(".gz")) as file:
+        for batch in batches:
+            for problem in batch.problems():
+                raise problem
+            file.writelines(encode(batch))
+            count += len(batch)
+    return count
+
+
+def _frame(batch: OutcomeBatch) -> Iterator[bytes]:
+    """Return `batch` as frames of at most 4,096 outcomes: 32 MiB where every URL is as long as may be."""
+    for start in range(0, len(batch), _FRAME_ROWS):
+        yield encode_frame(batch.take(np.arange(start, min(start + _FRAME_ROWS, len(batch)))))
+
+
+@contextmanager
+def replacing(path: Path, *, pack: bool) -> Iterator[BinaryIO]:
+    """Open a file that takes the name `path` when the block ends, and vanishes where it raises; gzip with `pack`.
+
+    Raises SourceError where it cannot be written.
+    """
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        with partial.open("wb") as file:
+            if pack:
+                with gzip.GzipFile("", "wb", _GZIP_LEVEL, file, mtime=0) as packed:
+                    yield cast(BinaryIO, packed)
+            else:
+                yield file
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+    except OSError as error:
+        if isinstance(error, StreamschedError):
+            raise
+        raise SourceError(str(path), f"cannot be written: {error.strerror or error}") from error
+    finally:
+        partial.unlink(missing_ok=True)

@@ -1,0 +1,1 @@
+"""The two Kafka clients behind one protocol: kafka-python and librdkafka's."""

@@ -1,0 +1,104 @@
+"""librdkafka's client as a `Producer`, idempotent."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from streamsched.connectors.kafka.clients.confluent_consumer import (
+    bad_setting,
+    confluent_options,
+    to_error,
+    translating,
+)
+from streamsched.connectors.kafka.clients.options import connection_options
+from streamsched.connectors.kafka.clients.protocol import Headers
+from streamsched.connectors.kafka.kafka_settings import KafkaSettings
+from streamsched.errors import SourceError
+
+__all__ = ["ConfluentProducer"]
+
+_LINGER_MS: Final = "5"  # small messages wait so long for others to share a request with
+_MOST_BYTES: Final = str(1 << 23)  # of one message; the broker's own limit, 1 MiB unless raised, comes before
+_LOOK_S: Final = 0.1  # between two looks whether there is room again
+
+
+class ConfluentProducer:
+    """A producer of librdkafka's client; see `streamsched.connectors.kafka.clients.protocol.Producer`."""
+
+    def __init__(self, settings: KafkaSettings) -> None:
+        self._settings = settings
+        self._failure: SourceError | None = None
+        own = {
+            "enable.idempotence": "true",
+            "linger.ms": _LINGER_MS,
+            "message.max.bytes": _MOST_BYTES,
+            "partitioner": "murmur2_random",  # as Kafka's own clients, so that a host has one partition whoever sends
+        }
+        try:
+            self._producer = Producer(confluent_options(settings, own | dict(settings.options)))
+        except (KafkaException, TypeError, ValueError) as error:
+            raise bad_setting(error) from error
+
+    def partitions(self, topic: str) -> int:
+        """Return how many partitions `topic` has; the broker may create it when asked. Raises SourceError."""
+        with translating(self._settings, f"kafka://{topic}"):
+            found = self._producer.list_topics(topic, self._settings.patience_s).topics[topic]
+        if found.error is not None and found.error.code() != KafkaError.LEADER_NOT_AVAILABLE:
+            raise to_error(found.error, self._settings, f"kafka://{topic}")
+        return len(found.partitions)
+
+    def create(self, topic: str, partitions: int) -> bool:
+        """Create `topic` with so many partitions; False where it is there already."""
+        admin = AdminClient(confluent_options(self._settings, connection_options(self._settings.options)))
+        answer = admin.create_topics([NewTopic(topic, partitions)], request_timeout=self._settings.patience_s)[topic]
+        try:
+            answer.result()
+        except KafkaException as error:
+            if error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
+                return False
+            raise to_error(error.args[0], self._settings, f"kafka://{topic}") from error
+        return True
+
+    def send(
+        self,
+        topic: str,
+        value: bytes,
+        key: bytes | None = None,
+        headers: Headers = (),
+        partition: int | None = None,
+    ) -> None:
+        """Hand a message over to be sent; waits where too many are on their way. Raises what befell earlier ones."""
+        self._check()
+        place: dict[str, Any] = {} if partition is None else {"partition": partition}
+        while True:
+            try:
+                with translating(self._settings, f"kafka://{topic}"):
+                    self._producer.produce(topic, value, key, headers=list(headers), on_delivery=self._note, **place)
+                break
+            except BufferError:
+                self._producer.poll(_LOOK_S)
+        self._producer.poll(0)
+
+    def flush(self) -> None:
+        """Wait until all messages handed over are stored; raises SourceError where one is not."""
+        left = self._producer.flush(self._settings.patience_s)
+        self._check()
+        if left:
+            reason = f"{self._settings.servers}: {left} messages still not stored after {self._settings.patience_s:g} s"
+            raise SourceError(f"kafka://{self._settings.topic}", reason, retriable=True)
+
+    def close(self) -> None:
+        """Flush, and let go of connections."""
+        self.flush()
+
+    def _note(self, error: Any, message: Any) -> None:
+        if error is not None:
+            self._failure = self._failure or to_error(error, self._settings, f"kafka://{message.topic()}")
+
+    def _check(self) -> None:
+        if self._failure is not None:
+            failure, self._failure = self._failure, None
+            raise failure

@@ -1,0 +1,51 @@
+"""Which client library reads and writes, and its consumer or producer."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import Final
+
+from streamsched.connectors.kafka.clients.protocol import Consumer, Producer
+from streamsched.connectors.kafka.kafka_settings import KafkaSettings
+from streamsched.errors import SettingsError
+
+__all__ = ["choose_client", "open_consumer", "open_producer"]
+
+_MODULES: Final = {"confluent": "confluent_kafka", "kafka-python": "kafka"}  # the faster first
+
+
+def choose_client(asked: str) -> str:
+    """Return the client to use, the faster one installed for "auto"; raises SettingsError where it is not installed.
+
+    >>> choose_client("kafka-python")
+    'kafka-python'
+    """
+    installed = [name for name, module in _MODULES.items() if find_spec(module) is not None]
+    if asked == "auto" and installed:
+        return installed[0]
+    if asked not in installed:
+        raise SettingsError("client", asked, "a client that is installed: pip install streamsched[confluent] adds one")
+    return asked
+
+
+def open_consumer(settings: KafkaSettings) -> Consumer:
+    """Return a consumer of the client that `settings` ask for, connected. Raises SourceError, SettingsError."""
+    # Imported only where asked for: one may not be installed, and either costs time that files need not wait for.
+    if choose_client(settings.client) == "confluent":
+        from streamsched.connectors.kafka.clients.confluent_consumer import ConfluentConsumer  # noqa: PLC0415
+
+        return ConfluentConsumer(settings)
+    from streamsched.connectors.kafka.clients.kafka_python_consumer import PythonConsumer  # noqa: PLC0415
+
+    return PythonConsumer(settings)
+
+
+def open_producer(settings: KafkaSettings) -> Producer:
+    """Return a producer of the client that `settings` ask for, connected. Raises SourceError, SettingsError."""
+    if choose_client(settings.client) == "confluent":
+        from streamsched.connectors.kafka.clients.confluent_producer import ConfluentProducer  # noqa: PLC0415
+
+        return ConfluentProducer(settings)
+    from streamsched.connectors.kafka.clients.kafka_python_producer import PythonProducer  # noqa: PLC0415
+
+    return PythonProducer(settings)

@@ -1,0 +1,1 @@
+"""Bytes, lines and records of a source, and what is rejected of them."""

@@ -1,0 +1,123 @@
+"""A byte stream as chunks of whole lines, each knowing its line number, in bounded memory however long a line is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, Generic, TypeVar
+
+import numpy as np
+
+from streamsched.connectors.reading.record_reader import Cut, Intake
+from streamsched.connectors.reading.rejections import MAX_RAW_BYTES, Fault, Ledger, describe
+from streamsched.connectors.reading.validation import sift
+from streamsched.numerics.arrays import Ints
+from streamsched.outcomes import OutcomeBatch
+
+__all__ = ["MAX_LINE_BYTES", "LineChunk", "LineFormat", "split_lines"]
+
+MAX_LINE_BYTES: Final = 4 << 20  # 100 times the longest sensible event; a page's whole crawl history still fits
+
+Row = TypeVar("Row")
+
+
+@dataclass(frozen=True, slots=True)
+class LineChunk:
+    """Whole lines in ``data``, the first of them line ``first`` (from 1), up to byte ``stop`` of the input.
+
+    ``ends``: int64[n], where in ``data`` each line's newline stands; the last line of the input may lack it.
+    """
+
+    data: bytes
+    first: int
+    ends: Ints
+    stop: int
+
+    def __len__(self) -> int:
+        return self.ends.size
+
+    def numbered(self) -> dict[int, bytes]:
+        """Return the lines without their newlines by number; lines of white space are left out. O(bytes)."""
+        return {number: line for number, line in enumerate(self.data.split(b"\n"), self.first) if line.strip()}
+
+
+@dataclass(frozen=True, slots=True)
+class LineFormat(Generic[Row]):
+    """A format of one record a line.
+
+    ``decode_whole(chunk)``: all its lines at once, None where one wants a closer look;
+    ``parse_line(line)``: one line's record, raises Malformed; ``to_columns(rows)``: records that parsed, as a batch.
+    """
+
+    decode_whole: Callable[[LineChunk], OutcomeBatch | None]
+    parse_line: Callable[[bytes], Row]
+    to_columns: Callable[[Sequence[Row]], OutcomeBatch]
+
+    def read(self, intake: Intake) -> Iterator[Cut]:
+        """Return the valid outcomes of each chunk of lines, chunks without one left out; rejects the others."""
+        for chunk in split_lines(intake):
+            outcomes = self.decode_whole(chunk)
+            if outcomes is None or outcomes.problems():
+                outcomes = sift(chunk.numbered(), self.parse_line, self.to_columns, intake.ledger)
+            if len(outcomes):
+                yield Cut(outcomes, chunk.stop, chunk.first + len(chunk) - 1)
+
+
+def split_lines(intake: Intake) -> Iterator[LineChunk]:
+    """Return chunks of 1 to ``intake.batch`` lines; rejects lines of more than 4 MiB and one that a damage cut off.
+
+    A last line without newline is a line. Holds at most a line and a block. O(bytes).
+    """
+    stream = intake.stream
+    line, rest, long = intake.records + 1, b"", _LongLine()
+    while block := stream.read():
+        data = rest + block
+        end = data.find(b"\n")
+        if end < 0:
+            rest = long.swallow(data)
+            continue
+        if long.size + end > MAX_LINE_BYTES:
+            long.reject(intake.ledger, line, data[:end])
+            line, data = line + 1, data[end + 1 :]
+        ends = np.flatnonzero(np.frombuffer(data, np.uint8) == ord("\n"))
+        yield from _cut(data, line, ends, stream.offset - len(data), intake.batch)
+        line, rest = line + ends.size, data[ends[-1] + 1 :] if ends.size else data
+    if long.size + len(rest) > MAX_LINE_BYTES:
+        long.reject(intake.ledger, line, rest)
+    elif rest and stream.damage is not None:
+        intake.ledger.reject(line, Fault("record", f"cut off: {stream.damage.reason}", describe(rest)), rest)
+    elif rest:
+        yield LineChunk(rest, line, np.array([len(rest)]), stream.offset)
+
+
+class _LongLine:
+    """What is remembered of a line that grew beyond the limit: its size and its head."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self._head = b""
+
+    def swallow(self, data: bytes) -> bytes:
+        """Return `data`, a line's beginning, while it may still end in time; otherwise forget it."""
+        if self.size + len(data) <= MAX_LINE_BYTES:
+            return data
+        self._head = self._head or data[:MAX_RAW_BYTES]
+        self.size += len(data)
+        return b""
+
+    def reject(self, ledger: Ledger, line: int, tail: bytes) -> None:
+        """Report the line, of which `tail` is the last part, and forget it."""
+        head, size = self._head or tail[:MAX_RAW_BYTES], self.size + len(tail)
+        fault = Fault("record", f"expected a line of at most {MAX_LINE_BYTES} bytes", f"{size} bytes, {describe(head)}")
+        ledger.reject(line, fault, head, size=size)
+        self.size, self._head = 0, b""
+
+
+def _cut(data: bytes, line: int, ends: Ints, offset: int, batch: int) -> Iterator[LineChunk]:
+    """Return the lines that end in `data`, which begins with `line` at byte `offset`, in chunks of at most `batch`."""
+    start = 0
+    for index in range(0, ends.size, batch):
+        own = ends[index : index + batch]
+        stop = int(own[-1]) + 1
+        yield LineChunk(data[start:stop], line + index, own - start, offset + stop)
+        start = stop

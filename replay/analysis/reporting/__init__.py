@@ -1,0 +1,1 @@
+"""Figures, reports and text of an analysis."""

@@ -1,0 +1,126 @@
+"""Chances under a Poisson process, and what a page's intervals are worth against them: the kernels behind `kinds`."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+import numpy as np
+
+from streamsched.numerics.arrays import Floats, Ints
+from streamsched.numerics.jit import kernel
+
+__all__ = ["CLEAR", "FEWEST", "NEARLY", "binomial_tail", "exceed", "weigh_intervals"]
+
+FEWEST: Final = 5  # intervals that a page needs to be tested for periods ...
+_PER_BIN: Final = 5  # ... and a bin of the test for other ways, of which ...
+_FEWEST_BINS: Final = 3
+_MOST_BINS: Final = 8  # ... there are no more
+_TOLERANCE: Final = 24.0  # an interval is near a period within this part of it, an hour for a day, or within a step
+CLEAR: Final = 4.0  # steps to a period, with fewer of which an interval "near" it may as well be a shorter one
+NEARLY: Final = 0.9  # of a step: visits meant to be a day apart may be a little more
+
+
+@kernel
+def weigh_intervals(
+    steps: Ints, offsets: Ints, step_s: Floats, periods_s: Floats, out: tuple[Floats, Ints, Floats, Floats, Ints]
+) -> None:
+    """Fill `out`: p-values, intervals near, those expected, the G of other ways and its degrees of freedom."""
+    p_values, near, expected, ratio, freedom = out
+    for page in range(step_s.size):
+        own = steps[offsets[page] : offsets[page + 1]]
+        count, total = own.size, own.sum()
+        if count < FEWEST:
+            continue
+        for place in range(periods_s.size):
+            low, high = _surround(periods_s[place] / step_s[page])
+            if high < low:
+                continue
+            found = 0
+            for i in range(count):
+                found += low <= own[i] <= high
+            share = exceed(low - 1, count, total) - exceed(high, count, total)
+            near[page, place] = found
+            expected[page, place] = count * share
+            p_values[page, place] = binomial_tail(found, count, share)
+        ratio[page], freedom[page] = _compare(own, total)
+
+
+@kernel
+def _surround(period: float) -> tuple[int, int]:
+    """Return the fewest and the most steps that are near a period of so many steps; 1 and 0 for one below a step."""
+    if period < NEARLY:
+        return 1, 0
+    if period < CLEAR:
+        nearest = max(1, int(np.rint(period)))
+        return nearest, nearest
+    within = max(1.0, period / _TOLERANCE)
+    return max(1, int(np.ceil(period - within - 1e-9))), int(np.floor(period + within + 1e-9))
+
+
+@kernel
+def exceed(steps: float, count: int, total: int) -> float:
+    """Return P(an interval > steps) of `count` random ones of `total` steps together. O(1)."""
+    if steps <= 0:
+        return 1.0
+    if total - steps < count:
+        return 0.0
+    if total > 1_000_000_000 or total > 10_000 * count:  # whole steps make no difference, and lgamma loses digits
+        return float((1.0 - steps / total) ** (count - 1))
+    left = math.lgamma(total - steps) - math.lgamma(total - steps - count + 1)
+    return float(math.exp(left - math.lgamma(total) + math.lgamma(total - count + 1)))
+
+
+@kernel
+def binomial_tail(found: int, count: int, share: float) -> float:
+    """Return P(found or more of count) where each has the chance `share`. O(count)."""
+    if found <= 0 or share >= 1.0:
+        return 1.0
+    if share <= 0.0:
+        return 0.0
+    log_term = (
+        math.lgamma(count + 1)
+        - math.lgamma(found + 1)
+        - math.lgamma(count - found + 1)
+        + found * math.log(share)
+        + (count - found) * math.log1p(-share)
+    )
+    term, tail = 1.0, 0.0  # relative to the first, which may underflow
+    odds = share / (1.0 - share)
+    for k in range(found, count + 1):
+        tail += term
+        term *= (count - k) / (k + 1) * odds
+    return float(min(1.0, math.exp(log_term + math.log(tail))))
+
+
+@kernel
+def _compare(own: Ints, total: int) -> tuple[float, int]:
+    """Return the G of intervals `own` against random ones of their sum, and its degrees of freedom, 0 for none."""
+    count = own.size
+    bins = min(_MOST_BINS, count // _PER_BIN)
+    if bins < _FEWEST_BINS:
+        return 0.0, 0
+    edges, filled = np.zeros(bins + 1, np.int64), 0
+    for place in range(1, bins):
+        beyond = 1.0 - place / bins
+        edge = np.int64(np.rint(total * (1.0 - beyond ** (1.0 / (count - 1)))))
+        if edge > edges[filled]:
+            filled += 1
+            edges[filled] = edge
+    filled += 1
+    edges[filled] = total
+    if filled < _FEWEST_BINS:
+        return 0.0, 0
+    found = np.zeros(filled, np.int64)
+    for i in range(count):
+        place = 0
+        while own[i] > edges[place + 1]:
+            place += 1
+        found[place] += 1
+    ratio = 0.0
+    for place in range(filled):
+        hoped = count * (exceed(edges[place], count, total) - exceed(edges[place + 1], count, total))
+        if found[place] > 0:
+            ratio += 2.0 * found[place] * math.log(found[place] / max(hoped, 1e-300))
+    correction = 1.0 + (filled + 1) / (6.0 * count)  # Williams's, for few intervals
+    return ratio / correction, filled - 2

@@ -1,0 +1,118 @@
+"""What a crawl saw of the changes of a log: how often each page was looked at, and the intervals between changes.
+
+A log of changes as such is looked at in steps of one length, as the paper's crawler did: several changes within a step
+are seen as one. A log of crawl outcomes has been looked at; the step of a page is the mean time between its visits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from streamsched.numerics.arrays import Bools, Floats, Ints
+from streamsched.numerics.jit import kernel
+from streamsched.replay.analysis.statistics.analysis_settings import Span
+from streamsched.replay.truth.ground_truth import ChangeLog, Crawls
+
+__all__ = ["Observation", "find_arrivals", "look_at", "read_visits"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Observation:
+    """What visits saw of n pages, while they were there: N visits each, X of which saw a change, and k intervals.
+
+    ``step_s``: float64[n], the time between two visits of a page; ``visits``: int64[n]; ``changes``: int64[n];
+    ``watched_s``: float64[n], for how long. ``steps``: int64[k], the intervals from a seen change to the next of the
+    same page, 1 or more of the page's steps, page after page: those of page i are ``offsets[i]`` to ``offsets[i + 1]``,
+    ``offsets``: int64[n + 1]. Coming (back) is no change and begins anew; vanishing is one.
+    """
+
+    step_s: Floats
+    visits: Ints
+    changes: Ints
+    watched_s: Floats
+    steps: Ints
+    offsets: Ints
+
+    def owners(self) -> Ints:
+        """Return the page of each interval: int64[k]. O(k)."""
+        return np.repeat(np.arange(self.visits.size), np.diff(self.offsets))
+
+    def intervals_s(self) -> Floats:
+        """Return the intervals in seconds: float64[k]. O(k)."""
+        return np.asarray(self.steps * np.repeat(self.step_s, np.diff(self.offsets)))
+
+
+def find_arrivals(log: ChangeLog) -> Bools:
+    """Return which entries of `log` are no changes of a page but its coming, or coming back: bool[m]. O(m)."""
+    if log.crawls is not None:
+        return np.isneginf(log.crawls.since_s)
+    comes = np.zeros(log.times_s.size, np.bool_)
+    comes[1:] = log.gone[:-1]
+    comes[log.offsets[:-1][np.diff(log.offsets) > 0]] = True
+    return comes
+
+
+def look_at(log: ChangeLog, span: Span, step_s: float) -> Observation:
+    """Return what visits of all pages at every whole `step_s` since 1970 see of `log` within `span`. O(changes).
+
+    The last of them is the first that sees all, so it may come up to a step after the span's end.
+    """
+    bounds = (float(np.ceil(span[0] / step_s)), float(np.ceil(np.nextafter(span[1], -np.inf) / step_s)))
+    visits, changes, steps, offsets = _crawl((log.times_s, log.offsets, log.gone), span[1], step_s, bounds)
+    watched_s = np.asarray(visits * step_s, np.float64)
+    return Observation(np.full(visits.size, step_s), visits, changes, watched_s, steps, offsets)
+
+
+def read_visits(log: ChangeLog, crawls: Crawls) -> Observation:
+    """Return what the visits saw that `log` was made of. O(changes)."""
+    begins = find_arrivals(log)
+    owner = np.repeat(np.arange(len(log.urls)), np.diff(log.offsets))
+    changes = np.bincount(owner[~begins], minlength=len(log.urls))
+    visits = crawls.visits
+    step_s = np.divide(crawls.watched_s, visits, out=np.ones(visits.size), where=visits > 0)
+    ends = np.flatnonzero(~begins)
+    ends = ends[~begins[ends - 1]]
+    interval_s = log.times_s[ends] - log.times_s[ends - 1]
+    steps = np.maximum(1, np.rint(interval_s / step_s[owner[ends]])).astype(np.int64)
+    offsets = np.zeros(visits.size + 1, np.int64)
+    np.cumsum(np.bincount(owner[ends], minlength=visits.size), out=offsets[1:])
+    return Observation(step_s, visits, changes, crawls.watched_s, steps, offsets)
+
+
+@kernel
+def _crawl(
+    log: tuple[Floats, Ints, Bools], end_s: float, step_s: float, bounds: tuple[float, float]
+) -> tuple[Ints, Ints, Ints, Ints]:
+    """Return visits, changes: int64[n], intervals: int64[k] and their offsets: int64[n + 1].
+
+    `log`: times, offsets and gone; `bounds`: the first visit and the last, in steps.
+    """
+    times_s, offsets, gone = log
+    pages = offsets.size - 1
+    visits, changes = np.zeros(pages, np.int64), np.zeros(pages, np.int64)
+    steps, ends = np.empty(times_s.size, np.int64), np.zeros(pages + 1, np.int64)
+    count = 0
+    for page in range(pages):
+        there, seen, known, last = False, False, 0, 0
+        for i in range(offsets[page], offsets[page + 1]):
+            if times_s[i] >= end_s:
+                break
+            visit = int(np.ceil(max(times_s[i] / step_s, bounds[0])))  # the first that sees it
+            if not there:
+                there, seen, known, last = not gone[i], False, visit, visit
+                continue
+            if visit > last:  # what is known was not a change; of two within a step one is seen
+                if seen:
+                    steps[count] = visit - last
+                    count += 1
+                changes[page] += 1
+                seen, last = True, visit
+            if gone[i]:
+                visits[page] += visit - known
+                there = False
+        if there:
+            visits[page] += max(0, int(bounds[1]) - known)
+        ends[page + 1] = count
+    return visits, changes, steps[:count].copy(), ends

@@ -1,0 +1,88 @@
+"""95 % confidence intervals of a replay's figures, over seeds or over cycles.
+
+With several seeds, a t-interval over the seeds' figures: how much a figure owes to chance in breaking ties. With one
+seed, batch means: consecutive cycles are not independent (a page visited today is not visited tomorrow, and the web
+has weekdays), so cycles are taken in batches of 7, one figure a batch, and the t-interval is over the batches.
+The first says nothing about other times, the second nothing about other tie-breaks; neither speaks of other logs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from scipy.special import stdtrit
+
+from streamsched.numerics.arrays import Bools, Floats, Ints
+
+__all__ = ["BATCH_CYCLES", "Estimate", "over_cycles", "over_detections", "over_seeds"]
+
+BATCH_CYCLES: Final = 7  # a week of daily cycles, so that each batch holds every weekday once
+_UPPER_TAIL: Final = 0.975
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A figure and its 95 % interval; None where nothing was there to measure or to spread."""
+
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+
+    @property
+    def half_width(self) -> float | None:
+        """Half the interval's width; None where there is no interval."""
+        return None if self.low is None or self.high is None else (self.high - self.low) / 2
+
+
+def over_seeds(figures: Sequence[float | None]) -> Estimate:
+    """Return the mean of one figure a seed and its t-interval. O(seeds).
+
+    A seed without a figure (None) is left out; fewer than two figures have no interval.
+
+    >>> over_seeds([0.25, 0.27, 0.26])
+    Estimate(value=0.26, low=0.235..., high=0.284...)
+    """
+    known = np.array([figure for figure in figures if figure is not None])
+    return _around(float(known.mean()) if known.size else None, known)
+
+
+def over_cycles(series: Floats, counted: Bools) -> Estimate:
+    """Return the mean of the counted cycles of ``series``: float64[cycles] and its interval by batch means. O(cycles).
+
+    Batches are runs of 7 cycles; one without a counted cycle, and a shorter last one, take no part in the spread.
+
+    >>> over_cycles(np.tile([0.1, 0.3], 14), np.ones(28, bool))
+    Estimate(value=0.199..., low=0.173..., high=0.226...)
+    """
+    value = float(series[counted].mean()) if counted.any() else None
+    edges = range(0, series.size - BATCH_CYCLES + 1, BATCH_CYCLES)
+    parts = [series[at : at + BATCH_CYCLES][counted[at : at + BATCH_CYCLES]] for at in edges]
+    return _around(value, np.array([part.mean() for part in parts if part.size]))
+
+
+def over_detections(delays: Floats, cycles: Ints, total_cycles: int, figure: Callable[[Floats], float]) -> Estimate:
+    """Return ``figure(delays)``, say a mean or percentile, and its interval by batches. O(detections log detections).
+
+    ``delays``: float64[detections]; ``cycles``: int64[detections], in which of `total_cycles` cycles each was
+    detected. The figure of every batch of 7 cycles makes up the spread; batches as in `over_cycles`.
+
+    >>> over_detections(np.array([1.0, 2.0, 3.0]), np.array([0, 8, 9]), 14, lambda delays: float(delays.mean())).value
+    2.0
+    """
+    if not delays.size:
+        return Estimate(None)
+    batches = cycles // BATCH_CYCLES
+    parts = [delays[batches == batch] for batch in range(total_cycles // BATCH_CYCLES)]
+    return _around(figure(delays), np.array([figure(part) for part in parts if part.size]))
+
+
+def _around(value: float | None, figures: Floats) -> Estimate:
+    """Return `value` with the t-interval that the spread of `figures`: float64[batches] gives it."""
+    if value is None or figures.size < 2:
+        return Estimate(value)
+    error = figures.std(ddof=1) / np.sqrt(figures.size)
+    reach = float(stdtrit(figures.size - 1, _UPPER_TAIL) * error)
+    return Estimate(value, value - reach, value + reach)

@@ -1,0 +1,187 @@
+"""What came out of a replay: figures with their intervals, the runs behind them, and both as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from streamsched.connectors import Rejection
+from streamsched.numerics.arrays import Floats, Ints
+from streamsched.replay.confidence_intervals import Estimate, over_cycles, over_detections, over_seeds
+from streamsched.replay.replay_settings import ReplaySettings, spell_time
+from streamsched.replay.simulation.promotions import Evolution
+from streamsched.replay.simulation.simulator import Trace
+from streamsched.replay.truth.ground_truth import Window
+
+__all__ = ["METRICS", "PolicyResult", "ReplayResult", "summarise", "to_json"]
+
+METRICS: Final = ("change_rate", "ndcg", "freshness", "delay_mean", "delay_p95")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PolicyResult:
+    """One policy's figures, by name in METRICS, and its runs, one a seed.
+
+    ``formula``: what it ranks by; None for `rand`, `oracle` and policies that evolve theirs. ChangeRate and NDCG are
+    means over the ranked cycles in which some page had changed, freshness over all ranked cycles; delays are in days,
+    of the changes that were found.
+    """
+
+    name: str
+    formula: str | None
+    figures: dict[str, Estimate]
+    traces: tuple[Trace, ...]
+
+    def total(self, count: Callable[[Trace], float]) -> float:
+        """Return a count's mean over the seeds, a whole number as int. O(seeds)."""
+        mean = sum(count(trace) for trace in self.traces) / len(self.traces)
+        return int(mean) if mean == int(mean) else mean
+
+    @property
+    def visits(self) -> float:
+        """Visits after the warm-up, mean over seeds."""
+        return self.total(lambda trace: int(trace.visits.sum()))
+
+    @property
+    def detections(self) -> float:
+        """Visits after the warm-up that found a page changed since its last visit, mean over seeds."""
+        return self.total(lambda trace: trace.delays_days.size)
+
+    @property
+    def undetected(self) -> float:
+        """Changes that no visit had seen by the end of the window, mean over seeds."""
+        return self.total(lambda trace: trace.undetected)
+
+    @property
+    def stale_pages(self) -> float:
+        """Pages with an unseen change at the end of the window, mean over seeds."""
+        return self.total(lambda trace: trace.stale_pages)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ReplayResult:
+    """A whole replay: what was asked, what the window held, and each policy's result in the order asked.
+
+    ``changes``: int64[pages], changes of each page after the window's start; ``tenths``: int64[pages], its decile by
+    that. ``rejected``, ``rejections`` and ``note`` are the `ChangeLog`'s.
+    """
+
+    settings: ReplaySettings
+    window: Window
+    changes: Ints
+    tenths: Ints
+    policies: tuple[PolicyResult, ...]
+    rejected: int
+    rejections: tuple[Rejection, ...]
+    note: str
+
+
+def summarise(name: str, formula: str | None, traces: Sequence[Trace]) -> PolicyResult:
+    """Return the figures of a policy from its runs, one a seed. O(seeds · (cycles + detections))."""
+    return PolicyResult(name, formula, {metric: _FIGURES[metric](traces) for metric in METRICS}, tuple(traces))
+
+
+def to_json(result: ReplayResult) -> str:
+    """Return the figures as JSON; the same replay gives the same bytes. O(policies · seeds).
+
+    ``policies`` maps each name to ``change_rate``, ``ndcg``, ``freshness``, ``delay_mean`` and ``delay_p95`` (days),
+    null where there was nothing to measure, ``visits`` and more; ``ci95`` to [low, high], null where there is none;
+    ``promotions`` to a list of the formulas that evolution put in charge, each from its ``cycle`` on, with their
+    ``gain`` and its ``noise`` as shares of the predecessor's fitness, null where no contest was held.
+    """
+    settings, window = result.settings, result.window
+    report = {
+        "log": settings.log,
+        "pages": window.pages,
+        "cycles": window.cycles,
+        "budget": settings.budget,
+        "cycle": settings.cycle_s,
+        "warmup": settings.warmup,
+        "changed": settings.changed,
+        "from": spell_time(window.start_s),
+        "to": spell_time(window.edge(window.cycles)),
+        "seeds": list(settings.seeds),
+        "later_pages": settings.later_pages,
+        "changes": int(result.changes.sum()),
+        "rejected": result.rejected,
+        "note": result.note,
+        "delay_unit": "days",
+        "policies": {policy.name: _spell_policy(policy, settings.seeds) for policy in result.policies},
+    }
+    return json.dumps(report, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _spell_policy(policy: PolicyResult, seeds: Sequence[int]) -> dict[str, Any]:
+    intervals = {
+        metric: None if figure.low is None else [figure.low, figure.high] for metric, figure in policy.figures.items()
+    }
+    return {
+        **{metric: policy.figures[metric].value for metric in METRICS},
+        "visits": policy.visits,
+        "detections": policy.detections,
+        "undetected": policy.undetected,
+        "stale_pages": policy.stale_pages,
+        "promotions": [
+            _spell_promotion(evolution, seed)
+            for seed, trace in zip(seeds, policy.traces, strict=True)
+            for evolution in trace.evolutions
+            if evolution.promoted
+        ],
+        "formula": policy.formula,
+        "ci95": intervals,
+    }
+
+
+def _spell_promotion(evolution: Evolution, seed: int) -> dict[str, Any]:
+    return {
+        "seed": seed,
+        "cycle": evolution.cycle,
+        "date": spell_time(evolution.when_s),
+        "formula": evolution.challenger,
+        "gain": evolution.gain,
+        "noise": evolution.noise,
+    }
+
+
+def _mean(delays: Floats) -> float:
+    return float(delays.mean())
+
+
+def _p95(delays: Floats) -> float:
+    return float(np.percentile(delays, 95))
+
+
+def _by_cycle(series: Callable[[Trace], Floats], *, everywhere: bool = False) -> Callable[[Sequence[Trace]], Estimate]:
+    """Return what estimates the mean of a per-cycle series, over counted cycles or `everywhere`."""
+
+    def estimate(traces: Sequence[Trace]) -> Estimate:
+        counted = [np.ones_like(trace.counted) if everywhere else trace.counted for trace in traces]
+        singles = [over_cycles(series(trace), where) for trace, where in zip(traces, counted, strict=True)]
+        return singles[0] if len(singles) == 1 else over_seeds([single.value for single in singles])
+
+    return estimate
+
+
+def _by_detection(figure: Callable[[Floats], float]) -> Callable[[Sequence[Trace]], Estimate]:
+    """Return what estimates a figure of the detection delays."""
+
+    def estimate(traces: Sequence[Trace]) -> Estimate:
+        singles = [
+            over_detections(trace.delays_days, trace.delay_cycles, trace.counted.size, figure) for trace in traces
+        ]
+        return singles[0] if len(singles) == 1 else over_seeds([single.value for single in singles])
+
+    return estimate
+
+
+_FIGURES: Final[dict[str, Callable[[Sequence[Trace]], Estimate]]] = {
+    "change_rate": _by_cycle(lambda trace: trace.change_rate),
+    "ndcg": _by_cycle(lambda trace: trace.ndcg),
+    "freshness": _by_cycle(lambda trace: trace.freshness, everywhere=True),
+    "delay_mean": _by_detection(_mean),
+    "delay_p95": _by_detection(_p95),
+}

@@ -1,0 +1,114 @@
+"""What a replay is asked to do, checked before anything runs, and the window of the log that follows from it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final, get_args
+
+from streamsched.errors import ReplayError
+from streamsched.replay.simulation.policies import STEADY, check_policy
+from streamsched.replay.simulation.simulator import DAY_S, Reading, Schedule
+from streamsched.replay.truth.ground_truth import ChangeLog, Window
+
+__all__ = ["ReplaySettings", "choose_window", "is_dated", "spell_time"]
+
+_FIRST_EPOCH_S: Final = -62_135_596_800.0  # year 1, Python's first
+_LAST_EPOCH_S: Final = 253_402_300_799.0  # the last second of year 9999; beyond it lie milliseconds taken for seconds
+
+
+@dataclass(frozen=True, slots=True)
+class ReplaySettings:
+    """One replay: a log, a window of it, and who is compared.
+
+    ``log``: file name, as `read_truth` takes it. ``policies``: names or formulas, in the order of the results.
+    ``budget``: share of the pages visited a cycle, above 0. ``cycle_s``: seconds. ``warmup``: cycles that visit every
+    page before anything is ranked. ``changed``: the reading of "changed" that visits report and metrics count.
+    ``start_s``, a UTC midnight, and ``end_s``: epoch seconds; by default the log's first midnight and its end, of
+    which whole cycles are replayed. ``seeds``: one run each, for chance and the order of equals. ``later_pages``:
+    take in pages that appear within the window too. ``workers``: processes at most, used where the
+    work is worth starting them; the results do not depend on it.
+    Raises ReplayError, or FormulaError for a formula, where a value cannot work.
+    """
+
+    log: str
+    policies: tuple[str, ...] = STEADY
+    budget: float = 0.05
+    cycle_s: float = DAY_S
+    warmup: int = 2
+    changed: Reading = "since_visit"
+    start_s: float | None = None
+    end_s: float | None = None
+    seeds: tuple[int, ...] = (0,)
+    later_pages: bool = False
+    workers: int = 1
+
+    def __post_init__(self) -> None:
+        _require(bool(self.policies), "policies", self.policies, "one or more")
+        _require(len(set(self.policies)) == len(self.policies), "policies", self.policies, "each once")
+        _require(0 < self.budget < math.inf, "budget", self.budget, "a share of the pages above 0, such as 0.05")
+        _require(0 < self.cycle_s < math.inf, "cycle", self.cycle_s, "a number of seconds above 0")
+        _require(self.warmup >= 0, "warmup", self.warmup, "0 or more cycles")
+        _require(self.changed in get_args(Reading), "changed", self.changed, " or ".join(get_args(Reading)))
+        _require(bool(self.seeds), "seeds", self.seeds, "one or more")
+        _require(
+            all(0 <= seed < 2**64 for seed in self.seeds), "seeds", self.seeds, "whole numbers from 0 to 2**64 - 1"
+        )
+        _require(len(set(self.seeds)) == len(self.seeds), "seeds", self.seeds, "each once")
+        _require(self.workers >= 1, "workers", self.workers, "1 or more")
+        for edge, time_s in (("start", self.start_s), ("end", self.end_s)):
+            _require(time_s is None or is_dated(time_s), edge, time_s, "epoch seconds of the years 1 to 9999")
+        _require((self.start_s or 0.0) % DAY_S == 0, "start", spell_time(self.start_s or 0.0), "a UTC midnight")
+        for policy in self.policies:
+            check_policy(policy)
+
+    @property
+    def schedule(self) -> Schedule:
+        """The rules that the simulator runs by."""
+        return Schedule(self.budget, self.warmup, self.changed)
+
+
+def choose_window(log: ChangeLog, settings: ReplaySettings) -> Window:
+    """Return the window of `log` that `settings` ask for, in whole cycles; a part of a cycle at its end is left out.
+
+    Raises ReplayError where the log does not reach that far or no cycle is left to rank.
+    """
+    if not (is_dated(log.first_s) and is_dated(log.last_s)):
+        raise ReplayError(f"the log's times run from {log.first_s:.0f} to {log.last_s:.0f}: expected epoch seconds")
+    start_s = math.ceil(log.first_s / DAY_S) * DAY_S if settings.start_s is None else settings.start_s
+    end_s = log.last_s if settings.end_s is None else settings.end_s
+    extent = f"the log runs from {spell_time(log.first_s)} to {spell_time(log.last_s)}"
+    if end_s > log.last_s + max(DAY_S, settings.cycle_s):
+        raise ReplayError(f"the window ends at {spell_time(end_s)}, of which nothing is known: {extent}")
+    cycles = math.floor((end_s - start_s) / settings.cycle_s)
+    if cycles <= settings.warmup:
+        raise ReplayError(
+            f"the window from {spell_time(start_s)} to {spell_time(end_s)} holds {max(0, cycles)} whole cycles: "
+            f"expected more than the {settings.warmup} of the warm-up; {extent}"
+        )
+    if not log.alive(start_s).size:
+        raise ReplayError(f"no page is alive at {spell_time(start_s)}: {extent}")
+    return log.window(start_s, settings.cycle_s, cycles, later_pages=settings.later_pages)
+
+
+def spell_time(epoch_s: float) -> str:
+    """Return the time as ISO 8601 in UTC, the date alone at midnight.
+
+    >>> spell_time(1755820800.0), spell_time(1755820801.0)
+    ('2025-08-22', '2025-08-22T00:00:01Z')
+    """
+    moment = datetime.fromtimestamp(epoch_s, UTC)
+    if epoch_s % DAY_S == 0:
+        return moment.date().isoformat()
+    return moment.replace(tzinfo=None).isoformat() + "Z"
+
+
+def is_dated(epoch_s: float) -> bool:
+    """Return whether the time is one that a date can be written for: of the years 1 to 9999. O(1)."""
+    return _FIRST_EPOCH_S <= epoch_s <= _LAST_EPOCH_S
+
+
+def _require(fits: bool, setting: str, found: object, expected: str) -> None:
+    if not fits:
+        raise ReplayError(f"{setting}: expected {expected}, found {found!r}")

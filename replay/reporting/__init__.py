@@ -1,0 +1,1 @@
+"""Results of a replay as tables, figures and one HTML page."""

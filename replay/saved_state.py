@@ -1,0 +1,26 @@
+"""The state that a policy's replay leads to, so that it can be saved, asked and gone on with."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from streamsched.errors import ReplayError
+from streamsched.replay.replay_settings import ReplaySettings, choose_window
+from streamsched.replay.simulation.policies import ScheduledPolicy, make_policy
+from streamsched.replay.simulation.simulator import simulate
+from streamsched.replay.truth.reader import read_truth
+
+__all__ = ["rehearse"]
+
+
+def rehearse(settings: ReplaySettings, policy: str) -> ScheduledPolicy:
+    """Return `policy` as it stands after it ran through the replay of `settings`, with their first seed.
+
+    O(cycles · pages). Raises as `run_replay` does, and ReplayError for a policy that no scheduler follows.
+    """
+    window = choose_window(read_truth(settings.log), settings)
+    rehearsed = make_policy(policy, settings.cycle_s, settings.seeds[0], settings.schedule, settings.workers)
+    if not isinstance(rehearsed, ScheduledPolicy):
+        raise ReplayError(f"policy {policy!r} keeps no state: expected one that ranks by a formula")
+    simulate(window, rehearsed, settings.schedule, np.zeros(window.pages, np.int64))
+    return rehearsed

@@ -1,0 +1,1 @@
+"""A simulated crawl of a log: policies, simulator, metrics."""

@@ -1,0 +1,200 @@
+"""Policies that evolve the formula they rank by, from what they have seen so far: our loop, and the paper's way.
+
+`EvolvingPolicy` is a running scheduler with its evolver: the posterior is the first champion, formulas are evolved
+again and again, and one replaces the champion where it proves better. `PublishedPolicy` does what GP4C describes
+(section 5.2), as far as a crawler can: one evolution from 19 cycles, whose winner then serves to the end. The paper
+trains on all that happened in them; a crawler has only its visits' word, so the gaps are drawn from the posterior.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Final, Protocol, runtime_checkable
+
+import numpy as np
+
+from streamsched.evolution.contest import shuffle_pages
+from streamsched.evolution.data.change_history import ChangeHistory
+from streamsched.evolution.findings import Candidate, DataSpan
+from streamsched.evolution.gp.evolution_settings import WARM, EvolutionSettings
+from streamsched.evolution.gp.final_selection import measure
+from streamsched.evolution.gp.genomes import to_formula
+from streamsched.evolution.gp.loop import derive_seed, evolve_seeds
+from streamsched.evolution.plan import EvolutionPlan
+from streamsched.evolution.records import EvolutionRecord, RecordBook
+from streamsched.evolution.simulation.evaluator import Evaluator
+from streamsched.evolution.simulation.trials import Trial
+from streamsched.formula import Formula
+from streamsched.formula.champion import BY_EVOLUTION, Champion
+from streamsched.numerics.arrays import Rows
+from streamsched.replay.simulation.promotions import Evolution
+from streamsched.replay.simulation.scheduler_policy import ScheduledPolicy
+from streamsched.replay.simulation.simulator import Question, Schedule
+from streamsched.scheduler.evolver import Evolver
+from streamsched.scheduler.scheduler import Scheduler
+
+__all__ = ["Evolves", "EvolvingPolicy", "PublishedPolicy", "make_plan", "publish_settings"]
+
+FIRST_CYCLE: Final = 16  # of the replay: 15 cycles are known by then, the fewest that part the lucky from the good
+_KNOWN: Final = 19  # cycles that the paper evolves from: 2 of warm-up and 17
+_FOLDS: Final = 4  # of pages: three train, one validates, as in the paper without the fold that tests
+_FEWEST_PAGES: Final = 20  # a fold of less is no sample
+
+Announce = Callable[[str], object]
+
+
+@runtime_checkable
+class Evolves(Protocol):
+    """A policy that evolves: ``announce`` is told before it does."""
+
+    evolutions: list[Evolution]
+    records: list[EvolutionRecord]
+    announce: Announce
+
+
+def make_plan(schedule: Schedule, seed: int, workers: int) -> EvolutionPlan:
+    """Return how `EvolvingPolicy` evolves in a replay by `schedule`: weekly, for NDCG at its budget. O(1)."""
+    settings = replace(WARM, budget=min(1.0, schedule.budget), reading=schedule.reading, workers=workers)
+    return EvolutionPlan(drift=None, seed=derive_seed(seed, 0), settings=settings)
+
+
+def publish_settings(schedule: Schedule, workers: int) -> EvolutionSettings:
+    """Return the paper's settings for a replay by `schedule`: its budget and reading, all else as published. O(1)."""
+    return EvolutionSettings(budget=min(1.0, schedule.budget), reading=schedule.reading, workers=workers)
+
+
+class EvolvingPolicy(ScheduledPolicy):
+    """A Scheduler whose formula is evolved by `plan`, from cycle number `first_cycle` of the replay on.
+
+    It is asked at the end of a cycle whose outcomes it cannot know, so it evolves from those up to the cycle before.
+    """
+
+    def __init__(self, scheduler: Scheduler, plan: EvolutionPlan, first_cycle: int = FIRST_CYCLE) -> None:
+        super().__init__(scheduler)
+        self.evolutions: list[Evolution] = []
+        self.records: list[EvolutionRecord] = []
+        self.announce: Announce = _say_nothing
+        self._evolver = Evolver(scheduler, plan)
+        self._first = first_cycle
+
+    def rank(self, question: Question) -> Rows:
+        """Return the rows of the scheduler's best pages, after an evolution where one is due."""
+        now = question.now - self.scheduler.cycle_s
+        # From one interval before the first evolution on, the evolver counts the cycles to it.
+        trigger = self._evolver.due(now) if question.cycle >= self._first - self._evolver.plan.every else None
+        if trigger is not None:
+            self.announce("evolving")
+            record = self._evolver.evolve_now(now, trigger)
+            self.records.append(record)
+            self.evolutions.append(Evolution.of(record, question.cycle))
+        return super().rank(question)
+
+    def save(self, directory: Path) -> Path:
+        """Save the scheduler's state, the records and the elites: an evolver can go on from there. O(pages)."""
+        self._evolver.keep(directory, self.records)
+        return super().save(directory)
+
+
+class PublishedPolicy(ScheduledPolicy):
+    """A Scheduler that serves its first formula until enough cycles are known, then what one evolution makes of them.
+
+    There is no contest: what is best on the validation pages serves, as in the paper.
+    """
+
+    def __init__(self, scheduler: Scheduler, settings: EvolutionSettings, seed: int, known: int = _KNOWN) -> None:
+        super().__init__(scheduler)
+        self.evolutions: list[Evolution] = []
+        self.records: list[EvolutionRecord] = []
+        self.announce: Announce = _say_nothing
+        self._settings = settings
+        self._seed = derive_seed(seed, 1)
+        self._known = known
+
+    def rank(self, question: Question) -> Rows:
+        """Return the rows of the scheduler's best pages, after the one evolution where it is due."""
+        now = question.now - self.scheduler.cycle_s
+        if not self.records and question.cycle > self._known <= self.scheduler.known_cycles(now=now):
+            self.announce("evolving")
+            record = self._evolve(now)
+            self.scheduler.use(record.champion_after)
+            self.records.append(record)
+            self.evolutions.append(Evolution.of(record, question.cycle))
+        return super().rank(question)
+
+    def save(self, directory: Path) -> Path:
+        """Save the scheduler's state and the record. O(pages)."""
+        for record in self.records:
+            RecordBook(directory).append(record)
+        return super().save(directory)
+
+    def _evolve(self, now: float) -> EvolutionRecord:
+        before = self.scheduler.champion
+        training = self.scheduler.training(self._known, now=now, seed=self._seed)
+        span, history = training.span, training.history
+        data = DataSpan(span.start_s, span.cycles, history.pages, training.observed_share, 0, training.newcomers)
+        settings = self._settings
+        draft = EvolutionRecord(
+            1,
+            now,
+            "schedule",
+            "kept",
+            f"too little to learn from: {data}",
+            before,
+            before,
+            {name: value for name, value in settings.to_json().items() if name != "workers"},
+            self._seed,
+        )
+        draft = replace(draft, data=data)
+        if history.pages < _FEWEST_PAGES or history.cycles <= settings.warmup:
+            return draft
+        candidates = evolve_published(history, settings, self._seed)
+        winner = candidates[0].formula
+        return replace(
+            draft,
+            decision="promoted",
+            why="the best on the validation pages, without a contest, as the paper has it",
+            champion_after=Champion(Formula.parse(winner), BY_EVOLUTION, 1, now, None, settings.metric),
+            candidates=tuple(candidates[: settings.elites]),
+            challenger=winner,
+            metric=settings.metric,
+        )
+
+
+def evolve_published(history: ChangeHistory, settings: EvolutionSettings, seed: int) -> list[Candidate]:
+    """Return the elites of all runs, the best by the settings' selection first: trained on most pages, validated on
+    the rest. O(evaluations) crawls.
+    """
+    rows = shuffle_pages(history, seed)
+    cut = rows.size // _FOLDS
+    judging, training = (
+        Evaluator(
+            [
+                Trial(
+                    history.take(np.sort(part)),
+                    warmup=settings.warmup,
+                    budget=settings.budget,
+                    reading=settings.reading,
+                    salt=seed + place,
+                )
+            ],
+            settings.metric,
+            alphabet=settings.alphabet,
+            workers=settings.workers,
+        )
+        for place, part in enumerate((rows[:cut], rows[cut:]))
+    )
+    elites = evolve_seeds(training.fitness, settings, seed).elites
+    train = np.array([elite.fitness for elite in elites])
+    validated = judging.fitness([elite.genome for elite in elites])
+    order = np.argsort(-measure(train, validated, settings.selection), kind="stable")
+    simple = [to_formula(elites[place].genome, settings.alphabet).simplify().text for place in order.tolist()]
+    return [
+        Candidate(text, float(train[place]), float(validated[place]))
+        for text, place in zip(simple, order.tolist(), strict=True)
+    ]
+
+
+def _say_nothing(_: str) -> None:
+    pass

@@ -1,0 +1,140 @@
+"""Policies by name: each ranks pages through the real Scheduler, but for the two that no crawler could run.
+
+The published estimators are used as GP4C uses its baselines (section 5.1): CG ranks by its value alone, equation 4,
+with no regard to the time since the last visit; NAD, SAD, AAD and GAD are rates λ and rank by the probability of a
+change since the last visit, equation 5 with the minus sign that its print lost.
+
+Every policy orders pages of equal score by lot, drawn anew each cycle as the Scheduler does. It matters: the published
+estimators score 0 every page that has not changed yet, more than a budget reaches, and with one lot for the whole
+replay the unlucky among them would never be visited (NAD would find 0.05 changed pages a visit in the last year of
+the shipped `scoop-extras` log, not 0.09).
+
+The policy `posterior` is the posterior alone, without what visits tell of surges: what the default is measured against.
+
+Two policies change the formula they rank by as they learn: see `streamsched.replay.simulation.evolving_policies`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Final
+
+import numpy as np
+
+from streamsched.errors import FormulaError, ReplayError
+from streamsched.formula.champion import OBJECTIVES
+from streamsched.numerics.arrays import Floats, Rows
+from streamsched.numerics.packed_urls import PackedUrls
+from streamsched.numerics.topk_order import select_top
+from streamsched.outcomes import OutcomeBatch
+from streamsched.replay.simulation.evolving_policies import EvolvingPolicy, PublishedPolicy, make_plan, publish_settings
+from streamsched.replay.simulation.scheduler_policy import ScheduledPolicy
+from streamsched.replay.simulation.simulator import Policy, Question, Schedule
+from streamsched.scheduler.scheduler import DEFAULT_FORMULA, Scheduler
+
+__all__ = [
+    "EVOLVING",
+    "FORMULAS",
+    "POLICIES",
+    "STEADY",
+    "ScheduledPolicy",
+    "check_policy",
+    "formula_of",
+    "make_policy",
+]
+
+FORMULAS: Final[dict[str, str]] = {
+    "age": "t",
+    "cg": "CG",
+    "nad": "1 - exp(-NAD * t)",
+    "sad": "1 - exp(-SAD * t)",
+    "aad": "1 - exp(-AAD * t)",
+    "gad": "1 - exp(-GAD * t)",
+    "posterior": "posterior",
+    "freshness": OBJECTIVES["freshness"],
+}
+EVOLVING: Final = ("gp4c", "gp4c-paper")  # a minute or more for a year of 2,000 pages; the others take a second
+STEADY: Final = ("rand", *FORMULAS, "default", "oracle")
+POLICIES: Final = ("rand", *FORMULAS, "default", *EVOLVING, "oracle")
+
+_USUAL: Final = Schedule(0.05, 2, "since_visit")
+
+_NAME: Final = re.compile(r"[A-Za-z_][\w-]*")  # a lone word: more likely a policy's name misspelt than a formula
+
+
+def check_policy(name: str) -> None:
+    """Raise ReplayError where `name` is no policy, FormulaError where it is a formula that does not parse. O(length).
+
+    >>> check_policy("t * X")
+    >>> check_policy("nadd")
+    Traceback (most recent call last):
+    streamsched.errors.ReplayError: unknown policy 'nadd': expected a formula in quotes or one of rand, age, cg, ...
+    """
+    if name in POLICIES:
+        return
+    try:
+        Scheduler().use(name)
+    except FormulaError:
+        if not _NAME.fullmatch(name):
+            raise
+        known = ", ".join(POLICIES)
+        raise ReplayError(f"unknown policy {name!r}: expected a formula in quotes or one of {known}") from None
+
+
+def formula_of(name: str) -> str | None:
+    """Return the formula that a policy ranks by, `name` itself where it is one; None for chance, truth, and any number.
+
+    >>> formula_of("age"), formula_of("X / n"), formula_of("rand")
+    ('t', 'X / n', None)
+    """
+    if name in ("rand", "oracle", *EVOLVING):
+        return None
+    return DEFAULT_FORMULA if name == "default" else FORMULAS.get(name, name)
+
+
+def make_policy(name: str, cycle_s: float, seed: int, schedule: Schedule = _USUAL, workers: int = 1) -> Policy:
+    """Return a fresh policy of that name or formula; `seed` salts the order of equals and all chance. O(1).
+
+    `schedule`: what evolution prepares for; `workers`: its threads, on which no result depends. Raises as
+    `check_policy` does.
+    """
+    check_policy(name)
+    if name == "rand":
+        return _Drawn(_score_alike, cycle_s, seed)
+    if name == "oracle":
+        return _Drawn(_score_truth, cycle_s, seed)
+    scheduler = Scheduler(cycle=cycle_s, seed=seed, surges=name != "posterior")
+    if name == "gp4c":
+        return EvolvingPolicy(scheduler, make_plan(schedule, seed, workers))
+    if name == "gp4c-paper":
+        scheduler.use(FORMULAS["nad"])
+        return PublishedPolicy(scheduler, publish_settings(schedule, workers), seed)
+    if name != "default":
+        scheduler.use(FORMULAS.get(name, name))
+    return ScheduledPolicy(scheduler)
+
+
+class _Drawn:
+    """A policy that scores from the question alone and draws lots, afresh each cycle, among pages of equal score."""
+
+    def __init__(self, score: Callable[[Question], Floats], cycle_s: float, seed: int) -> None:
+        self._score = score
+        self._pages = Scheduler(cycle=cycle_s, seed=seed)
+
+    def discover(self, urls: PackedUrls, now: float) -> None:
+        self._pages.discover(urls, now=now)
+
+    def rank(self, question: Question) -> Rows:
+        return select_top(self._score(question), self._pages.tie_keys(now=question.now), question.k)
+
+    def observe(self, outcomes: OutcomeBatch) -> None:
+        pass
+
+
+def _score_alike(question: Question) -> Floats:
+    return np.zeros(question.known)
+
+
+def _score_truth(question: Question) -> Floats:
+    return question.changed.astype(np.float64)

@@ -1,0 +1,36 @@
+"""The policy that a Scheduler is: it ranks as the scheduler does, and tells it what visits found."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from streamsched.numerics.arrays import Rows
+from streamsched.numerics.packed_urls import PackedUrls
+from streamsched.outcomes import OutcomeBatch
+from streamsched.replay.simulation.simulator import Question
+from streamsched.scheduler.scheduler import Scheduler
+
+__all__ = ["ScheduledPolicy"]
+
+
+class ScheduledPolicy:
+    """The policy that a Scheduler with its formula is."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self.scheduler = scheduler
+
+    def discover(self, urls: PackedUrls, now: float) -> None:
+        """Add pages that the scheduler has not seen."""
+        self.scheduler.discover(urls, now=now)
+
+    def rank(self, question: Question) -> Rows:
+        """Return the rows of the scheduler's best pages, its scouts among them."""
+        return self.scheduler.rank(k=question.k, now=question.now, scouts=True).rows
+
+    def observe(self, outcomes: OutcomeBatch) -> None:
+        """Hand the outcomes to the scheduler."""
+        self.scheduler.observe(outcomes)
+
+    def save(self, directory: Path) -> Path:
+        """Save what it knows to `directory`; return the file of the scheduler's state. O(pages)."""
+        return self.scheduler.save(directory)

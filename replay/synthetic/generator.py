@@ -1,0 +1,74 @@
+"""Synthetic change logs: pages on sites as the web has them, changing in ways that are known, at any size."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from streamsched.replay.synthetic.change_processes import RHYTHMS, Changes, draw_bulk_edits
+from streamsched.replay.synthetic.sites import Sites, lay_out, spell_urls
+from streamsched.replay.synthetic.synthetic_settings import KINDS, SyntheticSettings
+from streamsched.replay.truth.ground_truth import ChangeLog
+
+__all__ = ["SyntheticCorpus", "synthesize", "synthesize_corpus"]
+
+_SECOND_BITS: Final = 31  # of a sort key: page and second of a change in one int64
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SyntheticCorpus:
+    """A log of n pages, with what a log does not say: where each page stands in ``sites`` and of which kind it is."""
+
+    log: ChangeLog
+    sites: Sites
+
+
+def synthesize(settings: SyntheticSettings, seed: int = 0) -> ChangeLog:
+    """Return the log of a corpus as `settings` describe it; the same seed gives the same bytes.
+
+    All pages are there from ``start_s`` to the end, ``days`` later, and changes lie between the two at whole seconds;
+    of several that a page has in one second, one is kept. The page that changes last does so at the very end, so that
+    the log's extent tells its last day. O(changes log changes): some seconds and 1 GB for 417,000 pages and 57 days.
+
+    >>> log = synthesize(SyntheticSettings(pages=50, days=3), seed=7)
+    >>> len(log.urls), log.last_s - log.first_s
+    (50, 259200.0)
+    """
+    return synthesize_corpus(settings, seed).log
+
+
+def synthesize_corpus(settings: SyntheticSettings, seed: int = 0) -> SyntheticCorpus:
+    """Return the log that `synthesize` gives together with the truth behind it. Costs as much."""
+    streams = [np.random.default_rng(stream) for stream in np.random.SeedSequence(seed).spawn(3 + len(KINDS))]
+    sites = lay_out(settings, streams[0])
+    urls = spell_urls(settings, sites, streams[1])
+    drawn = [draw_bulk_edits(settings, sites, streams[2])]
+    for kind, stream in zip(KINDS, streams[3:], strict=True):
+        pages = sites.pages(kind)
+        if kind in RHYTHMS and pages.size:
+            drawn.append(RHYTHMS[kind](settings, sites, pages, stream))
+    pages, seconds = _sort_changes(settings, drawn)
+    times_s = np.asarray(settings.start_s + seconds, np.float64)
+    offsets = np.zeros(settings.pages + 1, np.int64)
+    np.cumsum(np.bincount(pages, minlength=settings.pages), out=offsets[1:])
+    end_s = float(times_s.max())
+    gone = np.zeros(times_s.size, np.bool_)
+    return SyntheticCorpus(ChangeLog(urls, times_s, offsets, gone, None, float(settings.start_s), end_s), sites)
+
+
+def _sort_changes(settings: SyntheticSettings, drawn: list[Changes]) -> Changes:
+    """Return what was drawn within the log by page, then time, each once, after a change at 0 for each page."""
+    keys = [np.arange(settings.pages) << _SECOND_BITS]
+    for pages, seconds in drawn:
+        within = (seconds > 0) & (seconds < settings.span_s)
+        keys.append(pages[within] << _SECOND_BITS | seconds[within])
+    key = np.concatenate(keys)
+    key.sort()
+    key = key[np.append(True, key[1:] != key[:-1])]
+    pages, seconds = key >> _SECOND_BITS, key & (1 << _SECOND_BITS) - 1
+    last = int(np.argmax(seconds))
+    if seconds[last] > 0:
+        seconds[last] = settings.span_s
+    return pages, seconds

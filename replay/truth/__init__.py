@@ -1,0 +1,1 @@
+"""What really changed, read from a log."""

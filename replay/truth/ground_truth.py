@@ -1,0 +1,198 @@
+"""Ground truth: when each page really changed, and so what any crawl at any time would have seen.
+
+A `ChangeLog` holds a whole log; a `Window` is the stretch of it that a replay runs through, cut into cycles.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from streamsched.connectors import Rejection
+from streamsched.errors import ReplayError
+from streamsched.numerics.arrays import Bools, Floats, Ints, Rows
+from streamsched.numerics.jit import kernel
+from streamsched.numerics.packed_urls import PackedUrls
+
+__all__ = ["ChangeLog", "Crawls", "Window"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Crawls:
+    """What crawl outcomes tell beyond the changes that they saw, of n pages and m changes.
+
+    ``visits``: int64[n], how many visits could have shown a change of a page that was there at the visit before, and
+    ``watched_s``: float64[n], the seconds between these and the visits before them. ``since_s``: float64[m], the visit
+    before the one that saw each change of the `ChangeLog`, -inf where the page was not there then.
+    """
+
+    visits: Ints
+    watched_s: Floats
+    since_s: Floats
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ChangeLog:
+    """When each of n pages changed, m changes in all, page after page.
+
+    ``urls``: n, in the order in which the log first names them; ``offsets``: int64[n + 1], the changes of page i are
+    ``offsets[i]`` to ``offsets[i + 1]`` of ``times_s``: float64[m], UTC epoch seconds, ascending within a page, and of
+    ``gone``: bool[m], whether the change left no page behind. A page appears with its first change.
+    ``importance``: float64[n] where the log weighs its pages, else None. ``first_s`` and ``last_s``: the log's extent.
+    ``rejected``: how many malformed records were left out, the last of them in ``rejections``. ``note``: how far the
+    times can be trusted, empty where fully. ``crawls``: how its pages were watched, None for a log of changes as such.
+    """
+
+    urls: PackedUrls
+    times_s: Floats
+    offsets: Ints
+    gone: Bools
+    importance: Floats | None
+    first_s: float
+    last_s: float
+    rejected: int = 0
+    rejections: tuple[Rejection, ...] = ()
+    note: str = ""
+    crawls: Crawls | None = None
+
+    @classmethod
+    def collect(cls, urls: PackedUrls, pages: Ints, times_s: Floats, gone: Bools) -> ChangeLog:
+        """Return the log of m changes in any order: ``pages``: int64[m], ``times_s``: float64[m], ``gone``: bool[m].
+
+        A time of -inf is of a page that was there before the log begins. Changes of one page at one time keep their
+        order. O(m log m). Raises ReplayError where there is no change at a finite time.
+        """
+        finite = times_s[np.isfinite(times_s)]
+        if not finite.size:
+            raise ReplayError("the log holds no change: there is nothing to replay")
+        order = np.lexsort((times_s, pages))
+        offsets = np.zeros(len(urls) + 1, np.int64)
+        np.cumsum(np.bincount(pages, minlength=len(urls)), out=offsets[1:])
+        return cls(urls, times_s[order], offsets, gone[order], None, float(finite.min()), float(finite.max()))
+
+    def versions(self, pages: Rows, until_s: Floats) -> Ints:
+        """Return how many changes of each page lie at or before a time: int64[k]. O(log changes) a page.
+
+        ``pages``: intp[k] and ``until_s``: float64[k] pair up. Of two crawls of a page the later sees a change where
+        this differs.
+        """
+        return np.asarray(_last_at(self.times_s, self.offsets, pages, until_s) - self.offsets[pages])
+
+    def alive(self, when_s: float) -> Rows:
+        """Return the pages that exist at `when_s`: intp[k], ascending. O(pages · log changes)."""
+        pages = np.arange(len(self.urls))
+        ends = _last_at(self.times_s, self.offsets, pages, _fill(pages, when_s))
+        begun = ends > self.offsets[:-1]
+        begun[begun] = ~self.gone[ends[begun] - 1]
+        return np.flatnonzero(begun)
+
+    def window(self, start_s: float, cycle_s: float, cycles: int, *, later_pages: bool = False) -> Window:
+        """Return `cycles` cycles of `cycle_s` seconds from `start_s`: its pages are those alive at the start.
+
+        With `later_pages` those that appear later follow, in order of appearance, among them pages that were dead at
+        the start. O(changes + pages log changes). Raises ReplayError where none is alive at the start.
+        """
+        end_s = start_s + cycle_s * cycles
+        alive = self.alive(start_s)
+        if not alive.size:
+            raise ReplayError(f"no page is alive at epoch {start_s:.0f}: the log begins at {self.first_s:.0f}")
+        late, appearance = self._later(alive, start_s, end_s) if later_pages else (alive[:0], alive[:0])
+        pages = np.concatenate([alive, late])
+        begin = np.concatenate([_last_at(self.times_s, self.offsets, alive, _fill(alive, start_s)), appearance + 1])
+        times_s, offsets = self._slice(pages, begin, end_s)
+        appears_s = np.concatenate([_fill(alive, -np.inf), self.times_s[appearance]])
+        importance = None if self.importance is None else self.importance[pages]
+        return Window(self.urls.take(pages), times_s, offsets, appears_s, importance, start_s, cycle_s, cycles)
+
+    def _later(self, alive: Rows, start_s: float, end_s: float) -> tuple[Rows, Ints]:
+        """Return the pages not among `alive` that appear after the start and before the end, and with which change."""
+        late = np.setdiff1d(np.arange(len(self.urls)), alive)
+        first = _last_at(self.times_s, self.offsets, late, _fill(late, start_s))
+        within = first < self.offsets[late + 1]
+        within[within] = self.times_s[first[within]] < end_s
+        late, first = late[within], first[within]
+        order = np.argsort(self.times_s[first], kind="stable")
+        return late[order], first[order]
+
+    def _slice(self, pages: Rows, begin: Ints, end_s: float) -> tuple[Floats, Ints]:
+        """Return times and offsets of the pages' changes from index `begin`: int64[k] to before `end_s`."""
+        before_end = _fill(pages, np.nextafter(end_s, -np.inf))
+        lengths = np.maximum(0, _last_at(self.times_s, self.offsets, pages, before_end) - begin)
+        offsets = np.zeros(pages.size + 1, np.int64)
+        np.cumsum(lengths, out=offsets[1:])
+        source = np.arange(offsets[-1]) + np.repeat(begin - offsets[:-1], lengths)
+        return self.times_s[source], offsets
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Window:
+    """The truth of one replay: n pages and their m changes in cycles [start + c·cycle, start + (c + 1)·cycle).
+
+    ``urls``: n; ``times_s``: float64[m] and ``offsets``: int64[n + 1] as in `ChangeLog`, the changes after a page's
+    appearance and before the window's end. ``appears_s``: float64[n], ascending, -inf for pages alive at the start.
+    ``importance``: float64[n] or None.
+    """
+
+    urls: PackedUrls
+    times_s: Floats
+    offsets: Ints
+    appears_s: Floats
+    importance: Floats | None
+    start_s: float
+    cycle_s: float
+    cycles: int
+
+    @property
+    def pages(self) -> int:
+        """How many pages the window holds."""
+        return len(self.urls)
+
+    def edge(self, cycle: int) -> float:
+        """Return when cycle number `cycle` begins and the one before it ends, in epoch seconds."""
+        return self.start_s + cycle * self.cycle_s
+
+    def known(self, cycle: int) -> int:
+        """Return how many pages, always the first, are known in a cycle: they appeared before it. O(log pages)."""
+        return int(np.searchsorted(self.appears_s, self.edge(cycle), "left"))
+
+    def before(self, when_s: float) -> Ints:
+        """Return for each page the index of its first change at or after `when_s`: int64[n]. O(n log changes).
+
+        A crawl at the end of a cycle is the cycle's last instant: it sees what lies before the edge, and a change on
+        the edge belongs to the next cycle.
+        """
+        pages = np.arange(self.pages)
+        return _last_at(self.times_s, self.offsets, pages, _fill(pages, np.nextafter(when_s, -np.inf)))
+
+    def change_at(self, index: Ints) -> Floats:
+        """Return the time of each page's change number ``index``: int64[n] into `times_s`; inf past its last. O(n)."""
+        times = np.full(index.size, np.inf)
+        exists = index < self.offsets[1:]
+        times[exists] = self.times_s[index[exists]]
+        return times
+
+    def changes(self) -> Ints:
+        """Return how often each page changes after the window's start: int64[n]. O(n)."""
+        return np.diff(self.offsets)
+
+
+def _fill(pages: Rows, time_s: float) -> Floats:
+    return np.full(pages.size, time_s)
+
+
+@kernel
+def _last_at(times_s: Floats, offsets: Ints, pages: Rows, until_s: Floats) -> Ints:
+    """Return the index behind each page's last change at or before its time: int64[k]. O(log changes) a page."""
+    ends = np.empty(pages.size, np.int64)
+    for i in range(pages.size):
+        low = offsets[pages[i]]
+        high = offsets[pages[i] + 1]
+        while low < high:
+            middle = (low + high) // 2
+            if times_s[middle] <= until_s[i]:
+                low = middle + 1
+            else:
+                high = middle
+        ends[i] = low
+    return ends

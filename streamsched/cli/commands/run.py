@@ -1,0 +1,194 @@
+"""``streamsched run``: take a stream of crawl outcomes into a saved state, as long as it goes on."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from rich.console import Console
+
+from streamsched.cli.arguments import add_examples, clock
+from streamsched.cli.exits import DONE, after_drain
+from streamsched.cli.interruption import Interruption
+from streamsched.cli.output import name_rejections, say, say_json
+from streamsched.connectors import Delivery
+from streamsched.connectors.file_source import FileSource
+from streamsched.connectors.kafka import KafkaSource
+from streamsched.persistence.lock import lock_state
+from streamsched.scheduler.durable import DurableScheduler
+from streamsched.scheduler.scheduler import DEFAULT_FORMULA
+from streamsched.service.event_log import logging_to, tell
+from streamsched.service.ingest_loop import Intake
+from streamsched.service.progress import Display
+from streamsched.service.run_settings import KNOWN, RunSettings, read_run_settings
+from streamsched.service.setting_parsers import LOG_FORMATS, LOG_LEVELS
+from streamsched.service.setting_sources import Word, Words, read_assignments, read_environment, read_toml
+from streamsched.service.setup import go_on, open_run_batches, open_run_source, open_run_state
+
+__all__ = ["add_arguments"]
+
+_EXAMPLES: Final = """\
+  streamsched run --source outcomes.jsonl.gz --state state/
+  streamsched run --source kafka://localhost:9092/outcomes?group=crawl --state state/
+  streamsched run --source kafka://localhost:9092/outcomes --state state/ --until-end --json
+  streamsched run --config run.toml --set manners.delay=2s
+  streamsched run --source kafka://localhost:9092/outcomes --state state/ --batches-to kafka://localhost:9092/visits
+  crawler | streamsched run --source - --format jsonl --state state/
+
+A topic is read until SIGTERM or Ctrl-C, or with --until-end up to where it ended at the start; a file to its end.
+Either is read on from where the state stands. Both signals have what was read saved; at a second one it leaves at once,
+and the state is the one saved last. Settings may also stand in a TOML file or the environment: docs/run.md lists them.
+"""
+_OPTIONS: Final = {  # those with a name of their own
+    "source": "source",
+    "state": "state",
+    "format": "format",
+    "until_end": "until_end",
+    "from_start": "from_start",
+    "dead_letters": "dead_letters",
+    "cycle": "scheduler.cycle",
+    "formula": "scheduler.formula",
+    "save_every": "save.every",
+    "evolve_every": "evolve_every",
+    "batches_to": "batches.to",
+    "log_level": "log.level",
+    "log_format": "log.format",
+}
+_TICK_S: Final = 0.25  # after which a wait for messages looks whether it is still wanted
+_PROGRESS_S: Final = 10.0  # between two lines of the log
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``run``. What they are given is checked with all other settings."""
+    add_examples(parser, _EXAMPLES)
+    parser.add_argument(
+        "--source", metavar="SOURCE", help="file:PATH, PATH, - for standard input, or kafka://HOST/TOPIC"
+    )
+    parser.add_argument("--state", metavar="DIR", help="the directory of the saved state")
+    parser.add_argument("--config", type=Path, metavar="FILE", help="a TOML file with settings")
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="any setting of such a file")
+    parser.add_argument("--format", help="of a file; told by name and content if left out")
+    parser.add_argument(
+        "--until-end", action="store_const", const=True, help="stop where the source ends now, as files always do"
+    )
+    parser.add_argument(
+        "--from-start", action="store_const", const=True, help="read the file anew: what is known changes nothing"
+    )
+    parser.add_argument("--dead-letters", metavar="FILE", help="append rejected records to FILE, as JSON")
+    parser.add_argument("--cycle", metavar="TIME", help="the unit of t in a new state (1d)")
+    parser.add_argument("--formula", help=f"score by it from now on (in a new state: {DEFAULT_FORMULA})")
+    parser.add_argument("--save-every", metavar="TIME", help="how often what changed is saved (30s)")
+    parser.add_argument(
+        "--evolve-every", metavar="N", help="evolve the formula every N cycles: of a file's time, or a topic's present"
+    )
+    parser.add_argument("--batches-to", metavar="TOPIC", help="publish what to visit next to kafka://HOST/TOPIC")
+    parser.add_argument(
+        "--log-level", metavar="LEVEL", help=f"{', '.join(LOG_LEVELS)} (of topics info, of files warning)"
+    )
+    parser.add_argument("--log-format", metavar="NAME", help=f"{' or '.join(LOG_FORMATS)} (text)")
+    parser.add_argument("--json", action="store_true", help="print the counts at the end as JSON")
+    parser.set_defaults(run=_run)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    settings, strange = _read_settings(arguments)
+    console = Console(stderr=True)
+    with logging_to(console, settings.log_level or ("info" if settings.is_topic else "warning"), settings.log_format):
+        for variable in strange:
+            tell("a variable of the environment is no setting", logging.WARNING, variable=variable)
+        return _serve(settings, Display(console), as_json=arguments.json)
+
+
+def _read_settings(arguments: argparse.Namespace) -> tuple[RunSettings, list[str]]:
+    """Return the settings, and variables that are none. What stands on the command line goes before the environment.
+
+    The file comes last.
+    """
+    environment, strange = read_environment(os.environ, KNOWN)
+    config = arguments.config or os.environ.get("STREAMSCHED_CONFIG")
+    words: Words = {} if config is None else read_toml(Path(config))
+    words |= environment | read_assignments(arguments.set)
+    for option, name in _OPTIONS.items():
+        value = getattr(arguments, option)
+        if value is not None:
+            words[name] = Word(value, f"--{option.replace('_', '-')}")
+    return read_run_settings(words), strange
+
+
+def _serve(settings: RunSettings, display: Display, *, as_json: bool) -> int:
+    is_pipe = not settings.is_topic and not Path(settings.source).is_file()  # may make us wait; cannot be resumed
+    with ExitStack() as stack:
+        with lock_state(settings.state, make=True):
+            pass  # nothing is taken out of a pipe where the state is in use
+        source = open_run_source(settings)
+        stack.enter_context(source)
+        scheduler = open_run_state(settings, clock(None))
+        stack.enter_context(scheduler)
+        if not is_pipe:
+            go_on(source, scheduler, settings)
+        interruption = stack.enter_context(Interruption(waits=is_pipe))
+        evolving = stack.enter_context(_evolving(scheduler, settings))
+        batches = open_run_batches(settings, scheduler, lambda: clock(None))
+        if batches is not None:
+            stack.enter_context(batches)
+        each_s = None if display.is_shown else _PROGRESS_S
+        intake = Intake(scheduler, source, again=not is_pipe, evolving=evolving, batches=batches, each_s=each_s)
+        tell("started", source=_without_query(settings.source), state=str(settings.state), pages=len(scheduler))
+        with display:
+            failure = intake.take(_deliveries(source, interruption), display.show)
+        if interruption.number is not None:
+            tell("stopping", signal=interruption.number)
+        intake.finish()
+        if not settings.is_topic and settings.log_format == "text":
+            name_rejections(source.rejections, source.rejected)
+        counts: dict[str, int | str] = {**intake.counts(), "pages": len(scheduler), "state": str(scheduler.saved.path)}
+        tell("stopped", **counts)
+    _say_counts(counts, as_json=as_json)
+    if failure is not None:
+        raise failure
+    return DONE if interruption.number is None else after_drain(interruption.number)
+
+
+def _deliveries(source: FileSource | KafkaSource, interruption: Interruption) -> Iterator[Delivery | None]:
+    """Yield what comes until the source ends or a signal does; of a topic None where nothing comes for a while."""
+    if not isinstance(source, KafkaSource):
+        yield from interruption.until(source)
+        return
+    while interruption.number is None and not source.ended:
+        yield source.poll(_TICK_S)
+
+
+@contextmanager
+def _evolving(scheduler: DurableScheduler, settings: RunSettings) -> Iterator[Any]:
+    if settings.evolve_every is None:
+        yield None
+        return
+    # Imported only where it is asked for: reading a stream needs none of it.
+    from streamsched.evolution.plan import EvolutionPlan  # noqa: PLC0415
+    from streamsched.scheduler.evolver import Evolver  # noqa: PLC0415
+    from streamsched.service.evolution import EvolvingBeside, EvolvingIntake  # noqa: PLC0415
+
+    if settings.is_topic and not settings.until_end:
+        with Evolver(scheduler, EvolutionPlan(every=settings.evolve_every), settings.state) as evolver:
+            yield EvolvingBeside(evolver, lambda: clock(None))
+        return
+    plan = EvolutionPlan(every=settings.evolve_every, drift=None)
+    yield EvolvingIntake(scheduler, plan, settings.state, scheduler.snapshot)
+
+
+def _without_query(source: str) -> str:
+    """Return `source` without what its query may keep secret."""
+    return source.partition("?")[0] if source.startswith("kafka://") else source
+
+
+def _say_counts(counts: dict[str, int | str], *, as_json: bool) -> None:
+    if as_json:
+        say_json(counts)
+        return
+    for name, value in counts.items():
+        say(f"{name:<14} {value:,}" if isinstance(value, int) else f"{name:<14} {value}")

@@ -1,0 +1,197 @@
+"""What counts as a change (SPEC 2): rules over status codes, the crawler's own verdict and SimHash distance.
+
+A visit is judged against the page as its last informative visit left it. The rules, the first that applies:
+
+1. **Failure.** 0 (no answer), 429 and 500 upwards tell nothing about the content, so such a visit is none that could
+   show a change: it touches neither n, X nor the interval being observed. That holds even where the crawler says
+   `changed`: it has seen an error page, not the page.
+2. **First.** The first informative visit of a page has nothing to differ from; `changed` does not alter that.
+3. **The crawler's verdict**, `changed`, where given.
+4. **304** is no change.
+5. **Success against 4xx**, in either order, is a change: the page vanished or came back.
+6. **4xx again** is no change, whatever the error page says; its fingerprint is not looked at.
+7. **Both succeeded and both have a fingerprint**: a change where `threshold` bits or more differ.
+8. **Both succeeded, without two fingerprints to compare**: nothing speaks for a change, so it counts as none. A crawler
+   that reports only status codes therefore sees pages vanish and come back, and nothing else.
+
+A success is every status below 400 but 0: redirects (3xx) are judged by their fingerprints, like any other answer,
+and so are the 1xx that a crawler should not report. An absent status is 200. What a page keeps of an informative visit:
+whether it was a success, and the fingerprint of the last visit that `shows_content`. A 304 or a 4xx leaves that
+fingerprint as it was; a success that is a change but brings none takes it away, for it is of a content that is gone.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from streamsched.numerics.jit import kernel
+from streamsched.outcomes import CHANGED, FINGERPRINT, STATUS, Outcome
+
+__all__ = [
+    "CHANGE",
+    "CHANGE_BITS",
+    "FAILURE",
+    "FIRST",
+    "SAME",
+    "VERDICTS",
+    "hamming",
+    "is_failure",
+    "is_gone",
+    "is_success",
+    "judge",
+    "popcount",
+    "shows_content",
+    "verdict",
+]
+
+CHANGE_BITS: Final = 6  # of 64, from which on two SimHashes are two contents (Grimes & O'Brien, section 3)
+
+FAILURE: Final = 0  # tells nothing
+FIRST: Final = 1  # informative, but nothing came before it
+SAME: Final = 2
+CHANGE: Final = 3
+VERDICTS: Final = ("failure", "first", "same", "change")
+
+_NOT_MODIFIED: Final = 304
+_NOT_FOUND: Final = 404
+_GONE: Final = 410
+_TOO_MANY_REQUESTS: Final = 429
+
+
+@kernel
+def is_failure(status: int) -> bool:
+    """Return whether `status` tells nothing about the page: 0, 429, or 500 upwards. O(1).
+
+    >>> [is_failure(status) for status in (0, 200, 404, 429, 503)]
+    [True, False, False, True, True]
+    """
+    return status <= 0 or status == _TOO_MANY_REQUESTS or status >= 500
+
+
+@kernel
+def is_success(status: int) -> bool:
+    """Return whether `status` is an answer below 400, 304 and redirects included. O(1).
+
+    >>> [is_success(status) for status in (0, 200, 304, 404, 503)]
+    [False, True, True, False, False]
+    """
+    return 0 < status < 400
+
+
+@kernel
+def is_gone(status: int) -> bool:
+    """Return whether `status` says that there is no such page: 404 or 410. O(1).
+
+    >>> [is_gone(status) for status in (200, 403, 404, 410, 503)]
+    [False, False, True, True, False]
+    """
+    return status in (_NOT_FOUND, _GONE)
+
+
+@kernel
+def shows_content(given: int, status: int) -> bool:
+    """Return whether the visit carries a fingerprint that the page is to be compared with from now on. O(1).
+
+    `given`: bits of `streamsched.outcomes`. Successes do, but 304, whose fingerprint is of no content of its own.
+
+    >>> shows_content(FINGERPRINT, 0), shows_content(FINGERPRINT | STATUS, 404)
+    (True, False)
+    """
+    if not given & FINGERPRINT:
+        return False
+    return not given & STATUS or (is_success(status) and status != _NOT_MODIFIED)
+
+
+@kernel
+def judge(  # noqa: PLR0913, PLR0917 (scalars, so that it inlines into the kernel that applies a batch)
+    given: int,
+    status: int,
+    fingerprint: np.uint64,
+    changed: bool,
+    page_seen: bool,
+    page_success: bool,
+    page_has_fingerprint: bool,
+    page_fingerprint: np.uint64,
+    threshold: int,
+) -> int:
+    """Return FAILURE, FIRST, SAME or CHANGE for one visit, by the rules of this module in their order. O(1).
+
+    `given`: bits of `streamsched.outcomes`; of the fields it does not name the value is not looked at. The page's four:
+    whether it had an informative visit, whether the last of these succeeded, and its last fingerprint, if it has one.
+    """
+    answer = status if given & STATUS else 200
+    if is_failure(answer):
+        return FAILURE
+    if not page_seen:
+        return FIRST
+    if given & CHANGED:
+        return CHANGE if changed else SAME
+    if answer == _NOT_MODIFIED:
+        return SAME
+    if is_success(answer) != page_success:
+        return CHANGE
+    if page_success and page_has_fingerprint and given & FINGERPRINT:
+        return CHANGE if popcount(fingerprint ^ page_fingerprint) >= threshold else SAME
+    return SAME
+
+
+def verdict(before: Outcome | None, now: Outcome, threshold: int = CHANGE_BITS) -> str:
+    """Return what the visit `now` says of a page whose last informative visit was `before`, as one of VERDICTS. O(1).
+
+    None where there was none before, which a failure is too.
+
+    >>> verdict(Outcome("https://a.example/", 1.0, status=200), Outcome("https://a.example/", 2.0, status=404))
+    'change'
+    """
+    seen = before is not None and not is_failure(_status(before))
+    page = before if before is not None and seen else now
+    known = page.fingerprint is not None and shows_content(_given(page), _status(page))
+    code = judge(
+        _given(now),
+        _status(now),
+        np.uint64(now.fingerprint or 0),
+        bool(now.changed),
+        seen,
+        is_success(_status(page)),
+        known,
+        np.uint64(page.fingerprint or 0),
+        threshold,
+    )
+    return VERDICTS[code]
+
+
+@kernel
+def popcount(word: np.uint64) -> int:
+    """Return how many bits of `word` are set. O(1), one instruction where the processor has it.
+
+    >>> popcount(np.uint64(0b1011))
+    3
+    """
+    bits = word - ((word >> np.uint64(1)) & np.uint64(0x5555555555555555))
+    bits = (bits & np.uint64(0x3333333333333333)) + ((bits >> np.uint64(2)) & np.uint64(0x3333333333333333))
+    bits = (bits + (bits >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
+    return int((bits * np.uint64(0x0101010101010101)) >> np.uint64(56))
+
+
+def hamming(left: npt.ArrayLike, right: npt.ArrayLike) -> npt.NDArray[np.uint8]:
+    """Return in how many of 64 bits the fingerprints differ: uint8[n], or of the shape both broadcast to. O(n).
+
+    Two contents differ where this is `CHANGE_BITS` or more. Takes uint64 or Python ints up to 2**64 - 1.
+
+    >>> hamming([0, 7, 2**64 - 1], [0, 0, 0]).tolist()
+    [0, 3, 64]
+    """
+    distance = np.bitwise_count(np.bitwise_xor(np.asarray(left, np.uint64), np.asarray(right, np.uint64)))
+    return np.asarray(distance)
+
+
+def _status(outcome: Outcome) -> int:
+    return 200 if outcome.status is None else outcome.status
+
+
+def _given(outcome: Outcome) -> int:
+    bits = ((STATUS, outcome.status), (FINGERPRINT, outcome.fingerprint), (CHANGED, outcome.changed))
+    return sum(bit for bit, value in bits if value is not None)

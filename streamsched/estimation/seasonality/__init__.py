@@ -1,0 +1,1 @@
+"""When in the week pages change: group profiles, schedules of single pages, regions and their time zones."""

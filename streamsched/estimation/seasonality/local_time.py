@@ -1,0 +1,81 @@
+"""Hours of the week as kernels count them: from Monday, by the clock of a page's region.
+
+A time is turned into local hours once, with the clock as it stood at the page's last visit: so an interval's hours rise
+with its end without a jump, also where the clock is changed within it, and what is off by an hour is so until the next
+visit.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from streamsched.numerics.jit import bare_kernel, inlined
+from streamsched.numerics.packed_urls import hash_bytes
+from streamsched.numerics.url_syntax import find_domain
+from streamsched.records.schema import WEEK_HOURS, Calendar, Tables
+
+__all__ = [
+    "DAY_HOURS",
+    "HOUR_S",
+    "hour_in_week",
+    "local_hours",
+    "quarters_at",
+    "region_of_name",
+    "week_of",
+]
+
+HOUR_S: Final = 3_600.0
+DAY_HOURS: Final = 24
+_QUARTER_S: Final = 900.0
+_MONDAY_HOURS: Final = 72.0  # from the Monday before to 1970-01-01, a Thursday
+_FAR_S: Final = 1e14  # three million years: farther times count as that, so that hours keep their fractions
+
+
+@inlined
+def local_hours(at_s: float, quarters: int) -> float:
+    """Return the hours from a Monday's midnight to `at_s` by a clock that is so many quarters before UTC. O(1).
+
+    Rises with `at_s`, as rounded.
+    """
+    return (min(max(at_s, -_FAR_S), _FAR_S) + _QUARTER_S * quarters) / HOUR_S + _MONDAY_HOURS
+
+
+@inlined
+def week_of(hours: float) -> float:
+    """Return the number of the week that local `hours` are in. O(1)."""
+    return float(np.floor(hours / WEEK_HOURS))
+
+
+@inlined
+def hour_in_week(hours: float, week: float) -> float:
+    """Return how many hours of their `week` are over, 0 to 168. O(1)."""
+    return min(max(hours - WEEK_HOURS * week, 0.0), float(WEEK_HOURS))
+
+
+@inlined
+def quarters_at(calendar: Calendar, region: int, at_s: float) -> int:
+    """Return how many quarters of an hour a region's clock is before UTC at `at_s`. O(log switches)."""
+    low, high = calendar.first[region], calendar.first[region + 1]
+    while high - low > 1:
+        middle = (low + high) // 2
+        if calendar.switch_s[middle] <= at_s:
+            low = middle
+        else:
+            high = middle
+    return int(calendar.quarters[low])
+
+
+@bare_kernel
+def region_of_name(tables: Tables, group: int) -> int:
+    """Return the region of the host that `group` is, by the last label of its name; 0 for none's. O(name)."""
+    calendar = tables.rhythm.calendar
+    span = tables.groups[group].name_span
+    start = int(np.int64(span >> np.uint64(16)))
+    first, stop = find_domain(tables.names, start, start + int(np.int64(span & np.uint64(0xFFFF))))
+    key = hash_bytes(tables.names, first, stop)
+    for i in range(calendar.domains.size):
+        if calendar.domains[i] == key:
+            return int(calendar.regions[i])
+    return 0

@@ -1,0 +1,86 @@
+"""Regions: pages whose people wake and sleep together, told by the top-level domains of their hosts (SPEC 4)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Final, Self
+
+import numpy as np
+
+from streamsched.errors import SettingsError
+from streamsched.estimation.seasonality.timezones import find_zone, set_clock
+from streamsched.numerics.packed_urls import hash_bytes
+from streamsched.records.schema import Calendar
+
+__all__ = ["REGIONS", "Region", "check_regions", "make_calendar"]
+
+_UNTIL_S: Final = 4.1e9  # 2099: of a zone's switches since 1970 that are looked up; then its clock stays as it is
+_QUARTER_S: Final = 900.0  # all offsets are whole ones, since 1972
+_MOST: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """Hosts whose names end in one of `domains`, such as ``"jp"``, and the `zone` their clocks go by; None for UTC.
+
+    `zone`: a name of the IANA's time zones, such as ``"Asia/Tokyo"``, or whole quarters of an hour east of UTC, as
+    ``"+05:45"`` or as hours: 5.75. With it, hours of the week are local ones, also when clocks are put forward or back.
+    Raises SettingsError where a value cannot work.
+
+    >>> Region(("JP", "kr"), "Asia/Tokyo").domains
+    ('jp', 'kr')
+    """
+
+    domains: tuple[str, ...]
+    zone: str | float | None = None
+
+    def __post_init__(self) -> None:
+        names = tuple(str(domain).lower().removeprefix(".") for domain in self.domains)
+        if isinstance(self.domains, str) or not names or any(not name or "." in name for name in names):
+            raise SettingsError("regions", self.domains, "top-level domains, such as ('fr', 'it')")
+        object.__setattr__(self, "domains", names)
+        find_zone(self.zone)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fields as JSON has them."""
+        return {"domains": list(self.domains), "zone": self.zone}
+
+    @classmethod
+    def from_json(cls, told: dict[str, Any]) -> Self:
+        """Return the region that `to_json` told."""
+        return cls(tuple(told["domains"]), told["zone"])
+
+
+def check_regions(regions: object) -> dict[str, Region]:
+    """Return regions by name as a dict; raises SettingsError where they cannot work."""
+    if not isinstance(regions, Mapping) or not all(isinstance(one, Region) for one in regions.values()):
+        raise SettingsError("regions", regions, "a mapping of names to Region")
+    domains = [domain for region in regions.values() for domain in region.domains]
+    twice = sorted({domain for domain in domains if domains.count(domain) > 1})
+    if twice:
+        raise SettingsError("regions", twice[0], "each domain in one region")
+    if len(regions) > _MOST:
+        raise SettingsError("regions", len(regions), f"at most {_MOST}")
+    return {str(name): region for name, region in regions.items()}
+
+
+def make_calendar(regions: Mapping[str, Region]) -> Calendar:
+    """Return what kernels need of `regions`, numbered from 1 in their order. O(years)."""
+    named = [(domain, i) for i, region in enumerate(regions.values(), 1) for domain in region.domains]
+    hashes = [hash_bytes(np.frombuffer(domain.encode(), np.uint8), 0, len(domain.encode())) for domain, _ in named]
+    clocks = [set_clock(zone, 0.0, _UNTIL_S) for zone in (None, *(region.zone for region in regions.values()))]
+    return Calendar(
+        np.array(hashes, np.uint64),
+        np.array([i for _, i in named], np.int64),
+        np.cumsum([0, *(clock.starts_s.size for clock in clocks)]),
+        np.concatenate([clock.starts_s for clock in clocks]),
+        np.rint(np.concatenate([clock.offsets_s for clock in clocks]) / _QUARTER_S).astype(np.int64),
+    )
+
+
+REGIONS: Final[Mapping[str, Region]] = MappingProxyType(
+    {"CJK": Region(("cn", "jp", "kr", "tw", "hk")), "FIGS": Region(("fr", "it", "de", "es"))}
+)
+"""The regions of Grimes & O'Brien (2008), section 3, by UTC."""

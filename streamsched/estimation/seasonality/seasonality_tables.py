@@ -1,0 +1,91 @@
+"""When in the week a shard's pages change, as memory: links, schedules, profiles, with room made for what comes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from streamsched.estimation.seasonality.group_profiles import (
+    assign_profiles,
+    begin_profiles,
+    most_profiles,
+    relink_pages,
+)
+from streamsched.estimation.seasonality.page_schedules import most_schedules
+from streamsched.estimation.seasonality.regions import Region, make_calendar
+from streamsched.numerics.growable_array import Region as Memory
+from streamsched.records.schema import LINK, POOLED, PROFILE, SCHEDULE, TEMPO, WEEK_HOURS, Rhythms, Tables
+
+__all__ = ["Tempo"]
+
+
+class Tempo:
+    """The rhythms of one shard.
+
+    12 bytes a page, 192 for each page with a schedule of its own, which are 3 of 64 at the most and 4,096 more, and
+    12 kB for each group with a profile, one for 1,024 pages at the most and 64 more: 33 bytes a page in all.
+    """
+
+    def __init__(self, regions: Mapping[str, Region] | None, reserved: int) -> None:
+        """Begin without pages. `regions`: whose rhythms are learned; None to learn none. `reserved`: pages."""
+        self.regions = regions
+        self._calendar = make_calendar(regions or {})
+        self._links = Memory(LINK, reserved)
+        self._schedules = Memory(SCHEDULE, 1 + int(most_schedules(reserved)))
+        self._profiles = Memory(PROFILE, int(most_profiles(reserved)))
+        self._pooled = Memory(POOLED, int(most_profiles(reserved)))
+        self._of_group = Memory(np.uint32, reserved // 8)
+        self._work = np.zeros(2 * WEEK_HOURS)
+        self._tempo = np.zeros(1, TEMPO)
+        self._tempo["off"] = regions is None
+        self.reserve(0, 0)
+        begin_profiles(self.arrays, len(regions or {}))
+
+    @property
+    def arrays(self) -> Rhythms:
+        """The arrays as kernels take them, valid until the next `reserve`."""
+        return Rhythms(
+            self._links.array,
+            self._schedules.array,
+            self._profiles.array,
+            self._pooled.array,
+            self._work,
+            self._of_group.array,
+            self._tempo,
+            self._calendar,
+        )
+
+    def reserve(self, pages: int, groups: int) -> None:
+        """Make room for as many pages and groups in all."""
+        self._links.ensure(pages)
+        self._schedules.ensure(1 + int(most_schedules(pages)))
+        profiles = 1 + len(self.regions or {}) + int(most_profiles(pages))
+        self._profiles.ensure(profiles)
+        self._pooled.ensure(profiles)
+        self._of_group.ensure(groups)
+
+    def forget(self) -> None:
+        """Count as saved before there were rhythms, until what is loaded says otherwise. O(1)."""
+        self._tempo["linked"] = 0
+
+    def rebuild(self, tables: Tables) -> None:
+        """Set what follows from the records, after these were loaded. O(pages + groups)."""
+        tempo = self._tempo[0]
+        tempo["off"] = self.regions is None
+        if not tempo["linked"]:  # the state was saved before there were rhythms
+            begin_profiles(self.arrays, len(self.regions or {}))
+        assign_profiles(tables)
+        if not tempo["linked"]:
+            relink_pages(tables)
+
+    def to_json(self) -> dict[str, Any] | None:
+        """Return the regions as JSON has them, None where no rhythms are learned."""
+        return None if self.regions is None else {name: region.to_json() for name, region in self.regions.items()}
+
+    def nbytes(self, pages: int, groups: int) -> int:
+        """Return the bytes of memory in use for so many pages and groups."""
+        tempo = self._tempo[0]
+        profiles = int(tempo["profiles"]) * (PROFILE.itemsize + POOLED.itemsize)
+        return pages * LINK.itemsize + int(tempo["schedules"]) * SCHEDULE.itemsize + profiles + groups * 4

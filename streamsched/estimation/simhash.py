@@ -1,0 +1,158 @@
+"""A 64-bit fingerprint of text whose distance tells how much two texts differ: Charikar's SimHash.
+
+Charikar (2002), "Similarity estimation techniques from rounding algorithms". Each run of `width` words votes with its
+hash on all 64 bits, as often as it stands in the text; the majority decides, a tie gives 0. Texts that share all but a
+few runs differ in a few bits, unrelated ones in about 32. A text of fewer words votes once, as a whole; a text without
+words has fingerprint 0.
+
+A word, of the case-folded text in Unicode's composed form (NFC), is a longest run of letters, digits and underscores,
+where from U+00C0 on all but spaces, punctuation and symbols are letters. Each character of a script that puts no spaces
+between words (Han, kana, Thai, Lao, Khmer, Myanmar), and each emoji, is a word of its own. Markup is not looked for:
+pass a page's text, not its HTML.
+
+Equal texts have equal fingerprints in every version of this library and on every little-endian machine; what a letter
+is stands here, not in the running Python's tables. Only letters that are newer than those tables may fold later on.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable
+from typing import Final
+
+import numpy as np
+
+from streamsched.errors import SettingsError
+from streamsched.numerics.arrays import Bytes, Hashes, Ints
+from streamsched.numerics.jit import bare_kernel, kernel, mix
+from streamsched.numerics.packed_urls import hash_bytes
+
+__all__ = ["SEPARATORS", "SHINGLE_WORDS", "WORDS_ALONE", "simhash"]
+
+SHINGLE_WORDS: Final = 3  # long enough to see words change places, short enough that an edit leaves most runs alone
+
+_WIDEST: Final = 64
+_SPREAD: Final = np.uint64(0x9E3779B97F4A7C15)  # 2**64 over the golden ratio: odd, and its bits look random
+
+# First and last code points of what is no letter; all others are, as far as U+10FFFF.
+SEPARATORS: Final = (
+    *((0x00, 0x2F), (0x3A, 0x40), (0x5B, 0x5E), (0x60, 0x60), (0x7B, 0xA9)),
+    *((0xAB, 0xB4), (0xB6, 0xB9), (0xBB, 0xBF), (0xD7, 0xD7), (0xF7, 0xF7)),
+    *((0x2000, 0x206F), (0x20A0, 0x20CF), (0x2190, 0x2BFF), (0x2E00, 0x2E7F)),  # punctuation, currency, symbols
+    *((0x3000, 0x3004), (0x3008, 0x3020), (0x3030, 0x3030)),  # of Han and kana
+    *((0xFE00, 0xFE1F), (0xFE30, 0xFE6F)),  # variation selectors, vertical and small forms
+    *((0xFEFF, 0xFF0F), (0xFF1A, 0xFF20), (0xFF3B, 0xFF40), (0xFF5B, 0xFF65), (0xFFF0, 0xFFFF)),  # fullwidth, specials
+)
+WORDS_ALONE: Final = (
+    *((0x0E00, 0x0EFF), (0x1000, 0x109F), (0x1780, 0x17FF)),  # Thai and Lao, Myanmar, Khmer
+    *((0x2E80, 0x2FFF), (0x3005, 0x3007), (0x3021, 0x302F), (0x3031, 0x312F), (0x3190, 0x9FFF), (0xF900, 0xFAFF)),
+    *((0xFF66, 0xFF9F), (0x1AFF0, 0x1B16F), (0x1F000, 0x1FAFF), (0x20000, 0x3FFFF)),  # kana, emoji, Han
+)
+
+_SEPARATOR: Final = 0
+_LETTER: Final = 1
+_ALONE: Final = 2
+
+_RANGES: Final = sorted([(*r, _SEPARATOR) for r in SEPARATORS] + [(*r, _ALONE) for r in WORDS_ALONE])
+_FIRST: Final = np.array([first for first, _, _ in _RANGES])
+_LAST: Final = np.array([last for _, last, _ in _RANGES])
+_KIND: Final = np.array([kind for _, _, kind in _RANGES])
+_ASCII: Final = np.array([_LETTER if chr(code).isalnum() or code == ord("_") else _SEPARATOR for code in range(128)])
+
+
+def simhash(texts: str | Iterable[str], *, width: int = SHINGLE_WORDS) -> Hashes:
+    """Return the fingerprint of each text: uint64[n]; a lone str is one text, so n is 1. O(characters).
+
+    `width` is how many words vote together, 1 to 64: with 1 the order of words does not count; fingerprints of
+    different widths do not compare. Raises SettingsError where `width` is outside.
+
+    >>> from streamsched.estimation.change_detection import hamming
+    >>> simhash("Red green blue.") == simhash("red, GREEN (blue)")
+    array([ True])
+    >>> hamming(simhash("to be or not to be", width=1), simhash("or not to be to be", width=1))
+    array([0], dtype=uint8)
+    """
+    if not 1 <= width <= _WIDEST:
+        raise SettingsError("width", width, f"1 to {_WIDEST} words")
+    folded = [_fold(text) for text in ([texts] if isinstance(texts, str) else texts)]
+    offsets = np.zeros(len(folded) + 1, np.int64)
+    np.cumsum(np.fromiter(map(len, folded), np.int64, len(folded)), out=offsets[1:])
+    out = np.empty(len(folded), np.uint64)
+    _fingerprint(np.frombuffer(b"".join(folded), np.uint8), offsets, width, out)
+    return out
+
+
+def _fold(text: str) -> bytes:
+    """Return the composed, case-folded text as UTF-8; halves of surrogate pairs, which no text should hold, pass."""
+    return unicodedata.normalize("NFC", text.casefold()).encode("utf-8", "surrogatepass")
+
+
+@kernel
+def _fingerprint(blob: Bytes, offsets: Ints, width: int, out: Hashes) -> None:
+    """Let the runs of words of each text vote, and count the votes."""
+    recent = np.zeros(width, np.uint64)  # hashes of the last `width` words, the newest at `words` % width
+    votes = np.zeros(64, np.int64)
+    for text in range(out.size):
+        votes[:] = 0
+        words = 0
+        begin, end = _next_word(blob, offsets[text], offsets[text + 1])
+        while begin < end:
+            recent[words % width] = hash_bytes(blob, begin, end)
+            words += 1
+            if words >= width:
+                _vote(recent, words, width, votes)
+            begin, end = _next_word(blob, end, offsets[text + 1])
+        if 0 < words < width:
+            _vote(recent, words, words, votes)
+        fingerprint = np.uint64(0)
+        for bit in range(64):
+            if votes[bit] > 0:
+                fingerprint |= np.uint64(1) << np.uint64(bit)
+        out[text] = fingerprint
+
+
+@bare_kernel
+def _vote(recent: Hashes, words: int, run: int, votes: Ints) -> None:
+    """Add the votes of the last `run` of so many `words`: +1 where their hash has a bit, else -1."""
+    state = np.uint64(run)
+    for word in range(words - run, words):
+        state = mix(state * _SPREAD + recent[word % recent.size])
+    for bit in range(64):
+        votes[bit] += np.int64((state >> np.uint64(bit)) & np.uint64(1)) * 2 - 1
+
+
+@bare_kernel
+def _next_word(blob: Bytes, start: int, stop: int) -> tuple[int, int]:
+    """Return where the first word of ``blob[start:stop]`` begins and ends; both are `stop` where there is none."""
+    begin = start
+    while begin < stop and _kind(blob, begin) == _SEPARATOR:
+        begin += _size(blob[begin])
+    end = begin
+    while end < stop:
+        kind = _kind(blob, end)
+        if kind == _ALONE and end == begin:
+            return begin, end + _size(blob[end])
+        if kind != _LETTER:
+            break
+        end += _size(blob[end])
+    return begin, end
+
+
+@bare_kernel
+def _size(lead: int) -> int:
+    """Return of how many bytes the UTF-8 character is that begins with `lead`."""
+    return 1 + (lead >= 0xC0) + (lead >= 0xE0) + (lead >= 0xF0)
+
+
+@bare_kernel
+def _kind(blob: Bytes, at: int) -> int:
+    """Return what the UTF-8 character at ``blob[at]`` is to the word splitter."""
+    lead = np.int64(blob[at])
+    if lead < 0x80:
+        return int(_ASCII[lead])
+    size = _size(lead)
+    code = lead & (0x7F >> size)
+    for i in range(at + 1, at + size):
+        code = (code << 6) | (blob[i] & 0x3F)
+    place = np.searchsorted(_FIRST, code, "right") - 1
+    return int(_KIND[place]) if code <= _LAST[place] else _LETTER

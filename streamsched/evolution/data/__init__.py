@@ -1,0 +1,1 @@
+"""What evolution learns from: change histories, gaps filled in, the times of cycles."""

@@ -1,0 +1,85 @@
+"""When a history's cycles were, and by which hours of the week its pages change: what `tau`, `rhythm`, `due` read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from streamsched.estimation.seasonality.group_profiles import weighted_hours
+from streamsched.estimation.seasonality.local_time import HOUR_S, local_hours, quarters_at
+from streamsched.numerics.arrays import Floats, Ints, Records, Rows
+from streamsched.records.schema import DAY_SETS, PROFILE, WEEK_HOURS, Rhythms
+
+__all__ = ["Timing", "copy_timing", "weigh_cycles"]
+
+_HALVES = {"told": WEEK_HOURS + 1, "odds": 1, "sets_told": DAY_SETS, "hours_told": 24}  # of what is published twice
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Timing:
+    """The times of c cycles, the first of which begins at ``start_s``, and the profiles that n pages go by, k in all.
+
+    ``profiles``: PROFILE[k], of which age 0 is read; ``quarters``: int64[k, c + 1], by how many quarters of an hour the
+    clock of each is before UTC where each cycle begins, and where the last ends; ``profile``: int64[n], each page's.
+    """
+
+    start_s: float
+    cycle_s: float
+    profiles: Records
+    quarters: Ints
+    profile: Ints
+
+    def __post_init__(self) -> None:
+        if self.profiles.dtype != PROFILE or self.quarters.shape[:1] != self.profiles.shape:
+            raise ValueError(f"timing: expected a clock for each profile, found {self.quarters.shape}")
+        if self.profile.size and not 0 <= self.profile.min() <= self.profile.max() < self.profiles.size:
+            raise ValueError(f"timing: expected pages of {self.profiles.size} profiles, found others")
+        if not self.cycle_s > 0.0 or not np.isfinite(self.start_s):
+            raise ValueError(f"timing: expected a time and a length above 0, found {self.start_s}, {self.cycle_s}")
+
+    @property
+    def cycles(self) -> int:
+        """How many cycles there are."""
+        return int(self.quarters.shape[1]) - 1
+
+    def take(self, rows: Rows) -> Timing:
+        """Return the timing of the pages ``rows``: intp[m]. O(m)."""
+        return replace(self, profile=self.profile[rows])
+
+    def span(self, first: int, cycles: int) -> Timing:
+        """Return the timing of `cycles` cycles from number `first`: a view. O(1)."""
+        quarters = self.quarters[:, first : first + cycles + 1]
+        return replace(self, start_s=self.start_s + first * self.cycle_s, quarters=quarters)
+
+
+def copy_timing(rhythm: Rhythms, groups: Ints, age: int, start_s: float, cycle_s: float, cycles: int) -> Timing | None:
+    """Return what `rhythm` publishes as of `age` for pages of ``groups``: int64[n], or None where it learns nothing.
+
+    O(n + profiles · cycles).
+    """
+    if rhythm.tempo["off"][0]:
+        return None
+    numbers, profile = np.unique(rhythm.of_group[groups], return_inverse=True)
+    profiles = rhythm.profiles[numbers]
+    for name, half in _HALVES.items():
+        profiles[name][:, :half] = profiles[name][:, age * half : (age + 1) * half].copy()
+    edges = [start_s + cycle * cycle_s for cycle in range(cycles + 1)]
+    quarters = [[quarters_at(rhythm.calendar, region, at) for at in edges] for region in profiles["region"].tolist()]
+    return Timing(
+        start_s, cycle_s, profiles, np.array(quarters, np.int64).reshape(-1, cycles + 1), profile.astype(np.int64)
+    )
+
+
+def weigh_cycles(timing: Timing) -> Floats:
+    """Return how busy each cycle is by each profile, float64[k, cycles], where all hours of a week are 1 on average.
+
+    O(k cycles).
+    """
+    busy = np.ones((timing.profiles.size, timing.cycles))
+    for i, profile in enumerate(timing.profiles):
+        for cycle, quarters in enumerate(timing.quarters[i, :-1].tolist()):
+            start_s = timing.start_s + cycle * timing.cycle_s
+            start, end = local_hours(start_s, quarters), local_hours(start_s + timing.cycle_s, quarters)
+            busy[i, cycle] = weighted_hours(profile, 0, start, end) * (HOUR_S / timing.cycle_s)
+    return busy

@@ -1,0 +1,189 @@
+"""Training data of a running scheduler: its journal, completed to a history that evolution can learn from."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from streamsched.evolution.data.change_history import ChangeHistory
+from streamsched.evolution.data.cycle_times import Timing, copy_timing, weigh_cycles
+from streamsched.evolution.data.imputation import ALL_ALIKE, Sightings, complete_history
+from streamsched.numerics.arrays import Bools, Floats, Ints
+from streamsched.records.schema import LONGEST_INTERVAL, VISITED, Tables
+from streamsched.records.visit_journal import find_sampled, read_visits, sample_bar, sample_hashes
+
+__all__ = ["Gathered", "Span", "Training", "complete_training", "count_cycles", "gather_training"]
+
+_ROUNDING: Final = 1e-6  # of a cycle: what a second of the epoch loses in float64 where cycles are short
+
+
+class Span(NamedTuple):
+    """A number of whole cycles, the first of which begins at ``start_s``, UTC epoch seconds."""
+
+    start_s: float
+    cycles: int
+    cycle_s: float
+
+    @classmethod
+    def up_to(cls, now: float, cycles: int, cycle_s: float) -> Span:
+        """Return the last `cycles` cycles that are over by `now`.
+
+        >>> Span.up_to(10.5, 3, 2.0)
+        Span(start_s=4.0, cycles=3, cycle_s=2.0)
+        """
+        return cls((math.floor(now / cycle_s) - cycles) * cycle_s, cycles, cycle_s)
+
+    @property
+    def end_s(self) -> float:
+        """When the last of the cycles is over."""
+        return self.start_s + self.cycles * self.cycle_s
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Training:
+    """In which cycles of `span` each of n sampled pages changed, as far as visits told, and drawn where they did not.
+
+    The pages are a uniform sample of those visited before the span began.
+    ``observed``: bool[n, cycles], where ``history.changed`` is what visits saw; elsewhere it is a draw from the page's
+    Gamma posterior given what they saw, under the hours of its profile. ``panel``: bool[n], the pages of the panel,
+    visited every cycle. ``newcomers``: how many sampled pages are left out, because their first visit came later.
+    """
+
+    history: ChangeHistory
+    span: Span
+    observed: Bools
+    panel: Bools
+    newcomers: int
+
+    @property
+    def observed_share(self) -> float:
+        """The share of page-cycles that visits saw, 0 where there are none; the rest is drawn."""
+        return float(self.observed.mean()) if self.observed.size else 0.0
+
+    @property
+    def panel_pages(self) -> int:
+        """How many of the pages are the panel's."""
+        return int(np.count_nonzero(self.panel))
+
+    def __str__(self) -> str:
+        pages, cycles = (
+            f"{count} {word}{'s' if count != 1 else ''}"
+            for count, word in zip(self.observed.shape, ("page", "cycle"), strict=True)
+        )
+        share = f"{self.observed_share:.1%} of page-cycles observed, the rest drawn from the posterior"
+        return f"{pages} × {cycles}, {share}; {self.panel_pages} in the panel"
+
+
+class Gathered(NamedTuple):
+    """What `complete_training` needs of a scheduler, copied: nothing that happens to it later shows."""
+
+    span: Span
+    sightings: Sightings
+    prior_shape: float
+    prior_mean: Floats
+    importance: Floats
+    cost: Floats
+    groups: Ints
+    timing: Timing | None
+    panel: Bools
+    newcomers: int
+
+
+def gather_training(tables: Tables, span: Span, panel_bar: int) -> Gathered:
+    """Return what is known of the sampled pages that were visited before `span`. O(pages + v log v), v journal visits.
+
+    Pages whose first visit came later are left out: a history that began with draws would say more of the prior than of
+    them. The panel are the pages whose sample hash is at most `panel_bar`, -1 for no panel.
+    """
+    visits = read_visits(tables)
+    times = _as_cycles(visits.at_s, span)
+    rows = find_sampled(tables, 0, int(tables.corpus["pages"][0]), sample_bar(tables))
+    rows = rows[(tables.pages["flags"][rows] & VISITED) != 0]
+    later = np.isin(rows, visits.rows[visits.first & (times > 0.0)])
+    newcomers = int(np.count_nonzero(later))
+    rows = rows[~later]
+    needed = np.isin(visits.rows, rows) & _reach_into(visits.rows, times)
+    visited = visits.rows[needed]
+    pages = tables.pages[rows]
+    prior_shape, prior_mean = float(tables.corpus["shape"][0]), tables.groups["mean"][pages["group"]]
+    timing = _find_timing(tables, pages["group"], span)
+    sightings = Sightings(
+        np.searchsorted(visited, np.append(rows, len(tables.pages))),
+        times[needed],
+        visits.changed[needed],
+        prior_shape + pages["own_shape"],
+        prior_shape / prior_mean + pages["own_exposure"],
+        pages["url_hash"],
+        *(ALL_ALIKE if timing is None else (weigh_cycles(timing), timing.profile)),
+    )
+    return Gathered(
+        span,
+        sightings,
+        prior_shape,
+        prior_mean,
+        pages["importance"].astype(np.float64),
+        pages["cost"].astype(np.float64),
+        pages["group"].astype(np.int64),
+        timing,
+        sample_hashes(tables, rows) <= np.uint64(panel_bar) if panel_bar >= 0 else np.zeros(rows.size, np.bool_),
+        newcomers,
+    )
+
+
+def count_cycles(tables: Tables, now: float, cycle_s: float, share: float) -> float:
+    """Return how many whole cycles up to `now` began after `share` of the sampled pages had been visited.
+
+    That many a history may have if it is to hold so many of them; inf where the journal forgot their first visits, 0
+    where there is no page. O(pages + v log v), v journal visits.
+    """
+    rows = find_sampled(tables, 0, int(tables.corpus["pages"][0]), sample_bar(tables))
+    rows = rows[(tables.pages["flags"][rows] & VISITED) != 0]
+    if rows.size == 0:
+        return 0.0
+    visits = read_visits(tables)
+    begun_s = np.full(rows.size, -np.inf)
+    begun_s[np.searchsorted(rows, visits.rows[visits.first])] = visits.at_s[visits.first]
+    latest = np.sort(begun_s)[math.ceil(share * rows.size) - 1]
+    cycles = float(math.floor(now / cycle_s) - latest / cycle_s)
+    return max(0.0, float(np.floor(cycles + _ROUNDING)))
+
+
+def complete_training(gathered: Gathered, seed: int) -> Training:
+    """Return the history that `gathered` tells, its gaps drawn; the same for the same `seed`. O(n cycles + visits)."""
+    changed, observed = complete_history(gathered.sightings, gathered.span.cycles, seed)
+    history = ChangeHistory(
+        changed,
+        gathered.sightings.hashes,
+        gathered.prior_shape,
+        gathered.prior_mean,
+        gathered.importance,
+        gathered.cost,
+        gathered.groups,
+        gathered.timing,
+    )
+    return Training(history, gathered.span, observed, gathered.panel, gathered.newcomers)
+
+
+def _find_timing(tables: Tables, groups: Ints, span: Span) -> Timing | None:
+    """Return when the cycles were, and by which profiles the pages of ``groups``: uint32[n] go from now on."""
+    age = int(tables.corpus["sweep"][0]) & 1
+    return copy_timing(tables.rhythm, groups, age, span.start_s, span.cycle_s, span.cycles)
+
+
+def _as_cycles(at_s: Floats, span: Span) -> Floats:
+    """Return times in cycles from the span's start, those at the edge of a cycle exactly there."""
+    with np.errstate(over="ignore"):
+        times = (at_s - span.start_s) / span.cycle_s
+    times = np.clip(times, -LONGEST_INTERVAL, LONGEST_INTERVAL)
+    edges = np.rint(times)
+    return np.where(np.abs(times - edges) < _ROUNDING, edges, times)
+
+
+def _reach_into(rows: Ints, times: Floats) -> Bools:
+    """Return which visits matter after time 0: those later, and each page's last before. O(v)."""
+    last = np.ones(rows.size, np.bool_)
+    last[:-1] = (rows[1:] != rows[:-1]) | (times[1:] > 0.0)
+    return (times > 0.0) | last

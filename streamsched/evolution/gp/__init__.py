@@ -1,0 +1,1 @@
+"""Genetic programming: genomes, operators, selection, the loop over generations."""

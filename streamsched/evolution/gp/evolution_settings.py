@@ -1,0 +1,198 @@
+"""Every setting of an evolution, in one object; the defaults are the paper's (section 5.2; SPEC 5)."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal, TypeAlias, get_args
+
+from streamsched.errors import SettingsError, shorten
+from streamsched.evolution.gp.final_selection import Selection
+from streamsched.evolution.gp.symbols import CONSTANTS, MOST_LEAVES, TERMINAL_SETS, Alphabet, TerminalSet
+
+__all__ = ["MOST", "MOST_LEVELS", "WARM", "EvolutionSettings", "Metric", "Parents", "Reading"]
+
+Metric: TypeAlias = Literal["ndcg", "change_rate"]
+Parents: TypeAlias = Literal["generation", "elites"]
+Reading: TypeAlias = Literal["since_visit", "that_day"]
+
+MOST_LEVELS: Final = 12  # of an individual: a full tree has 4095 nodes, and a formula may have 4096
+
+_CHOICES: Final = {
+    "metric": get_args(Metric),
+    "parents": get_args(Parents),
+    "reading": get_args(Reading),
+    "selection": get_args(Selection),
+    "terminals": get_args(TerminalSet),
+}
+MOST: Final = {  # of the whole numbers, each 1 or more; beyond it memory or patience would run out first
+    "population": 100_000,
+    "generations": 100_000,
+    "max_depth": MOST_LEVELS,
+    "crossover_depth": MOST_LEVELS,
+    "tournament": 100_000,
+    "elites": 100_000,
+    "seeds": 10_000,
+    "warmup": 100_000,
+    "workers": 1_024,
+}
+_RATES: Final = ("crossover", "reproduction", "replacement", "swap")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvolutionSettings:
+    """How score functions are evolved, evaluated and chosen; each setting with its source in the paper.
+
+    The search:
+
+    - ``population``: individuals of a generation, N_p (5.2);
+    - ``generations``: how many are evaluated, the first random one included, N_g (5.2);
+    - ``max_depth``: levels of an individual's tree at most, d; 1 is a leaf alone (5.2);
+    - ``initial_depth``: the least and the greatest depth limit of the ramped half-and-half, in levels. The paper names
+      the method and leaves these open; 2 to 6 is Koza's choice (1992);
+    - ``tournament``: how many individuals are drawn for the best of them to become a parent (5.2);
+    - ``parents``: whom tournaments are drawn from. The paper says "the current generation" of crossover (4.1) and the
+      ``elites`` of all generations so far of the whole step (4.2.1, line 11 of its listing); the first is usual;
+    - ``crossover``, ``reproduction``, ``replacement``, ``swap``: weights of the operators. The paper's percentages come
+      to 115, so one operator is drawn for each new individual, in proportion to them (5.2; SPEC 5);
+    - ``crossover_depth``: levels that a parent of a crossover may have at most (4.1, 5.2);
+    - ``elites``: the best individuals of all generations that go into validation, N_b (5.2);
+    - ``seeds``: independent runs, N (4.2.3, 5.2);
+    - ``selection``: "best", "avg" or "sum", as `gp.final_selection` has them; the paper settles on the
+      first (5.3).
+
+    The language:
+
+    - ``terminals``: "basic" (n, X, t), "paper" (and the five estimators) or "full" (and ours). The paper's best has all
+      of its own (5.3);
+    - ``constants``: numbers that may stand for terminals, finite and each once (4.2.1).
+
+    The fitness:
+
+    - ``metric``: "ndcg" or "change_rate". The paper finds functions evolved for NDCG better by both (5.3);
+    - ``budget``: share of the pages that a cycle visits, k (5.2);
+    - ``warmup``: cycles that visit every page before anything is ranked, W (5.2);
+    - ``reading``: "since_visit" counts a page as changed where it has changed since its last visit, which is what a
+      crawler sees; "that_day" where it changed in that very cycle, which is the paper's letter (SPEC 5).
+
+    What it may take, ours:
+
+    - ``workers``: threads that evaluate, None for as many as there are processors; results do not depend on it;
+    - ``seconds``: of wall clock until it stops with what it has, None for no limit.
+
+    Raises SettingsError where a value cannot work; `MOST` has the largest of each whole number.
+    """
+
+    population: int = 300
+    generations: int = 50
+    max_depth: int = 10
+    initial_depth: tuple[int, int] = (2, 6)
+    tournament: int = 2
+    parents: Parents = "generation"
+    crossover: float = 90.0
+    reproduction: float = 15.0
+    replacement: float = 5.0
+    swap: float = 5.0
+    crossover_depth: int = 9
+    elites: int = 50
+    seeds: int = 5
+    selection: Selection = "best"
+    terminals: TerminalSet = "paper"
+    constants: tuple[float, ...] = CONSTANTS
+    metric: Metric = "ndcg"
+    budget: float = 0.05
+    warmup: int = 2
+    reading: Reading = "since_visit"
+    workers: int | None = None
+    seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        for name, most in MOST.items():
+            value = getattr(self, name)
+            open_ = name == "workers" and value is None
+            _require(open_ or _is_whole(value, most), name, value, f"a whole number from 1 to {most}")
+        for name, choices in _CHOICES.items():
+            _require(getattr(self, name) in choices, name, getattr(self, name), f"one of {', '.join(choices)}")
+        self._check_initial_depth()
+        self._check_rates()
+        self._check_constants()
+        budget = _is_number(self.budget) and 0 < self.budget <= 1
+        _require(budget, "budget", self.budget, "a share of the pages above 0, at most 1")
+        seconds = self.seconds is None or (_is_number(self.seconds) and self.seconds > 0)
+        _require(seconds, "seconds", self.seconds, "a finite number above 0, or none")
+
+    @property
+    def alphabet(self) -> Alphabet:
+        """The symbols of its genomes."""
+        return Alphabet(TERMINAL_SETS[self.terminals], self.constants)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the settings as JSON has them: numbers, strings, null and lists, by name."""
+        return {
+            field.name: list(value) if isinstance(value := getattr(self, field.name), tuple) else value
+            for field in dataclasses.fields(self)
+        }
+
+    @classmethod
+    def from_json(cls, settings: Mapping[str, Any]) -> EvolutionSettings:
+        """Return the settings that `to_json` wrote; what is left out has its default.
+
+        Raises SettingsError for what is no mapping, an unknown name or a value that cannot work.
+
+        >>> EvolutionSettings.from_json({"population": 0})
+        Traceback (most recent call last):
+        streamsched.errors.SettingsError: population: expected a whole number from 1 to 100000, found 0
+        """
+        _require(isinstance(settings, Mapping), "settings", settings, "settings by name")
+        known = [field.name for field in dataclasses.fields(cls)]
+        for name in settings:
+            _require(name in known, shorten(name), settings[name], f"a setting, one of {', '.join(known)}")
+        values: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value for name, value in settings.items()
+        }
+        return cls(**values)
+
+    def _check_initial_depth(self) -> None:
+        depths = self.initial_depth
+        fits = (
+            isinstance(depths, tuple) and len(depths) == 2 and all(_is_whole(depth, self.max_depth) for depth in depths)
+        )
+        expected = f"two whole numbers, 1 or more, ascending, at most max_depth = {self.max_depth}"
+        _require(fits and depths[0] <= depths[1], "initial_depth", depths, expected)
+
+    def _check_rates(self) -> None:
+        for name in _RATES:
+            rate = getattr(self, name)
+            _require(_is_number(rate) and rate >= 0, name, rate, "a finite number, 0 or more")
+        total = sum(getattr(self, name) for name in _RATES)
+        _require(0 < total < math.inf, "crossover", self.crossover, f"one of {', '.join(_RATES)} above 0")
+
+    def _check_constants(self) -> None:
+        names = TERMINAL_SETS[self.terminals]
+        room = MOST_LEAVES - len(names)
+        expected = f"at most {room} finite numbers, each once"
+        fits = isinstance(self.constants, tuple) and all(_is_number(number) for number in self.constants)
+        _require(fits and len(self.constants) <= room, "constants", self.constants, expected)
+        try:
+            Alphabet(names, self.constants)
+        except ValueError as error:
+            raise SettingsError("constants", self.constants, expected) from error
+
+
+def _is_whole(value: object, most: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= most
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _require(fits: bool, setting: str, found: object, expected: str) -> None:
+    if not fits:
+        raise SettingsError(setting, found, expected)
+
+
+# Of a re-evolution: five generations from an archive of elites find what twenty cold ones do.
+WARM: Final = EvolutionSettings(population=100, generations=5, seeds=1, elites=30, selection="avg", terminals="full")

@@ -1,0 +1,207 @@
+"""Genomes: formulas as byte strings, one symbol a byte, every operation before its operands.
+
+A genome is one whole tree: ``t * exp(X)`` is the bytes of ``* t exp X``. So a subtree is a slice, putting one in the
+place of another is joining slices, and no node object is made while a population evolves.
+
+**Chance** comes from ``random.Random`` and of that from ``random()`` alone: the one method whose sequence, for a seed
+that is a whole number, Python promises to keep from version to version. A number below n is ``int(random() * n)``,
+which is below n for all n up to 2**53 and, for the n met here, uniform to one part in 2**40.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Final, cast
+
+from streamsched.evolution.gp.symbols import UNARY, Alphabet
+from streamsched.formula import Binary, BinaryOp, Constant, Formula, Node, Terminal, Unary, UnaryOp
+
+__all__ = [
+    "depth_of",
+    "draw_below",
+    "from_formula",
+    "full_tree",
+    "grow_tree",
+    "is_genome",
+    "levels_of",
+    "ramped_trees",
+    "subtree_end",
+    "to_formula",
+]
+
+_REDRAWS: Final = 20  # of a first individual that is there already: small trees over few terminals soon repeat
+
+
+def draw_below(count: int, rng: Random) -> int:
+    """Return a number from 0 to `count` - 1, each as likely: the stable way of the module's docstring. O(1)."""
+    return int(rng.random() * count)
+
+
+def subtree_end(genome: bytes, start: int, alphabet: Alphabet) -> int:
+    """Return the place after the subtree that begins at `start`. O(size of the subtree).
+
+    >>> alphabet = Alphabet(("X", "t"), ())
+    >>> subtree_end(from_formula(Formula.parse("exp(X) * t"), alphabet), 1, alphabet)
+    3
+    """
+    arity = alphabet.arity
+    missing = 1
+    while missing:
+        missing += arity[genome[start]] - 1
+        start += 1
+    return start
+
+
+def levels_of(genome: bytes, alphabet: Alphabet) -> bytes:
+    """Return the level of each node, the root's 1, as bytes in the genome's order. O(size).
+
+    >>> alphabet = Alphabet(("X", "t"), ())
+    >>> list(levels_of(from_formula(Formula.parse("exp(X) * t"), alphabet), alphabet))
+    [1, 2, 3, 2]
+    """
+    arity = alphabet.arity
+    levels = bytearray()
+    awaited: list[int] = []  # the levels of second operands that are still to come
+    level = 1
+    for symbol in genome:
+        levels.append(level)
+        operands = arity[symbol]
+        if operands:
+            level += 1
+            if operands == 2:
+                awaited.append(level)
+        elif awaited:
+            level = awaited.pop()
+    return bytes(levels)
+
+
+def depth_of(genome: bytes, alphabet: Alphabet) -> int:
+    """Return the genome's levels, 1 for a leaf, as ``Formula.depth`` counts them. O(size)."""
+    return max(levels_of(genome, alphabet))
+
+
+def is_genome(genome: bytes, alphabet: Alphabet) -> bool:
+    """True where `genome` is one whole tree over `alphabet`. O(size).
+
+    >>> alphabet = Alphabet(("X", "t"), ())
+    >>> [is_genome(bytes(symbols), alphabet) for symbols in ([2, 0, 1], [2, 0], [0, 1], [], [99])]
+    [True, False, False, False, False]
+    """
+    missing = 1
+    for symbol in genome:
+        if not missing or symbol >= len(alphabet.arity):
+            return False
+        missing += alphabet.arity[symbol] - 1
+    return not missing
+
+
+def grow_tree(alphabet: Alphabet, depth: int, rng: Random, *, leaf: bool = True) -> bytes:
+    """Return a tree of at most `depth` levels, by Koza's grow method; a function at its root unless `leaf`. O(size).
+
+    Above the last level each symbol is as likely as any other, terminal, constant or function.
+    """
+    first = 0 if leaf or depth == 1 else alphabet.leaves
+    return _draw_tree(alphabet, depth, rng, first, 0)
+
+
+def full_tree(alphabet: Alphabet, depth: int, rng: Random) -> bytes:
+    """Return a tree whose leaves all stand at level `depth`, by Koza's full method. O(size).
+
+    Each function is as likely as any other, and so is each leaf.
+    """
+    return _draw_tree(alphabet, depth, rng, alphabet.leaves, alphabet.leaves)
+
+
+def ramped_trees(count: int, depths: tuple[int, int], alphabet: Alphabet, rng: Random) -> list[bytes]:
+    """Return `count` trees by ramped half-and-half (Koza 1992). O(their sizes).
+
+    The depth limits run through `depths`, its ends included, again and again; every other such round is grown, with
+    functions at the roots, and every other is full. A tree that came before is drawn anew, up to 20 times.
+    """
+    trees: dict[bytes, None] = {}
+    repeats: list[bytes] = []
+    low, high = depths
+    for number in range(count):
+        turn, step = divmod(number, high - low + 1)
+        tree = _draw_first(alphabet, low + step, rng, full=turn % 2 == 1)
+        for _ in range(_REDRAWS):
+            if tree not in trees:
+                break
+            tree = _draw_first(alphabet, low + step, rng, full=turn % 2 == 1)
+        if tree in trees:
+            repeats.append(tree)
+        trees[tree] = None
+    return [*trees, *repeats]
+
+
+def _draw_first(alphabet: Alphabet, depth: int, rng: Random, *, full: bool) -> bytes:
+    return full_tree(alphabet, depth, rng) if full else grow_tree(alphabet, depth, rng, leaf=False)
+
+
+def _draw_tree(alphabet: Alphabet, depth: int, rng: Random, root: int, inner: int) -> bytes:
+    """Return a tree of at most `depth` levels whose root's symbol is at least `root`, others above the last `inner`."""
+    random, arity, leaves = rng.random, alphabet.arity, alphabet.leaves
+    count = len(arity)
+    genome = bytearray()
+    room = [depth]  # the levels left to each operand that is still to come, the next one last
+    first = root
+    while room:
+        left = room.pop()
+        symbol = int(random() * leaves) if left == 1 else first + int(random() * (count - first))
+        genome.append(symbol)
+        room += [left - 1] * arity[symbol]
+        first = inner
+    return bytes(genome)
+
+
+def to_formula(genome: bytes, alphabet: Alphabet) -> Formula:
+    """Return the formula that `genome` stands for; it prints as text that ``Formula.parse`` takes. O(size * depth).
+
+    Raises ValueError where `genome` is not one whole tree over `alphabet`.
+
+    >>> print(to_formula(bytes([4, 0, 1]), Alphabet(("X", "t"), ())))
+    X * t
+    """
+    if not is_genome(genome, alphabet):
+        raise ValueError(f"genome: expected one whole tree over {len(alphabet.symbols)} symbols, found {genome[:80]!r}")
+    operands: list[Node] = []
+    for symbol in reversed(genome):
+        name = alphabet.symbols[symbol]
+        if not isinstance(name, str):
+            operands.append(Constant(name))
+        elif name in alphabet.terminals:
+            operands.append(Terminal(name))
+        elif name in UNARY:
+            operands.append(Unary(cast(UnaryOp, name), operands.pop()))
+        else:
+            operands.append(Binary(cast(BinaryOp, name), operands.pop(), operands.pop()))
+    return Formula(operands.pop())
+
+
+def from_formula(formula: Formula, alphabet: Alphabet) -> bytes | None:
+    """Return the genome of `formula`, None where it holds a symbol that `alphabet` lacks. O(size).
+
+    ``-x`` becomes ``0 - x``, which no operation tells apart from it, where 0 is among the constants.
+    """
+    codes = {symbol: code for code, symbol in enumerate(alphabet.symbols)}
+    genome = bytearray()
+    pending = [formula.root]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, Unary) and node.op == "neg":
+            node = Binary("-", Constant(0.0), node.operand)
+        symbol = _symbol(node)
+        if symbol not in codes:
+            return None
+        genome.append(codes[symbol])
+        if isinstance(node, Binary):
+            pending += (node.right, node.left)
+        elif isinstance(node, Unary):
+            pending.append(node.operand)
+    return bytes(genome)
+
+
+def _symbol(node: Node) -> str | float:
+    if isinstance(node, Constant):
+        return node.value
+    return node.name if isinstance(node, Terminal) else node.op

@@ -1,0 +1,1 @@
+"""Simulated crawls that score formulas: classes of equal pages, trials, fitness."""

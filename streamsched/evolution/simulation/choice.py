@@ -1,0 +1,114 @@
+"""Choosing classes of pages by score: the best whose pages together fill a batch, in order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy.typing as npt
+
+from streamsched.numerics.arrays import Hashes, Ints
+from streamsched.numerics.jit import bare_kernel, inlined
+
+__all__ = ["choose_classes", "sort_descending"]
+
+_FEW = 24  # elements that insertion sorts as fast as anything
+
+
+@bare_kernel
+def choose_classes(keys: Hashes, sizes: Ints, wanted: int, chosen: Ints, count: int) -> int:
+    """Put first into `chosen` the classes whose pages can be among the best `wanted`; return how many these are.
+
+    ``keys``: uint64 and ``sizes``: int64, by class; ``chosen``: int64[count], the classes 0 to count - 1 in any order.
+    Those returned come by key, descending: all above the key at which `wanted` pages are reached, and all that share
+    it. O(count + m log m), m of them returned.
+    """
+    low, high = 0, count
+    while high - low > _FEW:
+        pivot = _middle(keys[chosen[low]], keys[chosen[(low + high) // 2]], keys[chosen[high - 1]])
+        above, level, better, equal = _partition(keys, sizes, chosen, low, high, pivot)
+        if better >= wanted:
+            high = above
+        elif better + equal >= wanted:
+            low = high = level
+        else:
+            wanted -= better + equal
+            low = level
+    sort_descending(keys, chosen, 0, high)
+    while low < high and wanted > 0:  # the few that quickselect left: whole runs of one key until enough
+        key = keys[chosen[low]]
+        while low < high and keys[chosen[low]] == key:
+            wanted -= int(sizes[chosen[low]])
+            low += 1
+    return low
+
+
+@inlined
+def _middle(first: int, second: int, third: int) -> int:
+    """Return the median of three."""
+    if first > second:
+        first, second = second, first
+    second = min(second, third)
+    return max(first, second)
+
+
+@inlined
+def _partition(keys: Hashes, sizes: Ints, chosen: Ints, low: int, high: int, pivot: int) -> tuple[int, int, int, int]:
+    """Order `chosen[low:high]` as above, at and below `pivot`; return where the first two end and the pages in each."""
+    above = i = low
+    below = high
+    better = equal = 0
+    while i < below:
+        one = chosen[i]
+        if keys[one] > pivot:
+            better += int(sizes[one])
+            chosen[i] = chosen[above]
+            chosen[above] = one
+            above += 1
+            i += 1
+        elif keys[one] == pivot:
+            equal += int(sizes[one])
+            i += 1
+        else:
+            below -= 1
+            chosen[i] = chosen[below]
+            chosen[below] = one
+    return above, below, better, equal
+
+
+@bare_kernel
+def sort_descending(keys: Hashes, chosen: npt.NDArray[Any], low: int, high: int) -> None:
+    """Sort `chosen[low:high]` by ``keys[chosen[i]]``, greatest first, in place. O(m log m)."""
+    if high - low <= _FEW:
+        for i in range(low + 1, high):
+            one = chosen[i]
+            key = keys[one]
+            j = i
+            while j > low and keys[chosen[j - 1]] < key:
+                chosen[j] = chosen[j - 1]
+                j -= 1
+            chosen[j] = one
+        return
+    size = high - low
+    for root in range(size // 2 - 1, -1, -1):
+        _sift(keys, chosen, low, root, size)
+    for end in range(size - 1, 0, -1):
+        chosen[low], chosen[low + end] = chosen[low + end], chosen[low]
+        _sift(keys, chosen, low, 0, end)
+
+
+@inlined
+def _sift(keys: Hashes, chosen: npt.NDArray[Any], low: int, root: int, size: int) -> None:
+    """Restore the heap, least on top, below `root`."""
+    one = chosen[low + root]
+    key = keys[one]
+    while True:
+        child = 2 * root + 1
+        if child >= size:
+            break
+        if child + 1 < size and keys[chosen[low + child + 1]] < keys[chosen[low + child]]:
+            child += 1
+        if keys[chosen[low + child]] >= key:
+            break
+        chosen[low + root] = chosen[low + child]
+        root = child
+    chosen[low + root] = one

@@ -1,0 +1,42 @@
+"""Terminals as simulated crawls read them: surges from the tolls, rhythms by the times that the history tells."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from streamsched.estimation.seasonality.seasonal_terminals import DUE, RHYTHM, TAU
+from streamsched.evolution.simulation.arena import READS_RHYTHM, Crawl
+from streamsched.evolution.simulation.simulated_seasonality import Teaching, fill_beat_then
+from streamsched.evolution.simulation.simulated_surges import fill_surge
+from streamsched.formula.terminals import TERMINAL_CODES, fill_terminal
+from streamsched.numerics.arrays import Floats
+from streamsched.numerics.jit import bare_kernel
+
+__all__ = ["fill_then"]
+
+_ELAPSED: Final = TERMINAL_CODES["t"]
+_POSTERIOR: Final = TERMINAL_CODES["posterior"]
+_SURGE: Final = TERMINAL_CODES["surge"]
+
+
+@bare_kernel
+def fill_then(code: int, start: int, crawl: Crawl, cycle: int, out: Floats) -> None:
+    """Fill `out`: float64[m] with a terminal of the m classes from number `start` on, at the end of `cycle`. O(m).
+
+    All hours count as alike where the history does not tell when it was.
+    """
+    arena = crawl.arena
+    pages, traces = arena.pages[start : start + out.size], arena.traces[start : start + out.size]
+    if code == _SURGE:
+        fill_surge(crawl.ground.tolls, pages, cycle, out)
+    elif crawl.routine.reads & READS_RHYTHM and code in (TAU, RHYTHM, DUE):
+        links = arena.links[start : start + out.size]
+        fill_beat_then(code, Teaching(links, arena.schedules, crawl.ground.clock), pages, cycle, out)
+    elif code == RHYTHM:
+        out[:] = 1.0
+    else:
+        if code == TAU:
+            code = _ELAPSED
+        elif code == DUE:
+            code = _POSTERIOR
+        fill_terminal(code, pages, traces, arena.context, float(cycle), 1.0, out)

@@ -1,0 +1,361 @@
+"""What a cycle's visits make of classes: each falls into what was not visited, what had changed and what had not.
+
+The last two get a new state. All parts of one new state, whatever classes they come from, become one class; its pages
+are gathered when the cycle is over, and sorted when their order matters.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from streamsched.estimation.page_update import count_visit, learn
+from streamsched.evolution.simulation.arena import (
+    READS_CHANGES,
+    READS_COST,
+    READS_GROUP,
+    READS_HISTORY,
+    READS_IMPORTANCE,
+    READS_LAST,
+    READS_RATE,
+    READS_RHYTHM,
+    READS_VISITS,
+    READS_WEIGHTED,
+    UNSORTED,
+    VISITED_AGAIN,
+    Arena,
+    Crawl,
+)
+from streamsched.evolution.simulation.simulated_seasonality import Teaching, teach_class
+from streamsched.evolution.simulation.tie_order import mark_run
+from streamsched.evolution.simulation.tie_segments import count_within, find_number
+from streamsched.numerics.arrays import Hashes, Record
+from streamsched.numerics.jit import inlined, mix
+
+__all__ = ["Stretch", "begin_cycle", "settle_cycle", "visit_class"]
+
+_FRESH = 2  # in Trace.visited
+
+
+class Stretch(NamedTuple):
+    """Which pages of classes of equal score are visited, and where in the batch they come."""
+
+    cycle: int
+    offset: int  # the page number that goes first
+    reach: int  # how far from it on pages are visited
+    place: int  # in the batch, of the first page
+    shared: bool  # among several classes, so that places are found by bitmap
+
+
+class _Visit(NamedTuple):
+    """What visits to one class have in common."""
+
+    at: int  # number of the ranked cycle
+    cycle: int
+    fresh: int  # 2 where the class was not visited since the warm-up
+    shared: bool
+
+
+@inlined
+def begin_cycle(arena: Arena) -> None:
+    """Make ready for a cycle's visits."""
+    counts = arena.counts[0]
+    counts.before = counts.classes
+    counts.hits = counts.misses = counts.parts = counts.vacant = 0
+
+
+@inlined
+def visit_class(crawl: Crawl, one: int, stretch: Stretch) -> None:
+    """Visit the pages of class `one` that lie within reach. O(log size + pages moved)."""
+    arena = crawl.arena
+    pages = crawl.opening.members.size
+    start, size = arena.starts[one], arena.sizes[one]
+    page: Record = arena.pages[one]
+    begin = 0 if page.flags & UNSORTED else find_number(arena, one, stretch.offset)
+    taken = size if stretch.reach == pages else count_within(arena, one, stretch.offset, stretch.reach, pages)
+    if taken == 0:
+        return
+    visit = _Visit(
+        at=stretch.cycle - crawl.rules.warmup,
+        cycle=stretch.cycle,
+        fresh=0 if page.flags & VISITED_AGAIN else _FRESH,
+        shared=stretch.shared,
+    )
+    place = stretch.place
+    counts = arena.counts[0]
+    hits, misses = counts.hits, counts.misses
+    end = begin + taken
+    if end <= size:
+        _visit_run(crawl, visit, (start + begin, start + end), place)
+        for i in range(start + end, start + size):
+            arena.members[i - taken] = arena.members[i]
+    else:  # from the offset to the end, then from the beginning; taken here by ascending number
+        wrapped = end - size
+        _visit_run(crawl, visit, (start, start + wrapped), place + size - begin)
+        _visit_run(crawl, visit, (start + begin, start + size), place)
+        for i in range(start + wrapped, start + begin):
+            arena.members[i - wrapped] = arena.members[i]
+    arena.sizes[one] = size - taken
+    if size == taken:
+        arena.vacant[counts.vacant] = one
+        counts.vacant += 1
+    if counts.hits > hits:
+        _enter_part(crawl, one, stretch.cycle, True, (hits, counts.hits - hits))
+    if counts.misses > misses:
+        _enter_part(crawl, one, stretch.cycle, False, (~misses, counts.misses - misses))
+    crawl.trace.hits[visit.at] = counts.hits
+
+
+@inlined
+def _visit_run(crawl: Crawl, visit: _Visit, run: tuple[int, int], place: int) -> None:
+    """Visit consecutive members of a class, the first at `place`; append them to what changed and what did not.
+
+    Written without branches on what a visit finds: nobody can predict it, the processor no more than a crawler.
+    """
+    members, hits, misses, stale = crawl.arena.members, crawl.arena.hits, crawl.arena.misses, crawl.arena.stale
+    counts = crawl.arena.counts[0]
+    found, missed = counts.hits, counts.misses
+    for i in range(run[0], run[1]):
+        page = members[i]
+        hit = np.int64(stale[page >> 6] >> np.uint64(page & 63) & np.uint64(1))
+        hits[found] = page
+        misses[missed] = page
+        found += hit
+        missed += 1 - hit
+    counts.hits, counts.misses = found, missed
+    if visit.shared:
+        mark_run(crawl.arena, run[0], run[1])
+    elif crawl.rules.placed:
+        _place_run(crawl, visit.at, run, place)
+    if crawl.trace.visited.shape[0] > 0:
+        _trace_run(crawl, visit, run, place)
+
+
+@inlined
+def _place_run(crawl: Crawl, at: int, run: tuple[int, int], place: int) -> None:
+    """Add up what the visits to consecutive members of a class, the first at `place`, are worth.
+
+    In four sums: in one, each page would wait for the one before it.
+    """
+    members, stale, discounts = crawl.arena.members, crawl.arena.stale, crawl.ground.discounts
+    first = second = third = fourth = 0.0
+    shift = place - run[0]
+    i = run[0]
+    while i + 4 <= run[1]:
+        first += discounts[shift + i] * _bit(stale, members[i])
+        second += discounts[shift + i + 1] * _bit(stale, members[i + 1])
+        third += discounts[shift + i + 2] * _bit(stale, members[i + 2])
+        fourth += discounts[shift + i + 3] * _bit(stale, members[i + 3])
+        i += 4
+    while i < run[1]:
+        first += discounts[shift + i] * _bit(stale, members[i])
+        i += 1
+    crawl.trace.gains[at] += (first + second) + (third + fourth)
+
+
+@inlined
+def _bit(bits: Hashes, page: int) -> np.int64:
+    """Return the page's bit, 0 or 1."""
+    return np.int64(bits[page >> 6] >> np.uint64(page & 63) & np.uint64(1))
+
+
+@inlined
+def _trace_run(crawl: Crawl, visit: _Visit, run: tuple[int, int], place: int) -> None:
+    """Enter visits to consecutive members of a class into the trace, or mark for it which of them are new."""
+    arena, trace = crawl.arena, crawl.trace
+    for i in range(run[0], run[1]):
+        page = arena.members[i]
+        if not visit.shared:
+            trace.visited[visit.at, place + i - run[0]] = page << 2 | visit.fresh | _bit(arena.stale, page)
+        elif visit.fresh:
+            arena.fresh_bits[page >> 6] |= np.uint64(1) << np.uint64(page & 63)
+
+
+@inlined
+def _enter_part(crawl: Crawl, one: int, cycle: int, changed: bool, run: tuple[int, int]) -> None:
+    """Enter a part of class `one`, visited in `cycle`, into the class of its new state, made if need be."""
+    routine, arena = crawl.routine, crawl.arena
+    counts = arena.counts[0]
+    made = counts.classes
+    arena.pages[made] = arena.pages[one]
+    arena.traces[made] = arena.traces[one]
+    page: Record = arena.pages[made]
+    trace: Record = arena.traces[made]
+    if routine.reads & READS_RHYTHM:
+        _copy_link(arena, one, made)
+        teach_class(Teaching(arena.links, arena.schedules, crawl.ground.clock), made, page, cycle, changed)
+    if routine.reads & READS_RATE:
+        learn(page, trace, cycle - page.last_visit_s, changed, 1.0)
+    else:
+        count_visit(page, trace, changed)
+    page.last_visit_s = cycle
+    page.flags |= VISITED_AGAIN
+    target = _find_state(arena, routine.reads, made)
+    at = target - counts.before
+    if target == made:
+        counts.classes += 1
+        arena.sizes[made] = 0
+        arena.first_part[at] = -1
+    else:
+        arena.pages[target].flags |= UNSORTED
+    arena.sizes[target] += run[1]
+    part = counts.parts
+    counts.parts += 1
+    arena.part_starts[part] = run[0]
+    arena.part_sizes[part] = run[1]
+    arena.next_part[part] = arena.first_part[at]
+    arena.first_part[at] = part
+
+
+@inlined
+def _copy_link(arena: Arena, one: int, other: int) -> None:
+    """Let class `other` have the link and the schedule of class `one`."""
+    arena.links[other] = arena.links[one]
+    link: Record = arena.links[other]
+    if link.schedule:
+        link.schedule = other + 1
+        arena.schedules[other + 1] = arena.schedules[one + 1]
+
+
+@inlined
+def _find_state(arena: Arena, reads: int, made: int) -> int:
+    """Return the class made in this cycle that is like `made` in all that is read, or `made` itself."""
+    page: Record = arena.pages[made]
+    trace: Record = arena.traces[made]
+    before = arena.counts[0].before
+    key = np.uint64(0)
+    if reads & READS_VISITS:
+        key = mix(key ^ np.uint64(page.visits))
+    if reads & READS_CHANGES:
+        key = mix(key ^ np.uint64(page.changes))
+    if reads & READS_HISTORY:
+        key = mix(key ^ np.uint64(trace.history))
+    elif reads & READS_LAST:
+        key = mix(key ^ np.uint64(trace.history & np.uint64(1)))
+    if reads & READS_WEIGHTED:
+        key = mix(key ^ np.uint64(trace.weighted_changes))
+    if reads & READS_GROUP:
+        key = mix(key ^ np.uint64(page.group))
+    if reads & READS_RATE:
+        key = mix(key ^ np.uint64(page.prior_exposure * 1e3))
+        key = mix(key ^ np.uint64(min(page.own_exposure, 1e12) * 1e6))
+    if reads & READS_RHYTHM:
+        key = mix(key ^ np.uint64(arena.links[made].profile))
+    mask = np.int64(arena.table.size - 1)
+    slot = np.int64(key) & mask
+    while arena.table[slot]:
+        other = arena.table[slot] - 1
+        if _alike(arena, reads, made, other):
+            return int(other)
+        slot = (slot + 1) & mask
+    arena.table[slot] = made + 1
+    arena.places[made - before] = slot
+    return made
+
+
+@inlined
+def _alike(arena: Arena, reads: int, one: int, other: int) -> bool:
+    """Return whether two classes made in this cycle agree in all that is read."""
+    page: Record = arena.pages[one]
+    trace: Record = arena.traces[one]
+    other_page: Record = arena.pages[other]
+    other_trace: Record = arena.traces[other]
+    if reads & READS_VISITS and page.visits != other_page.visits:
+        return False
+    if reads & READS_CHANGES and page.changes != other_page.changes:
+        return False
+    if reads & READS_HISTORY and trace.history != other_trace.history:
+        return False
+    if reads & READS_LAST and (trace.history ^ other_trace.history) & np.uint64(1):
+        return False
+    if reads & READS_WEIGHTED and trace.weighted_changes != other_trace.weighted_changes:
+        return False
+    if reads & READS_RATE and (
+        page.prior_shape != other_page.prior_shape
+        or page.prior_exposure != other_page.prior_exposure
+        or page.own_shape != other_page.own_shape
+        or page.own_exposure != other_page.own_exposure
+    ):
+        return False
+    if reads & READS_RHYTHM and not _same_rhythm(arena.links[one], arena.links[other]):
+        return False
+    weight_differs = reads & READS_IMPORTANCE and page.importance != other_page.importance
+    cost_differs = reads & READS_COST and page.cost != other_page.cost
+    return not weight_differs and not cost_differs and not (reads & READS_GROUP and page.group != other_page.group)
+
+
+@inlined
+def _same_rhythm(link: Record, other: Record) -> bool:
+    """Return whether two classes have the same rhythm: of the same profile, without schedules of their own."""
+    return bool(link.profile == other.profile) and link.schedule == 0 and other.schedule == 0
+
+
+@inlined
+def settle_cycle(crawl: Crawl) -> None:
+    """Gather the pages of the classes that the cycle made, and drop those that it emptied."""
+    rules, arena = crawl.rules, crawl.arena
+    counts = arena.counts[0]
+    if rules.since_visit:
+        _refresh(arena)
+    if counts.tail + rules.visits > arena.members.size:
+        _compact(arena)
+    for made in range(counts.before, counts.classes):
+        at = made - counts.before
+        arena.table[arena.places[at]] = 0
+        arena.starts[made] = counts.tail
+        _gather(arena, arena.first_part[at], counts.tail)
+        counts.tail += arena.sizes[made]
+    for i in range(counts.vacant):
+        while counts.classes > 0 and arena.sizes[counts.classes - 1] == 0:
+            counts.classes -= 1
+        free = arena.vacant[i]
+        if free < counts.classes:
+            counts.classes -= 1
+            moved = counts.classes
+            arena.starts[free] = arena.starts[moved]
+            arena.sizes[free] = arena.sizes[moved]
+            arena.pages[free] = arena.pages[moved]
+            arena.traces[free] = arena.traces[moved]
+            if crawl.routine.reads & READS_RHYTHM:
+                _copy_link(arena, moved, free)
+
+
+@inlined
+def _gather(arena: Arena, part: int, start: int) -> None:
+    """Write the pages of a class's parts, one after another, to `members` from `start` on."""
+    while part >= 0:
+        begin = arena.part_starts[part]
+        size = arena.part_sizes[part]
+        if begin >= 0:
+            for i in range(size):
+                arena.members[start + i] = arena.hits[begin + i]
+        else:
+            for i in range(size):
+                arena.members[start + i] = arena.misses[~begin + i]
+        start += size
+        part = arena.next_part[part]
+
+
+@inlined
+def _compact(arena: Arena) -> None:
+    """Close the gaps between the runs of the classes that the cycle did not make."""
+    counts = arena.counts[0]
+    tail = 0
+    for one in range(counts.before):
+        start = arena.starts[one]
+        arena.starts[one] = tail
+        for i in range(arena.sizes[one]):
+            arena.spare[tail] = arena.members[start + i]
+            tail += 1
+    for i in range(tail):
+        arena.members[i] = arena.spare[i]
+    counts.tail = tail
+
+
+@inlined
+def _refresh(arena: Arena) -> None:
+    """Note that the copies of the pages that the cycle found changed are up to date again."""
+    for i in range(arena.counts[0].hits):
+        page = arena.hits[i]
+        arena.stale[page >> 6] &= ~(np.uint64(1) << np.uint64(page & 63))

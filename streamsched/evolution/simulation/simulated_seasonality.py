@@ -1,0 +1,92 @@
+"""Rhythms in a simulated crawl: what its visits teach of a class's own schedule, as those of a scheduler do.
+
+Profiles stay as they were published last, to the scheduler that told the history. Schedules of single pages begin with
+the crawl, as rates do: what a scheduler has learned of them rests on the very changes that they would have to foretell.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from streamsched.estimation.seasonality.group_profiles import weighted_hours
+from streamsched.estimation.seasonality.local_time import local_hours
+from streamsched.estimation.seasonality.page_schedules import Sheet, earns_schedule, learn_schedule
+from streamsched.estimation.seasonality.seasonal_terminals import (
+    DAY_S,
+    RHYTHM,
+    TAU,
+    Beats,
+    changed_since,
+    due_since,
+    fill_beat,
+    tau_since,
+)
+from streamsched.evolution.simulation.arena import Clock
+from streamsched.numerics.arrays import Floats, Record, Records
+from streamsched.numerics.jit import inlined
+
+__all__ = ["Teaching", "end_of", "fill_beat_then", "set_quarters", "teach_class"]
+
+
+class Teaching(NamedTuple):
+    """The classes' links and schedules, and the clock that goes with them."""
+
+    links: Records  # LINK[g]
+    schedules: Records  # SCHEDULE[1 + g]: class i's is number 1 + i, where its link names it
+    clock: Clock
+
+
+@inlined
+def end_of(clock: Clock, cycle: float) -> float:
+    """Return when a cycle is over, in seconds. O(1)."""
+    return clock.start_s + (cycle + 1.0) * clock.cycle_s
+
+
+@inlined
+def set_quarters(link: Record, clock: Clock, cycle: int) -> None:
+    """Note by which clock the hours since a visit at the end of `cycle` are counted. O(1)."""
+    link.quarters = clock.quarters[link.profile, cycle + 1]
+
+
+@inlined
+def teach_class(teaching: Teaching, one: int, page: Record, cycle: int, changed: bool) -> None:
+    """Let class `one`, whose `page` has not learned yet, take in what visits at the end of `cycle` found. O(128)."""
+    links, schedules, clock = teaching
+    link: Record = links[one]
+    profiles = clock.profiles
+    rate = (page.prior_shape + page.own_shape) / (page.prior_exposure + page.own_exposure)
+    if link.schedule == 0 and changed and earns_schedule(page, rate * (DAY_S / clock.cycle_s)):
+        link.schedule = one + 1
+        schedules[one + 1] = schedules[0]
+    if link.schedule:
+        profile: Record = profiles[link.profile]
+        start = local_hours(end_of(clock, page.last_visit_s), link.quarters)
+        end = local_hours(end_of(clock, float(cycle)), link.quarters)
+        foretold = changed_since(page, weighted_hours(profile, 0, start, end), clock.cycle_s)
+        sheet = Sheet(schedules, one + 1, profiles, int(np.int64(link.profile)), 0)
+        visits, changes = int(np.int64(page.visits)), int(np.int64(page.changes))
+        learn_schedule(sheet, start, end, changed, foretold, visits, changes)
+    set_quarters(link, clock, cycle)
+
+
+@inlined
+def fill_beat_then(code: int, teaching: Teaching, pages: Records, cycle: int, out: Floats) -> None:
+    """Fill `out`: float64[m] with TAU, RHYTHM or DUE, as `code` says, of m classes at the end of `cycle`. O(m).
+
+    ``teaching``: with the links of these classes alone.
+    """
+    clock = teaching.clock
+    beats = Beats(teaching.links, teaching.schedules, clock.profiles)
+    now = end_of(clock, float(cycle))
+    if code == RHYTHM:
+        fill_beat(code, beats, pages, now, clock.cycle_s, out)
+        return
+    for i in range(out.size):
+        page: Record = pages[i]
+        since = end_of(clock, page.last_visit_s)
+        if code == TAU:
+            out[i] = tau_since(beats, beats.links[i], since, now, clock.cycle_s)
+        else:
+            out[i] = due_since(beats, beats.links[i], page, since, now, clock.cycle_s)

@@ -1,0 +1,65 @@
+"""What surges have taken of each group of pages, cycle by cycle: what the terminal `surge` is in a simulated crawl.
+
+A live crawl learns of a surge from its own visits; a simulated one is told it as a cycle later a crawl would have found
+it out, from all pages of the group: the share hit beyond what their mean rates let expect, by the grid of
+`estimation.surges`. So it is the same whatever the program visits, and pages of one group that were last visited in
+the same cycle stay alike. Groups of few pages tell nothing: a page's own change would show.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from streamsched.estimation.surges import FIRST_SURGES, FIRST_WINDOWS, LEAST_SHOWN, SHARES
+from streamsched.numerics.arrays import Bools, Floats, Ints, Record, Records
+from streamsched.numerics.jit import inlined
+from streamsched.numerics.vector_math import expm1
+
+__all__ = ["FEWEST_PAGES", "add_tolls", "fill_surge", "number_groups"]
+
+FEWEST_PAGES: Final = 16  # of a group in the trial
+_LEAST_RATE: Final = 1e-6  # changes a page and cycle
+
+
+def number_groups(groups: Ints) -> Ints:
+    """Return ``groups``: int64[n] numbered from 1 on, 0 for those of few pages: int64[n]. O(n log n).
+
+    >>> number_groups(np.array([7] * 16 + [4] * 3 + [9] * 20))[[0, 16, 38]].tolist()
+    [1, 0, 2]
+    """
+    _, place, sizes = np.unique(groups, return_inverse=True, return_counts=True)
+    large = sizes >= FEWEST_PAGES
+    return np.asarray(np.where(large, np.cumsum(large), 0)[place], np.int64)
+
+
+def add_tolls(changed: Bools, numbers: Ints) -> Floats:
+    """Return -ln of the share of each group that no surge has hit up to and in each cycle: float64[C, groups].
+
+    ``changed``: bool[n, C]; ``numbers``: int64[n] as `number_groups` gives them; group 0 is hit by none. O(n C).
+    """
+    sizes = np.bincount(numbers)
+    sums = np.stack([np.bincount(numbers, weights=column, minlength=sizes.size) for column in changed.T])
+    rates = np.clip(sums.mean(axis=0) / np.maximum(sizes, 1), _LEAST_RATE, 1.0 - _LEAST_RATE)
+    chance = FIRST_SURGES / FIRST_WINDOWS
+    likely = {0.0: np.zeros_like(sums)}
+    for share in SHARES:  # ln of the likelihood, over that of no surge
+        change = np.log1p(share * (1.0 - rates) / rates)
+        likely[share] = sums * change + (sizes - sums) * np.log1p(-share)
+    top = np.max(list(likely.values()), axis=0)
+    weights = {share: np.exp(log - top) * (chance / len(SHARES)) for share, log in likely.items()}
+    total = np.exp(likely[0.0] - top) * (1.0 - chance) + sum(weights[share] for share in SHARES)
+    expected = sum(share * weights[share] for share in SHARES) / total
+    shown = np.where(expected >= LEAST_SHOWN, expected, 0.0)
+    shown[:, 0] = 0.0
+    return np.ascontiguousarray(np.cumsum(-np.log1p(-shown), axis=0))
+
+
+@inlined
+def fill_surge(tolls: Floats, pages: Records, cycle: int, out: Floats) -> None:
+    """Fill `out`: float64[m] with `surge` of m pages in `cycle`, their group the number, their times cycles. O(m)."""
+    for i in range(out.size):
+        page: Record = pages[i]
+        group, last = np.int64(page.group), np.int64(page.last_visit_s)
+        out[i] = 0.0 - expm1(tolls[last, group] - tolls[cycle - 1, group])

@@ -1,0 +1,133 @@
+"""Putting pages of several classes in order, by bitmaps over page numbers: O(pages / 4096 + words marked)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from streamsched.evolution.simulation.arena import UNSORTED, Arena, Crawl
+from streamsched.numerics.arrays import Record
+from streamsched.numerics.jit import count_ones, inlined, trailing_zeros
+
+__all__ = ["is_unsorted", "mark_run", "place_tied", "sort_class"]
+
+_WORDS_A_PAGE = 4  # of the bitmap: with fewer for each page that is marked, looking at all words costs less
+
+
+@inlined
+def mark_run(arena: Arena, start: int, stop: int) -> None:
+    """Mark the pages ``members[start:stop]`` in the bitmap. O(pages marked), or pages / 4096 if that is more."""
+    members, bits, touched = arena.members, arena.member_bits, arena.touched
+    if (stop - start) * _WORDS_A_PAGE > bits.size:  # most words will be touched: note that of all at once
+        for i in range(touched.size):
+            touched[i] = ~np.uint64(0)
+    else:
+        for i in range(start, stop):
+            touched[members[i] >> 12] |= np.uint64(1) << np.uint64((members[i] >> 6) & 63)
+    for i in range(start, stop):
+        bits[members[i] >> 6] |= np.uint64(1) << np.uint64(members[i] & 63)
+
+
+@inlined
+def is_unsorted(arena: Arena, one: int) -> bool:
+    """Return whether the page numbers of class `one` are in any order. O(1)."""
+    page: Record = arena.pages[one]
+    return bool(page.flags & UNSORTED)
+
+
+@inlined
+def sort_class(arena: Arena, one: int) -> None:
+    """Put the page numbers of class `one` in ascending order. O(size + pages / 4096)."""
+    start = arena.starts[one]
+    mark_run(arena, start, start + arena.sizes[one])
+    for group in range(arena.touched.size):
+        touched = arena.touched[group]
+        arena.touched[group] = 0
+        while touched:
+            word = (group << 6) + trailing_zeros(touched)
+            touched &= touched - np.uint64(1)
+            if word >= arena.member_bits.size:
+                break
+            members = arena.member_bits[word]
+            arena.member_bits[word] = 0
+            while members:
+                arena.members[start] = (word << 6) + trailing_zeros(members)
+                members &= members - np.uint64(1)
+                start += 1
+    page: Record = arena.pages[one]
+    page.flags &= ~UNSORTED
+
+
+@inlined
+def place_tied(crawl: Crawl, at: int, offset: int, place: int, before: tuple[int, int]) -> None:
+    """Put the marked pages into their places from `place` on, in the order of ties from `offset` on; unmark them.
+
+    `at`: the number of the ranked cycle; `before`: how many hits and misses it had before these pages were visited.
+    A page's place is how many marked ones have lower numbers: those of the words before its own, counted once, and
+    those of its own. O(pages visited), or pages / 4096 if that is more.
+    """
+    arena, discounts = crawl.arena, crawl.ground.discounts
+    arena.touched[offset >> 12] |= np.uint64(1) << np.uint64((offset >> 6) & 63)
+    total = _count_words(arena)
+    turn = _count_below(arena, offset)
+    hits = arena.hits
+    first = second = 0.0
+    i = before[0]
+    while i + 2 <= arena.counts[0].hits:  # in two sums: in one, each page would wait for the one before it
+        first += discounts[place + _turned(_count_below(arena, hits[i]), turn, total)]
+        second += discounts[place + _turned(_count_below(arena, hits[i + 1]), turn, total)]
+        i += 2
+    if i < arena.counts[0].hits:
+        first += discounts[place + _turned(_count_below(arena, hits[i]), turn, total)]
+    crawl.trace.gains[at] += first + second
+    if crawl.trace.visited.shape[0] > 0:
+        _trace_tied(crawl, at, place, before, (turn, total))
+    for group in range(arena.touched.size):
+        touched = arena.touched[group]
+        arena.touched[group] = 0
+        while touched:
+            word = (group << 6) + trailing_zeros(touched)
+            touched &= touched - np.uint64(1)
+            if word < arena.member_bits.size:
+                arena.member_bits[word] = 0
+
+
+@inlined
+def _count_words(arena: Arena) -> int:
+    """Fill in how many marked pages stand in words before each touched one; return how many there are in all."""
+    total = 0
+    for group in range(arena.touched.size):
+        touched = arena.touched[group]
+        while touched:
+            word = (group << 6) + trailing_zeros(touched)
+            touched &= touched - np.uint64(1)
+            if word < arena.member_bits.size:
+                arena.below[word] = total
+                total += count_ones(arena.member_bits[word])
+    return total
+
+
+@inlined
+def _count_below(arena: Arena, page: int) -> int:
+    """Return how many marked pages have numbers below that of a page in a touched word."""
+    lower = (np.uint64(1) << np.uint64(page & 63)) - np.uint64(1)
+    return int(arena.below[page >> 6]) + count_ones(arena.member_bits[page >> 6] & lower)
+
+
+@inlined
+def _turned(below: int, turn: int, total: int) -> int:
+    """Return a page's place in the order of ties, which begins after `turn` of `total` marked pages."""
+    return below - turn if below >= turn else below - turn + total
+
+
+@inlined
+def _trace_tied(crawl: Crawl, at: int, place: int, before: tuple[int, int], turning: tuple[int, int]) -> None:
+    """Enter the marked pages into the trace."""
+    arena, counts = crawl.arena, crawl.arena.counts[0]
+    for hit in range(2):
+        visited = arena.hits if hit else arena.misses
+        for i in range(before[0] if hit else before[1], counts.hits if hit else counts.misses):
+            page = visited[i]
+            fresh = np.int64(arena.fresh_bits[page >> 6] >> np.uint64(page & 63) & np.uint64(1))
+            arena.fresh_bits[page >> 6] &= ~(np.uint64(1) << np.uint64(page & 63))
+            rank = _turned(_count_below(arena, page), turning[0], turning[1])
+            crawl.trace.visited[at, place + rank] = page << 2 | fresh << 1 | hit

@@ -1,0 +1,1 @@
+"""Upper bounds of score formulas over intervals of their terminals."""

@@ -1,0 +1,151 @@
+"""Upper bounds of a formula's value while some terminals stay anywhere in given intervals: a program over intervals.
+
+What stands still is computed once, by the very operations of `evaluation.machine`; of what moves, only those
+ends of intervals that the bound hangs on. Where every interval is a point the bound is the value, but for what ends of
+exp, log and pow of moving operands are moved outwards by, some 1e-15 of each. Wider intervals give looser bounds, by
+about their width where a terminal stands in several places; as they shrink to a point where every operation on the way
+is continuous, the bound converges to the value there, likewise but for that.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from streamsched.formula.bounds.corners import HIGH, LOW, EndStep, Interval, find_corners
+from streamsched.formula.bounds.interval_machine import OPERANDS, BoundSteps, run_bounds
+from streamsched.formula.bounds.ranges import ANY, TERMINAL, Range, range_of
+from streamsched.formula.evaluation.machine import COPY, OPERATION_CODES, make_slots
+from streamsched.formula.evaluation.program import Values, assign_registers
+from streamsched.formula.syntax.nodes import Node, fold
+from streamsched.numerics.arrays import Floats
+
+__all__ = ["BoundProgram", "compile_bound"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BoundProgram:
+    """The bound of a formula as steps for `run_bounds`. Immutable: threads may share it, each with its own slots.
+
+    The first slots are the columns of `lows`, in order, the next those of `highs`, then the `constants`, which keep
+    their values; then come registers. A kernel fills the columns (say with `fill_terminal`, at the interval's
+    beginning and at its end), writes each constant to all lanes once, and runs the steps. Then `result` holds the
+    bound of each lane: no value of the formula but NaN is above it. It is infinite where nothing better is known. NaN
+    it is only where the value is NaN at all times: there the bound may be anything.
+    """
+
+    lows: tuple[str, ...]  # terminals that stand still, and those that move as low as they get; sorted
+    highs: tuple[str, ...]  # those that move, as high as they get; sorted
+    constants: tuple[float, ...] = field(repr=False)
+    registers: int  # slots for results
+    steps: BoundSteps = field(repr=False)  # int32[m, 6]
+    result: int = field(repr=False)  # the slot where the bound ends up
+
+    @property
+    def slots(self) -> int:
+        """How many slots it needs."""
+        return len(self.lows) + len(self.highs) + len(self.constants) + self.registers
+
+    def make_slots(self, rows: int) -> Floats:
+        """Return slots to run this program in, float64[slots, rows or a few more], constants in theirs. O(slots)."""
+        slots = make_slots(self.slots, rows)
+        first = len(self.lows) + len(self.highs)
+        slots[first : first + len(self.constants)] = np.array(self.constants)[:, None]
+        return slots
+
+    def run(self, lows: Mapping[str, Floats], highs: Mapping[str, Floats], rows: int) -> Floats:
+        """Return the bound of each of `rows` rows, float64[rows]. O(rows * steps).
+
+        ``lows[name]``, ``highs[name]``: float64[rows] for each of `lows` and of `highs`. Raises KeyError where one is
+        missing, ValueError where one has another length.
+        """
+        slots = self.make_slots(rows)
+        columns = [lows[name] for name in self.lows] + [highs[name] for name in self.highs]
+        for slot, column in zip(slots, columns, strict=False):
+            if column.shape != (rows,):
+                raise ValueError(f"columns: expected {rows} rows, found {list(column.shape)}")
+            slot[:rows] = column
+        run_bounds(self.steps, slots, rows)
+        return slots[self.result, :rows].copy()
+
+
+def compile_bound(root: Node, moving: Collection[str], ranges: Mapping[str, tuple[float, float]]) -> BoundProgram:
+    """Return the program of the upper bound of the tree at `root` while the terminals `moving` move. O(size).
+
+    ``ranges[name]``: between which numbers the columns of a terminal stay, where more is known than that they are
+    finite and not negative; values outside make bounds wrong.
+
+    >>> from streamsched.formula import Formula
+    >>> program = compile_bound(Formula.parse("t * X - log(n)").root, {"t"}, {})
+    >>> program.lows, program.highs, len(program.steps)
+    (('X', 'n'), ('t',), 3)
+    """
+    values = Values()
+    last = fold(root, values.add)
+    keys = list(values.index)
+    held = _intervals(keys, values.numbers, frozenset(moving), ranges)
+    wanted = held[last].ends[HIGH]
+    steps = _steps(keys, held, wanted)
+    read = {wanted, *(end for step in steps.values() for end in step.operands)}
+
+    lows = _columns(keys, held, read, LOW)
+    highs = {name: end for name, end in _columns(keys, held, read, HIGH).items() if end not in lows.values()}
+    constants = {held[value].ends[LOW]: number for value, number in values.numbers.items()}
+    constants = {end: number for end, number in constants.items() if end in read}
+    apart = {end for end, step in steps.items() if step.code > COPY}
+    registers, count = assign_registers({end: step.operands for end, step in steps.items()}, apart)
+
+    slots = {end: place for place, end in enumerate([*lows.values(), *highs.values(), *constants])}
+    slots |= {end: len(slots) + register for end, register in registers.items()}
+    rows = [(step.code, slots[end], *(slots[operand] for operand in _fill(step))) for end, step in steps.items()]
+    table = np.array(rows, np.int32).reshape(-1, 2 + OPERANDS)
+    return BoundProgram(tuple(lows), tuple(highs), tuple(constants.values()), count, table, slots[wanted])
+
+
+def _intervals(
+    keys: list[tuple[Any, ...]],
+    numbers: Mapping[int, float],
+    moving: frozenset[str],
+    ranges: Mapping[str, tuple[float, float]],
+) -> list[Interval]:
+    """Return each value's interval; ends are numbered 2 v and 2 v + 1, and only 2 v of what stands still."""
+    held: list[Interval] = []
+    for value, key in enumerate(keys):
+        if value in numbers:
+            number = numbers[value]
+            still, span = True, ANY if math.isnan(number) else Range(number, number)
+        elif key[0] == "column":
+            least, most = ranges.get(key[1], TERMINAL)
+            still, span = key[1] not in moving, Range(float(least), float(most))
+        else:
+            operands = [held[operand] for operand in key[1:]]
+            still, span = all(one.still for one in operands), range_of(key[0], *(one.range for one in operands))
+        held.append(Interval((2 * value, 2 * value + (not still)), span))
+    return held
+
+
+def _steps(keys: list[tuple[Any, ...]], held: list[Interval], wanted: int) -> dict[int, EndStep]:
+    """Return the steps that the `wanted` end takes, by the end they give, in an order to run them in."""
+    steps: dict[int, EndStep] = {}
+    pending = {wanted}
+    for end in range(2 * len(keys) - 1, -1, -1):  # whatever reads an end has a greater number
+        key = keys[end // 2]
+        if end in pending and key[0] in OPERATION_CODES:
+            steps[end] = find_corners(key[0], tuple(held[operand] for operand in key[1:]), end % 2)
+            pending.update(steps[end].operands)
+    return dict(reversed(steps.items()))
+
+
+def _columns(keys: list[tuple[Any, ...]], held: list[Interval], read: Collection[int], side: int) -> dict[str, int]:
+    """Return the ends of terminals on one side that are read, by name."""
+    names = sorted((key[1], held[value].ends[side]) for value, key in enumerate(keys) if key[0] == "column")
+    return {name: end for name, end in names if end in read}
+
+
+def _fill(step: EndStep) -> Iterable[int]:
+    """Return as many operands as a step has places: those left over are not looked at."""
+    return (*step.operands, *step.operands[-1:] * (OPERANDS - len(step.operands)))

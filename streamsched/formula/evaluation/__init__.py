@@ -1,0 +1,1 @@
+"""Score formulas as programs that kernels run over blocks of pages."""

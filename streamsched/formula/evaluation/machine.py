@@ -1,0 +1,225 @@
+"""The machine that runs formulas inside kernels: steps over slots, each slot a column of a few hundred rows.
+
+A step names an operation, the slots of its operands and the slot of its result, which may be one of theirs. Operations
+are those of `evaluation.protected`, to the last bit wherever a formula is run: every lane's value depends on
+that lane's operands alone, not on how many rows there are nor on where among them it stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from streamsched.numerics.arrays import Floats
+from streamsched.numerics.jit import bare_kernel, inlined, widen_vectors
+from streamsched.numerics.vector_math import exp, log, power
+
+__all__ = [
+    "ADD",
+    "COPY",
+    "DIVIDE",
+    "EXP",
+    "EXPONENT_LIMIT",
+    "LOG",
+    "MULTIPLY",
+    "NEGATE",
+    "OPERATION_CODES",
+    "POWER",
+    "ROWS",
+    "SUBTRACT",
+    "Steps",
+    "clamp",
+    "divide",
+    "make_slots",
+    "raise_base",
+    "run_step",
+    "run_steps",
+]
+
+Steps: TypeAlias = npt.NDArray[np.int32]  # int32[m, 4]: operation, left slot, right slot, result slot
+
+ROWS: Final = 512  # that all steps run over in turn: 4 KiB of a slot, so that a few stay in the first-level cache
+_LINE: Final = 8  # float64s in a line of the cache; the widest vectors that begin elsewhere take twice as long to load
+_STAGGER: Final = 16  # ... between slots, so that equal rows of them do not compete for one place in the cache
+
+ADD: Final = 0
+SUBTRACT: Final = 1
+MULTIPLY: Final = 2
+DIVIDE: Final = 3
+POWER: Final = 4
+NEGATE: Final = 5
+LOG: Final = 6
+EXP: Final = 7
+COPY: Final = 8  # its right slot, as that of all operations of one operand, is not looked at
+
+OPERATION_CODES: Final[Mapping[str, int]] = MappingProxyType(
+    {"+": ADD, "-": SUBTRACT, "*": MULTIPLY, "/": DIVIDE, "pow": POWER, "neg": NEGATE, "log": LOG, "exp": EXP}
+)
+
+EXPONENT_LIMIT: Final = 80.0  # exp(80) is 5.5e34: products of a few stay far from overflow (SPEC 5)
+
+
+def make_slots(count: int, rows: int) -> Floats:
+    """Return zeroed slots, float64[count, rows or a few more], each beginning where a line of the cache does.
+
+    >>> make_slots(3, 500).shape
+    (3, 520)
+    """
+    width = -(-rows // _LINE) * _LINE + _STAGGER
+    store = np.zeros(count * width + _LINE)
+    first = -(store.ctypes.data // store.itemsize) % _LINE
+    return store[first : first + count * width].reshape(count, width)
+
+
+@bare_kernel
+def run_steps(steps: Steps, slots: Floats, rows: int) -> None:
+    """Run the steps one after another over the first `rows` lanes of the slots. O(steps * rows).
+
+    `steps`: int32[m, 4]; `slots`: float64[s, w], w >= `rows`, contiguous. Nothing is checked. Where there are more than
+    ROWS of them, all steps run over some rows before the next: what one step leaves is still in a close cache.
+    """
+    for start in range(0, rows, ROWS):
+        first, stop = np.uint64(start), np.uint64(min(start + ROWS, rows))  # signed, they might count from the end
+        for step in range(steps.shape[0]):
+            operands = steps[step, 1], steps[step, 2]
+            run_step(steps[step, 0], operands, steps[step, 3], slots, first, stop)
+
+
+@inlined
+def run_step(operation: int, operands: tuple[int, int], result: int, slots: Floats, first: int, stop: int) -> None:
+    """Run one step over the lanes from `first` to `stop`. O(lanes), of which there should be ROWS at most."""
+    left, right = operands
+    if operation > POWER:
+        _copy(slots, left, result, first, stop)
+        _run_function(operation, slots, result, first, stop)
+    elif operation == POWER:
+        if result == right:
+            _raise_to(slots, left, right, first, stop)
+        else:
+            _copy(slots, left, result, first, stop)
+            _raise_by(slots, result, right, first, stop)
+    elif result == left:
+        _run_into_left(operation, slots, left, right, first, stop)
+    elif result == right:
+        _run_into_right(operation, slots, left, right, first, stop)
+    else:
+        _run_apart(operation, slots, left, right, result, (first, stop))
+
+
+# A loop whose result is an operand runs on vectors only where the code says so: elsewhere the compiler has it asked
+# whether they overlap. Hence one function for each case.
+@bare_kernel
+def _run_into_left(operation: int, slots: Floats, left: int, right: int, first: int, stop: int) -> None:
+    widen_vectors()
+    if operation == ADD:
+        for i in range(first, stop):
+            slots[left, i] = slots[left, i] + slots[right, i]
+    elif operation == SUBTRACT:
+        for i in range(first, stop):
+            slots[left, i] = slots[left, i] - slots[right, i]
+    elif operation == MULTIPLY:
+        for i in range(first, stop):
+            slots[left, i] = slots[left, i] * slots[right, i]
+    else:
+        for i in range(first, stop):
+            slots[left, i] = divide(slots[left, i], slots[right, i])
+
+
+@bare_kernel
+def _run_into_right(operation: int, slots: Floats, left: int, right: int, first: int, stop: int) -> None:
+    widen_vectors()
+    if operation == SUBTRACT:
+        for i in range(first, stop):
+            slots[right, i] = slots[left, i] - slots[right, i]
+    elif operation == DIVIDE:
+        for i in range(first, stop):
+            slots[right, i] = divide(slots[left, i], slots[right, i])
+    else:  # of the others the order does not matter
+        _run_into_left(operation, slots, right, left, first, stop)
+
+
+@bare_kernel
+def _run_apart(operation: int, slots: Floats, left: int, right: int, result: int, span: tuple[int, int]) -> None:
+    widen_vectors()
+    if operation == ADD:
+        for i in range(span[0], span[1]):
+            slots[result, i] = slots[left, i] + slots[right, i]
+    elif operation == SUBTRACT:
+        for i in range(span[0], span[1]):
+            slots[result, i] = slots[left, i] - slots[right, i]
+    elif operation == MULTIPLY:
+        for i in range(span[0], span[1]):
+            slots[result, i] = slots[left, i] * slots[right, i]
+    else:
+        for i in range(span[0], span[1]):
+            slots[result, i] = divide(slots[left, i], slots[right, i])
+
+
+@bare_kernel
+def _run_function(operation: int, slots: Floats, slot: int, first: int, stop: int) -> None:
+    """Replace a slot by its negation, logarithm or exponential, or leave it."""
+    widen_vectors()
+    if operation == NEGATE:
+        for i in range(first, stop):
+            slots[slot, i] = -slots[slot, i]
+    elif operation == LOG:
+        for i in range(first, stop):
+            value = slots[slot, i]
+            logarithm = log(value)
+            slots[slot, i] = 0.0 if value <= 0.0 else logarithm
+    elif operation == EXP:
+        for i in range(first, stop):
+            slots[slot, i] = exp(clamp(slots[slot, i]))
+
+
+@bare_kernel
+def _raise_by(slots: Floats, base: int, exponent: int, first: int, stop: int) -> None:
+    widen_vectors()
+    for i in range(first, stop):
+        slots[base, i] = raise_base(slots[base, i], slots[exponent, i])
+
+
+@bare_kernel
+def _raise_to(slots: Floats, base: int, exponent: int, first: int, stop: int) -> None:
+    widen_vectors()
+    for i in range(first, stop):
+        slots[exponent, i] = raise_base(slots[base, i], slots[exponent, i])
+
+
+@bare_kernel
+def _copy(slots: Floats, source: int, target: int, first: int, stop: int) -> None:
+    widen_vectors()
+    if source != target:
+        for i in range(first, stop):
+            slots[target, i] = slots[source, i]
+
+
+@inlined
+def divide(left: float, right: float) -> float:
+    """Return the protected quotient. O(1)."""
+    quotient = left / right
+    nothing = left if np.isnan(left) else 0.0
+    return nothing if right == 0.0 else quotient
+
+
+@inlined
+def raise_base(base: float, exponent: float) -> float:
+    """Return the protected power; every case is computed and one is chosen, so that there is no branch. O(1)."""
+    exponent = clamp(exponent)
+    result = power(base, exponent)
+    unbounded = 0.0 if exponent < 0.0 else (1.0 if exponent == 0.0 else base)
+    result = unbounded if base == np.inf else result
+    result = (1.0 if exponent == 0.0 else 0.0) if base == 0.0 else result
+    result = 0.0 if base < 0.0 else result
+    result = exponent if np.isnan(exponent) else result
+    return base if np.isnan(base) else result
+
+
+@inlined
+def clamp(value: float) -> float:
+    """Return the exponent that stands for `value`. O(1)."""
+    return max(min(value, EXPONENT_LIMIT), -EXPONENT_LIMIT)

@@ -1,0 +1,166 @@
+"""Rewriting a tree to a smaller one that has the same value, to the last bit, for all columns terminals can hold.
+
+Terminals hold finite numbers >= 0. "The same" is IEEE equality, NaN where the other is NaN; only the sign of a zero may
+differ, which no operation tells apart. Below c is a constant, x and y any subtree:
+
+- an operation on constants becomes its value by the operation itself, unless that is infinite or NaN;
+- x + 0, 0 + x, x - 0, x * 1, 1 * x, x / 1 become x; 0 - x, x * -1, -1 * x, x / -1 become -x;
+- --x becomes x; x + -y and x + -c become x - y and x - c; x - -y becomes x + y, x - -c becomes x + c;
+  -x + y and -c + y become y - x and y - c; -(x - y) becomes y - x;
+- in products and quotients two signs cancel, and a sign moves into a constant factor: -x * c becomes x * -c;
+- x - x and 0 * x, x * 0 become 0 where x is always finite; 0 / x and x / 0 where x is never NaN;
+- log(-x) becomes 0 where x is never negative nor NaN;
+- pow(1, x) becomes 1 and pow(c, x) with c < 0 becomes 0 where x is never NaN; pow(x, 0) becomes 1 where x is also never
+  negative.
+
+Left alone, since they would change values: x / x (0 / 0 is 0), exp(log(x)), pow(x, 1) (0 for negative x; not surely x
+to the last bit), pow(x, 2), and any regrouping of sums or products.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from streamsched.formula.evaluation.protected import apply
+from streamsched.formula.evaluation.value_claims import claims_of
+from streamsched.formula.syntax.nodes import Binary, Constant, Node, Unary, fold
+from streamsched.formula.syntax.vocabulary import BinaryOp, UnaryOp
+
+__all__ = ["simplify_tree"]
+
+_ZERO: Final = Constant(0.0)
+_ONE: Final = Constant(1.0)
+_MINUS_ONE: Final = Constant(-1.0)
+
+
+def simplify_tree(root: Node) -> Node:
+    """Return the tree at `root` after all rewriting; never more nodes nor levels. O(size * depth).
+
+    >>> simplify_tree(Binary("+", Unary("neg", Constant(1)), Constant(3)))
+    Constant(value=2.0)
+    """
+    return fold(root, _rebuild)
+
+
+def _rebuild(node: Node, below: tuple[Node, ...]) -> Node:
+    """Return `node` over its simplified children, rewritten until no rule applies."""
+    rewritten: Node | None = node
+    if isinstance(node, Unary):
+        rewritten = Unary(node.op, below[0])
+    elif isinstance(node, Binary):
+        rewritten = Binary(node.op, *below)
+    while rewritten is not None:
+        node = rewritten
+        rewritten = _rewrite(node)
+    return node
+
+
+def _rewrite(node: Node) -> Node | None:
+    """Return `node` after the first rule that applies to it; its children are simple already."""
+    if isinstance(node, Unary):
+        return _fold_constants(node.op, node.operand) or _rewrite_unary(node)
+    if isinstance(node, Binary):
+        return _fold_constants(node.op, node.left, node.right) or _RULES[node.op](node.left, node.right)
+    return None
+
+
+def _fold_constants(op: UnaryOp | BinaryOp, *operands: Node) -> Node | None:
+    values = [operand.value for operand in operands if isinstance(operand, Constant)]
+    if len(values) < len(operands):
+        return None
+    result = apply(op, *values)
+    return Constant(result) if math.isfinite(result) else None
+
+
+def _rewrite_unary(node: Unary) -> Node | None:
+    inner = node.operand
+    if node.op == "neg" and isinstance(inner, Unary) and inner.op == "neg":
+        return inner.operand
+    if node.op == "neg" and isinstance(inner, Binary) and inner.op == "-":
+        return Binary("-", inner.right, inner.left)
+    if node.op == "log" and isinstance(inner, Unary) and inner.op == "neg":
+        claims = claims_of(inner.operand)
+        return _ZERO if claims.defined and claims.nonnegative else None
+    return None
+
+
+def _rewrite_sum(left: Node, right: Node) -> Node | None:
+    if right == _ZERO:
+        return left
+    if left == _ZERO:
+        return right
+    if (opposite := _opposite(right)) is not None:
+        return Binary("-", left, opposite)
+    if (opposite := _opposite(left)) is not None:
+        return Binary("-", right, opposite)
+    return None
+
+
+def _rewrite_difference(left: Node, right: Node) -> Node | None:
+    if right == _ZERO:
+        return left
+    if left == _ZERO:
+        return Unary("neg", right)
+    if (opposite := _opposite(right)) is not None:
+        return Binary("+", left, opposite)
+    return _ZERO if left == right and claims_of(left).finite else None
+
+
+def _rewrite_product(left: Node, right: Node) -> Node | None:
+    for one, other in ((left, right), (right, left)):
+        if one == _ONE:
+            return other
+        if one == _MINUS_ONE:
+            return Unary("neg", other)
+        if one == _ZERO and claims_of(other).finite:
+            return _ZERO
+    return _cancel_signs("*", left, right)
+
+
+def _rewrite_quotient(left: Node, right: Node) -> Node | None:
+    if right == _ONE:
+        return left
+    if right == _MINUS_ONE:
+        return Unary("neg", left)
+    if _ZERO in (left, right):
+        return _ZERO if claims_of(left).defined and claims_of(right).defined else None
+    return _cancel_signs("/", left, right)
+
+
+def _rewrite_power(base: Node, exponent: Node) -> Node | None:
+    if exponent == _ZERO:
+        claims = claims_of(base)
+        return _ONE if claims.defined and claims.nonnegative else None
+    if isinstance(base, Constant) and (base == _ONE or base.value < 0) and claims_of(exponent).defined:
+        return _ONE if base == _ONE else _ZERO
+    return None
+
+
+def _cancel_signs(op: BinaryOp, left: Node, right: Node) -> Node | None:
+    """Return the product or quotient without the signs of two operands, or with one moved into a constant."""
+    first, second = _flip(left), _flip(right)
+    if first is None or second is None or (isinstance(left, Constant) and isinstance(right, Constant)):
+        return None
+    return Binary(op, first, second)
+
+
+def _flip(node: Node) -> Node | None:
+    """Return -`node` where that needs no negation node: of a negation or a constant."""
+    if isinstance(node, Constant):
+        return Constant(-node.value)
+    return node.operand if isinstance(node, Unary) and node.op == "neg" else None
+
+
+def _opposite(node: Node) -> Node | None:
+    """Return y where `node` is -y and y is simpler: of a negation or a constant below 0."""
+    return _flip(node) if not isinstance(node, Constant) or node.value < 0 else None
+
+
+_RULES: Final = {
+    "+": _rewrite_sum,
+    "-": _rewrite_difference,
+    "*": _rewrite_product,
+    "/": _rewrite_quotient,
+    "pow": _rewrite_power,
+}

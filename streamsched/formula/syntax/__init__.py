@@ -1,0 +1,1 @@
+"""Score formulas as text and trees: lexer, parser, nodes, printer."""

@@ -1,0 +1,268 @@
+"""Terminals: what a formula may read of a page, as a column for a block of rows at a time `now` (SPEC 5)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from streamsched.estimation.published_estimators import weigh_geometrically
+from streamsched.estimation.seasonality.seasonal_terminals import (
+    DUE,
+    RHYTHM,
+    TAU,
+    Beats,
+    beats_of,
+    bound_rhythm,
+    fill_beat,
+    fill_beat_at,
+)
+from streamsched.estimation.surges import spared_share
+from streamsched.formula.syntax.vocabulary import PLANNED, TERMINALS
+from streamsched.numerics.arrays import Floats, Ints, Record, Records
+from streamsched.numerics.jit import bare_kernel, inlined, widen_vectors
+from streamsched.numerics.vector_math import expm1, log1p
+from streamsched.records.schema import GROUP, LINK, LONGEST_INTERVAL, PROFILE, SCHEDULE, Tables
+
+__all__ = [
+    "BY_RHYTHM",
+    "MOVING",
+    "NO_CONTEXT",
+    "PROVIDED",
+    "RANGES",
+    "TERMINAL_CODES",
+    "Context",
+    "TerminalColumns",
+    "context_of",
+    "fill_highest",
+    "fill_lowest",
+    "fill_terminal",
+]
+
+_VISITS: Final = 0
+_CHANGES: Final = 1
+_ELAPSED: Final = 2
+_CG: Final = 3
+_NAD: Final = 4
+_SAD: Final = 5
+_AAD: Final = 6
+_GAD: Final = 7
+_RATE: Final = 8
+_POSTERIOR: Final = 9
+_IMPORTANCE: Final = 10
+_COST: Final = 11
+_SURGE: Final = 15
+
+# What kernels call a terminal: its place in TERMINALS.
+TERMINAL_CODES: Final[Mapping[str, int]] = MappingProxyType(
+    {name: code for code, name in enumerate(TERMINALS) if name not in PLANNED}
+)
+PROVIDED: Final = tuple(TERMINAL_CODES)  # the terminals that the records of pages tell, with what is around them
+MOVING: Final = frozenset({"t", "posterior", "tau", "rhythm", "due", "surge"})  # by the clock; all but rhythm upwards
+BY_RHYTHM: Final = frozenset({"tau", "rhythm", "due"})  # those that read the page's link and what that names
+# Between which numbers terminals stay, where more is known than that they are finite and not negative.
+RANGES: Final[Mapping[str, tuple[float, float]]] = MappingProxyType(
+    dict.fromkeys(("NAD", "SAD", "AAD", "GAD", "posterior", "due", "surge"), (0.0, 1.0 + 1e-09))
+    | {"t": (0.0, LONGEST_INTERVAL), "tau": (0.0, 1.1 * LONGEST_INTERVAL)}
+)
+_SLACK: Final = 2e-15  # of `posterior`, `surge` and `tau`, which rise with time but for some units in the last place
+_DUE_SLACK: Final = 1e-12  # of `due`, made of several that do; absolute, since it is 1 less what is left
+
+
+class Context(NamedTuple):
+    """What terminals read around some pages: the groups that these name, and their rhythms."""
+
+    groups: Records  # GROUP[all]
+    beats: Beats
+
+
+NO_CONTEXT: Final = Context(np.zeros(1, GROUP), Beats(np.empty(0, LINK), np.empty(0, SCHEDULE), np.empty(0, PROFILE)))
+"""Of pages all of group 0 that shows no surge, where nothing is known of rhythms: for terminals not `BY_RHYTHM`."""
+
+
+def context_of(tables: Tables, rows: slice | Ints) -> Context:
+    """Return what terminals read around the pages of `rows`. O(1), O(m) for int64[m]."""
+    return Context(tables.groups, beats_of(tables.rhythm, rows))
+
+
+class TerminalColumns:
+    """Columns of the wanted terminals for blocks of up to `block` pages, in buffers that are reused; for one thread.
+
+    Every value is finite and 0 or more. `buffers`: float64[wanted or more, block or more], where columns are to lie.
+    """
+
+    def __init__(self, wanted: Collection[str], block: int, buffers: Floats | None = None) -> None:
+        self.wanted = tuple(wanted)
+        rows = np.empty((len(self.wanted), block)) if buffers is None else buffers
+        self._columns = dict(zip(self.wanted, rows, strict=False))
+
+    def fill(self, pages: Records, traces: Records, context: Context, now: float, cycle_s: float) -> dict[str, Floats]:
+        """Return float64[m] for each wanted terminal of m pages, valid until the next call. O(m).
+
+        `pages`: PAGE[m]; `traces`: TRACE[m]; `context`: of the same pages; `now`: UTC epoch seconds. Runs without the
+        interpreter lock.
+        """
+        columns = {name: column[: pages.size] for name, column in self._columns.items()}
+        for name, column in columns.items():
+            fill_terminal(TERMINAL_CODES[name], pages, traces, context, now, cycle_s, column)
+        return columns
+
+
+@bare_kernel
+def fill_terminal(  # noqa: C901, PLR0913, PLR0917  a case for each terminal
+    code: int, pages: Records, traces: Records, context: Context, now: float, cycle_s: float, out: Floats
+) -> None:
+    """Fill `out`: float64[m] with the terminal of `code` for m pages. O(m).
+
+    `pages`: PAGE[m]; `traces`: TRACE[m]; `context`: of these pages; `now` in seconds, as the pages' times; nothing is
+    checked.
+    """
+    if code == _VISITS:
+        for i in range(out.size):
+            out[i] = pages[i].visits
+    elif code == _CHANGES:
+        for i in range(out.size):
+            out[i] = pages[i].changes
+    elif code in (_ELAPSED, _POSTERIOR, _SURGE):
+        for i in range(out.size):
+            out[i] = _elapsed(pages[i], now, cycle_s)
+        _turn_elapsed(code, pages, context.groups, out)
+    elif code == _RATE:
+        for i in range(out.size):
+            page = pages[i]
+            out[i] = (page.prior_shape + page.own_shape) / (page.prior_exposure + page.own_exposure)
+    elif code == _IMPORTANCE:
+        for i in range(out.size):
+            out[i] = pages[i].importance
+    elif code == _COST:
+        for i in range(out.size):
+            out[i] = pages[i].cost
+    elif code in (TAU, RHYTHM, DUE):
+        fill_beat(code, context.beats, pages, now, cycle_s, out)
+    else:
+        _fill_estimate(code, pages, traces, out)
+
+
+@bare_kernel
+def fill_lowest(  # noqa: PLR0913, PLR0917  a kernel
+    code: int,
+    pages: Records,
+    traces: Records,
+    context: Context,
+    since: float,
+    ends: Floats,
+    cycle_s: float,
+    out: Floats,
+) -> None:
+    """Fill `out`: float64[m] with what a terminal is at the least from `since` to each page's end. O(m)."""
+    if code == RHYTHM:
+        bound_rhythm(context.beats, since, ends, False, out)
+        return
+    fill_terminal(code, pages, traces, context, since, cycle_s, out)
+    if code in (_POSTERIOR, _SURGE, TAU):
+        for i in range(out.size):
+            out[i] *= 1.0 - _SLACK
+    elif code == DUE:
+        for i in range(out.size):
+            out[i] = max(out[i] - _DUE_SLACK, 0.0)
+
+
+@bare_kernel
+def fill_highest(  # noqa: PLR0913, PLR0917  a kernel
+    code: int, pages: Records, context: Context, since: float, ends: Floats, cycle_s: float, out: Floats
+) -> None:
+    """Fill `out`: float64[m] with what a moving terminal is at the most from `since` to each page's end. O(m)."""
+    if code == RHYTHM:
+        bound_rhythm(context.beats, since, ends, True, out)
+    elif code == DUE:
+        fill_beat_at(code, context.beats, pages, ends, cycle_s, out)
+        for i in range(out.size):
+            out[i] += _DUE_SLACK
+    elif code == TAU:
+        fill_beat_at(code, context.beats, pages, ends, cycle_s, out)
+    else:
+        for i in range(out.size):
+            out[i] = _elapsed(pages[i], ends[i], cycle_s)
+        _turn_elapsed(code, pages, context.groups, out)
+    if code in (_POSTERIOR, _SURGE, TAU):
+        for i in range(out.size):
+            out[i] *= 1.0 + _SLACK
+
+
+@bare_kernel
+def _turn_elapsed(code: int, pages: Records, groups: Records, out: Floats) -> None:
+    """Turn the cycles since each page's last visit into the moving terminal of `code`, some on vectors."""
+    if code == _POSTERIOR:
+        _turn_to_posterior(pages, out)
+    elif code == _SURGE:
+        _turn_to_surge(pages, groups, out)
+
+
+@bare_kernel
+def _turn_to_posterior(pages: Records, out: Floats) -> None:
+    """Turn the cycles since each page's last visit into the probability that it has changed since."""
+    for i in range(out.size):
+        out[i] = out[i] / (pages[i].prior_exposure + pages[i].own_exposure)
+    _take_log1p(out)
+    for i in range(out.size):
+        out[i] = out[i] * (pages[i].prior_shape + pages[i].own_shape)
+    _turn_to_probability(out)
+
+
+@bare_kernel
+def _turn_to_surge(pages: Records, groups: Records, out: Floats) -> None:
+    """Turn the cycles since each page's last visit into the probability that a surge of its group has hit it since."""
+    for i in range(out.size):
+        group: Record = groups[pages[i].group]
+        out[i] = out[i] * group.hazard
+    _turn_to_probability(out)
+    for i in range(out.size):
+        spared = spared_share(groups[pages[i].group], pages[i].last_visit_s)
+        out[i] = (1.0 - spared) + spared * out[i]
+
+
+@bare_kernel
+def _fill_estimate(code: int, pages: Records, traces: Records, out: Floats) -> None:
+    """Fill an estimator's rate for each page, see `published_estimators`; 0 for pages without visits."""
+    if code == _CG:
+        for i in range(out.size):
+            visits, changes = float(pages[i].visits), float(pages[i].changes)
+            out[i] = changes / (visits - changes + 0.5)
+        _take_log1p(out)
+    elif code == _NAD:
+        for i in range(out.size):
+            out[i] = pages[i].changes / max(float(pages[i].visits), 1.0)
+    elif code == _SAD:
+        for i in range(out.size):
+            out[i] = float(traces[i].history & np.uint64(1)) if pages[i].visits else 0.0
+    elif code == _AAD:
+        for i in range(out.size):
+            visits = max(float(pages[i].visits), 1.0)
+            out[i] = traces[i].weighted_changes / (visits * (visits + 1.0)) * 2.0
+    else:
+        for i in range(out.size):
+            out[i] = weigh_geometrically(pages[i].visits, traces[i].history)
+
+
+@bare_kernel
+def _take_log1p(out: Floats) -> None:
+    widen_vectors()
+    for i in range(out.size):
+        out[i] = log1p(out[i])
+
+
+@bare_kernel
+def _turn_to_probability(out: Floats) -> None:
+    """Turn the expected changes of each page into the probability of one."""
+    widen_vectors()
+    for i in range(out.size):
+        out[i] = 0.0 - expm1(-out[i])
+
+
+@inlined
+def _elapsed(page: Record, now: float, cycle_s: float) -> float:
+    """Return the cycles since the page's last visit, or since it became known."""
+    cycles: float = (now - page.last_visit_s) / cycle_s
+    return min(max(cycles, 0.0), LONGEST_INTERVAL)

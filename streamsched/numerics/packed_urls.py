@@ -1,0 +1,210 @@
+"""Many URLs as one run of bytes: what a producer can send, a frame can hold and a kernel can walk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from streamsched.errors import InvalidOutcome, shorten
+from streamsched.numerics.arrays import Bools, Bytes, Hashes, Ints
+from streamsched.numerics.jit import bare_kernel, fold_multiply, kernel, load_word, prefetch
+
+__all__ = ["MAX_URL_BYTES", "PackedUrls", "decode_spans", "hash_bytes", "same_bytes"]
+
+MAX_URL_BYTES = 8192  # longest URL an outcome may carry (SPEC 2)
+
+_SOON = 8  # texts ahead whose memory is asked for
+_K0 = np.uint64(0xA0761D6478BD642F)
+_K1 = np.uint64(0xE7037ED1A0B428DB)
+_K2 = np.uint64(0x8EBC6AF09C88C6E3)
+
+
+class PackedUrls:
+    """n URLs as ``blob``: uint8[bytes], UTF-8, and ``offsets``: int64[n + 1].
+
+    URL i is ``blob[offsets[i]:offsets[i + 1]]``. Built from columns that a producer packed, or by `pack` from a list
+    of str. Immutable by convention.
+    """
+
+    __slots__ = ("blob", "offsets")
+
+    def __init__(self, blob: npt.ArrayLike | bytes, offsets: npt.ArrayLike) -> None:
+        """Take the columns as they are where their dtypes fit; O(n) to check the offsets.
+
+        Raises ValueError where the offsets do not ascend from within the blob to its end or before.
+        """
+        raw = np.frombuffer(blob, np.uint8) if isinstance(blob, bytes | bytearray | memoryview) else np.asarray(blob)
+        if raw.dtype != np.uint8 or raw.ndim != 1:
+            raise ValueError(f"blob: expected uint8[bytes], found {raw.dtype}{list(raw.shape)}")
+        ends = np.asarray(offsets)
+        if ends.ndim != 1 or ends.size == 0 or ends.dtype.kind not in "iu":
+            raise ValueError(f"offsets: expected int[n + 1], found {ends.dtype}{list(ends.shape)}")
+        self.blob = np.ascontiguousarray(raw)
+        self.offsets = np.ascontiguousarray(ends, np.int64)
+        if self.offsets[0] < 0 or self.offsets[-1] > raw.size or np.any(self.offsets[1:] < self.offsets[:-1]):
+            raise ValueError(f"offsets: expected to ascend within 0 to {raw.size}, the blob's bytes")
+
+    @classmethod
+    def pack(cls, urls: Sequence[str]) -> PackedUrls:
+        """Return `urls` packed. O(total characters).
+
+        Raises InvalidOutcome naming the first item that is not a str or that UTF-8 cannot encode, TypeError for a
+        str: its characters are no URLs.
+        """
+        if isinstance(urls, str):
+            raise TypeError(f"urls: expected a sequence of URLs, found one str, {shorten(urls)}")
+        try:
+            joined = "".join(urls)
+        except TypeError:
+            record, found = next((i, url) for i, url in enumerate(urls) if not isinstance(url, str))
+            raise InvalidOutcome(record, "url", found, "str") from None
+        if joined.isascii():
+            return cls._from_lengths(joined.encode("ascii"), np.fromiter(map(len, urls), np.int64, len(urls)))
+        encoded = []
+        for record, url in enumerate(urls):
+            try:
+                encoded.append(url.encode("utf-8"))
+            except UnicodeEncodeError:
+                raise InvalidOutcome(record, "url", url, "text that UTF-8 can encode") from None
+        return cls._from_lengths(b"".join(encoded), np.fromiter(map(len, encoded), np.int64, len(encoded)))
+
+    @classmethod
+    def _from_lengths(cls, blob: bytes, lengths: npt.NDArray[np.int64]) -> PackedUrls:
+        offsets = np.zeros(lengths.size + 1, np.int64)
+        np.cumsum(lengths, out=offsets[1:])
+        return cls(blob, offsets)
+
+    def __len__(self) -> int:
+        return self.offsets.size - 1
+
+    def __getitem__(self, index: int) -> str:
+        """Return URL `index` as text; bytes that are not UTF-8 come out as U+FFFD. O(length)."""
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"URL {index} of {len(self)}")
+        index %= len(self)
+        return self.blob[self.offsets[index] : self.offsets[index + 1]].tobytes().decode("utf-8", "replace")
+
+    def __iter__(self) -> Iterator[str]:
+        return (self[index] for index in range(len(self)))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, PackedUrls) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"PackedUrls({len(self)} URLs, {int(self.offsets[-1] - self.offsets[0])} bytes)"
+
+    def take(self, rows: npt.NDArray[np.intp]) -> PackedUrls:
+        """Return the URLs at `rows`: intp[m], in that order. O(bytes taken)."""
+        offsets = np.zeros(rows.size + 1, np.int64)
+        np.cumsum(self.offsets[rows + 1] - self.offsets[rows], out=offsets[1:])
+        blob = np.empty(offsets[-1], np.uint8)
+        _gather(self.blob, self.offsets, rows.astype(np.int64), blob)
+        return PackedUrls(blob, offsets)
+
+    def not_utf8(self) -> npt.NDArray[np.intp]:
+        """Return the indices of URLs that are not UTF-8. O(bytes) at memory speed where all is ASCII."""
+        used = self.blob[self.offsets[0] : self.offsets[-1]]
+        if used.size == 0 or used.max() < 0x80:
+            return np.empty(0, np.intp)
+        suspects = np.flatnonzero(_has_high_byte(self.blob, self.offsets))
+        spans = ((i, self.blob[self.offsets[i] : self.offsets[i + 1]]) for i in suspects)
+        return np.array([i for i, span in spans if not _is_utf8(span)], np.intp)
+
+
+def _is_utf8(raw: npt.NDArray[np.uint8]) -> bool:
+    try:
+        raw.tobytes().decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+@bare_kernel
+def hash_bytes(blob: Bytes, start: int, stop: int) -> np.uint64:
+    """Return the 64-bit hash of ``blob[start:stop]``: 16 bytes a step, each folded through a 128-bit product.
+
+    Not cryptographic: whoever chooses URLs can make two collide, so nothing may rest on equal hashes alone. O(bytes).
+    """
+    length = stop - start
+    state = _K0 ^ np.uint64(length)
+    position = start
+    while stop - position >= 16:
+        state = fold_multiply(load_word(blob, position) ^ _K1, load_word(blob, position + 8) ^ state)
+        position += 16
+    if length >= 16:
+        head, tail = load_word(blob, stop - 16), load_word(blob, stop - 8)
+    elif length >= 8:
+        head, tail = load_word(blob, start), load_word(blob, stop - 8)
+    else:
+        head, tail = np.uint64(0), np.uint64(0)
+        for i in range(start, stop):
+            head = (head << np.uint64(8)) | np.uint64(blob[i])
+    return fold_multiply(fold_multiply(head ^ _K1, tail ^ state) ^ _K2, np.uint64(length) ^ _K1)
+
+
+@bare_kernel
+def same_bytes(left: Bytes, left_start: int, right: Bytes, right_start: int, length: int) -> bool:
+    """Return whether `length` bytes of `left` from `left_start` are those of `right` from `right_start`. O(length)."""
+    if length < 8:
+        for i in range(length):
+            if left[left_start + i] != right[right_start + i]:
+                return False
+        return True
+    for i in range(0, length - 8, 8):
+        if load_word(left, left_start + i) != load_word(right, right_start + i):
+            return False
+    return bool(load_word(left, left_start + length - 8) == load_word(right, right_start + length - 8))
+
+
+def decode_spans(text: Bytes, spans: Hashes) -> list[str]:
+    """Return the texts at `spans`: uint64[m], each its start in `text` << 16 | its length. O(total length).
+
+    >>> decode_spans(np.frombuffer(b"onetwo", np.uint8), np.array([3 << 16 | 3, 3], np.uint64))
+    ['two', 'one']
+    """
+    lengths = (spans & np.uint64(0xFFFF)).astype(np.int64)
+    ends = np.cumsum(lengths)
+    blob = np.empty(int(ends[-1]) if spans.size else 0, np.uint8)
+    _copy_spans(text, (spans >> np.uint64(16)).astype(np.int64), lengths, blob)
+    raw = blob.tobytes()
+    edges = zip((ends - lengths).tolist(), ends.tolist(), strict=True)
+    if raw.isascii():
+        whole = raw.decode("ascii")
+        return [whole[start:end] for start, end in edges]
+    return [raw[start:end].decode("utf-8", "replace") for start, end in edges]
+
+
+@bare_kernel
+def _copy_spans(text: Bytes, starts: Ints, lengths: Ints, out: Bytes) -> None:
+    at = 0
+    for i in range(starts.size):
+        if i + _SOON < starts.size:
+            prefetch(text, starts[i + _SOON])
+            prefetch(text, starts[i + _SOON] + 64)
+        for j in range(starts[i], starts[i] + lengths[i]):
+            out[at] = text[j]
+            at += 1
+
+
+@kernel
+def _gather(blob: Bytes, offsets: Ints, rows: Ints, out: Bytes) -> None:
+    at = 0
+    for row in rows:
+        for i in range(offsets[row], offsets[row + 1]):
+            out[at] = blob[i]
+            at += 1
+
+
+@kernel
+def _has_high_byte(blob: Bytes, offsets: Ints) -> Bools:
+    found = np.zeros(offsets.size - 1, np.bool_)
+    for row in range(offsets.size - 1):
+        for i in range(offsets[row], offsets[row + 1]):
+            if blob[i] >= 0x80:
+                found[row] = True
+                break
+    return found

@@ -1,0 +1,61 @@
+"""How scored pages are ordered: score descending, NaN last; equal scores by a salted hash of the page (SPEC 6)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from streamsched.numerics.arrays import Floats, Hashes, Rows
+from streamsched.numerics.jit import bare_kernel, mix
+
+__all__ = ["select_top", "sort_keys", "tie_keys"]
+
+_SIGN: Final = np.uint64(1 << 63)
+
+
+def sort_keys(scores: Floats) -> Hashes:
+    """Return uint64[n] that ascend as `scores` do: NaN is 0, below -inf; -0.0 and 0.0 are one. O(n).
+
+    >>> bool(np.all(np.diff(sort_keys(np.array([np.nan, -np.inf, -1.0, 0.0, np.inf])).astype(float)) > 0))
+    True
+    """
+    bits = (scores + 0.0).view(np.uint64)
+    keys = np.where(bits & _SIGN != 0, ~bits, bits | _SIGN)
+    keys[np.isnan(scores)] = 0
+    return keys
+
+
+def tie_keys(hashes: Hashes, salt: int) -> Hashes:
+    """Return the salted page hashes, uint64[n], that order pages of equal score. O(n)."""
+    ties = np.empty(hashes.size, np.uint64)
+    _salt_hashes(hashes, np.uint64(salt), ties)
+    return ties
+
+
+def select_top(scores: Floats, ties: Hashes, k: int) -> Rows:
+    """Return the indices of the best `k`: intp[min(k, n)], score descending, NaN last, then `ties` ascending.
+
+    O(n + k log k). Equal scores with equal ties come in index order.
+
+    >>> select_top(np.array([0.5, np.nan, 0.5, 0.9]), np.array([7, 1, 3, 2], np.uint64), 3).tolist()
+    [3, 2, 0]
+    """
+    keys = sort_keys(scores)
+    if k <= 0:
+        return np.empty(0, np.intp)
+    chosen = np.arange(keys.size)
+    if k < keys.size:
+        bar = np.partition(keys, keys.size - k)[keys.size - k]
+        above = np.flatnonzero(keys > bar)
+        level = np.flatnonzero(keys == bar)
+        if above.size + level.size > k:
+            level = level[np.argsort(ties[level], kind="stable")[: k - above.size]]
+        chosen = np.sort(np.concatenate([above, level]))
+    return chosen[np.lexsort((ties[chosen], ~keys[chosen]))]
+
+
+@bare_kernel
+def _salt_hashes(hashes: Hashes, salt: int, out: Hashes) -> None:
+    for i in range(hashes.size):
+        out[i] = mix(hashes[i] ^ salt)

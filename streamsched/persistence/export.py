@@ -1,0 +1,168 @@
+"""Pages as a table that other tools read: Parquet, or Arrow's own file format, a column for each thing that is known.
+
+Needs pyarrow: ``pip install streamsched[export]``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from streamsched.errors import SettingsError
+from streamsched.formula.terminals import TerminalColumns, context_of
+from streamsched.numerics.arrays import Bools, Floats, Ints
+from streamsched.persistence.files import draft_of, telling
+from streamsched.records.schema import LEASED, SUCCEEDED, URGENT, VISITED
+from streamsched.records.url_index import url_texts
+from streamsched.records.url_patterns import group_names, host_names
+from streamsched.state.page_table import PageTable
+
+__all__ = ["COLUMNS", "FORMATS", "export_pages"]
+
+FORMATS: Final = {".parquet": "parquet", ".arrow": "arrow", ".feather": "arrow"}  # by the file's name
+_ROWS: Final = 1 << 16  # a row group: what is in memory at a time, some tens of megabytes
+_ESTIMATES: Final = ("rate", "CG", "NAD", "SAD", "AAD", "GAD")
+_LONGEST_S: Final = 9.2e12  # seconds of either side of 1970 that a timestamp in microseconds holds
+
+# Name, type as pyarrow calls it, and what it is; rates are changes per cycle.
+COLUMNS: Final = (
+    ("url", "string", "as observed"),
+    ("host", "string", "host and port that politeness goes by"),
+    ("pattern", "string", "deepest group: the host and the leading path segments that enough pages share"),
+    ("importance", "float", "weight"),
+    ("cost", "float", "of a visit, in the crawler's unit"),
+    ("known_since", "timestamp", "UTC; of pages never visited, else null"),
+    ("last_visit", "timestamp", "UTC; last visit that told something, null for none"),
+    ("last_outcome", "timestamp", "UTC; last outcome of any kind, null for none"),
+    ("visits", "uint32", "n: visits after the first that could show a change"),
+    ("changes", "uint32", "X: those that did"),
+    ("failures", "uint8", "failed visits in a row"),
+    ("gone", "uint8", "answers of 404 or 410 in a row"),
+    ("succeeded", "bool", "the last visit that told something answered below 400"),
+    ("asked_for", "bool", "to be visited once whatever its score"),
+    ("leased_until", "timestamp", "UTC; null where it is not out"),
+    ("fingerprint", "uint64", "of the content last seen, 0 for none"),
+    ("posterior_shape", "double", "Gamma posterior of the change rate: shape"),
+    ("posterior_exposure", "double", "... and exposure, in cycles"),
+    ("rate", "double", "posterior mean, changes per cycle"),
+    ("CG", "double", "estimator of Cho & Garcia-Molina"),
+    ("NAD", "double", "estimator X/n"),
+    ("SAD", "double", "estimator: whether the last visit saw a change"),
+    ("AAD", "double", "estimator with weights that fall arithmetically"),
+    ("GAD", "double", "... geometrically"),
+)
+
+
+def export_pages(pages: PageTable, path: Path) -> int:
+    """Write every page to the table at `path`, in the format that its name says; return how many. O(pages).
+
+    It appears whole or not at all. Raises SettingsError for a name that says none, or where pyarrow is missing;
+    SnapshotError where it cannot be written.
+    """
+    if path.suffix.lower() not in FORMATS:
+        raise SettingsError("--to", str(path), f"a file name that ends in {', '.join(FORMATS)}")
+    arrow = _import_arrow()
+    schema = _schema(arrow)
+    draft = draft_of(path)
+    with telling(path, "cannot be written"):
+        try:
+            with draft.open("wb") as file, _writer(arrow, file, schema, FORMATS[path.suffix.lower()]) as writer:
+                for columns in _chunks(pages):
+                    writer.write_table(arrow.table(_arrays(arrow, columns, schema), schema=schema))
+            draft.replace(path)
+        finally:
+            draft.unlink(missing_ok=True)
+    return len(pages)
+
+
+def _import_arrow() -> Any:
+    try:
+        arrow = import_module("pyarrow")  # an extra: of no use elsewhere
+        import_module("pyarrow.parquet")
+    except ImportError as error:
+        raise SettingsError("export", "no pyarrow", "pip install 'streamsched[export]'") from error
+    return arrow
+
+
+def _schema(arrow: Any) -> Any:
+    kinds = {"timestamp": arrow.timestamp("us", tz="UTC"), "float": arrow.float32(), "double": arrow.float64()}
+    fields = [
+        arrow.field(
+            name, kinds.get(kind) or getattr(arrow, {"bool": "bool_"}.get(kind, kind))(), metadata={"about": about}
+        )
+        for name, kind, about in COLUMNS
+    ]
+    return arrow.schema(fields)
+
+
+def _writer(arrow: Any, file: Any, schema: Any, kind: str) -> Any:
+    if kind == "parquet":
+        return arrow.parquet.ParquetWriter(file, schema, compression="zstd")
+    return arrow.ipc.new_file(file, schema)
+
+
+def _arrays(arrow: Any, columns: dict[str, Any], schema: Any) -> list[Any]:
+    found = []
+    for field in schema:
+        values = columns[field.name]
+        if isinstance(values, tuple):
+            seconds, known = values
+            found.append(arrow.array(_microseconds(seconds), type=field.type, mask=~(known & _fits(seconds))))
+        else:
+            found.append(arrow.array(values, type=field.type))
+    return found
+
+
+def _chunks(pages: PageTable) -> Iterator[dict[str, Any]]:
+    fill = TerminalColumns(_ESTIMATES, _ROWS).fill
+    for start in range(0, len(pages), _ROWS):
+        rows = np.arange(start, min(start + _ROWS, len(pages)))
+        tables = pages.tables
+        filled = fill(tables.pages[rows], tables.traces[rows], context_of(tables, rows), 0.0, pages.cycle_s)
+        yield _read_rows(pages, rows, filled)
+
+
+def _read_rows(pages: PageTable, rows: Ints, estimates: dict[str, Floats]) -> dict[str, Any]:
+    """Return the columns of `rows`; a time is a pair of seconds and where they mean something."""
+    tables = pages.tables
+    page, trace = tables.pages[rows], tables.traces[rows]
+    visited, leased = (page["flags"] & VISITED) != 0, (page["flags"] & LEASED) != 0
+    plain = {name: page[name] for name in ("importance", "cost", "visits", "changes", "failures", "gone")}
+    return plain | estimates | {
+        "url": url_texts(tables, rows),
+        "host": host_names(tables, rows),
+        "pattern": _patterns(pages, page["group"].astype(np.int64)),
+        "known_since": (page["last_visit_s"], ~visited),
+        "last_visit": (page["last_visit_s"], visited),
+        "last_outcome": (trace["last_outcome_s"], np.isfinite(trace["last_outcome_s"])),
+        "succeeded": (page["flags"] & SUCCEEDED) != 0,
+        "asked_for": (page["flags"] & URGENT) != 0,
+        "leased_until": (tables.lease_until_s[rows], leased),
+        "fingerprint": trace["fingerprint"],
+        "posterior_shape": page["prior_shape"] + page["own_shape"],
+        "posterior_exposure": page["prior_exposure"] + page["own_exposure"],
+    }  # fmt: skip
+
+
+def _patterns(pages: PageTable, groups: Ints) -> list[str]:
+    numbers, place = np.unique(groups, return_inverse=True)
+    deep = pages.tables.groups["depth"][numbers] > 0
+    names = [
+        f"{name}/" if below else name
+        for name, below in zip(group_names(pages.tables, numbers), deep.tolist(), strict=True)
+    ]
+    return [names[i] for i in place.tolist()]
+
+
+def _fits(seconds: Floats) -> Bools:
+    fits: Bools = np.abs(seconds) < _LONGEST_S
+    return fits
+
+
+def _microseconds(seconds: Floats) -> npt.NDArray[np.int64]:
+    return np.round(np.where(_fits(seconds), seconds, 0.0) * 1e6).astype(np.int64)

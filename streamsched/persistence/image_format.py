@@ -1,0 +1,152 @@
+"""The layout of an image: one file that holds a shard's state as of an instant, or what changed since another.
+
+An image is `MAGIC`, then parts, one after another, then the contents as JSON, then a trailer of fixed size: where the
+contents begin, how long they are, their CRC-32C, and `MAGIC` again. The contents name every part: its array, the place
+of its first record in it, how many records, and their CRC-32C. All numbers are little-endian. Parts come in no order
+but one: those that change records which others set come after them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Self
+
+import numpy as np
+from crc32c import crc32c
+
+from streamsched.errors import SnapshotError
+from streamsched.numerics.arrays import Records
+from streamsched.persistence.direct_io import NewFile
+from streamsched.persistence.files import draft_of, put_in_place
+from streamsched.persistence.format_versions import EDITIONS, FORMAT_VERSION
+
+__all__ = ["FORMAT_VERSION", "MAGIC", "Image", "ImageWriter", "Part", "read_image"]
+
+MAGIC: Final = b"streamsched image\n"
+_TRAILER: Final = struct.Struct(f"<QQQ{len(MAGIC)}s")
+_LARGEST_CONTENTS: Final = 1 << 30  # bytes; a damaged length must not ask for all the memory
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """`count` records of the array `name` from place `start` on, at byte `offset` of the file."""
+
+    name: str
+    start: int
+    count: int
+    crc: int
+    offset: int
+    dtype: np.dtype[Any]
+
+    @property
+    def nbytes(self) -> int:
+        """Its length in the file."""
+        return self.count * self.dtype.itemsize
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """An image as its contents describe it; its parts are not read yet."""
+
+    path: Path
+    contents: dict[str, Any]
+    parts: tuple[Part, ...]
+
+    @property
+    def is_present(self) -> bool:
+        """Whether it is of the format that this release writes."""
+        return bool(self.contents["version"] == FORMAT_VERSION)
+
+
+class ImageWriter:
+    """Writes an image beside where it is to stand, and puts it there once it is whole and on disk.
+
+    Raises OSError where it cannot be written. Use it as a context manager: a draft that was not finished is removed.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._draft = draft_of(path)
+        self._file = NewFile(self._draft)
+        self._parts: list[tuple[str, int, int, int]] = []
+
+    def add(self, name: str, start: int, records: Records) -> None:
+        """Append a part. O(bytes)."""
+        if records.size:
+            raw = records.view(np.uint8).data
+            self._parts.append((name, start, records.size, crc32c(raw)))
+            self._file.put(raw)
+
+    def finish(self, contents: dict[str, Any]) -> int:
+        """Put the image in its place, on disk; return its size in bytes."""
+        listed = {"version": FORMAT_VERSION, "parts": self._parts}
+        text = json.dumps(contents | listed, sort_keys=True).encode()
+        trailer = _TRAILER.pack(self._file.size, len(text), crc32c(text), MAGIC)
+        self._file.put(text + trailer)
+        self._file.finish()
+        put_in_place(self._draft, self._path)
+        return self._file.size
+
+    def __enter__(self) -> Self:
+        try:
+            self._file.put(MAGIC)
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+        self._draft.unlink(missing_ok=True)
+
+
+def read_image(path: Path) -> Image:
+    """Return what the image at `path` holds, as far as its contents tell: see `loading` for the rest. O(parts).
+
+    Raises SnapshotError where it is damaged or of another version.
+    """
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - _TRAILER.size))
+            trailer = file.read(_TRAILER.size)
+            if size < len(MAGIC) + _TRAILER.size:
+                raise SnapshotError(str(path), "damaged: ends too early")
+            offset, length, crc, magic = _TRAILER.unpack(trailer)
+            file.seek(0)
+            if file.read(len(MAGIC)) != MAGIC:
+                raise SnapshotError(str(path), "is no saved state, or its first bytes are damaged")
+            if magic != MAGIC or offset + length + _TRAILER.size != size or length > _LARGEST_CONTENTS:
+                raise SnapshotError(str(path), "damaged: its last bytes are not those of a whole file")
+            file.seek(offset)
+            raw = file.read(length)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise SnapshotError(str(path), f"cannot be read: {error.strerror or error}") from error
+    if len(raw) != length or crc32c(raw) != crc:
+        raise SnapshotError(str(path), "damaged: its contents do not match their checksum")
+    contents = json.loads(raw)
+    dtypes = EDITIONS.get(contents["version"])
+    if dtypes is None:
+        raise SnapshotError(
+            str(path), f"is of format version {contents['version']}, this release reads those up to {FORMAT_VERSION}"
+        )
+    parts = tuple(_place_parts(contents["parts"], dtypes))
+    end = parts[-1].offset + parts[-1].nbytes if parts else len(MAGIC)
+    if end != offset:
+        raise SnapshotError(str(path), "damaged: its parts do not fill it")
+    return Image(path, contents, parts)
+
+
+def _place_parts(listed: list[list[Any]], dtypes: Mapping[str, np.dtype[Any]]) -> Iterator[Part]:
+    offset = len(MAGIC)
+    for name, start, count, crc in listed:
+        part = Part(name, start, count, crc, offset, dtypes[name])
+        offset += part.nbytes
+        yield part

@@ -1,0 +1,256 @@
+"""Images read back: the newest whole one with the increments after it, every byte checked, on several threads."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+from crc32c import crc32c
+
+from streamsched.errors import SnapshotError
+from streamsched.numerics.arrays import Records
+from streamsched.numerics.jit import bare_kernel
+from streamsched.persistence.files import ImageName, list_images
+from streamsched.persistence.format_versions import widen
+from streamsched.persistence.image_format import Image, Part, read_image
+from streamsched.persistence.legacy_format import is_former, load_former
+from streamsched.records.schema import Tables
+from streamsched.state.page_table import PageTable
+
+__all__ = ["Loaded", "check_image", "load_images"]
+
+_THREADS: Final = min(4, os.cpu_count() or 1)  # of reading: more only wait for the same disk
+_PATCHES: Final = {  # of what each of its records names its own place, and by which field
+    "changed_rows": ("pages", "row"),
+    "changed_groups": ("groups", "number"),
+    "changed_links": ("pages", "row"),
+    "changed_schedules": ("schedules", "number"),
+}
+_OF_RHYTHM: Final = ("links", "profiles", "tempo")
+_READ_BYTES: Final = 1 << 20  # handed to the checksum while they are in the processor's cache
+_log: Final = logging.getLogger("streamsched.persistence")
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A state as images have it: of instant ``name``, after the calls up to number ``sequence``.
+
+    ``mark``: what the increment after it must say it follows, None where none may; ``files``: the images it was read
+    from; ``faults``: what is wrong with newer ones, each naming its file.
+    """
+
+    pages: PageTable
+    settings: dict[str, Any]
+    name: ImageName
+    sequence: int
+    mark: str | None
+    files: tuple[Path, ...]
+    faults: tuple[SnapshotError, ...]
+
+
+def load_images(directory: Path) -> Loaded:
+    """Return the newest state that the images in `directory` hold. O(pages).
+
+    Every byte that is used is checked. What is damaged is told of, in the log and the result, and passed over for what
+    stands before it. Raises SnapshotError where there is no image, or none that is whole.
+    """
+    names = list_images(directory)
+    faults: list[SnapshotError] = []
+    for number in sorted({name.number for name in names}, reverse=True):
+        chain = [name for name in names if name.number == number]
+        try:
+            loaded = _load_chain(directory, chain, faults)
+        except FileNotFoundError:  # the process that owns the directory removed it: a newer one stands there
+            return load_images(directory)
+        except SnapshotError as error:
+            faults.append(error)
+            continue
+        for fault in faults:
+            _log.warning("%s; the state before it is taken instead", fault)
+        return loaded
+    if faults:
+        raise faults[0]
+    raise SnapshotError(str(directory), "holds no saved state: expected a file named snapshot-00000001.state")
+
+
+def check_image(path: Path) -> None:
+    """Check every byte of the image at `path`; raises SnapshotError where one is not as it was written. O(bytes)."""
+    if is_former(path):
+        load_former(path)
+        return
+    image = read_image(path)
+    _each_part(image, image.parts, lambda part: np.empty(part.count, part.dtype))
+
+
+def _load_chain(directory: Path, chain: list[ImageName], faults: list[SnapshotError]) -> Loaded:
+    """Return what image and increments of one number hold together, as far as these follow one another undamaged."""
+    base = chain[0].in_directory(directory)
+    if chain[0].step:
+        raise SnapshotError(str(base), f"damaged: {ImageName(chain[0].number).in_directory(directory).name} is missing")
+    if is_former(base):
+        pages, settings = load_former(base)
+        return Loaded(pages, settings, chain[0], 0, None, (base,), tuple(faults))
+    image = read_image(base)
+    _ask_ahead(base)
+    pages = PageTable.of_settings(image.contents["settings"])
+    images = _follow(directory, image, chain, faults)
+    kernels = threading.Thread(target=PageTable(pages.cycle_s, pages.change_bits).rebuild_index)
+    kernels.start()  # loading them from their cache takes as long as reading a gigabyte does
+    while True:
+        try:
+            for one in images:
+                _apply(one, pages)
+            break
+        except SnapshotError as error:
+            at = next(i for i, one in enumerate(images) if str(one.path) == error.path)
+            if at == 0:
+                raise
+            faults.append(error)  # some of its parts may have been read into their places already: once more
+            images = images[:at]
+            pages = PageTable.of_settings(image.contents["settings"])
+    kernels.join()
+    pages.rebuild_index()
+    contents = images[-1].contents
+    name = ImageName(chain[0].number, len(images) - 1)
+    files = tuple(one.path for one in images)
+    mark = contents["mark"] if images[-1].is_present else None  # else what follows would lack rhythms
+    return Loaded(pages, contents["settings"], name, contents["sequence"], mark, files, tuple(faults))
+
+
+def _ask_ahead(path: Path) -> None:
+    """Ask the system to read the file at `path` already."""
+    if hasattr(os, "posix_fadvise"):
+        with suppress(OSError), path.open("rb") as file:
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_WILLNEED)
+
+
+def _follow(directory: Path, base: Image, chain: list[ImageName], faults: list[SnapshotError]) -> list[Image]:
+    """Return `base` and the increments after it, up to one that is missing, or whose contents are damaged."""
+    images = [base]
+    for place, name in enumerate(chain[1:], 1):
+        path = name.in_directory(directory)
+        try:
+            if name.step != place:
+                before = ImageName(name.number, place).in_directory(directory)
+                raise SnapshotError(str(path), f"cannot be used: {before.name}, which it follows, is missing")
+            image = read_image(path)
+            if image.contents["follows"] != images[-1].contents["mark"]:
+                raise SnapshotError(str(path), f"cannot be used: it does not follow {images[-1].path.name}")
+        except SnapshotError as error:
+            faults.append(error)
+            break
+        images.append(image)
+    return images
+
+
+def _apply(image: Image, pages: PageTable) -> None:
+    """Read the parts of `image` into the place where `pages` keeps them, checking each; older ones are widened."""
+    counts = image.contents["counts"]
+    pages.reserve(counts["pages"], counts["text"], counts["groups"], counts["names"])
+    tables = pages.tables
+    whole = [part for part in image.parts if part.name not in _PATCHES]
+    patches = [part for part in image.parts if part.name in _PATCHES]
+    found = _each_part(image, whole, lambda part: _place_of(image, part, _array_of(tables, part.name)))
+    for part, records in zip(whole, found, strict=True):
+        array = _array_of(tables, part.name)
+        if records.dtype != array.dtype:
+            array[part.start : part.start + part.count] = widen(part.name, records)
+    limits = counts | {"schedules": int(tables.rhythm.tempo["schedules"][0]) + 1}
+    for part, narrow in zip(
+        patches, _each_part(image, patches, lambda part: np.empty(part.count, part.dtype)), strict=True
+    ):
+        records = widen(part.name, narrow)
+        of, name = _PATCHES[part.name]
+        if records.size and int(records[name].max()) >= limits[of]:
+            raise SnapshotError(str(image.path), f"damaged: {part.name} name what is not there")
+        _SCATTER[part.name](tables, records)
+
+
+def _array_of(tables: Tables, name: str) -> npt.NDArray[Any]:
+    array: npt.NDArray[Any] = getattr(tables.rhythm if name in _OF_RHYTHM else tables, name)
+    return array
+
+
+def _place_of(image: Image, part: Part, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return where to read a part: in its place, or beside it where its records are of an older format."""
+    start = part.start % array.size if part.name == "journal" and array.size else part.start
+    if start + part.count > array.size:
+        raise SnapshotError(str(image.path), f"damaged: {part.name} are more than its contents say")
+    place: npt.NDArray[Any] = array[start : start + part.count]
+    return place if part.dtype == array.dtype else np.empty(part.count, part.dtype)
+
+
+def _each_part(
+    image: Image, parts: Iterable[Part], place: Callable[[Part], npt.NDArray[Any]]
+) -> list[npt.NDArray[Any]]:
+    """Read each of `parts` into the array that `place` gives for it; return these. Raises SnapshotError."""
+    try:
+        with image.path.open("rb", buffering=0) as file, ThreadPoolExecutor(_THREADS) as pool:
+            handle = file.fileno()
+            return list(pool.map(lambda part: _read_part(image, handle, part, place(part)), parts))
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise SnapshotError(str(image.path), f"cannot be read: {error.strerror or error}") from error
+
+
+def _read_part(image: Image, handle: int, part: Part, records: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    view = records.view(np.uint8).data
+    crc = at = 0
+    while at < len(view):
+        chunk = view[at : at + _READ_BYTES]
+        size = os.preadv(handle, [chunk], part.offset + at)
+        if not size:
+            raise SnapshotError(str(image.path), f"damaged: ends within {part.name}")
+        crc = crc32c(chunk[:size], crc)
+        at += size
+    if crc != part.crc:
+        raise SnapshotError(str(image.path), f"damaged: {part.name} does not match its checksum")
+    return records
+
+
+@bare_kernel
+def _scatter_rows(tables: Tables, records: Records) -> None:
+    for i in range(records.size):
+        row = np.int64(records[i].row)
+        tables.pages[row] = records[i].page
+        tables.traces[row] = records[i].trace
+        tables.lease_until_s[row] = records[i].lease_until_s
+
+
+@bare_kernel
+def _scatter_groups(tables: Tables, records: Records) -> None:
+    for i in range(records.size):
+        tables.groups[np.int64(records[i].number)] = records[i].group
+
+
+@bare_kernel
+def _scatter_links(tables: Tables, records: Records) -> None:
+    for i in range(records.size):
+        tables.rhythm.links[np.int64(records[i].row)] = records[i].link
+        number = np.int64(records[i].link.schedule)
+        if 0 < number <= tables.rhythm.tempo[0].schedules:  # a later one's page comes once more, as it was
+            tables.rhythm.schedules[number] = records[i].schedule
+
+
+@bare_kernel
+def _scatter_schedules(tables: Tables, records: Records) -> None:
+    for i in range(records.size):
+        tables.rhythm.schedules[np.int64(records[i].number)] = records[i].schedule
+
+
+_SCATTER: Final[dict[str, Callable[[Tables, Records], None]]] = {
+    "changed_rows": _scatter_rows,
+    "changed_groups": _scatter_groups,
+    "changed_links": _scatter_links,
+    "changed_schedules": _scatter_schedules,
+}

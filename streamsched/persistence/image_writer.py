@@ -1,0 +1,131 @@
+"""Images written: of a shard that goes on meanwhile, whole or what changed, and which of them are kept."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from streamsched.errors import SnapshotError
+from streamsched.numerics.arrays import Records
+from streamsched.persistence.files import ImageName, list_images, telling
+from streamsched.persistence.image_format import ImageWriter, read_image
+from streamsched.persistence.legacy_format import is_former
+from streamsched.persistence.snapshot_view import Moment, Shard
+from streamsched.persistence.write_ahead_log import last_call
+
+__all__ = ["IMAGES_KEPT", "Saved", "drop_images", "oldest_call", "save_image", "save_state"]
+
+IMAGES_KEPT: Final = 2  # the newest and the one before it, each with its increments
+
+
+class Calls(Protocol):
+    """The log of calls beside which a state is saved."""
+
+    def at_instant(self) -> int:
+        """Return, under the shard's lock, the number of the last call that the state holds."""
+        ...
+
+    def before_placing(self) -> None:
+        """Have these calls on disk: an image may only stand where none that it holds could be missing before it."""
+        ...
+
+
+class Closed:
+    """A log to which nothing comes any more after call number `last`."""
+
+    def __init__(self, last: int) -> None:
+        self._last = last
+
+    def at_instant(self) -> int:
+        return self._last
+
+    def before_placing(self) -> None:
+        pass
+
+
+class Saved:
+    """An image on disk: its `name`, `path`, size in bytes, the CORPUS of its instant, and what an increment follows.
+
+    ``positions``: where the streams stood.
+    """
+
+    def __init__(
+        self, name: ImageName, path: Path, nbytes: int, corpus: Records, mark: str, positions: dict[str, Any]
+    ) -> None:
+        self.name = name
+        self.path = path
+        self.nbytes = nbytes
+        self.corpus = corpus
+        self.mark = mark
+        self.positions = positions
+
+
+def save_image(directory: Path, shard: Shard, before: Saved | None, calls: Calls, *, marking: bool) -> Saved:
+    """Save the state of `shard` to `directory`: what changed since `before`, or where that is None, all of it.
+
+    `calls`: what is logged beside it; `marking`: whether increments may follow. One save of a shard at a time; the
+    shard is locked for milliseconds at a time. Raises SnapshotError where the directory cannot be written; nothing has
+    changed in it then.
+    """
+    marks = shard.pages.marks
+    with marks.turn, telling(directory, "cannot be written"):
+        directory.mkdir(parents=True, exist_ok=True)
+        name = _next_name(directory, before)
+        path = name.in_directory(directory)
+        with shard.lock:
+            was_marking = marks.marking
+            moment = Moment(shard, None if before is None else before.corpus)
+            number = calls.at_instant()
+        saved = False
+        try:
+            with ImageWriter(path) as writer:
+                for piece in moment.pieces():
+                    writer.add(*piece)
+                mark = os.urandom(8).hex()  # so that an increment of another history is told from those that follow
+                contents = {"settings": moment.settings, "counts": moment.counts(), "sequence": number, "mark": mark}
+                calls.before_placing()
+                nbytes = writer.finish(contents | {"follows": None if before is None else before.mark})
+            saved = True
+        finally:
+            with shard.lock:
+                moment.dismiss(saved=saved and marking, marking=marking or was_marking)
+    return Saved(name, path, nbytes, moment.corpus, mark, moment.settings["positions"])
+
+
+def save_state(directory: Path, shard: Shard) -> Path:
+    """Save all of the state of `shard` to `directory`, made if need be, for good; return the file. O(pages).
+
+    What calls a log in the directory holds count as done before it. Older images but the last are removed.
+    """
+    saved = save_image(directory, shard, None, Closed(last_call(directory)), marking=False)
+    with telling(directory, "cannot be written"):
+        drop_images(directory, IMAGES_KEPT)
+    return saved.path
+
+
+def drop_images(directory: Path, kept: int) -> None:
+    """Remove all images but the newest `kept` whole ones and their increments. Raises OSError."""
+    names = list_images(directory)
+    numbers = sorted({name.number for name in names})
+    for name in reversed(names):  # an increment before what it follows
+        if name.number in numbers[:-kept]:
+            name.in_directory(directory).unlink(missing_ok=True)
+
+
+def oldest_call(directory: Path) -> int:
+    """Return the number of the last call that all images in `directory` hold, 0 where one is damaged or older."""
+    first = next((name for name in list_images(directory) if not name.step), None)
+    if first is None or is_former(first.in_directory(directory)):
+        return 0
+    try:
+        return int(read_image(first.in_directory(directory)).contents["sequence"])
+    except SnapshotError:
+        return 0
+
+
+def _next_name(directory: Path, before: Saved | None) -> ImageName:
+    if before is not None:
+        return ImageName(before.name.number, before.name.step + 1)
+    names = list_images(directory)
+    return ImageName(names[-1].number + 1 if names else 1)

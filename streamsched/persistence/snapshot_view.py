@@ -1,0 +1,251 @@
+"""A shard's state as of an instant, copied piece by piece while the shard goes on.
+
+At the instant, under the shard's lock, only what is small is copied, and the marks begin anew (see `marks`). Records
+follow a few thousand at a time, each time under the lock for some milliseconds; those that are written to before their
+turn have been kept as they were, and come last, so that they win over what was copied late.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from typing import Any, Final, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from streamsched.numerics.arrays import Hashes, Ints, Record, Records
+from streamsched.numerics.jit import bare_kernel
+from streamsched.records.dirty_tracking import find_marked
+from streamsched.records.schema import GROUP, GROUP_WAS, LINK, LINK_WAS, PAGE, ROW_WAS, SCHEDULE_WAS, TRACE, Tables
+from streamsched.records.url_patterns import candidate_space
+from streamsched.state.page_table import PageTable
+
+__all__ = ["Moment", "Piece", "Shard"]
+
+Piece = tuple[str, int, npt.NDArray[Any]]
+"""The name of an array, the place of the first record, and the records; good until the next piece is asked for."""
+
+_RUN: Final = 1 << 14  # records copied under the lock at a time: 1.8 MB of rows, half a millisecond
+_PICKED: Final = 1 << 13  # ... that lie scattered
+_BYTES: Final = 1 << 22  # of text in a piece
+_SEARCHED: Final = 1 << 22  # rows among which marked ones are looked for at a time
+
+
+class Shard(Protocol):
+    """What a store asks of the scheduler whose state it keeps."""
+
+    @property
+    def pages(self) -> PageTable:
+        """The page table."""
+        ...
+
+    @property
+    def lock(self) -> AbstractContextManager[object]:
+        """What is held while the state changes."""
+        ...
+
+    def settings(self) -> dict[str, Any]:
+        """Return all of the state that the page table does not hold, as JSON can hold it."""
+        ...
+
+
+class Moment:
+    """The state of `shard` at the instant of its making: all of it, or what changed since the instant of `since`.
+
+    To be made under the shard's lock and under ``marks.turn``. ``corpus``: CORPUS[1] as it was; ``settings`` too.
+    """
+
+    def __init__(self, shard: Shard, since: Records | None = None) -> None:
+        tables = shard.pages.tables
+        self._shard = shard
+        self._since = since
+        self.settings = shard.settings()
+        self.corpus = tables.corpus.copy()
+        self._journal = list(_copy_visits(tables, 0 if since is None else int(since["journaled"][0])))
+        grown = since is None or since["sorted"][0] != self.corpus["sorted"][0]
+        self._candidates = tables.candidates[: candidate_space(self.rows)].copy() if grown else None
+        self._text, self._names = tables.text, tables.names  # what was written to them stays as it is
+        self._tempo = tables.rhythm.tempo.copy()
+        self._profiles = tables.rhythm.profiles[: int(self._tempo["profiles"][0])].copy()  # 27 kB a thousand pages
+        self._dirty = shard.pages.marks.begin(self.rows, self.groups)
+
+    @property
+    def rows(self) -> int:
+        """How many pages there were."""
+        return int(self.corpus["pages"][0])
+
+    @property
+    def groups(self) -> int:
+        """How many groups there were."""
+        return int(self.corpus["groups"][0])
+
+    def counts(self) -> dict[str, int]:
+        """Return how many records the arrays must have room for."""
+        text, names = int(self.corpus["text_end"][0]), int(self.corpus["names_end"][0])
+        return {"pages": self.rows, "text": text, "groups": self.groups, "names": names}
+
+    def pieces(self) -> Iterator[Piece]:
+        """Yield the state piece by piece, to be asked for outside the shard's lock. O(bytes).
+
+        Once, and to the end: until then what is written to is kept.
+        """
+        before = None if self._since is None else self._since[0]
+        yield "corpus", 0, self.corpus
+        yield "tempo", 0, self._tempo
+        yield "profiles", 0, self._profiles
+        yield from self._journal
+        if self._candidates is not None:
+            yield "candidates", 0, self._candidates
+        if before is not None:
+            yield from self._pick_rows()
+            yield from self._pick_groups()
+        yield from self._run_rows(self._dirty.known_rows if before is not None else 0)
+        yield from self._run_groups(self._dirty.known_groups if before is not None else 0)
+        yield from _run_bytes("text", self._text, self._since, self.corpus)
+        yield from _run_bytes("names", self._names, self._since, self.corpus)
+        with self._shard.lock:
+            old_rows, old_links, old_groups = self._shard.pages.marks.end()
+        yield "changed_rows", 0, _only(old_rows, "row", self._dirty.rows, self._dirty.known_rows, before is not None)
+        yield "changed_links", 0, _only(old_links, "row", self._dirty.rows, self._dirty.known_rows, before is not None)
+        groups = _only(old_groups, "number", self._dirty.groups, self._dirty.known_groups, before is not None)
+        yield "changed_groups", 0, groups
+
+    def dismiss(self, *, saved: bool, marking: bool) -> None:
+        """Note that it is on disk, or that it never will be; go on marking what is written to, or not. Under the lock.
+
+        Where it was not `saved`, what was written to before it counts as written to still.
+        """
+        marks = self._shard.pages.marks
+        marks.end()
+        if not marking:
+            marks.stop()
+        elif not saved:
+            marks.take_back(self._dirty)
+
+    def _run_rows(self, start: int) -> Iterator[Piece]:
+        pages, traces, leases, links = np.empty(_RUN, PAGE), np.empty(_RUN, TRACE), np.empty(_RUN), np.empty(_RUN, LINK)
+        schedules = np.empty(_RUN, SCHEDULE_WAS)
+        for first in range(start, self.rows, _RUN):
+            stop = min(first + _RUN, self.rows)
+            with self._shard.lock:
+                tables = self._shard.pages.tables
+                _copy(pages, tables.pages, first, stop)
+                _copy(traces, tables.traces, first, stop)
+                _copy(leases, tables.lease_until_s, first, stop)
+                _copy(links, tables.rhythm.links, first, stop)
+                found = _gather_schedules(tables, first, stop, int(self._tempo["schedules"][0]), schedules)
+                self._shard.pages.marks.copied(rows=stop)
+            yield "pages", first, pages[: stop - first]
+            yield "traces", first, traces[: stop - first]
+            yield "lease_until_s", first, leases[: stop - first]
+            yield "links", first, links[: stop - first]
+            yield "changed_schedules", 0, schedules[:found]
+
+    def _run_groups(self, start: int) -> Iterator[Piece]:
+        groups = np.empty(_RUN, GROUP)
+        for first in range(start, self.groups, _RUN):
+            stop = min(first + _RUN, self.groups)
+            with self._shard.lock:
+                _copy(groups, self._shard.pages.tables.groups, first, stop)
+                self._shard.pages.marks.copied(groups=stop)
+            yield "groups", first, groups[: stop - first]
+
+    def _pick_rows(self) -> Iterator[Piece]:
+        out, links = np.empty(_PICKED, ROW_WAS), np.empty(_PICKED, LINK_WAS)
+        for rows in _find_dirty(self._dirty.rows, self._dirty.known_rows):
+            with self._shard.lock:
+                _gather_rows(self._shard.pages.tables, rows, out, links)
+                self._shard.pages.marks.copied(rows=int(rows[-1]) + 1)
+            yield "changed_rows", 0, out[: rows.size]
+            yield "changed_links", 0, links[: rows.size]
+
+    def _pick_groups(self) -> Iterator[Piece]:
+        out = np.empty(_PICKED, GROUP_WAS)
+        for groups in _find_dirty(self._dirty.groups, self._dirty.known_groups):
+            with self._shard.lock:
+                _gather_groups(self._shard.pages.tables, groups, out)
+                self._shard.pages.marks.copied(groups=int(groups[-1]) + 1)
+            yield "changed_groups", 0, out[: groups.size]
+
+
+def _copy_visits(tables: Tables, before: int) -> Iterator[Piece]:
+    """Yield the journal's visits from number `before` on, as far as it still has them, in runs that do not wrap."""
+    ring, stop = tables.journal, int(tables.corpus["journaled"][0])
+    start = max(before, stop - ring.size)
+    while start < stop:
+        place = start % ring.size
+        size = min(stop - start, ring.size - place)
+        yield "journal", start, ring[place : place + size].copy()
+        start += size
+
+
+def _run_bytes(name: str, text: npt.NDArray[np.uint8], since: Records | None, corpus: Records) -> Iterator[Piece]:
+    start, stop = 0 if since is None else int(since[f"{name}_end"][0]), int(corpus[f"{name}_end"][0])
+    for first in range(start, stop, _BYTES):
+        yield name, first, text[first : min(first + _BYTES, stop)]
+
+
+def _find_dirty(bits: Hashes, known: int) -> Iterator[Ints]:
+    """Yield the numbers below `known` whose bits are set, some thousands at a time, ascending."""
+    for start in range(0, known, _SEARCHED):
+        numbers = find_marked(bits, start, min(start + _SEARCHED, known))
+        for first in range(0, numbers.size, _PICKED):
+            yield numbers[first : first + _PICKED]
+
+
+def _only(old: Records, field: str, bits: Hashes, known: int, wanted: bool) -> Records:
+    """Return those of the records `old` that an increment holds: of numbers that are marked or new."""
+    if not wanted:
+        return old
+    numbers = old[field].astype(np.int64)
+    marked = numbers >= known
+    below = numbers[~marked]
+    marked[~marked] = (bits[below >> 6] >> (below & 63).astype(np.uint64)) & np.uint64(1) != 0
+    kept: Records = old[marked]
+    return kept
+
+
+def _copy(out: npt.NDArray[Any], records: npt.NDArray[Any], first: int, stop: int) -> None:
+    """Copy records as bytes: faster, and without the interpreter's lock."""
+    np.copyto(out[: stop - first].view(np.uint8), records[first:stop].view(np.uint8))
+
+
+@bare_kernel
+def _gather_rows(tables: Tables, rows: Ints, out: Records, links: Records) -> None:
+    for i in range(rows.size):
+        record: Record = out[i]
+        record.row = rows[i]
+        record.page = tables.pages[rows[i]]
+        record.trace = tables.traces[rows[i]]
+        record.lease_until_s = tables.lease_until_s[rows[i]]
+        link: Record = links[i]
+        link.row = rows[i]
+        link.link = tables.rhythm.links[rows[i]]
+        own: Record = tables.rhythm.links[rows[i]]
+        link.schedule = tables.rhythm.schedules[own.schedule]
+
+
+@bare_kernel
+def _gather_schedules(tables: Tables, first: int, stop: int, most: int, out: Records) -> int:
+    """Write the schedules of the rows from `first` up to `stop` to `out`; return how many there are.
+
+    Up to number `most`: others were given after the instant, to pages whose links of then are kept.
+    """
+    count = 0
+    for row in range(first, stop):
+        number = tables.rhythm.links[row].schedule
+        if 0 < number <= most:
+            record: Record = out[count]
+            record.number = number
+            record.schedule = tables.rhythm.schedules[number]
+            count += 1
+    return count
+
+
+@bare_kernel
+def _gather_groups(tables: Tables, groups: Ints, out: Records) -> None:
+    for i in range(groups.size):
+        record: Record = out[i]
+        record.number = groups[i]
+        record.group = tables.groups[groups[i]]

@@ -1,0 +1,72 @@
+"""Which URLs fit a pattern in which ``*`` stands for any number of any bytes."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from streamsched.numerics.arrays import Bytes, Ints, Record
+from streamsched.numerics.jit import bare_kernel
+from streamsched.numerics.url_syntax import find_authority
+from streamsched.records.schema import Tables
+
+__all__ = ["fits", "mark_fitting"]
+
+_STAR: Final = ord("*")
+
+
+@bare_kernel
+def fits(text: Bytes, start: int, stop: int, glob: Bytes) -> bool:
+    """Return whether ``text[start:stop]`` is what ``glob``: uint8[n] says from end to end.
+
+    O(length) for most, O(length n) at the worst: of what came before its last ``*`` nothing is tried again.
+    """
+    at, place = start, 0
+    star, since = -1, start  # the last star met, and where what it stands for ends
+    while at < stop:
+        if place < glob.size and glob[place] == _STAR:
+            star, since = place, at
+            place += 1
+        elif place < glob.size and glob[place] == text[at]:
+            at += 1
+            place += 1
+        elif star >= 0:
+            since += 1
+            at, place = since, star + 1
+        else:
+            return False
+    while place < glob.size and glob[place] == _STAR:
+        place += 1
+    return place == glob.size
+
+
+@bare_kernel
+def mark_fitting(  # noqa: PLR0913, PLR0917  what to look at, what to look for, and what to write
+    tables: Tables, rows: Ints, places: Ints, scheme: Bytes, path: Bytes, number: int, numbers: Bytes
+) -> None:
+    """Write `number` to ``numbers[place]`` for each of ``places``: int64[m] whose row has such a URL. O(bytes).
+
+    `scheme`: that of the URL in lower case, of length 0 for any; `path`: a pattern of all that follows the host.
+    """
+    for i in range(places.size):
+        trace: Record = tables.traces[rows[places[i]]]
+        span = trace.url_span
+        # In a kernel int() leaves a uint64 unsigned, and unsigned with signed makes a float.
+        start = np.int64(span >> np.uint64(16))
+        stop = start + np.int64(span & np.uint64(0xFFFF))
+        _, last, size = find_authority(tables.text, start, stop)
+        if (scheme.size == 0 or _is_scheme(tables.text, start, size, scheme)) and fits(tables.text, last, stop, path):
+            numbers[places[i]] = number
+
+
+@bare_kernel
+def _is_scheme(text: Bytes, start: int, size: int, scheme: Bytes) -> bool:
+    """Return whether the `size` bytes from `start` on are `scheme`, in whichever case."""
+    if size != scheme.size:
+        return False
+    for i in range(size):
+        byte = text[start + i]
+        if (byte + 32 if 65 <= byte <= 90 else byte) != scheme[i]:
+            return False
+    return True

@@ -1,0 +1,275 @@
+"""When a page and a host may be visited: the settings of `manners` as kernels read them, and what kernels make of them.
+
+A page's record says by its rule's number, its failures and its answers of 404 or 410 when it may be visited again. A
+host's record says how many of its pages are out and before when it wants no visit; handing out pages moves that time
+on by the host's delay each, an answer of 429 or 503 by what the host asked for.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from streamsched.estimation.change_detection import is_failure
+from streamsched.numerics.arrays import Ints, Record, Records
+from streamsched.numerics.jit import bare_kernel, inlined, mix
+from streamsched.outcomes import RETRY_AFTER
+from streamsched.politeness.politeness_settings import Manners, Rule
+from streamsched.records.dirty_tracking import mark_group, mark_row
+from streamsched.records.schema import OUT, SETTINGS_OWN, URGENT, VISITED, Tables
+
+__all__ = [
+    "FOR_DELAY",
+    "FOR_RETRY_AFTER",
+    "FOR_TOO_MANY",
+    "ON_REQUEST",
+    "RULE",
+    "RULES",
+    "Limits",
+    "count_handed",
+    "flying_room",
+    "hear_host",
+    "host_delay",
+    "host_room",
+    "make_limits",
+    "overdue_at",
+    "probe_at",
+    "ready_at",
+    "recall",
+    "rested_at",
+    "revisit_at",
+    "send",
+    "write_rule",
+]
+
+# GROUP.why: what a host rests for until ready_s.
+FOR_DELAY: Final = 1  # between two visits
+FOR_TOO_MANY: Final = 2  # it answered 429
+FOR_RETRY_AFTER: Final = 3  # it said for how long
+ON_REQUEST: Final = 4  # its owner's, or ours
+
+RULES: Final = 256  # a page's record holds the number of its rule in a byte; number 0 are the settings
+RULE: Final = np.dtype(
+    [
+        ("min_revisit_s", "<f8"),  # 0 for none
+        ("max_revisit_s", "<f8"),  # inf for none
+        ("never", "u1"),
+        ("spare", "u1", 7),
+    ]
+)
+
+_NO_LIMIT: Final = 1 << 62
+_NEVER_GONE: Final = 256  # more answers in a row than a record counts
+_BACKOFF_SALT: Final = np.uint64(0xB5C0FBCFEC4D3B2F)  # any will do: it must differ from what salts ties and samples
+_PROBE_SALT: Final = np.uint64(0x59F111F1B605D019)
+_TOO_MANY_REQUESTS: Final = 429
+_UNAVAILABLE: Final = 503
+
+
+class Limits(NamedTuple):
+    """`Manners` as kernels read them, with every page rule."""
+
+    delay_s: float
+    in_flight: int
+    per_batch: int
+    backoff_s: float
+    backoff_most_s: float
+    retire_after: int
+    probe_every_s: float
+    rules: Records  # RULE[RULES], what a rule does not set already filled in from the settings
+
+
+def make_limits(manners: Manners) -> Limits:
+    """Return the limits of `manners`, in which no rule says anything else. O(1)."""
+    limits = Limits(
+        float(manners.delay),
+        _NO_LIMIT if manners.in_flight is None else manners.in_flight,
+        _NO_LIMIT if manners.per_batch is None else manners.per_batch,
+        float(manners.backoff),
+        float(manners.backoff_most),
+        _NEVER_GONE if manners.retire_after is None else manners.retire_after,
+        float(manners.probe_every),
+        np.zeros(RULES, RULE),
+    )
+    for number in range(RULES):
+        write_rule(limits, number, Rule(), manners)
+    return limits
+
+
+def write_rule(limits: Limits, number: int, rule: Rule, manners: Manners) -> None:
+    """Let `number` be the number of `rule`, for every page that has it. O(1)."""
+    record = limits.rules[number]
+    most = manners.max_revisit if rule.max_revisit is None else rule.max_revisit
+    record["min_revisit_s"] = manners.min_revisit if rule.min_revisit is None else rule.min_revisit
+    record["max_revisit_s"] = np.inf if most is None else most
+    record["never"] = rule.never
+
+
+@inlined
+def ready_at(page: Record, trace: Record, limits: Limits) -> float:
+    """Return the time from which a page may be visited, its host and leases aside: inf for never, -inf for any. O(1).
+
+    The latest of `revisit_at`, `rested_at` and `probe_at`; a page that was asked for waits for none of them.
+    """
+    rule: Record = limits.rules[page.rule]
+    if rule.never:
+        return np.inf
+    if page.flags & URGENT:
+        return -np.inf
+    return float(max(revisit_at(page, limits), rested_at(page, trace, limits), probe_at(page, trace, limits)))
+
+
+@inlined
+def revisit_at(page: Record, limits: Limits) -> float:
+    """Return when the least time since the last visit that told something is over, -inf where there is none. O(1)."""
+    rule: Record = limits.rules[page.rule]
+    if rule.min_revisit_s > 0.0 and page.flags & VISITED:
+        return float(page.last_visit_s + rule.min_revisit_s)
+    return -np.inf
+
+
+@inlined
+def rested_at(page: Record, trace: Record, limits: Limits) -> float:
+    """Return until when a page rests after failures in a row, -inf where the last visit told something. O(1)."""
+    if page.failures == 0 or limits.backoff_s <= 0.0:
+        return -np.inf
+    wait = _double(limits, page.failures) * _jitter(page.url_hash ^ _BACKOFF_SALT, page.failures)
+    return float(trace.last_outcome_s + wait)
+
+
+@inlined
+def probe_at(page: Record, trace: Record, limits: Limits) -> float:
+    """Return when a page that is gone is to be probed, -inf where it is not. O(1)."""
+    if page.gone < limits.retire_after:
+        return -np.inf
+    return float(trace.last_outcome_s + limits.probe_every_s * _jitter(page.url_hash ^ _PROBE_SALT, page.gone))
+
+
+@inlined
+def overdue_at(page: Record, limits: Limits) -> float:
+    """Return the time from which a page goes before those that are not overdue: inf for never, -inf for always. O(1).
+
+    Always means that it was asked for. That it goes before others does not mean that it may: see `ready_at`.
+    """
+    rule: Record = limits.rules[page.rule]
+    if rule.never:
+        return np.inf
+    if page.flags & URGENT:
+        return -np.inf
+    return float(page.last_visit_s + rule.max_revisit_s)
+
+
+@inlined
+def _double(limits: Limits, times: int) -> float:
+    """Return the rest after `times` failures in a row: twice that after one less, up to the longest. O(1)."""
+    return float(min(limits.backoff_s * 2.0 ** (times - 1.0), limits.backoff_most_s))
+
+
+@inlined
+def _jitter(salted: int, number: int) -> float:
+    """Return a number from 0.75 up to 1.25 that hangs on both alone. O(1)."""
+    bits = mix(mix(salted) ^ np.uint64(number))
+    return 0.75 + float(np.int64(bits >> np.uint64(11))) * (0.5 / (1 << 53))
+
+
+@inlined
+def host_delay(host: Record, limits: Limits) -> float:
+    """Return the least time between two visits to a host, in seconds. O(1)."""
+    return limits.delay_s if np.isnan(host.delay_s) else float(host.delay_s)
+
+
+@inlined
+def flying_room(host: Record, limits: Limits) -> int:
+    """Return how many more pages of a host may be out at once, below 0 where a rule came too late. O(1)."""
+    most = limits.in_flight if host.most_out == SETTINGS_OWN else np.int64(host.most_out)
+    return int(most - np.int64(host.out))
+
+
+@inlined
+def host_room(host: Record, limits: Limits, now: float, lease_s: float) -> int:
+    """Return how many more pages of a host a batch at `now` may hold, 0 while it rests. O(1).
+
+    As many as both its limits allow, and with a delay no more than can be visited within the lease's seconds, one at
+    the least. Does not know of pages chosen for the batch and not yet granted.
+    """
+    if host.ready_s > now:
+        return 0
+    most = limits.per_batch if host.most_batch == SETTINGS_OWN else np.int64(host.most_batch)
+    room: Any = min(most, flying_room(host, limits))
+    delay_s = host_delay(host, limits)
+    if delay_s > 0.0:
+        room = min(room, max(np.int64(min(lease_s / delay_s, 1e18)), 1))
+    return int(max(room, 0))
+
+
+@bare_kernel
+def count_handed(tables: Tables, rows: Ints, limits: Limits, now: float) -> None:
+    """Let the hosts of ``rows``: int64[m], handed out at `now`, rest for their delay, as often as they stand there.
+
+    O(m).
+    """
+    for i in range(rows.size):
+        page: Record = tables.pages[rows[i]]
+        group: Record = tables.groups[page.group]
+        host: Record = tables.groups[group.host]
+        mark_group(tables, np.int64(group.host))
+        delay_s = host_delay(host, limits)
+        if delay_s > 0.0:
+            host.ready_s = max(host.ready_s, now) + delay_s
+            host.why = FOR_DELAY
+            host.asked = 0  # these visits are after the rest that it asked for
+
+
+@inlined
+def hear_host(host: Record, limits: Limits, given: int, status: int, retry_after: float, fetched_at: float) -> None:
+    """Take in what an answer says of its host: 429 and 503 may ask for rest, any that tells something starts anew.
+
+    O(1). Answers to visits from before the end of such a rest are part of it: they change nothing of its steps. Where
+    the delays of visits given out before last longer, the rest lasts as long: those were given out knowing nothing.
+    """
+    resting = host.asked != 0 and fetched_at < host.ready_s
+    told = given & RETRY_AFTER != 0
+    if status == _TOO_MANY_REQUESTS:
+        if not resting:
+            host.strikes = min(host.strikes + 1, 255)
+            if not told and limits.backoff_s > 0.0:
+                _rest(host, fetched_at + _double(limits, host.strikes), FOR_TOO_MANY)
+    elif not is_failure(status) and not resting:
+        host.strikes = 0
+    if told and status in (_TOO_MANY_REQUESTS, _UNAVAILABLE):
+        _rest(host, fetched_at + retry_after, FOR_RETRY_AFTER)
+
+
+@inlined
+def send(tables: Tables, row: int) -> None:
+    """Count a page among those of its host that are out, unless it is counted already. O(1)."""
+    page: Record = tables.pages[row]
+    if not page.flags & OUT:
+        group: Record = tables.groups[page.group]
+        mark_row(tables, row)
+        mark_group(tables, np.int64(group.host))
+        page.flags |= np.uint8(OUT)
+        host: Record = tables.groups[group.host]
+        host.out += 1
+
+
+@inlined
+def recall(tables: Tables, row: int) -> None:
+    """Count a page no more among those of its host that are out, if it is. O(1)."""
+    page: Record = tables.pages[row]
+    if page.flags & OUT:
+        group: Record = tables.groups[page.group]
+        mark_row(tables, row)
+        mark_group(tables, np.int64(group.host))
+        page.flags &= ~np.uint8(OUT)
+        host: Record = tables.groups[group.host]
+        host.out -= 1
+
+
+@inlined
+def _rest(host: Record, until_s: float, why: int) -> None:
+    host.asked = 1
+    if until_s > host.ready_s:
+        host.ready_s = until_s
+        host.why = why

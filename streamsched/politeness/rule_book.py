@@ -1,0 +1,186 @@
+"""The rules of one scheduler: exceptions from its `Manners` for pages and for hosts.
+
+A page goes by the rule of the page itself, else of a pattern, else of its host (see `targets`); of several patterns or
+hosts that fit by the one that was set last. But a rule that says never goes before all that do not, until it is itself
+taken back or set anew. Rules are not mixed: what the deciding one does not set is as the settings have it. Targets that
+mean the same have one rule, however they are written. Each page's record holds the number of its rule, each host's
+record what its rule sets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import numpy as np
+
+from streamsched.errors import SettingsError, shorten
+from streamsched.numerics.arrays import Ints
+from streamsched.numerics.packed_urls import PackedUrls
+from streamsched.politeness.limits import RULES, Limits, write_rule
+from streamsched.politeness.politeness_settings import HostRule, Manners, Rule
+from streamsched.politeness.rule_targets import (
+    HOST,
+    PAGE_SCHEMES,
+    SINGLE,
+    Chosen,
+    Target,
+    find_hosts,
+    parse_target,
+    read_target,
+)
+from streamsched.records.dirty_tracking import mark_groups, mark_rows
+from streamsched.records.schema import SETTINGS_OWN, PageLookup, Tables
+
+__all__ = ["RuleBook"]
+
+_MOST_TEXT: Final = 1 << 24  # bytes of all targets: they are saved in one piece with the settings
+
+
+class RuleBook:
+    """The rules by target, and how far they have reached. For one call at a time."""
+
+    def __init__(self, manners: Manners, limits: Limits) -> None:
+        self._manners = manners
+        self._limits = limits
+        self._pages: dict[str, Rule] = {}  # by target, in the order in which they were set
+        self._hosts: dict[str, HostRule] = {}
+        self._numbers: dict[Rule, int] = {Rule(): 0}
+        self._choose()
+        self._rows = 0  # pages and groups that have been looked at
+        self._groups = 0
+
+    def set(self, pages: PageLookup, rules: Mapping[str, Rule | HostRule | None]) -> Ints:
+        """Set rules by target, None to take them back; return the rows that may go by others now: int64[m], ascending.
+
+        O(1) for each target that is a page, O(pages) for all others together. Raises SettingsError, and sets none, for
+        a target that is none, a rule that does not fit its target, and more than 255 different rules for pages. To take
+        back what was not set concerns no page.
+        """
+        if not isinstance(rules, Mapping):
+            raise SettingsError("rules", rules, "targets such as example.org, each with a Rule, a HostRule or None")
+        own, hosts, targets = self._with(rules)
+        self._give_numbers(own)
+        self._pages, self._hosts = own, hosts
+        self._choose()
+        tables = pages.tables
+        self.reach(tables)
+        self._tell_hosts(tables, find_hosts(tables, (target for target in targets if target.kind == HOST)))
+        single = _find_pages(pages, (target.text for target in targets if target.kind == SINGLE))
+        wide = _pages_of(tables, find_hosts(tables, (target for target in targets if target.kind != SINGLE)))
+        rows = np.union1d(single, wide)
+        self._tell_pages(tables, rows)
+        return rows
+
+    def reach(self, tables: Tables) -> None:
+        """Let pages and hosts that came since the last call go by their rules. O(new pages) where there are rules."""
+        pages, groups = int(tables.corpus["pages"][0]), int(tables.corpus["groups"][0])
+        if self._hosts and groups > self._groups:
+            new = np.arange(self._groups, groups)
+            self._tell_hosts(tables, new[tables.groups["depth"][new] == 0])
+        if self._pages and pages > self._rows:
+            self._tell_pages(tables, np.arange(self._rows, pages))
+        self._rows, self._groups = pages, groups
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what `restore` needs, as JSON can hold it."""
+        return {
+            "rules": [[number, rule.to_json()] for rule, number in self._numbers.items()],
+            "pages": [[target, self._numbers[rule]] for target, rule in self._pages.items()],
+            "hosts": [[target, rule.to_json()] for target, rule in self._hosts.items()],
+        }
+
+    def restore(self, told: dict[str, Any], tables: Tables) -> None:
+        """Go on from what `to_json` told once, with tables that these rules have reached."""
+        rules = {number: Rule.from_json(rule) for number, rule in told["rules"]}
+        self._numbers = {rule: number for number, rule in rules.items()}
+        self._pages = {parse_target(target).key: rules[number] for target, number in told["pages"]}
+        self._hosts = {parse_target(target).key: HostRule.from_json(rule) for target, rule in told["hosts"]}
+        for number, rule in rules.items():
+            write_rule(self._limits, number, rule, self._manners)
+        self._choose()
+        self._rows, self._groups = int(tables.corpus["pages"][0]), int(tables.corpus["groups"][0])
+
+    def _with(
+        self, rules: Mapping[str, Rule | HostRule | None]
+    ) -> tuple[dict[str, Rule], dict[str, HostRule], list[Target]]:
+        """Return the rules of pages and of hosts as they are to be, and whose these have become others.
+
+        Raises SettingsError.
+        """
+        own, hosts, targets = dict(self._pages), dict(self._hosts), list[Target]()
+        for text, rule in rules.items():
+            target = read_target(text) if rule is not None else parse_target(text)
+            _check_rule(target, rule)
+            old: list[object] = []
+            if rule is None or isinstance(rule, Rule):
+                old.append(own.pop(target.key, None))  # set anew, it comes last
+            if rule is None or isinstance(rule, HostRule):
+                old.append(hosts.pop(target.key, None))
+            if isinstance(rule, Rule):
+                own[target.key] = rule
+            elif isinstance(rule, HostRule):
+                hosts[target.key] = rule
+            if rule is not None or any(one is not None for one in old):
+                targets.append(target)
+        if sum(len(text.encode("utf-8", "replace")) for text in (*own, *hosts)) > _MOST_TEXT:
+            raise SettingsError("rules", f"{len(own) + len(hosts)} targets", f"at most {_MOST_TEXT} bytes of targets")
+        return own, hosts, targets
+
+    def _give_numbers(self, own: Mapping[str, Rule]) -> None:
+        """Give numbers to rules that are new, those of rules no longer used among them; raises SettingsError."""
+        used = {Rule(): None} | dict.fromkeys(own.values())  # in their order: numbers are part of the state
+        if len(used) > RULES:
+            raise SettingsError("rules", f"{len(used) - 1} different ones", f"at most {RULES - 1} different page rules")
+        kept = {rule: number for rule, number in self._numbers.items() if rule in used}
+        free = iter(sorted(set(range(RULES)) - set(kept.values())))
+        for rule in used:
+            if rule not in kept:
+                kept[rule] = next(free)
+                write_rule(self._limits, kept[rule], rule, self._manners)
+        self._numbers = kept
+
+    def _choose(self) -> None:
+        never = [number for rule, number in self._numbers.items() if rule.never]
+        self._of_pages = Chosen({target: self._numbers[rule] for target, rule in self._pages.items()}, never)
+        self._of_hosts = Chosen({target: place for place, target in enumerate(self._hosts)})
+
+    def _tell_pages(self, tables: Tables, rows: Ints) -> None:
+        mark_rows(tables, rows)
+        tables.pages["rule"][rows] = self._of_pages.number_pages(tables, rows)
+
+    def _tell_hosts(self, tables: Tables, hosts: Ints) -> None:
+        rules = list(self._hosts.values())
+        mark_groups(tables, hosts)
+        for host, place in zip(hosts.tolist(), self._of_hosts.number_hosts(tables, hosts), strict=True):
+            rule = HostRule() if place is None else rules[place]
+            record = tables.groups[host]
+            record["delay_s"] = np.nan if rule.delay is None else rule.delay
+            record["most_out"] = SETTINGS_OWN if rule.in_flight is None else rule.in_flight
+            record["most_batch"] = SETTINGS_OWN if rule.per_batch is None else rule.per_batch
+
+
+def _check_rule(target: Target, rule: object) -> None:
+    """Raise SettingsError where `rule` is none that `target` can have."""
+    named = f"rule of {shorten(target.text)}"
+    if rule is not None and not isinstance(rule, Rule | HostRule):
+        raise SettingsError(named, rule, "a Rule, a HostRule or None")
+    if isinstance(rule, HostRule) and target.kind != HOST:
+        raise SettingsError(named, rule, "a Rule, for only a host such as example.org has a HostRule")
+
+
+def _find_pages(pages: PageLookup, targets: Iterable[str]) -> Ints:
+    """Return the rows of the pages that are known by these texts, or by them with a scheme before."""
+    urls = [scheme + text for text in targets for scheme in (PAGE_SCHEMES if "://" not in text else ("",))]
+    rows = pages.find(PackedUrls.pack(urls))
+    return rows[rows >= 0]
+
+
+def _pages_of(tables: Tables, hosts: Ints) -> Ints:
+    """Return the rows of all pages of `hosts`: int64[m]. O(pages)."""
+    if not hosts.size:
+        return np.empty(0, np.int64)
+    wanted = np.zeros(int(tables.corpus["groups"][0]), np.bool_)
+    wanted[hosts] = True
+    of_group = wanted[tables.groups["host"][: wanted.size]]
+    return np.flatnonzero(of_group[tables.pages["group"][: int(tables.corpus["pages"][0])]])

@@ -1,0 +1,227 @@
+"""What rules are set for: hosts, URL patterns and pages, as people write them, and which pages fit them.
+
+- A **host**: ``example.org`` or ``*.example.org``, with no slash and no scheme.
+- A **pattern**: ``example.org/news/*`` or ``https://*/print/*``, a host and all that follows it up to the end of the
+  URL, with ``*`` for any number of any characters; with a scheme it means that scheme only.
+- A **page**: ``https://example.org/news``, a URL without ``*`` just as it was observed; without its scheme it means the
+  pages of http and of https, and the one known by that very text.
+
+Hosts are compared as groups are named: in lower case, without user and without the scheme's own port. A ``*`` in a host
+does not reach into the path. All else goes by the byte, so a ``?`` is a question mark. A host
+named without a scheme has no port 80 or 443, for the groups of http and https carry none.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import chain
+from typing import Final
+
+import numpy as np
+
+from streamsched.errors import SettingsError
+from streamsched.numerics.arrays import Bytes, Ints
+from streamsched.politeness.glob_match import mark_fitting
+from streamsched.records.schema import Tables
+from streamsched.records.url_index import url_texts
+from streamsched.records.url_patterns import find_host, group_names
+
+__all__ = [
+    "HOST",
+    "PAGE_SCHEMES",
+    "PATTERN",
+    "SINGLE",
+    "Chosen",
+    "Target",
+    "find_hosts",
+    "parse_target",
+    "read_host",
+    "read_target",
+]
+
+HOST, PATTERN, SINGLE = range(3)  # kinds of targets; of those that a page fits the last decides, but see `Chosen`
+PAGE_SCHEMES: Final = ("", "https://", "http://")  # that a page named without one may have
+
+_SCHEME: Final = re.compile(r"([^/?#]*?)://")
+_OWN_PORT: Final = {"https": ":443", "http": ":80"}
+_EXPECTED: Final = "a host, a URL, or a pattern such as example.org/news/*"
+_HOST_EXPECTED: Final = "a host such as example.org or *.example.org"
+_PORT: Final = re.compile(r":([^:\]]*)$")
+_IS_PORT: Final = re.compile(r"[0-9*]*\*[0-9*]*|[0-9]+")
+_ROWS_AT_ONCE: Final = 1 << 16  # whose URLs are read together
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A target taken apart: ``scheme``, "" for any, and ``host`` in lower case; ``path``: all that follows the host."""
+
+    text: str
+    kind: int
+    scheme: str
+    host: str
+    path: str
+
+    @property
+    def key(self) -> str:
+        """The target as all that mean the same have it: pages, which are compared by the byte, as they are written."""
+        if self.kind == SINGLE:
+            return self.text
+        path = "" if self.kind == HOST else self.path
+        return f"{self.scheme}://{self.host}{path}" if self.scheme else f"{self.host}{path}"
+
+    def meets(self, host: str) -> bool:
+        """Return whether pages of `host` may fit. O(length)."""
+        return _host_pattern(self.host).fullmatch(host) is not None if "*" in self.host else self.host == host
+
+
+def parse_target(text: object) -> Target:
+    """Return the target that `text` names; raises SettingsError where it names none. O(length).
+
+    >>> parse_target("*.Example.org"), parse_target("example.org/a?b=*").path
+    (Target(text='*.Example.org', kind=0, scheme='', host='*.example.org', path='*'), '/a?b=*')
+    """
+    if not isinstance(text, str):
+        raise SettingsError("target", text, _EXPECTED)
+    found = _SCHEME.match(text)
+    scheme = found[1].lower() if found else ""
+    rest = text[found.end() :] if found else text
+    host = re.split(r"[/?#]", rest, maxsplit=1)[0]
+    path = rest[len(host) :]
+    if not host or "@" in host or (found and not scheme):
+        raise SettingsError("target", text, _EXPECTED)
+    host = host.encode("utf-8", "replace").lower().decode().removesuffix(_OWN_PORT.get(scheme, ""))
+    if not path and not scheme:
+        return Target(text, HOST, "", host, "*")
+    return Target(text, PATTERN if "*" in text else SINGLE, scheme, host, path)
+
+
+def read_target(text: object) -> Target:
+    """Return the target that `text` names; raises SettingsError where it names none, or none that any URL meets.
+
+    >>> read_target("https://Example.org:443/*").key
+    'https://example.org/*'
+    """
+    target = parse_target(text)
+    if target.kind == SINGLE:
+        return target
+    if re.search(r"[\s\x00-\x1f]", target.host):
+        raise SettingsError("target", text, "a host without spaces")
+    port = _PORT.search(target.host)
+    if port and not _IS_PORT.fullmatch(port[1]):
+        raise SettingsError("target", text, "a number as the host's port")
+    if port and not target.scheme and port[0] in _OWN_PORT.values():
+        raise SettingsError("target", text, f"{target.host[: port.start()]}, for hosts do not carry their usual port")
+    return target
+
+
+def read_host(text: object) -> Target:
+    """Return the hosts that `text` names; raises SettingsError where it names none."""
+    try:
+        target = read_target(text)
+    except SettingsError as error:
+        expected = _HOST_EXPECTED if error.expected == _EXPECTED else error.expected
+        raise SettingsError("host", text, expected) from None
+    if target.kind != HOST:
+        raise SettingsError("host", text, _HOST_EXPECTED)
+    return target
+
+
+def find_hosts(tables: Tables, targets: Iterable[Target]) -> Ints:
+    """Return the groups of all known hosts that the targets meet: int64[m], ascending. O(1) a host without ``*``.
+
+    O(hosts) for each target with one.
+    """
+    found: set[int] = set()
+    known: list[tuple[int, str]] | None = None
+    for target in targets:
+        if "*" not in target.host:
+            found.add(find_host(tables, target.host))
+            continue
+        known = _name_hosts(tables) if known is None else known
+        found.update(group for group, name in known if target.meets(name))
+    return np.array(sorted(found - {-1}), np.int64)
+
+
+def _name_hosts(tables: Tables) -> list[tuple[int, str]]:
+    groups = np.flatnonzero(tables.groups["depth"][: int(tables.corpus["groups"][0])] == 0)
+    return list(zip(groups.tolist(), group_names(tables, groups), strict=True))
+
+
+class Chosen:
+    """Which of many targets decides for a page or a host: of those that fit, the last of the last kind.
+
+    ``numbers``: what each target, in the order in which they were set, stands for; ``first``: numbers that go before
+    all others, whatever their kinds.
+    """
+
+    def __init__(self, numbers: Mapping[str, int], first: Collection[int] = ()) -> None:
+        self._numbers = numbers
+        self._first = frozenset(first)
+        self._single: dict[str, tuple[bool, int, int]] = {}  # whether first, place in the order, what it stands for
+        self._plain: dict[str, list[tuple[int, Target]]] = {}  # by host; with the place of each in the order
+        self._starred: list[tuple[int, Target]] = []
+        for place, text in enumerate(numbers):
+            target = parse_target(text)
+            if target.kind == SINGLE:
+                self._single[text] = (numbers[text] in self._first, place, numbers[text])
+            elif "*" in target.host:
+                self._starred.append((place, target))
+            else:
+                self._plain.setdefault(target.host, []).append((place, target))
+
+    def number_hosts(self, tables: Tables, hosts: Ints) -> list[int | None]:
+        """Return what the deciding target of kind HOST stands for, for each of `hosts`; None where there is none."""
+        deciding = (
+            [target for target in self._meeting(name) if target.kind == HOST] for name in group_names(tables, hosts)
+        )
+        return [self._numbers[targets[-1].text] if targets else None for targets in deciding]
+
+    def number_pages(self, tables: Tables, rows: Ints) -> Bytes:
+        """Return what the deciding target stands for, for each of ``rows``: uint8[m]; 0 where there is none. O(m)."""
+        numbers = np.zeros(rows.size, np.uint8)
+        if self._plain or self._starred:
+            for name, places in _by_host(tables, rows):
+                for target in self._meeting(name):
+                    number = self._numbers[target.text]
+                    mark_fitting(tables, rows, places, _bytes(target.scheme), _bytes(target.path), number, numbers)
+        if self._single:
+            for place, url in enumerate(_read_urls(tables, rows)):
+                names = (url, re.sub("^https?://", "", url))
+                met = [self._single[name] for name in names if name in self._single]
+                first, _, number = max(met, default=(False, 0, 0))
+                if met and (first or numbers[place] not in self._first):
+                    numbers[place] = number
+        return numbers
+
+    def _meeting(self, host: str) -> list[Target]:
+        """Return the targets that pages of `host` may fit, the deciding one last."""
+        plain = self._plain.get(host, [])
+        starred = [(place, target) for place, target in self._starred if target.meets(host)]
+        ranks = [(self._numbers[one.text] in self._first, one.kind, place, one) for place, one in plain + starred]
+        return [target for *_, target in sorted(ranks, key=lambda rank: rank[:3])]
+
+
+def _by_host(tables: Tables, rows: Ints) -> Iterator[tuple[str, Ints]]:
+    """Yield each host's name with the places of its pages in `rows`."""
+    hosts = tables.groups["host"][tables.pages["group"][rows]]
+    order = np.argsort(hosts, kind="stable")
+    firsts = np.flatnonzero(np.diff(hosts[order], prepend=-1)) if rows.size else np.empty(0, np.int64)
+    names = group_names(tables, hosts[order[firsts]].astype(np.int64))
+    return zip(names, np.split(order, firsts[1:]) if rows.size else [], strict=True)
+
+
+def _read_urls(tables: Tables, rows: Ints) -> Iterator[str]:
+    parts = (rows[first : first + _ROWS_AT_ONCE] for first in range(0, rows.size, _ROWS_AT_ONCE))
+    return chain.from_iterable(url_texts(tables, part) for part in parts)
+
+
+@lru_cache(maxsize=1024)
+def _host_pattern(host: str) -> re.Pattern[str]:
+    return re.compile(".*".join(map(re.escape, host.split("*"))), re.DOTALL)
+
+
+def _bytes(text: str) -> Bytes:
+    return np.array(list(text.encode("utf-8", "replace")), np.uint8)

@@ -1,0 +1,310 @@
+"""Bounds of blocks of pages: what no eligible page's score in a block exceeds until a stated time.
+
+A bound is told for times from the ranking's clock up to its end: -inf where all scores are NaN or -inf, NaN where no
+page of the block is eligible at all. A bound whose end has come says nothing. How far ahead a block looked when it was
+opened last is its reach. Nodes sum up a few blocks each, so that a query passes over blocks that do not matter.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from streamsched.numerics.arrays import Bytes, Floats, Ints
+from streamsched.numerics.growable_array import Region
+from streamsched.numerics.jit import bare_kernel, inlined, mix, prefetch
+from streamsched.politeness.eligibility import page_rest_until, rest_until
+from streamsched.politeness.limits import host_room
+from streamsched.ranking.block_layout import BLOCK_ROWS, MIXED, Order
+from streamsched.ranking.block_scorer import Gauge
+from streamsched.ranking.bound_expiry import Moment
+from streamsched.ranking.host_slots import Room, Terms, is_outdone
+from streamsched.records.schema import Tables
+
+__all__ = [
+    "NODE_BLOCKS",
+    "Blocks",
+    "BoundTable",
+    "Lanes",
+    "Stage",
+    "list_due",
+    "list_hot",
+    "rest_within",
+    "settle",
+    "slice_lanes",
+    "store_bound",
+    "sum_up_all",
+    "target_of",
+]
+
+NODE_BLOCKS: Final = 16
+_SOON: Final = 12  # nodes ahead whose memory is asked for
+_FIRST_REACH: Final = 1 / 32  # cycles that a block looks ahead at first, or up to twice as many: an hour of a day
+_RESERVED_BLOCKS: Final = (1 << 27) // BLOCK_ROWS
+
+
+class Blocks(NamedTuple):
+    """The bounds as kernels take them."""
+
+    bound: Floats  # float64[blocks]
+    end: Floats  # float64[blocks]: until when it holds, UTC epoch seconds; -inf where it is not known
+    reach: npt.NDArray[np.float32]  # float32[blocks]: cycles
+    opened: Bytes  # uint8[blocks]: 1 while a query has opened the block
+    node_bound: Floats  # float64[nodes]: the greatest of the blocks', -inf where there is none
+    node_end: Floats  # float64[nodes]: the first of the blocks'
+    mask: int  # pages count if (flags & mask) == want
+    want: int
+
+
+class Lanes(NamedTuple):
+    """The pages of opened blocks, BLOCK_ROWS a block, and when each block's bounds end."""
+
+    rows: Ints  # int64[m]; -1 where the block has no page there, or one that must not be handed out now
+    scores: Floats  # float64[m]
+    bounds: Floats  # float64[m]
+    ends: Floats  # float64[blocks opened]
+
+
+class Stage(NamedTuple):
+    """A shard and a ranking of its pages, as kernels take them."""
+
+    tables: Tables
+    order: Order
+    blocks: Blocks
+    gauge: Gauge
+    room: Room
+
+
+class BoundTable:
+    """The bounds of one ranking: 21 bytes a block, 2.7 a page."""
+
+    def __init__(self, mask: int = 0, want: int = 0) -> None:
+        self.blocks = 0
+        self._flags = mask, want
+        self._bound = Region(np.float64, _RESERVED_BLOCKS)
+        self._end = Region(np.float64, _RESERVED_BLOCKS)
+        self._reach = Region(np.float32, _RESERVED_BLOCKS)
+        self._opened = Region(np.uint8, _RESERVED_BLOCKS)
+        self._node_bound = Region(np.float64, _RESERVED_BLOCKS // NODE_BLOCKS)
+        self._node_end = Region(np.float64, _RESERVED_BLOCKS // NODE_BLOCKS)
+
+    @property
+    def arrays(self) -> Blocks:
+        """The bounds as kernels take them, valid until the next `cover`."""
+        nodes = -(-self.blocks // NODE_BLOCKS)
+        return Blocks(
+            self._bound.array[: self.blocks],
+            self._end.array[: self.blocks],
+            self._reach.array[: self.blocks],
+            self._opened.array[: self.blocks],
+            self._node_bound.array[:nodes],
+            self._node_end.array[:nodes],
+            *self._flags,
+        )
+
+    def cover(self, blocks: int, first: int = 0) -> None:
+        """Make room for `blocks` blocks; forget the bounds of those from `first` on. O(blocks - first)."""
+        before, self.blocks = self.blocks, blocks
+        for region in (self._bound, self._end, self._reach, self._opened):
+            region.ensure(blocks)
+        for region in (self._node_bound, self._node_end):
+            region.ensure(blocks // NODE_BLOCKS + 1)
+        if blocks > before:
+            _begin_reaches(self._reach.array[before:blocks], before)
+        if first < blocks:
+            self._end.array[first:blocks] = -np.inf
+            self._node_end.array[first // NODE_BLOCKS : -(-blocks // NODE_BLOCKS)] = -np.inf
+
+    def nbytes(self) -> int:
+        """Return the bytes of memory in use."""
+        return 21 * self.blocks + 16 * (self.blocks // NODE_BLOCKS + 1)
+
+
+def slice_lanes(lanes: Lanes, first: int, stop: int) -> Lanes:
+    """Return the lanes of blocks number `first` up to `stop`."""
+    part = slice(first * BLOCK_ROWS, stop * BLOCK_ROWS)
+    return Lanes(lanes.rows[part], lanes.scores[part], lanes.bounds[part], lanes.ends[first:stop])
+
+
+@bare_kernel
+def settle(stage: Stage, picked: Ints, lanes: Lanes, moment: Moment, bar: float) -> None:
+    """Keep the bounds of the opened blocks ``picked``: int64[m], of those pages that are eligible still. O(m).
+
+    `bar`: what the last page of the answer scored: none below it can have been leased since.
+    """
+    blocks = stage.blocks
+    for i in range(picked.size):
+        if i + _SOON < picked.size:
+            first = picked[i + _SOON] // NODE_BLOCKS * NODE_BLOCKS
+            prefetch(blocks.bound, first)
+            prefetch(blocks.bound, first + NODE_BLOCKS // 2)
+            prefetch(blocks.end, first)
+            prefetch(blocks.end, first + NODE_BLOCKS // 2)
+        for lane in range(i * BLOCK_ROWS, (i + 1) * BLOCK_ROWS):
+            if lanes.rows[lane] >= 0 and not lanes.scores[lane] < bar:
+                rest = rest_within(stage, picked[i], lanes.rows[lane], moment, moment.now)
+                if rest > moment.now:
+                    lanes.rows[lane] = -1
+                    lanes.ends[i] = min(lanes.ends[i], rest)
+        store_bound(blocks, picked[i], lanes, i)
+        blocks.opened[picked[i]] = 0
+    sum_up_all(blocks, picked)
+
+
+@bare_kernel
+def list_due(stage: Stage, moment: Moment, nodes: Ints, out: Ints) -> int:
+    """Write to `out` the blocks whose bounds have ended; return how many there are, at most `out.size`.
+
+    Not those of a host that can give no page now. ``nodes``: int64[nodes], to work in.
+    """
+    blocks, hosts = stage.blocks, stage.order.hosts
+    found = 0
+    for node in range(blocks.node_end.size):
+        if blocks.node_end[node] <= moment.now:
+            nodes[found] = node
+            found += 1
+    count = listed = 0
+    for i in range(found):
+        _ask_for(blocks.end, hosts, nodes, i + _SOON, found)
+        first = nodes[i] * NODE_BLOCKS
+        for block in range(first, min(first + NODE_BLOCKS, blocks.end.size)):
+            if blocks.end[block] <= moment.now:
+                if listed == out.size:
+                    count = listed = _drop_idle(stage, moment, out, count, listed)
+                    if count == out.size:
+                        return count
+                out[listed] = block
+                listed += 1
+                if hosts[block] != MIXED:
+                    prefetch(stage.tables.groups, np.int64(hosts[block]))
+    return _drop_idle(stage, moment, out, count, listed)
+
+
+@inlined
+def _drop_idle(stage: Stage, moment: Moment, out: Ints, count: int, listed: int) -> int:
+    """Keep of the blocks listed behind the first `count` those that can give a page; return how many there are then."""
+    for i in range(count, listed):
+        if not stage.blocks.opened[out[i]] and _room_of(stage, out[i], moment) > 0:
+            out[count] = out[i]
+            count += 1
+    return count
+
+
+@bare_kernel
+def list_hot(  # noqa: PLR0913, PLR0917  a kernel
+    stage: Stage, moment: Moment, bar: float, foreseen: bool, nodes: Ints, out: Ints, bounds: Floats
+) -> int:
+    """Write to `out` the blocks that are not open and may hold a page that reaches `bar`, and their bounds beside.
+
+    Not those of a host that can give no page, or none but better ones than the block may hold; with `foreseen`, none
+    but such as it probably will. Returns how many there are, at most `out.size`. O(nodes + NODE_BLOCKS for each that
+    matters). ``nodes``: int64[nodes], to work in.
+    """
+    blocks = stage.blocks
+    found = count = 0
+    for node in range(blocks.node_bound.size):
+        if blocks.node_bound[node] >= bar:
+            nodes[found] = node
+            found += 1
+    for i in range(found):
+        _ask_for(blocks.bound, stage.order.hosts, nodes, i + _SOON, found)
+        first = nodes[i] * NODE_BLOCKS
+        for block in range(first, min(first + NODE_BLOCKS, blocks.bound.size)):
+            if blocks.bound[block] >= bar and not blocks.opened[block]:
+                if _is_passed_over(stage, block, moment, foreseen):
+                    continue
+                if count == out.size:
+                    return count
+                out[count] = block
+                bounds[count] = blocks.bound[block]
+                count += 1
+    return count
+
+
+@inlined
+def _ask_for(column: Floats, hosts: npt.NDArray[np.uint32], nodes: Ints, i: int, found: int) -> None:
+    """Ask for the memory of the `i`-th node's blocks, if there is one."""
+    if i < found:
+        first = nodes[i] * NODE_BLOCKS
+        prefetch(column, first)
+        prefetch(column, first + NODE_BLOCKS // 2)
+        prefetch(hosts, first)
+
+
+@inlined
+def _room_of(stage: Stage, block: int, moment: Moment) -> int:
+    """Return how many pages a batch may have of a block's host; any number where it has several."""
+    host = stage.order.hosts[block]
+    if host == MIXED:
+        return BLOCK_ROWS
+    return host_room(stage.tables.groups[host], moment.limits, moment.now, moment.lease_s)
+
+
+@inlined
+def _is_passed_over(stage: Stage, block: int, moment: Moment, foreseen: bool) -> bool:
+    """Return whether the host of all of a block's pages gives none of them."""
+    host = stage.order.hosts[block]
+    if host == MIXED:
+        return False
+    if foreseen and stage.blocks.bound[block] < stage.room.floor[host]:
+        return True
+    if _room_of(stage, block, moment) <= 0:
+        return True
+    terms = Terms(moment.limits, moment.now, moment.lease_s)
+    return bool(is_outdone(stage.tables, terms, host, stage.blocks.bound[block], stage.room))
+
+
+@inlined
+def target_of(stage: Stage, block: int, moment: Moment) -> float:
+    """Return what a page of the block must probably score at the next query to be asked for; -inf for not known."""
+    host = stage.order.hosts[block]
+    if host == MIXED or moment.target == -np.inf:
+        return moment.target
+    return float(max(moment.target, stage.room.floor[host]))
+
+
+@inlined
+def rest_within(stage: Stage, block: int, row: int, moment: Moment, now: float) -> float:
+    """Return until when a page must not be handed out at `now`, whether its host rests being known of its block."""
+    if stage.order.hosts[block] == MIXED:
+        return rest_until(stage.tables, row, moment.limits, now)
+    return page_rest_until(stage.tables, row, moment.limits, now)
+
+
+@bare_kernel
+def _begin_reaches(reach: npt.NDArray[np.float32], first: int) -> None:
+    """Let blocks from number `first` on look ahead each as far as no other, so that not all bounds end at once."""
+    for i in range(reach.size):
+        part = float(np.int64(mix(np.uint64(first + i)) >> np.uint64(11))) * 2.0**-53
+        reach[i] = _FIRST_REACH * (1.0 + part)
+
+
+@inlined
+def store_bound(blocks: Blocks, block: int, lanes: Lanes, i: int) -> None:
+    """Set the bound of a block from its lanes, which are those of place `i`."""
+    bound = np.nan
+    for lane in range(i * BLOCK_ROWS, (i + 1) * BLOCK_ROWS):
+        if lanes.rows[lane] >= 0 and not bound >= lanes.bounds[lane]:
+            bound = lanes.bounds[lane]
+    blocks.bound[block] = bound
+    blocks.end[block] = lanes.ends[i]
+
+
+@bare_kernel
+def sum_up_all(blocks: Blocks, picked: Ints) -> None:
+    """Renew what the nodes of the blocks ``picked``: int64[m] say of them."""
+    for i in range(picked.size):
+        if i == picked.size - 1 or picked[i] // NODE_BLOCKS != picked[i + 1] // NODE_BLOCKS:
+            _sum_up(blocks, picked[i] // NODE_BLOCKS)
+
+
+@bare_kernel
+def _sum_up(blocks: Blocks, node: int) -> None:
+    bound, end = -np.inf, np.inf
+    for block in range(node * NODE_BLOCKS, min((node + 1) * NODE_BLOCKS, blocks.bound.size)):
+        bound = max(bound, blocks.bound[block])
+        end = min(end, blocks.end[block])
+    blocks.node_bound[node] = bound
+    blocks.node_end[node] = end

@@ -1,0 +1,127 @@
+"""The order in which a ranking looks at pages: blocks of eight, of one host each where the host is large enough.
+
+Rows are given out in the order in which pages are first seen, hosts mixed. A shelf is a run of rows; within a full one
+the pages are put in the order of their hosts, so that most blocks of a large host hold nothing else and can be passed
+over as a whole while that host must rest. A page stays on its shelf, so that two bytes say where it stands there. Until
+the last shelf is full, each full board of it, a smaller run, is in the order of hosts.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from streamsched.numerics.growable_array import Region
+from streamsched.numerics.jit import bare_kernel, inlined
+from streamsched.records.schema import Tables
+
+__all__ = ["BLOCK_ROWS", "MIXED", "SHELF_BITS", "Order", "Shelves", "block_of", "row_at"]
+
+BLOCK_ROWS: Final = 8  # pages of a block: half a KiB of their records
+SHELF_BITS: Final = 16  # log2 of the rows of a shelf
+_BOARDS_BITS: Final = 4  # log2 of the boards of a shelf
+MIXED: Final = 0xFFFFFFFF  # as a block's host: of several
+_RESERVED_PAGES: Final = 1 << 27  # address space only
+
+
+class Order(NamedTuple):
+    """The order as kernels take it. A place is a page's number in it: place // BLOCK_ROWS is its block."""
+
+    rows: npt.NDArray[np.uint16]  # uint16[places]: which row of its shelf stands there
+    places: npt.NDArray[np.uint16]  # uint16[rows]: at which place of its shelf a row stands
+    hosts: npt.NDArray[np.uint32]  # uint32[blocks]: the host of all of the block's pages, as a group, or MIXED
+    bits: int  # log2 of the rows of a shelf
+
+
+class Shelves:
+    """The order of one shard's pages. 4 bytes a page, and 4 a block."""
+
+    def __init__(self, bits: int = SHELF_BITS) -> None:
+        self.pages = 0  # how many are in order
+        self._bits = bits
+        self._sorted = 0  # shelves
+        self._board = max(1 << bits >> _BOARDS_BITS, BLOCK_ROWS)  # rows of a board
+        self._boards = 0  # of the last shelf, sorted
+        self._rows = Region(np.uint16, _RESERVED_PAGES)
+        self._places = Region(np.uint16, _RESERVED_PAGES)
+        self._hosts = Region(np.uint32, _RESERVED_PAGES // BLOCK_ROWS)
+
+    @property
+    def order(self) -> Order:
+        """The order as kernels take it, valid until the next `take_in`."""
+        return Order(self._rows.array, self._places.array, self._hosts.array, self._bits)
+
+    @property
+    def blocks(self) -> int:
+        """How many blocks the pages fill, the last perhaps in part."""
+        return -(-self.pages // BLOCK_ROWS)
+
+    def nbytes(self) -> int:
+        """Return the bytes of memory in use."""
+        return 4 * self.pages + 4 * self.blocks
+
+    def first_changed(self, pages: int) -> int:
+        """Return the first block that is not as it was when `pages` pages were in order. O(1)."""
+        full = self._sorted << self._bits
+        if pages < full:
+            return (pages >> self._bits << self._bits) // BLOCK_ROWS
+        board = full + (pages - full) // self._board * self._board
+        return (board if board < full + self._boards * self._board else pages) // BLOCK_ROWS
+
+    def take_in(self, tables: Tables) -> None:
+        """Take in pages that came since the last call. O(new pages)."""
+        pages = int(tables.corpus["pages"][0])
+        if pages == self.pages:
+            return
+        for region, size in ((self._rows, pages), (self._places, pages), (self._hosts, pages // BLOCK_ROWS + 1)):
+            region.ensure(size)
+        _place_in_rows_order(self.order, self.pages, pages)
+        self.pages = pages
+        while (self._sorted + 1) << self._bits <= pages:
+            self._sort(tables, self._sorted << self._bits, 1 << self._bits)
+            self._sorted, self._boards = self._sorted + 1, 0
+        start = self._sorted << self._bits
+        while start + (self._boards + 1) * self._board <= pages:
+            self._sort(tables, start + self._boards * self._board, self._board)
+            self._boards += 1
+
+    def _sort(self, tables: Tables, start: int, size: int) -> None:
+        """Put the `size` pages from row `start` on in the order of their hosts, then of rows."""
+        hosts = tables.groups["host"][tables.pages["group"][start : start + size]]
+        keys = hosts.astype(np.uint64) << np.uint64(self._bits) | np.arange(size, dtype=np.uint64)
+        keys.sort()
+        rows = (keys & np.uint64(size - 1)).astype(np.int64)
+        before = start & ((1 << self._bits) - 1)  # rows of the shelf
+        self._rows.array[start : start + size] = before + rows
+        self._places.array[start + rows] = before + np.arange(size)
+        by_block = (keys >> np.uint64(self._bits)).astype(np.uint32).reshape(-1, BLOCK_ROWS)
+        block = start // BLOCK_ROWS
+        same = by_block[:, 0] == by_block[:, -1]
+        self._hosts.array[block : block + by_block.shape[0]] = np.where(same, by_block[:, 0], np.uint32(MIXED))
+
+
+@bare_kernel
+def _place_in_rows_order(order: Order, start: int, stop: int) -> None:
+    """Put new rows in their own order, until their shelf is full."""
+    mask = (1 << order.bits) - 1
+    for row in range(start, stop):
+        order.rows[row] = row & mask
+        order.places[row] = row & mask
+        if row % BLOCK_ROWS == 0:
+            order.hosts[row // BLOCK_ROWS] = MIXED
+
+
+@inlined
+def row_at(order: Order, place: int) -> int:
+    """Return the row of the page at `place`. O(1)."""
+    mask = (1 << order.bits) - 1
+    return int((place & ~mask) | np.int64(order.rows[place]))
+
+
+@inlined
+def block_of(order: Order, row: int) -> int:
+    """Return the block in which the page of `row` stands. O(1)."""
+    mask = (1 << order.bits) - 1
+    return int(((row & ~mask) | np.int64(order.places[row])) // BLOCK_ROWS)

@@ -1,0 +1,187 @@
+"""A formula as kernels use it on pages anywhere in the table: their scores now, and bounds of their scores until later.
+
+Pages are taken LANES at a time: their records are copied side by side, so that terminals and steps run over columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from streamsched.estimation.seasonality.seasonal_terminals import Beats
+from streamsched.formula import Formula
+from streamsched.formula.bounds.compiler import compile_bound
+from streamsched.formula.bounds.interval_machine import BoundSteps, run_bounds
+from streamsched.formula.evaluation.machine import ROWS, Steps, run_steps
+from streamsched.formula.terminals import (
+    BY_RHYTHM,
+    MOVING,
+    RANGES,
+    TERMINAL_CODES,
+    Context,
+    fill_highest,
+    fill_lowest,
+    fill_terminal,
+)
+from streamsched.numerics.arrays import Floats, Ints, Records
+from streamsched.numerics.jit import bare_kernel, inlined
+from streamsched.ranking.block_layout import BLOCK_ROWS
+from streamsched.records.schema import LINK, PAGE, TRACE, Tables
+
+__all__ = ["LANES", "LEADERS", "Gauge", "bound_lanes", "gather_lanes", "make_gauge", "move_lane", "score_lanes"]
+
+LANES: Final = ROWS  # pages at a time
+LEADERS: Final = LANES // BLOCK_ROWS  # lanes behind these: one for each block
+_UNTRACED: Final = BY_RHYTHM | {"n", "X", "t", "CG", "NAD", "rate", "posterior", "importance", "cost", "surge"}
+
+Codes = npt.NDArray[np.int64]
+
+
+class Search(NamedTuple):
+    """How far ahead leaders stay at or below what will be asked for: columns of float64[LEADERS].
+
+    Times are in cycles from now; heights are of bounds, and of what the target has fallen until then.
+    """
+
+    target: Floats  # what will probably be asked for
+    low: Floats  # the latest time at which a leader stays below, as far as is known
+    low_height: Floats
+    high: Floats  # the earliest at which it does not; inf where none is known
+    high_height: Floats
+    before: Floats  # the latest but one
+    before_height: Floats
+    at: Floats  # the time looked at
+    bound: Floats  # ... and the bound there
+    side: Floats  # ... and on which side of the target that is
+    block: Floats  # whose leader it is
+
+
+class Gauge(NamedTuple):
+    """A formula's two programs with the memory they run in; for one thread."""
+
+    codes: Codes  # the terminals that the score reads, in the order of their slots
+    steps: Steps
+    slots: Floats
+    result: int
+    low_codes: Codes  # those that the bound reads at the beginning
+    high_codes: Codes  # ... and at the end, in the slots behind
+    bound_steps: BoundSteps
+    bound_slots: Floats
+    bound_result: int
+    traced: bool  # whether some terminal reads TRACE
+    linked: bool  # ... reads LINK and what that names
+    pages: Records  # PAGE[LANES + LEADERS]
+    traces: Records  # TRACE[LANES + LEADERS]
+    links: Records  # LINK[LANES + LEADERS]
+    ends: Floats  # float64[LANES + LEADERS]: until when each lane's bound is to hold
+    cuts: Floats  # float64[LEADERS]: by block, when a page of it becomes eligible or overdue
+    search: Search
+
+
+def make_gauge(formula: Formula) -> Gauge:
+    """Return the gauge of `formula`. O(size)."""
+    program = formula.compile()
+    bound = compile_bound(formula.root, MOVING, RANGES)
+    arena = program.arena(LANES)
+    arena.prepare(program)
+    return Gauge(
+        _codes(program.terminals),
+        program.steps,
+        arena.slots,
+        program.result,
+        _codes(bound.lows),
+        _codes(bound.highs),
+        bound.steps,
+        bound.make_slots(LANES),
+        bound.result,
+        not _UNTRACED.issuperset(formula.terminals),
+        not BY_RHYTHM.isdisjoint(formula.terminals),
+        np.zeros(LANES + LEADERS, PAGE),
+        np.zeros(LANES + LEADERS, TRACE),
+        np.zeros(LANES + LEADERS, LINK),
+        np.empty(LANES + LEADERS),
+        np.empty(LEADERS),
+        Search(*(np.empty(LEADERS) for _ in Search._fields)),
+    )
+
+
+@bare_kernel
+def gather_lanes(gauge: Gauge, tables: Tables, rows: Ints) -> None:
+    """Copy the records of `rows`: int64[m], m <= LANES, into the lanes; a negative row leaves its lane as it was."""
+    for i in range(rows.size):
+        if rows[i] >= 0:
+            gauge.pages[i] = tables.pages[rows[i]]
+    if gauge.traced:
+        for i in range(rows.size):
+            if rows[i] >= 0:
+                gauge.traces[i] = tables.traces[rows[i]]
+    if gauge.linked:
+        for i in range(rows.size):
+            if rows[i] >= 0:
+                gauge.links[i] = tables.rhythm.links[rows[i]]
+
+
+@inlined
+def move_lane(gauge: Gauge, lane: int, to: int) -> None:
+    """Copy the records of one lane into another. O(1)."""
+    gauge.pages[to] = gauge.pages[lane]
+    if gauge.traced:
+        gauge.traces[to] = gauge.traces[lane]
+    if gauge.linked:
+        gauge.links[to] = gauge.links[lane]
+
+
+@bare_kernel
+def score_lanes(  # noqa: PLR0913, PLR0917  a kernel
+    gauge: Gauge, tables: Tables, first: int, count: int, now: float, cycle_s: float, out: Floats
+) -> None:
+    """Write to `out`: float64[count or more] the scores of `count` lanes from `first` on at `now`. O(count * steps).
+
+    `tables`: of the shard that the lanes were gathered from.
+    """
+    pages, traces = gauge.pages[first : first + count], gauge.traces[first : first + count]
+    context = _context_of(gauge, tables, first, count)
+    for slot in range(gauge.codes.size):
+        fill_terminal(gauge.codes[slot], pages, traces, context, now, cycle_s, gauge.slots[slot, :count])
+    if gauge.steps.shape[0]:
+        run_steps(gauge.steps, gauge.slots, count)
+    for i in range(count):
+        out[i] = gauge.slots[gauge.result, i]
+
+
+@bare_kernel
+def bound_lanes(  # noqa: PLR0913, PLR0917  a kernel
+    gauge: Gauge, tables: Tables, first: int, count: int, now: float, cycle_s: float, out: Floats
+) -> None:
+    """Write to `out` what the scores of `count` lanes from `first` on do not exceed from `now` to their ends.
+
+    `tables`: as for scores; `out`: float64[count or more], -inf for NaN. O(count * steps).
+    """
+    slots = gauge.bound_slots
+    pages, traces = gauge.pages[first : first + count], gauge.traces[first : first + count]
+    context = _context_of(gauge, tables, first, count)
+    ends = gauge.ends[first : first + count]
+    lows = gauge.low_codes.size
+    for slot in range(lows):
+        fill_lowest(gauge.low_codes[slot], pages, traces, context, now, ends, cycle_s, slots[slot, :count])
+    for slot in range(gauge.high_codes.size):
+        fill_highest(gauge.high_codes[slot], pages, context, now, ends, cycle_s, slots[lows + slot, :count])
+    if gauge.bound_steps.shape[0]:
+        run_bounds(gauge.bound_steps, slots, count)
+    for i in range(count):
+        bound = slots[gauge.bound_result, i]
+        out[i] = -np.inf if np.isnan(bound) else bound
+
+
+@inlined
+def _context_of(gauge: Gauge, tables: Tables, first: int, count: int) -> Context:
+    """Return what terminals read around the pages of `count` lanes from `first` on."""
+    rhythm = tables.rhythm
+    return Context(tables.groups, Beats(gauge.links[first : first + count], rhythm.schedules, rhythm.profiles))
+
+
+def _codes(names: Iterable[str]) -> Codes:
+    return np.array([TERMINAL_CODES[name] for name in names], np.int64)

@@ -1,0 +1,161 @@
+"""The rankings behind a scheduler: the one in use, and one that is made ready beside it to take over."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from typing import Final, TypeAlias
+
+from streamsched.formula import Formula
+from streamsched.numerics.arrays import Ints
+from streamsched.ranking.block_layout import Shelves
+from streamsched.ranking.full_scan import Query, Ranked
+from streamsched.ranking.incremental_topk import CLOCKS_S, Standing
+from streamsched.state.page_table import PageTable
+
+__all__ = ["Roster", "Waiting"]
+
+Waiting: TypeAlias = Callable[[], None]  # returns when what was begun is done
+
+_IDLE: Final = 4  # outcomes as many as one of so many pages without a query, and bounds are not kept up any more
+_CHUNK: Final = 1 << 12  # blocks bounded at a time: the lock is held for a few milliseconds
+_FEW: Final = 1 << 16
+_PAUSE_S: Final = 5e-4  # in between, so that whoever waits for the lock gets it
+
+
+class Roster:
+    """The ranking by the formula in use, kept up while it is asked. For one call at a time, under its owner's lock.
+
+    ``current``: that ranking.
+    """
+
+    def __init__(self, pages: PageTable, formula: Formula, threads: int | None) -> None:
+        self._pages = pages
+        self._threads = threads
+        self._shelves = Shelves()
+        self._formula = formula
+        self.current = Standing(formula, self._shelves, threads)
+        self._next: Standing | None = None
+        self._new: Standing | None = None  # of the pages never visited alone, once it was asked for
+        self._since = 0  # outcomes since the last query
+
+    @property
+    def formula(self) -> Formula:
+        """What is ranked by."""
+        return self._formula
+
+    def rank(self, query: Query) -> Ranked:
+        """Return the best pages: see `Standing.rank`."""
+        self._since = 0
+        if self._pages.touched is None:
+            self._pages.watch()
+            self._absorb(None)
+        else:
+            self.keep_up()
+        return self.current.rank(self._pages.tables, query)
+
+    def peek(self, query: Query) -> Ranked:
+        """Return the best pages, as `rank` does, and leave the ranking ready for earlier times than the query's."""
+        if self._is_far(query):
+            return self.current.scan.rank(self._pages.tables, query)
+        return self.rank(query)
+
+    def peek_new(self, query: Query) -> Ranked:
+        """Return the best of the pages never visited, as `rank_new` does, and leave the ranking as `peek` does."""
+        if self._is_far(query):
+            return self.current.scan.rank(self._pages.tables, replace(query, only_new=True))
+        return self.rank_new(query)
+
+    def _is_far(self, query: Query) -> bool:
+        """Return whether later queries are likely to be for other times than from this on: bounds hold from there."""
+        clock = self.current.clock
+        return math.isfinite(clock) and not abs(query.now - clock) <= max(self.current.step_s, CLOCKS_S)
+
+    def rank_new(self, query: Query) -> Ranked:
+        """Return the best of the pages never visited: see `Standing.rank`. To be asked after `rank`."""
+        if self._new is None:
+            self._new = Standing(self._formula, self._shelves, self._threads, only_new=True)
+            self._new.follow(self._pages.tables, self.current)
+        return self._new.rank(self._pages.tables, query)
+
+    def settle(self) -> None:
+        """Note that pages of the last answers were leased."""
+        self.current.settle(self._pages.tables)
+        if self._new is not None:
+            self._new.settle(self._pages.tables)
+
+    def nbytes(self) -> int:
+        """Return the bytes of memory that rankings take."""
+        held = [standing for standing in (self.current, self._next, self._new) if standing is not None]
+        return self._shelves.nbytes() + sum(standing.nbytes() for standing in held)
+
+    def keep_up(self, rows: Ints | None = None) -> None:
+        """Take in what has happened to pages since the last call, and to ``rows``: int64[m]. O(outcomes)."""
+        touched = self._pages.touched
+        if touched is not None:
+            if rows is not None:
+                touched.add(rows)
+            touched.spread(self._pages.tables)
+            self._absorb(touched.take())
+
+    def count(self, outcomes: int) -> None:
+        """Take in outcomes; where many came and nobody asked, let the bounds go until somebody does. O(outcomes)."""
+        self._since += outcomes
+        if self._since > len(self._pages) // _IDLE + _FEW:
+            self._pages.unwatch()
+        else:
+            self.keep_up()
+
+    def forget(self) -> None:
+        """Let all bounds go: rules have changed, and pages may be handed out earlier than was said."""
+        self._absorb(None)
+
+    def change(self, formula: Formula, lock: AbstractContextManager[object], done: Callable[[], object]) -> Waiting:
+        """Rank by `formula` as soon as that ranking is ready, and call `done` at that instant.
+
+        At once where no bounds are kept; otherwise another thread makes them, a few at a time under `lock`, while the
+        current ranking goes on. A later change takes the place of one under way.
+        """
+        with lock:
+            self._next = None
+            if self._pages.touched is None or self.current.clock == -math.inf:
+                self._take_over(formula, Standing(formula, self._shelves, self._threads), done)
+                return _no_wait
+            self._next = Standing(formula, self._shelves, self._threads)
+            thread = threading.Thread(target=self._prepare, args=(formula, self._next, lock, done), daemon=True)
+            thread.start()
+        return thread.join
+
+    def _prepare(
+        self, formula: Formula, standing: Standing, lock: AbstractContextManager[object], done: Callable[[], object]
+    ) -> None:
+        first, more = 0, True
+        while more:
+            with lock:
+                if self._next is not standing:
+                    return
+                if self._pages.touched is not None:
+                    standing.follow(self._pages.tables, self.current)
+                    more = standing.prepare(self._pages.tables, first, _CHUNK)
+                if not more or self._pages.touched is None:
+                    self._take_over(formula, standing, done)
+                    return
+            first += _CHUNK
+            time.sleep(_PAUSE_S)
+
+    def _take_over(self, formula: Formula, standing: Standing, done: Callable[[], object]) -> None:
+        self._formula, self.current, self._next, self._new = formula, standing, None, None
+        done()
+
+    def _absorb(self, rows: Ints | None) -> None:
+        for standing in (self.current, self._next, self._new):
+            if standing is not None:
+                standing.absorb(self._pages.tables, rows)
+
+
+def _no_wait() -> None:
+    """Return at once: it is done."""

@@ -1,0 +1,318 @@
+"""The ranking: the k best eligible pages at a time `now`, exactly as sorting all of them would give.
+
+Order: score descending, NaN last; equal scores by the page's salted hash, so that neither the order of URLs nor that
+of rows decides. `FullScan` scores every page at every query, in blocks that stay in cache, on several threads, and
+keeps only what reaches a threshold that a sample set and that rises from there.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from typing import Final, NamedTuple, Protocol
+
+import numpy as np
+
+from streamsched.formula import BLOCK, Arena, Program
+from streamsched.formula.terminals import TerminalColumns, context_of
+from streamsched.numerics.arrays import Floats, Hashes, Ints, Record, Rows
+from streamsched.numerics.jit import bare_kernel, inlined, mix
+from streamsched.numerics.topk_order import select_top, sort_keys
+from streamsched.politeness.eligibility import are_eligible, haste, rest_until
+from streamsched.politeness.limits import Limits, host_room, make_limits, overdue_at
+from streamsched.politeness.politeness_settings import Manners
+from streamsched.ranking.host_slots import Room, Seats, Terms, is_outdone
+from streamsched.records.schema import VISITED, Tables
+
+__all__ = ["DEFAULT_LIMITS", "FullScan", "Query", "Ranked", "Ranking", "seat_pages"]
+
+DEFAULT_LIMITS: Final = make_limits(Manners())
+_SAMPLE_BLOCKS: Final = 64  # runs of rows that the first threshold is taken from
+_SAMPLE_ROWS: Final = 256  # rows a run
+_THREADED_ROWS: Final = 4 * BLOCK  # fewer rows are scored faster than threads start
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """What is asked of a ranking: `k` pages at `now`, UTC epoch seconds."""
+
+    k: int
+    now: float
+    cycle_s: float
+    salt: int  # of the hash that orders equal scores
+    limits: Limits = DEFAULT_LIMITS
+    lease_s: float = math.inf  # for how long pages will be out: with delays, hosts give as many as fit into that
+    first: Ints = field(default_factory=lambda: np.empty(0, np.int64))  # eligible pages that come before all others
+    only_new: bool = False  # of the pages never visited alone
+
+    @property
+    def terms(self) -> Terms:
+        """What hosts have room for."""
+        return Terms(self.limits, self.now, self.lease_s)
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """Pages in order, best first. ``rows``: int64[m]; ``scores``: float64[m]; m <= k."""
+
+    rows: Ints
+    scores: Floats
+
+
+class Ranking(Protocol):
+    """Answers which k eligible pages are best at any time, under one program."""
+
+    def rank(self, tables: Tables, query: Query) -> Ranked:
+        """Return the best `query.k` pages that may be handed out at `query.now`, as far as hosts have room."""
+        ...
+
+
+def seat_pages(seats: Seats, tables: Tables, query: Query, best: Ranked) -> Ranked:
+    """Return the query's first pages and behind them those of `best`, as far as their hosts have room. O(m).
+
+    The first ones' scores are inf.
+    """
+    others = ~np.isin(best.rows, query.first) if query.first.size else slice(None)
+    rows = np.concatenate([query.first, best.rows[others]])
+    scores = np.concatenate([np.full(query.first.size, np.inf), best.scores[others]])
+    kept = seats.seat(tables, query.terms, rows, scores, query.k)
+    return Ranked(rows[kept], scores[kept])
+
+
+class FullScan:
+    """A ranking that scores all pages at each query: O(pages) time, memory for two blocks and 2 k candidates a thread.
+
+    What was asked for ranks as though it scored inf, what is overdue by `haste`.
+
+    For one query at a time; the threads are its own.
+    """
+
+    def __init__(self, program: Program, threads: int | None = None) -> None:
+        self._threads = threads or min(os.cpu_count() or 1, 8)
+        self._workers = [_Worker(program) for _ in range(self._threads)]
+        self._seats = Seats()
+
+    def rank(self, tables: Tables, query: Query) -> Ranked:
+        """Return the best `query.k` pages that may be handed out at `query.now`, as far as hosts have room.
+
+        O(pages), again for each time that full hosts leave too few; then their other pages are passed over.
+        """
+        self._seats.clear(tables)
+        pages = int(tables.corpus["pages"][0])
+        query = replace(query, k=min(query.k, pages))  # candidates take memory by k
+        wanted = query.k
+        while query.k > 0:
+            best = self._best(tables, replace(query, k=wanted), pages)
+            seated = seat_pages(self._seats, tables, query, best)
+            if seated.rows.size == query.k or best.rows.size < wanted or wanted == pages:
+                self._seats.clear(tables)
+                return self.name_scores(tables, query, seated)
+            wanted = min(4 * wanted, pages)
+        return Ranked(np.empty(0, np.int64), np.empty(0))
+
+    def name_scores(self, tables: Tables, query: Query, seated: Ranked) -> Ranked:
+        """Give the pages that came first, whatever they score, their scores. O(first)."""
+        if not query.first.size:
+            return seated
+        before = int(np.count_nonzero(np.isin(seated.rows, query.first)))
+        own = self.score(tables, query.now, query.cycle_s, seated.rows[:before])
+        return Ranked(seated.rows, np.concatenate([own, seated.scores[before:]]))
+
+    def _best(self, tables: Tables, query: Query, pages: int) -> Ranked:
+        """Return the best `query.k` pages that may be handed out, each alone."""
+        start = self._first_bar(tables, query, pages)
+        ranked = self._scan(tables, query, pages, start)
+        if start is not None and ranked.rows.size < query.k:
+            return self._scan(tables, query, pages, None)  # the sample misled, or too few pages are eligible
+        return ranked
+
+    def score(self, tables: Tables, now: float, cycle_s: float, rows: Rows | None = None) -> Floats:
+        """Return the scores of `rows`, or of all pages: float64[m]. O(m)."""
+        size = int(tables.corpus["pages"][0]) if rows is None else rows.size
+        scores = np.empty(size)
+        for start in range(0, size, BLOCK):
+            stop = min(start + BLOCK, size)
+            part = slice(start, stop) if rows is None else rows[start:stop]
+            scores[start:stop] = self._workers[0].score(tables, part, now, cycle_s)
+        return scores
+
+    def foresee(self, tables: Tables, query: Query) -> float:
+        """Return about what the last of the best `query.k` pages scores, from a sample; -inf for few pages. O(1)."""
+        self._seats.clear(tables)
+        bar = self._first_bar(tables, query, int(tables.corpus["pages"][0]))
+        return -math.inf if bar is None else bar
+
+    def _first_bar(self, tables: Tables, query: Query, pages: int) -> float | None:
+        """Return a score that k eligible pages very likely reach, from an evenly spread sample; None for few pages."""
+        if pages < 8 * _SAMPLE_BLOCKS * _SAMPLE_ROWS or query.k > pages // 8:
+            return None
+        starts = np.linspace(0, pages - _SAMPLE_ROWS, _SAMPLE_BLOCKS).astype(np.int64)
+        rows = (starts[:, None] + np.arange(_SAMPLE_ROWS)).ravel()
+        rows = rows[are_eligible(tables, rows, query.now, query.limits)]
+        # No page of a host whose seats are taken: the bar is for the others.
+        rows = rows[self._seats.room.used[tables.groups["host"][tables.pages["group"][rows]]] == 0]
+        if query.only_new:
+            rows = rows[(tables.pages["flags"][rows] & VISITED) == 0]
+        expected = query.k * rows.size / pages
+        place = int(expected + 6 * np.sqrt(expected) + 10)  # six standard deviations on the safe side
+        if place >= rows.size:
+            return None
+        scores = self.score(tables, query.now, query.cycle_s, rows)
+        bar = float(scores[select_top(scores, np.zeros(rows.size, np.uint64), place + 1)[-1]])
+        return None if np.isnan(bar) else bar
+
+    def _scan(self, tables: Tables, query: Query, pages: int, bar: float | None) -> Ranked:
+        blocks = iter(range(0, pages, BLOCK))
+        workers = self._workers if pages >= _THREADED_ROWS else self._workers[:1]
+        jobs = [(worker, _Candidates(query.k, bar)) for worker in workers]
+
+        def scan(worker: _Worker, candidates: _Candidates) -> None:
+            for start in blocks:  # a range's iterator hands each block to one thread only
+                part = slice(start, min(start + BLOCK, pages))
+                scores = worker.score(tables, part, query.now, query.cycle_s)
+                candidates.add(tables, scores, start, query, self._seats.room)
+
+        if len(jobs) == 1:
+            scan(*jobs[0])
+        else:
+            with ThreadPoolExecutor(len(jobs)) as pool:
+                for done in [pool.submit(scan, *job) for job in jobs]:
+                    done.result()
+        rows, scores, ties = (np.concatenate(parts) for parts in zip(*(held.held() for _, held in jobs), strict=True))
+        if len(jobs) > 1:  # equal scores with equal ties (hashes can be made to collide) go in the order of rows
+            by_row = np.argsort(rows)
+            rows, scores, ties = rows[by_row], scores[by_row], ties[by_row]
+        best = select_top(scores, ties, query.k)
+        return Ranked(rows[best], scores[best])
+
+
+class _Worker:
+    """One thread's buffers for scoring blocks."""
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        self._arena: Arena = program.arena(BLOCK)
+        self._columns = TerminalColumns(program.terminals, BLOCK, self._arena.slots)  # where the program reads them
+        self._scores = np.empty(BLOCK)
+
+    def score(self, tables: Tables, rows: slice | Rows, now: float, cycle_s: float) -> Floats:
+        """Return the scores of the pages of `rows`: float64[m], valid until the next call."""
+        pages, traces, context = tables.pages[rows], tables.traces[rows], context_of(tables, rows)
+        out = self._scores[: pages.size]
+        self._program.run(self._columns.fill(pages, traces, context, now, cycle_s), out, self._arena)
+        return out
+
+
+class _Bar(NamedTuple):
+    """The least sort key, and of rows with that key the greatest tie, that can still be among the best."""
+
+    key: np.uint64
+    tie: np.uint64
+
+
+class _Held(NamedTuple):
+    """Rows with their scores and ties: int64[m], float64[m], uint64[m]."""
+
+    rows: Ints
+    scores: Floats
+    ties: Hashes
+
+
+_LAST: Final = np.uint64((1 << 64) - 1)
+
+
+class _Candidates:
+    """The best k rows so far, and those since that reach their least."""
+
+    def __init__(self, k: int, bar: float | None) -> None:
+        capacity = 2 * k + BLOCK
+        self._k = k
+        self._held = _Held(np.empty(capacity, np.int64), np.empty(capacity), np.empty(capacity, np.uint64))
+        self._count = 0
+        self._bar = _Bar(np.uint64(0), _LAST) if bar is None else _Bar(sort_keys(np.array([bar]))[0], _LAST)
+
+    def add(self, tables: Tables, scores: Floats, start: int, query: Query, room: Room) -> None:
+        """Take in the rows from `start` on that may be among the best."""
+        if self._count + scores.size > self._held.rows.size:
+            self._shrink()
+        asked = _Asked(query.now, np.uint64(query.salt), query.limits, query.lease_s, query.only_new, room)
+        self._count = _collect(tables, _Part(scores, start), asked, self._bar, self._held, self._count)
+
+    def held(self) -> _Held:
+        """Return the rows held so far."""
+        rows, scores, ties = self._held
+        return _Held(rows[: self._count], scores[: self._count], ties[: self._count])
+
+    def _shrink(self) -> None:
+        held = self.held()
+        best = select_top(held.scores, held.ties, self._k)
+        self._count = best.size
+        for column, values in zip(self._held, [column[best] for column in held], strict=True):
+            column[: self._count] = values
+        if self._count == self._k:
+            last = self._k - 1
+            self._bar = _Bar(sort_keys(self._held.scores[last : last + 1])[0], self._held.ties[last])
+
+
+class _Part(NamedTuple):
+    """The scores of some pages: float64[m], and the row of the first."""
+
+    scores: Floats
+    start: int
+
+
+class _Asked(NamedTuple):
+    """A query as a kernel takes it."""
+
+    now: float
+    salt: np.uint64
+    limits: Limits
+    lease_s: float
+    only_new: bool
+    room: Room
+
+
+@bare_kernel
+def _collect(tables: Tables, part: _Part, asked: _Asked, bar: _Bar, held: _Held, count: int) -> int:
+    """Append to `held` the rows that may be handed out and are not worse than `bar`; return how many it holds then."""
+    scores, start = part.scores, part.start
+    sign = np.uint64(1 << 63)
+    words = scores.view(np.uint64)
+    for i in range(scores.size):
+        score = scores[i]
+        if asked.only_new and tables.pages[start + i].flags & VISITED:
+            continue
+        if overdue_at(tables.pages[start + i], asked.limits) <= asked.now:
+            score = scores[i] = haste(overdue_at(tables.pages[start + i], asked.limits), asked.now)
+            key = words[i] | sign
+        elif np.isnan(score):
+            key = np.uint64(0)
+        elif score == 0.0:
+            key = sign
+        else:
+            key = ~words[i] if words[i] & sign else words[i] | sign
+        if key < bar.key or not _is_open(tables, start + i, score, asked):
+            continue
+        tie = mix(tables.pages[start + i].url_hash ^ asked.salt)
+        if key == bar.key and tie > bar.tie:
+            continue
+        held.rows[count] = start + i
+        held.scores[count] = score
+        held.ties[count] = tie
+        count += 1
+    return count
+
+
+@inlined
+def _is_open(tables: Tables, row: int, score: float, asked: _Asked) -> bool:
+    """Return whether a page may be handed out, and its host's seats are not all taken by better ones. O(1)."""
+    if rest_until(tables, row, asked.limits, asked.now) > asked.now:
+        return False
+    page: Record = tables.pages[row]
+    group: Record = tables.groups[page.group]
+    if host_room(tables.groups[group.host], asked.limits, asked.now, asked.lease_s) <= 0:
+        return False
+    terms = Terms(asked.limits, asked.now, asked.lease_s)
+    return not is_outdone(tables, terms, group.host, score, asked.room)

@@ -1,0 +1,353 @@
+"""The maintained ranking: the k best eligible pages at any time, exactly, by looking at a few blocks of them.
+
+Every block of eight pages has a bound that its pages' scores do not exceed until a stated time. A query opens the
+blocks whose time has come and those of the highest bounds, scores their pages, seats the best as far as hosts have
+room, and goes on until no block that is left could hold a page that would be seated. Outcomes raise the bounds of their
+pages' blocks. Where so many blocks would have to be opened that scoring all pages is faster (equal scores without end,
+a clock that leaps, as many pages wanted as there are), that is done instead.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from streamsched.formula import Formula
+from streamsched.numerics.arrays import Ints
+from streamsched.ranking.block_bounds import (
+    BoundTable,
+    Lanes,
+    Stage,
+    list_due,
+    list_hot,
+    settle,
+    slice_lanes,
+)
+from streamsched.ranking.block_layout import BLOCK_ROWS, Shelves
+from streamsched.ranking.block_refresh import absorb
+from streamsched.ranking.block_scorer import LANES
+from streamsched.ranking.bound_expiry import Moment
+from streamsched.ranking.candidate_pool import Candidates
+from streamsched.ranking.full_scan import DEFAULT_LIMITS, FullScan, Query, Ranked, seat_pages
+from streamsched.ranking.host_slots import Seats
+from streamsched.ranking.invariants import Inspected, find_disorder, find_false_bounds
+from streamsched.ranking.parallel_refresh import Crew
+from streamsched.records.schema import VISITED, Tables
+
+__all__ = ["CLOCKS_S", "Standing"]
+
+_FEWEST_PAGES: Final = 1 << 14  # fewer are all scored in less time
+_MOST_OPENED: Final = 16  # a query opens one block of so many at the most: beyond, scoring all pages is faster
+_FEW_OPENED: Final = 1 << 12  # ... or so many, if they are not more than one of eight
+_TRIES: Final = 4  # queries in a row that may open too many before others score all pages at once
+_TRIES_AGAIN: Final = 64  # queries after which bounds are tried again at the latest
+CLOCKS_S: Final = 60.0  # by so much may the time of a query be before that of an earlier one
+_PATIENCE: Final = 2  # queries in a row that score all pages, and bounds are renewed
+_CHUNK: Final = 1 << 12  # blocks at a time then
+_WIDER: Final = 4  # times as many blocks as are wanted may reach the bar that was foreseen
+_SPARE: Final = 32  # blocks more than pages are picked at first: some hold none, or none that can be seated
+_FORGET: Final = 0.2  # of what earlier queries said of the bar's fall, at each query
+_FEWEST_BLOCKS: Final = 64  # to open at a time, where there are as many
+_AHEAD: Final = 4  # steps of the clock between queries that a renewed bound should last
+
+
+@dataclass(slots=True)
+class _Opened:
+    """What a query has opened so far."""
+
+    blocks: Ints
+    lanes: Lanes
+    count: int = 0
+    bar: float = -math.inf  # what the last page seated scores; -inf while there are fewer than wanted
+
+
+@dataclass(slots=True)
+class _Trend:
+    """How the bar has moved from query to query."""
+
+    bar: float = -math.inf  # of the last query
+    drop: float = 0.0  # of the bar, from one query to the next
+    stir: float = 0.0  # by how much it was not as foreseen
+    step: float = 0.0  # cycles between queries
+    clock: float = math.inf  # of the last query
+    target: float = -math.inf  # what the next query's bar will hardly be below
+
+    @property
+    def fall(self) -> float:
+        """How much the bar falls a cycle at the most; 0 where the clock stands still."""
+        return (self.drop + self.stir) / self.step if self.step > 0.0 else 0.0
+
+    def follow(self, bar: float, now: float, cycle_s: float) -> None:
+        """Foresee the bars of later queries from this one's, and how far it fell since the last."""
+        cycles = max(now - self.clock, 0.0) / cycle_s if self.clock < math.inf else math.inf
+        self.target, self.clock = bar, now
+        if math.isfinite(self.bar) and math.isfinite(bar) and cycles < math.inf:
+            drop = self.bar - bar
+            self.step += _FORGET * (cycles - self.step)
+            self.stir += _FORGET * (abs(drop - self.drop) - self.stir)
+            self.drop += _FORGET * (max(drop, 0.0) - self.drop)
+            self.target = bar - self.drop - self.stir
+        self.bar = bar
+
+
+class Standing:
+    """The ranking of one shard's pages by one formula, kept up to date.
+
+    2.8 bytes a page, 7.3 with its shelves, and 12 for each host and URL pattern.
+
+    For one call at a time. Whoever changes a page's record has to say so by `absorb` before the next query, the end of
+    its lease too; `settle` comes after pages of an answer were leased.
+    """
+
+    def __init__(
+        self,
+        formula: Formula,
+        shelves: Shelves,
+        threads: int | None = None,
+        *,
+        only_new: bool = False,
+        fewest_pages: int = _FEWEST_PAGES,
+    ) -> None:
+        """Begin without bounds. `only_new`: rank the pages never visited alone."""
+        self.scan = FullScan(formula.compile(), threads)
+        self.scans = 0  # queries that scored all pages
+        self._crew = Crew(formula, threads)
+        self._shelves = shelves  # other rankings may take pages in, too
+        self._pages = 0  # of those, how many are covered
+        self._only_new = only_new
+        self._table = BoundTable(VISITED if only_new else 0, 0)
+        self._fewest = fewest_pages
+        self._clock = -math.inf  # of the newest query: bounds hold from it on
+        self._own = _make_lanes(LANES)
+        self._listed, self._bounds = np.empty(0, np.int64), np.empty(0)
+        self._nodes = np.empty(0, np.int64)
+        self._opened = _Opened(np.empty(0, np.int64), _make_lanes(0))
+        self._moment = Moment(-math.inf, -math.inf, 1.0, -math.inf, 0.0, 0.0, DEFAULT_LIMITS, math.inf)
+        self._seats, self._found = Seats(), Candidates()
+        self._trends: dict[int, _Trend] = {}  # by the length of k
+        self._k = 0  # of the newest query
+        self._in_vain = 0  # queries in a row that scored all pages
+
+    @property
+    def clock(self) -> float:
+        """The time of the newest query; -inf before the first."""
+        return self._clock
+
+    @property
+    def step_s(self) -> float:
+        """How far apart the times of queries are, in seconds; 0 before there were some."""
+        return self._moment.step * self._moment.cycle_s
+
+    def rank(self, tables: Tables, query: Query) -> Ranked:
+        """Return the best `query.k` pages that may be handed out at `query.now`, as far as hosts have room.
+
+        O(k) blocks where bounds are close, O(pages) where they say too little.
+        """
+        self._cover(tables)
+        query = replace(query, only_new=self._only_new)
+        k = min(query.k, self._shelves.pages)
+        if self._shelves.pages < self._fewest or k <= 0:
+            return self.scan.rank(tables, query)
+        if query.now < self._clock - CLOCKS_S:
+            self._table.cover(self._table.blocks)  # bounds say nothing of earlier times
+            self._clock = query.now
+        step, self._clock = max(query.now - self._clock, 0.0), max(query.now, self._clock)
+        trend, self._k = self._trends.setdefault(k.bit_length(), _Trend()), k
+        self._moment = Moment(
+            query.now,
+            query.now - CLOCKS_S,
+            query.cycle_s,
+            trend.target,
+            trend.fall,
+            trend.step,
+            query.limits,
+            query.lease_s,
+        )
+        ranked = self._search(tables, query, k)
+        self._seats.clear(tables)
+        if ranked is None:
+            self.settle(tables)
+            ranked = self.scan.rank(tables, query)
+            seat_pages(self._seats, tables, query, ranked)
+            self._seats.remember(tables, query.terms, ranked.scores)
+            self._seats.clear(tables)
+            self.scans += 1
+            self._in_vain += 1
+            bar = float(ranked.scores[-1]) if ranked.rows.size == k else -math.inf
+            trend.follow(bar, query.now, query.cycle_s)
+            self._moment = self._moment._replace(target=trend.target, fall=trend.fall, step=trend.step)
+            self._renew(tables, step)
+            return ranked
+        self._in_vain = 0
+        trend.follow(self._opened.bar, query.now, query.cycle_s)
+        return self.scan.name_scores(tables, query, ranked)
+
+    def settle(self, tables: Tables) -> None:
+        """Keep the bounds that the last query has told, of the pages that are eligible still. O(blocks opened)."""
+        opened = self._opened
+        if opened.count:
+            blocks = opened.blocks[: opened.count]
+            settle(self._stage(tables), blocks, opened.lanes, self._moment, opened.bar)
+            opened.count = 0
+
+    def absorb(self, tables: Tables, rows: Ints | None) -> None:
+        """Take in that the pages of ``rows``: int64[m] have changed, all of them for None. O(m)."""
+        self.settle(tables)
+        self._cover(tables)
+        if rows is None:
+            self._table.cover(self._table.blocks)
+        elif rows.size and self._clock > -math.inf:
+            absorb(self._stage(tables), rows, self._moment, self._own)
+
+    def follow(self, tables: Tables, other: Standing) -> None:
+        """Take over the clock of `other`, and what its last query went by. O(new pages)."""
+        self._cover(tables)
+        self._clock, self._k = other._clock, other._k
+        self._moment = other._moment._replace(target=self._moment.target, fall=0.0)
+
+    def prepare(self, tables: Tables, first: int, count: int) -> bool:
+        """Bound `count` blocks from number `first` on; return whether there are more behind them. O(count)."""
+        self._cover(tables)
+        if first == 0:
+            moment = self._moment
+            query = Query(self._k, self._clock, moment.cycle_s, 0, moment.limits, only_new=self._only_new)
+            bar = self.scan.foresee(tables, query)
+            self._trends = {self._k.bit_length(): _Trend(bar, clock=self._clock, target=bar)}
+            self._moment = moment._replace(target=bar)
+        self._open_and_settle(tables, np.arange(first, min(first + count, self._table.blocks)))
+        return first + count < self._table.blocks
+
+    def check(self, tables: Tables) -> list[str]:
+        """Return which invariants do not hold, none where the ranking is sound. O(pages).
+
+        What has happened to pages must have been told before.
+        """
+        moment = self._moment._replace(now=self._clock, since=self._clock - CLOCKS_S)
+        ranking = Inspected(self._shelves.order, self._table.arrays, self.scan, moment, self._pages)
+        opened = self._opened.blocks[: self._opened.count]
+        disorder = find_disorder(tables, self._shelves.order, self._shelves.pages)
+        return disorder + find_false_bounds(tables, ranking, opened)
+
+    def nbytes(self) -> int:
+        """Return the bytes of memory in use beside the shelves."""
+        return self._table.nbytes() + self._seats.nbytes()
+
+    def _stage(self, tables: Tables) -> Stage:
+        return Stage(tables, self._shelves.order, self._table.arrays, self._crew.gauge, self._seats.room)
+
+    def _cover(self, tables: Tables) -> None:
+        self._shelves.take_in(tables)
+        self._seats.cover(tables)
+        if self._pages != self._shelves.pages:
+            self.settle(tables)
+            self._table.cover(self._shelves.blocks, self._shelves.first_changed(self._pages))
+            nodes = self._table.arrays.node_end.size
+            self._nodes = self._nodes if self._nodes.size >= nodes else np.empty(2 * nodes, np.int64)
+            self._pages = self._shelves.pages
+
+    def _search(self, tables: Tables, query: Query, k: int) -> Ranked | None:
+        """Return the best `k` pages, or None where that takes opening too many blocks."""
+        blocks, vain = self._table.blocks, self._in_vain
+        most, wanted = max(blocks // _MOST_OPENED, min(_FEW_OPENED, blocks // 8)), k + k // 16 + _SPARE
+        if 2 * k > most + _SPARE or (vain > _TRIES and vain & (vain - 1) and vain % _TRIES_AGAIN):
+            return None
+        opened, found, query = self._opened, self._found, replace(query, k=k)
+        opened.bar = -math.inf
+        self._seats.clear(tables)
+        due = np.empty(most + 1, np.int64)
+        count = list_due(self._stage(tables), self._moment, self._nodes, due)
+        if count > most:
+            return None
+        self._open(tables, due[:count])
+        picked, seen, again = self._guess(tables, wanted), 0, _FEWEST_BLOCKS
+        while True:
+            if opened.count + picked.size > most:
+                return None
+            self._open(tables, picked)
+            lanes = slice_lanes(opened.lanes, 0, opened.count)
+            seated = found.seat(self._seats, tables, query, lanes, seen * BLOCK_ROWS)
+            seen, opened.bar = opened.count, found.bar
+            picked = self._pick(tables, max(again, 2 * (k - seated.rows.size)))
+            again *= 2
+            if not picked.size:
+                self._seats.remember(tables, query.terms, seated.scores)
+                return seated
+
+    def _guess(self, tables: Tables, wanted: int) -> Ints:
+        """Return the blocks to open first: those that reach the bar that was foreseen, unless these are too many."""
+        target = self._moment.target
+        if target > -math.inf:
+            picked = self._list(tables, _WIDER * wanted, target, foreseen=True)
+            if picked.size < _WIDER * wanted:
+                self._found.clear(target)
+                return picked
+        self._found.clear(-math.inf)
+        return self._pick(tables, wanted)
+
+    def _pick(self, tables: Tables, wanted: int) -> Ints:
+        """Return the blocks to open next: of those that reach the bar, the `wanted` of the highest bounds, or more."""
+        arrays, bar = self._table.arrays, self._opened.bar
+        nodes = arrays.node_bound.size
+        if bar == -math.inf and wanted < nodes:  # so many nodes hold as many such blocks, unless they are open already
+            start = float(np.partition(arrays.node_bound, nodes - wanted)[nodes - wanted])
+            picked = self._list(tables, wanted, start)
+            if picked.size:
+                return picked
+        return self._list(tables, wanted, bar)
+
+    def _list(self, tables: Tables, wanted: int, bar: float, *, foreseen: bool = False) -> Ints:
+        """Return the `wanted` blocks of the highest bounds that reach `bar`, with all that tie with the last."""
+        if self._listed.size < self._table.blocks:  # memory is taken as it is filled
+            self._listed, self._bounds = np.empty(2 * self._table.blocks, np.int64), np.empty(2 * self._table.blocks)
+        count = list_hot(self._stage(tables), self._moment, bar, foreseen, self._nodes, self._listed, self._bounds)
+        picked, bounds = self._listed[:count], self._bounds[:count]
+        if count > wanted:
+            picked = picked[bounds >= np.partition(bounds, count - wanted)[count - wanted]]
+        return picked
+
+    def _open(self, tables: Tables, picked: Ints) -> None:
+        opened = self._opened
+        first, opened.count = opened.count, opened.count + picked.size
+        if opened.count > opened.blocks.size:
+            self._grow(opened, first)
+        opened.blocks[first : opened.count] = picked
+        part = slice_lanes(opened.lanes, first, opened.count)
+        self._crew.open(self._stage(tables), picked, self._moment, part)
+
+    @staticmethod
+    def _grow(opened: _Opened, used: int) -> None:
+        size = 2 * opened.count
+        blocks, lanes = np.empty(size, np.int64), _make_lanes(size * BLOCK_ROWS)
+        blocks[:used] = opened.blocks[:used]
+        for new, old in zip(slice_lanes(lanes, 0, used), slice_lanes(opened.lanes, 0, used), strict=True):
+            new[:] = old
+        opened.blocks, opened.lanes = blocks, lanes
+
+    def _renew(self, tables: Tables, step: float) -> None:
+        """Renew all bounds that have ended, for longer than the clock's last step, and those that are high. O(pages).
+
+        At the second query in a row that scored all pages, for a single one is no use of a ranking that is kept; then
+        ever more seldom, for bounds that stay too high however often they are renewed.
+        """
+        vain = self._in_vain
+        if vain < _PATIENCE or (vain & (vain - 1) and vain % _TRIES_AGAIN) or 2 * self._k > self._table.blocks:
+            return
+        stage, arrays = self._stage(tables), self._table.arrays
+        due = np.empty(arrays.bound.size, np.int64)
+        due = due[: list_due(stage, self._moment, self._nodes, due)]
+        if step < math.inf:
+            arrays.reach[due] = np.maximum(arrays.reach[due], _AHEAD * step / self._moment.cycle_s)
+        self._open_and_settle(tables, due)
+        self._open_and_settle(tables, self._list(tables, arrays.bound.size, self._moment.target, foreseen=True))
+
+    def _open_and_settle(self, tables: Tables, picked: Ints) -> None:
+        for start in range(0, picked.size, _CHUNK):
+            self._open(tables, picked[start : start + _CHUNK])
+            self.settle(tables)
+
+
+def _make_lanes(count: int) -> Lanes:
+    return Lanes(np.empty(count, np.int64), np.empty(count), np.empty(count), np.empty(count))

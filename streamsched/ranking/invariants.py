@@ -1,0 +1,117 @@
+"""The invariants of a maintained ranking, walked page by page: for tests, after each step."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from streamsched.numerics.arrays import Bools, Ints
+from streamsched.politeness.eligibility import hasten, read_waits
+from streamsched.ranking.block_bounds import NODE_BLOCKS, Blocks
+from streamsched.ranking.block_layout import BLOCK_ROWS, MIXED, Order
+from streamsched.ranking.bound_expiry import Moment
+from streamsched.ranking.full_scan import FullScan
+from streamsched.records.schema import LEASED, OUT, Tables
+
+__all__ = ["Inspected", "find_disorder", "find_false_bounds"]
+
+_TIMES: Final = 8  # at which bounds are compared with scores, beside the clock
+
+
+class Inspected(NamedTuple):
+    """A ranking with what its bounds were told by: of the first `pages` pages, from the moment's `now` on."""
+
+    order: Order
+    blocks: Blocks
+    scan: FullScan
+    moment: Moment
+    pages: int
+
+
+def find_disorder(tables: Tables, order: Order, pages: int) -> list[str]:
+    """Return what is wrong with the order of the first `pages` pages, nothing where it is sound. O(pages)."""
+    size = 1 << order.bits
+    permuted = hosts_told = True
+    for start in range(0, pages, size):
+        part = slice(start, min(start + size, pages))
+        rows, places = order.rows[part].astype(np.int64), order.places[part].astype(np.int64)
+        numbers = np.arange(rows.size)
+        permuted = permuted and np.array_equal(np.sort(rows), numbers) and np.array_equal(places[rows], numbers)
+        if permuted:
+            hosts = tables.groups["host"][tables.pages["group"][start + rows]]
+            hosts_told = hosts_told and _tells_hosts(order, start, hosts)
+    holds = {"shelves hold each of their rows once": permuted, "blocks tell their hosts": hosts_told}
+    return [name for name, fits in holds.items() if not fits]
+
+
+def find_false_bounds(tables: Tables, ranking: Inspected, opened: Ints) -> list[str]:
+    """Return which promises of a ranking's bounds do not hold, none where they are sound. O(pages).
+
+    ``opened``: int64[m], the blocks that the last query has opened and that are not settled yet.
+    """
+    blocks, clock = ranking.blocks, ranking.moment.now
+    told = blocks.end > clock
+    marked = np.flatnonzero(blocks.opened)
+    holds = {
+        "blocks that count as opened are": bool(np.array_equal(marked, np.unique(opened))),
+        "nodes sum up their blocks": _are_summed_up(blocks, told),
+    }
+    faults = [name for name, fits in holds.items() if not fits]
+    ends = np.unique(blocks.end[told])
+    chosen = ends[np.linspace(0, ends.size - 1, min(ends.size, _TIMES)).astype(np.int64)]
+    for time_s in [ranking.moment.since, clock, *np.nextafter(chosen, -np.inf)]:
+        if told.any():
+            faults += _find_exceeded(tables, ranking, float(time_s))
+    return faults
+
+
+def _tells_hosts(order: Order, start: int, hosts: Ints) -> bool:
+    """Return whether the blocks of a shelf from row `start` on have the hosts of their pages, ``hosts``: by place."""
+    first = start // BLOCK_ROWS
+    told = order.hosts[first : first - (-hosts.size // BLOCK_ROWS)]
+    full = hosts.size == 1 << order.bits
+    if full and np.any(hosts[1:] < hosts[:-1]):
+        return False
+    for block, host in enumerate(told):
+        own = hosts[block * BLOCK_ROWS : (block + 1) * BLOCK_ROWS]
+        one = bool(np.all(own == own[0]))
+        if host != (own[0] if one else MIXED) and (full or host != MIXED):
+            return False
+    return True
+
+
+def _are_summed_up(blocks: Blocks, told: Bools) -> bool:
+    """Return whether nodes promise no less than their blocks, and no more where all of these have bounds."""
+    for node in range(blocks.node_end.size):
+        part = slice(node * NODE_BLOCKS, (node + 1) * NODE_BLOCKS)
+        bounds = blocks.bound[part][told[part]]
+        bound, end = np.max(bounds[~np.isnan(bounds)], initial=-np.inf), blocks.end[part].min()
+        if blocks.node_bound[node] < bound or blocks.node_end[node] > end:
+            return False
+        if told[part].all() and (blocks.node_bound[node], blocks.node_end[node]) != (bound, end):
+            return False
+    return True
+
+
+def _find_exceeded(tables: Tables, ranking: Inspected, time_s: float) -> list[str]:
+    """Return which blocks' bounds are exceeded by a page that may be handed out at `time_s`."""
+    blocks, moment = ranking.blocks, ranking.moment
+    rows = np.arange(ranking.pages)
+    flags = tables.pages["flags"][rows]
+    waits = read_waits(tables, rows, moment.limits)
+    counted = ((flags & blocks.mask) == blocks.want) & (np.maximum(waits.ready_at, waits.host_ready_s) <= time_s)
+    counted &= (flags & OUT) == 0  # of these, the end of the lease is told
+    counted &= ((flags & LEASED) == 0) | (tables.lease_until_s[rows] <= time_s)
+    scores = ranking.scan.score(tables, time_s, moment.cycle_s, rows)
+    hasty = waits.overdue_at <= time_s
+    scores[hasty] = hasten(waits.overdue_at[hasty], time_s)
+    starts = rows & ~((1 << ranking.order.bits) - 1)
+    of_block = (starts + ranking.order.places[: rows.size]) // BLOCK_ROWS
+    bound = blocks.bound[of_block]
+    exceeded = counted & (blocks.end[of_block] > time_s) & (np.isnan(bound) | (scores > bound))
+    return [
+        f"block {of_block[row]} is bounded by {bound[row]} until {blocks.end[of_block[row]]}, "
+        f"but page {row} scores {scores[row]} at {time_s}"
+        for row in np.flatnonzero(exceeded)[:3]
+    ]

@@ -1,0 +1,42 @@
+"""Opens blocks on two threads, where there are so many that it takes less time."""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+from streamsched.formula import Formula
+from streamsched.numerics.arrays import Ints
+from streamsched.ranking.block_bounds import Lanes, Stage, slice_lanes
+from streamsched.ranking.block_refresh import open_blocks
+from streamsched.ranking.block_scorer import LEADERS, make_gauge
+from streamsched.ranking.bound_expiry import Moment
+
+__all__ = ["Crew"]
+
+_MOST: Final = 2  # a query is too short for more to pay
+_FEWEST_BLOCKS: Final = 512  # fewer are opened faster than another thread is woken
+
+
+class Crew:
+    """The gauges of one formula, one for each thread. For one call at a time."""
+
+    def __init__(self, formula: Formula, threads: int | None) -> None:
+        count = min(threads or os.cpu_count() or 1, _MOST)
+        self.gauge, *self._others = (make_gauge(formula) for _ in range(count))
+        self._pool: ThreadPoolExecutor | None = None
+
+    def open(self, stage: Stage, picked: Ints, moment: Moment, lanes: Lanes) -> None:
+        """Open the blocks ``picked``: int64[m], none of them twice; see `open_blocks`. O(m)."""
+        if not self._others or picked.size < _FEWEST_BLOCKS:
+            open_blocks(stage, picked, moment, lanes)
+            return
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(1, "streamsched-opening")
+        middle = picked.size // (2 * LEADERS) * LEADERS
+        theirs = stage._replace(gauge=self._others[0])
+        back = slice_lanes(lanes, middle, picked.size)
+        opened = self._pool.submit(open_blocks, theirs, picked[middle:], moment, back)
+        open_blocks(stage, picked[:middle], moment, slice_lanes(lanes, 0, middle))
+        opened.result()

@@ -1,0 +1,208 @@
+"""Which rows and groups were written to since the last save, and what they were at its instant.
+
+A save stands for one instant, and is written while the shard goes on. Whoever writes to a row or a group marks it
+before: the first time since that instant, the record is kept as it was if the save has not come to it yet. So a save
+takes each record once, however much is written meanwhile, and what is marked is what the next increment must hold.
+Rows and groups that came after the instant are known by their numbers and need no marks.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from streamsched.numerics.arrays import Hashes, Ints, Record, Records
+from streamsched.numerics.growable_array import reserve_rows
+from streamsched.numerics.jit import bare_kernel, inlined, trailing_zeros
+from streamsched.records.schema import GROUP_WAS, LINK_WAS, ROW_WAS, Marked, Tables
+
+__all__ = ["Dirty", "Marks", "find_marked", "mark_group", "mark_groups", "mark_row", "mark_rows"]
+
+# Positions in Marked.counts.
+_ROWS: Final = 0  # rows that there were at the instant; 0 while nothing is marked
+_GROUPS: Final = 1
+_ROWS_COPIED: Final = 2  # the save under way has copied the rows before this one; `_ALL` where none is under way
+_GROUPS_COPIED: Final = 3
+_OLD_ROWS: Final = 4  # records kept
+_OLD_GROUPS: Final = 5
+
+_ALL: Final = 1 << 62
+
+
+@inlined
+def mark_row(tables: Tables, row: int) -> None:
+    """Note that the page, trace or lease of `row` is about to be written to. O(1)."""
+    marked = tables.marked
+    if row < marked.counts[_ROWS]:
+        bit = np.uint64(1) << np.uint64(row & 63)
+        if marked.rows[row >> 6] & bit == np.uint64(0):
+            marked.rows[row >> 6] |= bit
+            if row >= marked.counts[_ROWS_COPIED]:
+                _keep_row(tables, row)
+
+
+@inlined
+def mark_group(tables: Tables, group: int) -> None:
+    """Note that the record of `group` is about to be written to. O(1)."""
+    marked = tables.marked
+    if group < marked.counts[_GROUPS]:
+        bit = np.uint64(1) << np.uint64(group & 63)
+        if marked.groups[group >> 6] & bit == np.uint64(0):
+            marked.groups[group >> 6] |= bit
+            if group >= marked.counts[_GROUPS_COPIED]:
+                _keep_group(tables, group)
+
+
+@bare_kernel
+def _keep_row(tables: Tables, row: int) -> None:
+    marked = tables.marked
+    at = marked.counts[_OLD_ROWS]
+    old: Record = marked.old_rows[at]
+    old.row = row
+    old.page = tables.pages[row]
+    old.trace = tables.traces[row]
+    old.lease_until_s = tables.lease_until_s[row]
+    link: Record = marked.old_links[at]
+    link.row = row
+    link.link = tables.rhythm.links[row]
+    link.schedule = tables.rhythm.schedules[tables.rhythm.links[row].schedule]
+    marked.counts[_OLD_ROWS] = at + 1
+
+
+@bare_kernel
+def _keep_group(tables: Tables, group: int) -> None:
+    marked = tables.marked
+    at = marked.counts[_OLD_GROUPS]
+    old: Record = marked.old_groups[at]
+    old.number = group
+    old.group = tables.groups[group]
+    marked.counts[_OLD_GROUPS] = at + 1
+
+
+@bare_kernel
+def mark_rows(tables: Tables, rows: Ints) -> None:
+    """Note that ``rows``: int64[m] are about to be written to. O(m)."""
+    for i in range(rows.size):
+        mark_row(tables, rows[i])
+
+
+@bare_kernel
+def mark_groups(tables: Tables, groups: Ints) -> None:
+    """Note that ``groups``: int64[m] are about to be written to. O(m)."""
+    for i in range(groups.size):
+        mark_group(tables, groups[i])
+
+
+@dataclass(frozen=True, slots=True)
+class Dirty:
+    """What was written to between two instants: bits, and how many rows and groups there were at the first.
+
+    ``rows``, ``groups``: uint64[words]; rows from ``known_rows`` on, groups from ``known_groups`` on are new.
+    """
+
+    rows: Hashes
+    groups: Hashes
+    known_rows: int
+    known_groups: int
+
+
+class Marks:
+    """The marks of one shard. For one call at a time, under the shard's lock.
+
+    ``turn``: held while a save is under way, of which there is one at a time; ``marking``: whether anything is marked.
+    """
+
+    def __init__(self) -> None:
+        self.arrays = _marks_nothing()
+        self.marking = False
+        self.turn = threading.Lock()
+
+    def begin(self, rows: int, groups: int) -> Dirty:
+        """Let a save's instant be now, with so many rows and groups; return what was marked before. O(rows / 64)."""
+        before, self.marking = self.arrays, True
+        counts = np.array([rows, groups, 0, 0, 0, 0], np.int64)
+        old = _room_for(ROW_WAS, rows), _room_for(LINK_WAS, rows), _room_for(GROUP_WAS, groups)
+        self.arrays = Marked(_bits(rows), _bits(groups), *old, counts)
+        return Dirty(before.rows, before.groups, int(before.counts[_ROWS]), int(before.counts[_GROUPS]))
+
+    def copied(self, *, rows: int | None = None, groups: int | None = None) -> None:
+        """Note that the save has copied all rows before `rows`, all groups before `groups`. O(1)."""
+        if rows is not None:
+            self.arrays.counts[_ROWS_COPIED] = rows
+        if groups is not None:
+            self.arrays.counts[_GROUPS_COPIED] = groups
+
+    def end(self) -> tuple[Records, Records, Records]:
+        """Keep no more records; return those kept: ROW_WAS[m], LINK_WAS[m], GROUP_WAS[k]. Marks go on. O(1)."""
+        counts = self.arrays.counts
+        old_rows = self.arrays.old_rows[: counts[_OLD_ROWS]]
+        old_links = self.arrays.old_links[: counts[_OLD_ROWS]]
+        old_groups = self.arrays.old_groups[: counts[_OLD_GROUPS]]
+        counts[_ROWS_COPIED:] = _ALL, _ALL, 0, 0
+        nothing = _marks_nothing()
+        self.arrays = self.arrays._replace(
+            old_rows=nothing.old_rows, old_links=nothing.old_links, old_groups=nothing.old_groups
+        )
+        return old_rows, old_links, old_groups
+
+    def take_back(self, dirty: Dirty) -> None:
+        """Mark again what `begin` returned: the save came to nothing. O(rows / 64)."""
+        counts = self.arrays.counts
+        _unite(self.arrays.rows, dirty.rows, dirty.known_rows, int(counts[_ROWS]))
+        _unite(self.arrays.groups, dirty.groups, dirty.known_groups, int(counts[_GROUPS]))
+
+    def stop(self) -> None:
+        """Mark nothing any more. O(1)."""
+        self.arrays, self.marking = _marks_nothing(), False
+
+
+def find_marked(bits: Hashes, start: int, stop: int) -> Ints:
+    """Return the numbers from `start`, a multiple of 64, up to `stop` whose bits are set: int64[m], ascending.
+
+    O(stop - start) / 64, and O(m).
+
+    >>> find_marked(np.array([0b1001, 1], np.uint64), 0, 65).tolist()
+    [0, 3, 64]
+    """
+    words = bits[start >> 6 : -(-stop // 64)]
+    found = np.empty(int(np.bitwise_count(words).sum()), np.int64)
+    _list_bits(words, start, found)
+    return found[: int(np.searchsorted(found, stop))]
+
+
+@bare_kernel
+def _list_bits(words: Hashes, start: int, out: Ints) -> None:
+    count = 0
+    for i in range(words.size):
+        word = words[i]
+        while word != np.uint64(0):
+            out[count] = start + 64 * i + trailing_zeros(word)
+            count += 1
+            word &= word - np.uint64(1)
+
+
+def _bits(count: int) -> Hashes:
+    return np.zeros(-(-count // 64), np.uint64)
+
+
+def _unite(bits: Hashes, before: Hashes, known: int, count: int) -> None:
+    """Set the bits that are set in `before`, and those of numbers from `known` up to `count`, which were new then."""
+    bits[: before.size] |= before
+    numbers = np.arange(known, min(count, -(-known // 64) * 64))
+    np.bitwise_or.at(bits, numbers >> 6, np.uint64(1) << (numbers & 63).astype(np.uint64))
+    bits[-(-known // 64) :] = ~np.uint64(0)
+
+
+def _room_for(dtype: np.dtype[Any], count: int) -> Records:
+    """Return room for `count` records, of which few will be used: memory comes with their use."""
+    room = reserve_rows(dtype, count, large_pages=False)
+    return room if room.size == count else np.zeros(count, dtype)
+
+
+def _marks_nothing() -> Marked:
+    counts = np.array([0, 0, _ALL, _ALL, 0, 0], np.int64)
+    none = np.empty(0, np.uint64)
+    return Marked(none, none, np.empty(0, ROW_WAS), np.empty(0, LINK_WAS), np.empty(0, GROUP_WAS), counts)

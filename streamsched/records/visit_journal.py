@@ -1,0 +1,153 @@
+"""The journal: the visits of a uniform sample of pages, newest last, as evolution learns from them.
+
+Which pages are sampled hangs on the pages alone: those whose salted hash is small. The share is halved each time the
+shard's pages double beyond `SAMPLE_PAGES`, so that half of that many to that many are sampled, whatever the shard
+grows to; a page that leaves the sample so never returns. The visits stand in a ring, where the oldest give way.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from streamsched.numerics.arrays import Bools, Floats, Hashes, Ints, Record, Records
+from streamsched.numerics.jit import bare_kernel, inlined, mix
+from streamsched.records.schema import Tables
+
+__all__ = [
+    "JOURNAL_VISITS",
+    "SAMPLE_PAGES",
+    "SAW_CHANGE",
+    "WAS_FIRST",
+    "Visits",
+    "copy_sample",
+    "find_sampled",
+    "keep_visit",
+    "narrow_sample",
+    "number_sample",
+    "read_visits",
+    "sample_bar",
+    "sample_hashes",
+]
+
+JOURNAL_VISITS: Final = 1 << 20  # a power of two; 16 MB, and three weeks of daily visits to the whole sample
+SAMPLE_PAGES: Final = 50_000  # enough to tell score functions apart by 1 %; more would only make evolution slow
+
+# Bits of VISIT.flags.
+SAW_CHANGE: Final = 1
+WAS_FIRST: Final = 2  # of the page: there was nothing to compare with
+
+_SAMPLE_SALT: Final = np.uint64(0x2545F4914F6CDD1D)  # any will do: it must differ from what salts ties and slots
+_ROWS_AT_ONCE: Final = 1 << 16  # hashed together, in cache
+_WHOLE: Final = np.uint64((1 << 64) - 1)
+
+
+@inlined
+def narrow_sample(tables: Tables, pages: int) -> None:
+    """Halve the sample where `pages` pages would make it too large. O(1)."""
+    corpus = tables.corpus[0]
+    if pages > np.int64(SAMPLE_PAGES) << corpus.halvings:
+        corpus.halvings += 1
+
+
+@inlined
+def keep_visit(tables: Tables, row: int, at_s: float, flags: int) -> None:
+    """Append a visit of `row` that told something, where the page is sampled; the oldest gives way. O(1)."""
+    corpus = tables.corpus[0]
+    if mix(tables.pages[row].url_hash ^ _SAMPLE_SALT) <= _WHOLE >> np.uint64(corpus.halvings):
+        visit: Record = tables.journal[corpus.journaled & (tables.journal.size - 1)]
+        visit.at_s = at_s
+        visit.row = row
+        visit.flags = flags
+        corpus.journaled += 1
+
+
+def sample_bar(tables: Tables) -> int:
+    """Return the greatest sample hash that is in the sample. O(1)."""
+    return int(_WHOLE) >> int(tables.corpus["halvings"][0])
+
+
+def sample_hashes(tables: Tables, rows: Ints) -> Hashes:
+    """Return the hashes by which the pages of `rows`: int64[m] are sampled: uint64[m]. O(m)."""
+    hashes = np.empty(rows.size, np.uint64)
+    _hash_pages(tables.pages, rows, hashes)
+    return hashes
+
+
+def find_sampled(tables: Tables, start: int, stop: int, bar: int) -> Ints:
+    """Return which of the rows from `start` up to `stop` have a sample hash of at most `bar`, ascending. O(rows)."""
+    found = [np.empty(0, np.int64)]
+    for first in range(start, stop, _ROWS_AT_ONCE):
+        rows = np.arange(first, min(first + _ROWS_AT_ONCE, stop))
+        found.append(rows[sample_hashes(tables, rows) <= np.uint64(bar)])
+    return np.concatenate(found)
+
+
+def copy_sample(tables: Tables, rows: Ints) -> Tables:
+    """Return the pages of ``rows``: int64[m] alone, copied, with the journal, the priors and profiles as they are.
+
+    O(m + v). Milliseconds, for it is what keeps others waiting. The journal still has the rows of `tables`: see
+    `number_sample`.
+    """
+    groups = tables.groups[: int(tables.corpus["groups"][0])].copy()
+    corpus = tables.corpus.copy()
+    corpus["pages"] = rows.size
+    written = min(int(corpus["journaled"][0]), tables.journal.size)
+    journal = tables.journal[:written].copy()
+    rhythm = tables.rhythm
+    rhythm = rhythm._replace(
+        tempo=rhythm.tempo.copy(),
+        profiles=rhythm.profiles[: int(rhythm.tempo["profiles"][0])].copy(),
+        of_group=rhythm.of_group[: groups.size].copy(),
+    )
+    return tables._replace(pages=tables.pages[rows], groups=groups, journal=journal, corpus=corpus, rhythm=rhythm)
+
+
+def number_sample(copied: Tables, rows: Ints) -> Tables:
+    """Return what `copy_sample` returned for ``rows``: int64[m], ascending, its journal with pages as they lie there.
+
+    Visits to other pages are gone from it. O(v log m).
+    """
+    ring, journaled = copied.journal, int(copied.corpus["journaled"][0])
+    if journaled > ring.size:
+        ring = np.roll(ring, -(journaled % ring.size))  # the oldest first
+    places = np.searchsorted(rows, ring["row"])
+    known = places < rows.size
+    known[known] = rows[places[known]] == ring["row"][known]
+    ring = ring[known]
+    ring["row"] = places[known]
+    corpus = copied.corpus.copy()
+    corpus["journaled"] = ring.size
+    return copied._replace(journal=ring, corpus=corpus)
+
+
+class Visits(NamedTuple):
+    """Visits to sampled pages, those to a page together and in their order, as columns of one length v."""
+
+    rows: Ints  # int64[v], ascending
+    at_s: Floats  # UTC epoch seconds
+    changed: Bools
+    first: Bools
+
+
+def read_visits(tables: Tables) -> Visits:
+    """Return the journal's visits to pages that are still in the sample. O(pages + v log v)."""
+    journaled = int(tables.corpus["journaled"][0])
+    ring = tables.journal[:journaled]
+    if journaled > ring.size:
+        ring = np.roll(ring, -(journaled % ring.size))  # the oldest first
+    sampled = np.zeros(int(tables.corpus["pages"][0]), np.bool_)
+    sampled[find_sampled(tables, 0, sampled.size, sample_bar(tables))] = True
+    ring = ring[sampled[ring["row"]]]
+    ring = ring[np.argsort(ring["row"], kind="stable")]
+    flags = ring["flags"]
+    seen, first = (flags & SAW_CHANGE) != 0, (flags & WAS_FIRST) != 0
+    return Visits(ring["row"].astype(np.int64), ring["at_s"].copy(), seen, first)
+
+
+@bare_kernel
+def _hash_pages(pages: Records, rows: Ints, out: Hashes) -> None:
+    for i in range(rows.size):
+        page: Record = pages[rows[i]]
+        out[i] = mix(page.url_hash ^ _SAMPLE_SALT)

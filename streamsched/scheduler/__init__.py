@@ -1,0 +1,1 @@
+"""The Scheduler: builds and leases batches, quotas, panel, surge probes, explanations; durable; evolving."""

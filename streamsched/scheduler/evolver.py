@@ -1,0 +1,337 @@
+"""Re-evolution beside a running scheduler: when it is due, in a process of its own, and what becomes of its result."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+from streamsched.errors import FormulaError, SettingsError, SnapshotError, StreamschedError
+from streamsched.evolution.data.change_history import ChangeHistory
+from streamsched.evolution.findings import Breeding, DataSpan
+from streamsched.evolution.gp.loop import derive_seed
+from streamsched.evolution.plan import EvolutionPlan
+from streamsched.evolution.process.exchange_files import read_json, write_json
+from streamsched.evolution.process.job import Job, sweep_jobs
+from streamsched.evolution.process.worker import find_breed
+from streamsched.evolution.records import TRIGGERS, EvolutionRecord, RecordBook
+from streamsched.formula import Formula
+from streamsched.formula.champion import BY_EVOLUTION, BY_HAND, Champion, parse_provided
+from streamsched.numerics.argument_checks import check_time
+from streamsched.scheduler.drift import HitRateWatch
+from streamsched.scheduler.results import Observed
+from streamsched.scheduler.scheduler import Scheduler
+
+__all__ = ["ARCHIVE_NAME", "BREED", "Evolver"]
+
+BREED: Final = "streamsched.evolution.pipeline:breed"
+ARCHIVE_NAME: Final = "elites.json"
+_ENOUGH: Final = 0.5  # share of the sampled pages that must be as old as the history
+_MOST_CELLS: Final = 6_000_000  # pages times cycles times draws: with more pages one filling misleads less
+
+
+class Evolver:
+    """Evolves score functions for `scheduler` by `plan`, and promotes those that prove better.
+
+    `directory`: where records and elites are kept, usually that of the scheduler's state; None to keep them in memory,
+    then only `evolve_now` works. `breed`: what an evolution is, as ``module:function``. `clock`: seconds that pass, for
+    the time limit alone. Use it as a context manager, or call `close`: it ends the process of an evolution under way.
+
+    `note`, `tick` and `evolve_now` may be called from several threads. None keeps `observe` or `next_batch` waiting:
+    the scheduler's lock is taken to copy the journal, for tens of milliseconds at the beginning of an evolution.
+    """
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        plan: EvolutionPlan | None = None,
+        directory: str | Path | None = None,
+        *,
+        breed: str = BREED,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Go on from the records in `directory`. Raises SnapshotError where they cannot be read."""
+        if not isinstance(plan, EvolutionPlan | None):
+            raise SettingsError("plan", plan, "an EvolutionPlan, or None for its defaults")
+        directory = None if directory is None else Path(directory)
+        self.scheduler = scheduler
+        self.plan = EvolutionPlan() if plan is None else plan
+        self.archive: tuple[str, ...] = ()
+        self._book = None if directory is None else RecordBook(directory)
+        self._directory = directory
+        self._breed = breed
+        self._clock = clock
+        self._watch = None if self.plan.drift is None else HitRateWatch(self.plan.drift)
+        self._lock = threading.RLock()
+        self._job: Job | None = None
+        self._draft: EvolutionRecord | None = None  # of the evolution under way, as far as it is known
+        self._number = 1
+        self._last_cycle: int | None = None  # in which an evolution was begun last
+        self._since_cycle: int | None = None  # in which it was asked first, from which the first evolution is counted
+        if directory is not None:
+            sweep_jobs(directory)
+            self._remember(directory)
+
+    @property
+    def running(self) -> bool:
+        """Whether an evolution is under way."""
+        return self._job is not None
+
+    @property
+    def drifted(self) -> bool:
+        """Whether the hit rate of served pages has drifted since the last evolution."""
+        return self._watch is not None and self._watch.drifted
+
+    def note(self, observed: Observed) -> None:
+        """Take in what `Scheduler.observe` said, for what it tells of the hit rate. A microsecond a served page."""
+        if self._watch is not None and observed.served:
+            with self._lock:
+                self._watch.note(observed.served, observed.hits)
+
+    def due(self, now: float) -> str | None:
+        """Return why an evolution is due at `now`, UTC epoch seconds: "schedule", "drift" or not at all. O(1)."""
+        now = check_time(now)
+        with self._lock:
+            cycle = math.floor(now / self.scheduler.cycle_s)
+            passed = cycle - (self._begin_to_count(cycle) if self._last_cycle is None else self._last_cycle)
+            if self.plan.every and passed >= self.plan.every:
+                return "schedule"
+            return "drift" if self.drifted and passed >= self.plan.rest else None
+
+    def _begin_to_count(self, cycle: int) -> int:
+        """Count from `cycle` to the first evolution, after a restart too; return it."""
+        self._last_cycle = self._since_cycle = cycle
+        with suppress(SnapshotError):  # then a restart may put it off
+            if self._directory is not None:
+                self._write_elites(self._directory)
+        return cycle
+
+    def tick(self, now: float) -> EvolutionRecord | None:
+        """Begin an evolution where one is due, or see what became of the one under way: call it between batches.
+
+        Returns the record of an evolution that has come to its end, its decision applied. Milliseconds at most. Raises
+        SnapshotError where the record cannot be written; the champion then stays.
+        """
+        if self._directory is None:
+            raise SettingsError("directory", None, "a directory: evolutions in processes of their own need its files")
+        now = check_time(now)
+        with self._lock:
+            if self._job is None:
+                trigger = self.due(now)
+                if trigger is not None:
+                    self._begin(now, trigger, self._directory)
+                return None
+            outcome = self._job.poll()
+            if outcome is None:
+                return None
+            job, self._job = self._job, None
+            seconds = job.seconds
+            job.end()
+            assert self._draft is not None
+            return self._conclude(replace(self._draft, data=job.data, seconds=seconds), outcome)
+
+    def evolve_now(self, now: float, trigger: str = "asked") -> EvolutionRecord:
+        """Evolve here and now, to the end, and return the record. What it leads to hangs on the data and seed alone.
+
+        Raises SnapshotError where the record cannot be written, and whatever the evolution raises.
+        """
+        now = check_time(now)
+        if trigger not in TRIGGERS:
+            raise SettingsError("trigger", trigger, f"one of {', '.join(TRIGGERS)}")
+        with self._lock:
+            if self._job is not None:
+                self._job.end()
+                self._job = None
+            draft = self._draw_up(now, trigger)
+            begun = self._clock()
+            draws, data = self._gather(now, draft.seed or 0)
+            archive = [Formula.parse(text) for text in self.archive]
+            breed = find_breed(self._breed)
+            bred = breed(draws, draft.champion_before.formula, archive, self.plan.settings, draft.seed or 0)
+            return self._conclude(replace(draft, data=data, seconds=self._clock() - begun), bred)
+
+    def close(self) -> None:
+        """End the evolution under way, if there is one; what it had found is lost."""
+        with self._lock:
+            if self._job is not None:
+                self._job.end()
+                self._job = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _begin(self, now: float, trigger: str, directory: Path) -> None:
+        self._draft = draft = self._draw_up(now, trigger)
+        settings = replace(self.plan.settings, workers=1)
+        meta = {
+            "champion": draft.champion_before.formula.text,
+            "archive": list(self.archive),
+            "settings": settings.to_json(),
+            "seed": draft.seed,
+        }
+        try:
+            self._job = Job(
+                directory,
+                lambda: self._gather(now, draft.seed or 0),
+                meta,
+                self._breed,
+                self.plan.time_limit_s,
+                self._clock,
+            )
+        except OSError as error:
+            raise SnapshotError(str(directory), f"cannot be written: {error.strerror or error}") from error
+
+    def _draw_up(self, now: float, trigger: str) -> EvolutionRecord:
+        """Return the record of an evolution that begins; from here on the next is counted from it."""
+        self._last_cycle = math.floor(now / self.scheduler.cycle_s)
+        number = self._number if self._book is None else max(self._number, self._book.next_number())
+        self._number = number + 1
+        if self._watch is not None:
+            self._watch.forget()
+        champion, seed = self.scheduler.champion, self.plan.seed + number
+        plan = self.plan.to_json()
+        del plan["settings"]["workers"]  # it changes nothing: records are alike whatever the number
+        return EvolutionRecord(number, now, trigger, "failed", "", champion, champion, settings=plan, seed=seed)
+
+    def _gather(self, now: float, seed: int) -> tuple[Sequence[ChangeHistory], DataSpan]:
+        """Return what the scheduler knows of the last cycles: draws where it was not all seen, and how much was."""
+        known = self.scheduler.known_cycles(now=now, share=_ENOUGH)
+        cycles = int(max(1, min(self.plan.history, known)))  # fewer than the plan's where most pages are younger
+        seeds = [seed, *(derive_seed(seed, draw) for draw in range(1, self.plan.draws))]
+        trainings = self.scheduler.trainings(cycles, now=now, seeds=seeds)
+        training = next(trainings)
+        pages, share = training.history.pages, training.observed_share
+        draws = [training.history]
+        if share < 1.0 and pages:
+            more = max(1, min(self.plan.draws, _MOST_CELLS // (pages * cycles))) - 1
+            draws += [replace(draws[0], changed=other.history.changed) for other in islice(trainings, more)]
+        data = DataSpan(training.span.start_s, cycles, pages, share, training.panel_pages, training.newcomers)
+        return draws, data
+
+    def _conclude(self, draft: EvolutionRecord, outcome: Breeding | str) -> EvolutionRecord:
+        """Write the record, then apply its decision: where a crash comes between, the next evolver catches up."""
+        self._draft = None
+        if isinstance(outcome, str):
+            record = replace(draft, why=outcome)
+        else:
+            record = self._judge(draft, outcome)
+        before = self.scheduler.champion
+        if record.decision == "promoted":
+            try:
+                parse_provided(record.champion_after.formula)
+            except FormulaError as error:
+                why = f"the challenger cannot be used: {str(error).splitlines()[0]}"
+                record = replace(record, decision="failed", why=why, champion_after=before)
+        if isinstance(outcome, Breeding) and record.decision != "failed":
+            record = self._keep(outcome.archive, record)
+        if self._book is not None:
+            record = self._book.append(record)
+        if record.decision == "promoted":
+            self.scheduler.use(record.champion_after)
+        return record
+
+    def _judge(self, draft: EvolutionRecord, bred: Breeding) -> EvolutionRecord:
+        """Return the record with its decision: what evolution advises, unless the champion has changed meanwhile."""
+        record = replace(
+            draft,
+            decision="kept",
+            candidates=bred.candidates,
+            challenger=bred.challenger,
+            metric=bred.metric,
+            verdict=bred.verdict,
+        )
+        if bred.verdict is None or bred.challenger is None:
+            few = f"too little to learn from: {draft.data}"
+            return replace(record, why="nothing beat the champion in validation" if bred.candidates else few)
+        current = self.scheduler.champion
+        if current.formula != draft.champion_before.formula:
+            why = "not promoted: the champion was changed while it evolved"
+            return replace(record, champion_after=current, why=why)
+        if not bred.verdict.promote:
+            return replace(record, champion_after=current, why=bred.verdict.why)
+        try:
+            formula = Formula.parse(bred.challenger)
+        except FormulaError as error:
+            why = f"the challenger cannot be used: {str(error).splitlines()[0]}"
+            return replace(record, decision="failed", why=why)
+        gain = bred.verdict.relative_gain
+        champion = Champion(formula, BY_EVOLUTION, draft.number, draft.when_s, gain, bred.metric)
+        return replace(record, decision="promoted", champion_after=champion, why=bred.verdict.why)
+
+    def keep(self, directory: Path, records: Iterable[EvolutionRecord]) -> None:
+        """Write `records` and the elites to `directory`, where this evolver had none: another may go on from there.
+
+        O(records). Raises SnapshotError where they cannot be written.
+        """
+        book = RecordBook(directory)
+        for record in records:
+            book.append(record)
+        self._write_elites(directory)
+
+    def _keep(self, archive: Iterable[str], record: EvolutionRecord) -> EvolutionRecord:
+        """Keep elites for the next evolution, new ones first; return `record`, which says so where it cannot be done.
+
+        They are a convenience: whoever goes on without them begins with fewer formulas.
+        """
+        before, self.archive = self.archive, tuple(dict.fromkeys([*archive, *self.archive]))[: self.plan.archive]
+        try:
+            if self._directory is not None:
+                self._write_elites(self._directory, record.number, before)
+        except SnapshotError as error:
+            return replace(record, why=f"{record.why}; elites were not kept: {error}")
+        return record
+
+    def _write_elites(self, directory: Path, number: int = 0, before: Iterable[str] = ()) -> None:
+        """Write the elites, those of record `number`, and those `before` it, which hold where it was never written."""
+        content: dict[str, Any] = {
+            "formulas": list(self.archive),
+            "record": number,
+            "before": list(before),
+            "since_cycle": self._since_cycle,
+        }
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            write_json(directory / ARCHIVE_NAME, content)
+        except OSError as error:
+            raise SnapshotError(str(directory), f"cannot be written: {error.strerror or error}") from error
+
+    def _remember(self, directory: Path) -> None:
+        """Go on from the records and the elites in `directory`; elites that cannot be read are done without."""
+        book = RecordBook(directory)
+        self._number = book.next_number()
+        records = book.read()[0]
+        if records:
+            self._catch_up(records[-1].champion_after)
+        try:
+            kept = read_json(directory / ARCHIVE_NAME)
+            is_recorded = kept.get("record", 0) < self._number
+            self.archive = tuple(Formula.parse(text).text for text in kept["formulas" if is_recorded else "before"])
+            since = kept.get("since_cycle")
+            self._last_cycle = self._since_cycle = since if isinstance(since, int) else None
+        except (StreamschedError, KeyError, TypeError):
+            self.archive = ()
+        evolutions = [record for record in records if record.decision != "set"]
+        if evolutions:
+            self._last_cycle = math.floor(evolutions[-1].when_s / self.scheduler.cycle_s)
+
+    def _catch_up(self, champion: Champion) -> None:
+        """Take up the champion of the last record, where the scheduler's state was saved before that was written.
+
+        A formula set by hand without a record stands.
+        """
+        current = self.scheduler.champion
+        if current != champion and (current.origin != BY_HAND or current.record is not None):
+            with suppress(FormulaError):  # of a version with other terminals
+                self.scheduler.use(champion)

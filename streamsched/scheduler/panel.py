@@ -1,0 +1,133 @@
+"""The panel: a uniform sample of pages that is visited every cycle, whatever the formula thinks of them.
+
+What is known of other pages hangs on when the formula chose to look, and so on the formula; what is known of the panel
+does not. Its pages are those of least sample hash, a part of the journal's sample. Its size follows the budget: `share`
+of the pages handed out in the cycle before, in steps of half or more, so that members stay for long. Within a cycle its
+pages come as the share of each batch allows, those of least hash first: where visits fall short, the rest of the panel
+goes without, and those before are still visited every cycle.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import numpy as np
+
+from streamsched.numerics.arrays import Ints
+from streamsched.politeness.eligibility import are_eligible
+from streamsched.politeness.limits import Limits
+from streamsched.ranking.host_slots import Seats, Terms
+from streamsched.records.schema import Tables
+from streamsched.records.visit_journal import find_sampled, sample_bar, sample_hashes
+
+__all__ = ["NO_PANEL", "Panel"]
+
+NO_PANEL: Final = -1  # as a bar: no sample hash is as small
+_SLACK: Final = 1.5  # the size may be this many times too small or too large
+_ROUNDING: Final = 1e-9  # of a page: 0.1 * 30 is 3.0000000000000004 and means 3
+
+
+class Panel:
+    """The panel of one scheduler. ``bar``: the greatest sample hash of its members, `NO_PANEL` while it has none."""
+
+    def __init__(self, share: float, cycle_s: float) -> None:
+        self.share = share
+        self.bar = NO_PANEL
+        self._cycle_s = cycle_s
+        self._cycle: int | None = None  # the newest in which pages were handed out
+        self._handed = 0  # pages handed out in it
+        self._own = 0  # of these, the panel's
+        self._rows = np.empty(0, np.int64)  # members, by ascending sample hash
+        self._seats = Seats()
+        self._searched = 0  # rows among which members were looked for
+
+    def choose(self, tables: Tables, k: int, now: float, limits: Limits, lease_s: float) -> Ints:
+        """Return the members to put first into a batch of `k` pages at `now`: int64[m]. O(panel + new pages).
+
+        Those that may be handed out and had no outcome in this cycle, as far as their hosts have room. Where the panel
+        must be sized anew, once a cycle at the most, it is O(pages).
+        """
+        if not self.share:
+            return np.empty(0, np.int64)
+        cycle = math.floor(now / self._cycle_s)
+        if self._cycle is None or cycle > self._cycle:
+            self._turn(tables, cycle)
+        self._renew(tables)
+        tried = np.floor(tables.traces["last_outcome_s"][self._rows] / self._cycle_s) >= cycle
+        due = self._rows[~tried]
+        due = due[are_eligible(tables, due, now, limits)]
+        k = min(k, int(tables.corpus["pages"][0]))
+        allowed = math.ceil(self.share * (self._handed + k) - _ROUNDING) - self._own
+        kept = self._seats.seat(
+            tables, Terms(limits, now, lease_s), due, np.full(due.size, np.inf), min(max(allowed, 0), k)
+        )
+        self._seats.clear(tables)
+        return due[kept]
+
+    def count(self, pages: int, own: int) -> None:
+        """Note that `pages` pages were handed out, `own` of them the panel's. O(1)."""
+        if self.share:
+            self._handed += pages
+            self._own += own
+
+    def holds(self, tables: Tables, row: int) -> bool:
+        """Return whether the page of `row` is a member. O(1)."""
+        return int(sample_hashes(tables, np.array([row]))[0]) <= self.bar
+
+    def reasons(self, tables: Tables, row: int) -> tuple[str, ...]:
+        """Return what there is to say of the page of `row` as a member, if it is one. O(1)."""
+        if not self.holds(tables, row):
+            return ()
+        return (f"in the panel: visited every cycle, for {self.share:.0%} of the pages handed out",)
+
+    @contextmanager
+    def unchanged(self) -> Iterator[None]:
+        """Let what is chosen in this block not count, nor a cycle begin."""
+        before = self.bar, self._cycle, self._handed, self._own, self._rows, self._searched
+        try:
+            yield
+        finally:
+            self.bar, self._cycle, self._handed, self._own, self._rows, self._searched = before
+
+    def state(self) -> dict[str, Any]:
+        """Return what `restore` needs, as JSON can hold it."""
+        return {"share": self.share, "bar": self.bar, "cycle": self._cycle, "handed": self._handed, "own": self._own}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from what `state` returned once."""
+        self.bar, self._cycle = state["bar"], state["cycle"]
+        self._handed, self._own = state["handed"], state["own"]
+
+    def _turn(self, tables: Tables, cycle: int) -> None:
+        """Begin a new cycle, with as many members as the last one's pages suggest."""
+        self._renew(tables)
+        wanted = round(self.share * self._handed)
+        size = self._rows.size
+        if wanted and not wanted / _SLACK <= size <= wanted * _SLACK:
+            self._resize(tables, wanted)
+        self._cycle, self._handed, self._own = cycle, 0, 0
+
+    def _resize(self, tables: Tables, size: int) -> None:
+        """Set the bar so that `size` pages of the sample are members, or all of it."""
+        bar = sample_bar(tables)
+        if self.bar < bar or size < self._rows.size:
+            rows = find_sampled(tables, 0, int(tables.corpus["pages"][0]), bar)
+            hashes = np.sort(sample_hashes(tables, rows))
+            self.bar = int(hashes[size - 1]) if size < hashes.size else bar
+            self._rows, self._searched = np.empty(0, np.int64), 0
+            self._renew(tables)
+
+    def _renew(self, tables: Tables) -> None:
+        """Let new pages become members, and members leave that the sample has left."""
+        pages = int(tables.corpus["pages"][0])
+        bar = min(self.bar, sample_bar(tables))
+        if (bar == self.bar and self._searched == pages) or bar < 0:
+            return
+        rows = np.concatenate([self._rows, find_sampled(tables, self._searched, pages, bar)])
+        hashes = sample_hashes(tables, rows)
+        order = np.argsort(hashes, kind="stable")
+        self._rows = rows[order[hashes[order] <= np.uint64(bar)]]
+        self._searched, self.bar = pages, bar

@@ -1,0 +1,76 @@
+"""What the scheduler answers: what became of outcomes, and which pages come next."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from streamsched.errors import InvalidOutcome
+from streamsched.numerics.arrays import Floats, Ints
+
+__all__ = ["KEPT_REJECTIONS", "Batch", "Observed"]
+
+KEPT_REJECTIONS: Final = 100  # of one call, named one by one; the rest are only counted
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """What became of the outcomes of one `Scheduler.observe` call: applied + duplicates + late + rejected = given.
+
+    `changed`, `first_visits` and `failures` are among `applied`; `rejections` names the first 100 of `rejected`.
+    `served`: applied outcomes of pages that `Scheduler.next_batch` had handed out for their score, not for the panel,
+    where they showed whether the page had changed; `hits`: those of them where it had.
+    """
+
+    applied: int = 0
+    changed: int = 0
+    first_visits: int = 0
+    duplicates: int = 0
+    late: int = 0
+    rejected: int = 0
+    failures: int = 0
+    rejections: tuple[InvalidOutcome, ...] = ()
+    served: int = 0
+    hits: int = 0
+
+    def __add__(self, other: Observed) -> Observed:
+        """Return the counts of both."""
+        return Observed(
+            self.applied + other.applied,
+            self.changed + other.changed,
+            self.first_visits + other.first_visits,
+            self.duplicates + other.duplicates,
+            self.late + other.late,
+            self.rejected + other.rejected,
+            self.failures + other.failures,
+            (self.rejections + other.rejections)[:KEPT_REJECTIONS],
+            self.served + other.served,
+            self.hits + other.hits,
+        )
+
+
+@dataclass(frozen=True)
+class Batch:
+    """The `panel` pages that are due in the panel, then others in ranking order, best first: m <= k in all.
+
+    ``urls``: their text; ``scores``: float64[m], inf for pages asked for or overdue; ``rows``: int64[m], their rows;
+    ``now``: the time of the ranking; ``lease_until_s``: when the leases of these pages expire, None where none was
+    taken.
+    """
+
+    urls: list[str]
+    scores: Floats
+    rows: Ints = field(repr=False)
+    name_hosts: Callable[[], list[str]] = field(repr=False, compare=False)
+    now: float
+    lease_until_s: float | None = None
+    panel: int = 0
+
+    def __len__(self) -> int:
+        return len(self.urls)
+
+    @property
+    def hosts(self) -> list[str]:
+        """Host and port of each page, read when first asked for."""
+        return self.name_hosts()

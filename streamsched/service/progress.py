@@ -1,0 +1,51 @@
+"""How far a run is, on a terminal: one line that is written over."""
+
+from __future__ import annotations
+
+import time
+from types import TracebackType
+from typing import Final, Self
+
+from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from streamsched.service.ingest_loop import Intake
+
+__all__ = ["Display"]
+
+_EACH_S: Final = 0.2  # between two readings of the speed
+_WEIGHT: Final = 0.3  # of the newest among them
+
+
+class Display:
+    """Shows how far an intake is while its block runs, where `console` is a terminal: ``is_shown``."""
+
+    def __init__(self, console: Console) -> None:
+        self.is_shown = console.is_terminal
+        columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+        self._bar = Progress(*columns, console=console, transient=True, disable=not self.is_shown)
+        self._task = self._bar.add_task("", total=None)
+        self._since = time.monotonic()
+        self._applied = 0
+        self._speed = 0.0
+
+    def show(self, intake: Intake) -> None:
+        """Show how far `intake` is."""
+        if not self.is_shown:
+            return
+        now, applied = time.monotonic(), intake.total.applied
+        if now >= self._since + _EACH_S:
+            self._speed += (applied - self._applied) / (now - self._since) * _WEIGHT - self._speed * _WEIGHT
+            self._applied, self._since = applied, now
+        lag = "" if intake.lag is None else f", {intake.lag:,} messages behind"
+        text = f"{applied:,} outcomes, {intake.pages:,} pages, {self._speed:,.0f} a second{lag}"
+        self._bar.update(self._task, description=text)
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bar.stop()

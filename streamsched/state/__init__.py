@@ -1,0 +1,1 @@
+"""One shard's state: the page table, ingest of outcomes, invariants, digest."""

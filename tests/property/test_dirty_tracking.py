@@ -1,0 +1,142 @@
+"""Nothing is written unmarked: whatever is asked of a scheduler, records that were not marked are as they were.
+
+And an image that is copied while calls go on, however they fall between its pieces, is that of its instant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streamsched import Scheduler
+from streamsched.numerics.arrays import Hashes
+from streamsched.persistence import snapshot_view
+from streamsched.persistence.image_format import ImageWriter
+from streamsched.persistence.image_reader import load_images
+from streamsched.persistence.snapshot_view import Moment
+from streamsched.records.dirty_tracking import find_marked
+from streamsched.state.digest import digest_state
+from tests.support.guarded_memory import small_reserve
+from tests.support.random_calls import KINDS, URLS, Call, calls, settings_of
+
+
+@pytest.fixture(autouse=True, scope="module")
+def small_tables() -> Iterator[None]:
+    with small_reserve():
+        yield
+
+
+def rows_of(scheduler: Scheduler) -> list[bytes]:
+    tables = scheduler.pages.tables
+    return [
+        tables.pages[row].tobytes() + tables.traces[row].tobytes() + tables.lease_until_s[row].tobytes()
+        for row in range(len(scheduler))
+    ]
+
+
+def groups_of(scheduler: Scheduler) -> list[bytes]:
+    tables = scheduler.pages.tables
+    return [tables.groups[group].tobytes() for group in range(int(tables.corpus["groups"][0]))]
+
+
+def changed(before: list[bytes], after: list[bytes]) -> set[int]:
+    return {place for place, record in enumerate(before) if after[place] != record}
+
+
+def numbers(bits: Hashes, count: int) -> set[int]:
+    return set(find_marked(bits, 0, count).tolist())
+
+
+@pytest.mark.parametrize("kind", range(KINDS))
+@settings(max_examples=15)
+@given(st.lists(calls(), max_size=5), st.data(), st.integers(0, 30), st.integers(0, 5))
+def test_nothing_is_written_unmarked(
+    kind: int, first: list[Call], data: st.DataObject, rows_copied: int, groups_copied: int
+) -> None:
+    then = data.draw(calls(only=kind))
+    scheduler = Scheduler(**settings_of())
+    scheduler.discover(URLS, now=0.0)
+    for call in first:
+        call(scheduler)
+    rows, groups = rows_of(scheduler), groups_of(scheduler)
+    marks = scheduler.pages.marks
+    marks.begin(len(rows), len(groups))
+    marks.copied(rows=rows_copied, groups=groups_copied)
+    then(scheduler)
+    arrays = marks.arrays
+    moved, stirred = changed(rows, rows_of(scheduler)), changed(groups, groups_of(scheduler))
+    assert moved <= numbers(arrays.rows, len(rows))
+    assert stirred <= numbers(arrays.groups, len(groups))
+    old_rows, _, old_groups = marks.end()
+    assert {row for row in moved if row >= rows_copied} <= set(old_rows["row"].tolist())
+    assert {group for group in stirred if group >= groups_copied} <= set(old_groups["number"].tolist())
+    for old in old_rows:
+        kept = old["page"].tobytes() + old["trace"].tobytes() + old["lease_until_s"].tobytes()
+        assert old["row"] >= rows_copied
+        assert kept == rows[old["row"]]
+    for old in old_groups:
+        assert old["group"].tobytes() == groups[old["number"]]
+
+
+@settings(max_examples=60)
+@given(
+    st.lists(calls(), max_size=6),
+    st.lists(calls(), min_size=1, max_size=5),
+    st.lists(st.lists(calls(), max_size=1), min_size=1, max_size=12),
+    st.booleans(),
+)
+def test_image_is_that_of_its_instant(
+    first: list[Call], between: list[Call], meanwhile: list[list[Call]], lost: bool
+) -> None:
+    """An image, an increment that may come to nothing, and one more, each with calls between any two of its pieces."""
+    scheduler = Scheduler(**settings_of())
+    for call in first:
+        call(scheduler)
+    with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(snapshot_view, "_RUN", 3)
+        patch.setattr(snapshot_view, "_PICKED", 2)
+        patch.setattr(snapshot_view, "_SEARCHED", 64)
+        corpus = None
+        for place in range(3):
+            digest = digest_of(scheduler)
+            moment = Moment(scheduler, corpus)
+            names = [None, "lost" if lost else "+0001", "+0001" if lost else "+0002"]
+            path = Path(folder) / f"snapshot-00000001{names[place] or ''}.state"
+            with ImageWriter(path) as writer:
+                for at, piece in enumerate(moment.pieces()):
+                    writer.add(*piece)
+                    for call in meanwhile[at % len(meanwhile)]:
+                        call(scheduler)
+                saved = not (lost and place == 1)
+                if saved:
+                    step = 0 if place == 0 else place - lost
+                    marks = {"mark": str(step), "follows": str(step - 1), "sequence": 0}
+                    writer.finish({"settings": moment.settings, "counts": moment.counts()} | marks)
+            moment.dismiss(saved=saved, marking=True)
+            if saved:
+                corpus = moment.corpus
+                loaded = load_images(Path(folder))
+                assert not loaded.faults
+                assert digest_state(loaded.pages, loaded.settings) == digest
+                assert loaded.pages.faults() == []
+            for call in between:
+                call(scheduler)
+
+
+def digest_of(scheduler: Scheduler) -> str:
+    return digest_state(scheduler.pages, scheduler.settings())
+
+
+def test_bits_are_listed() -> None:
+    bits = np.zeros(5, np.uint64)
+    bits[0], bits[2], bits[4] = 1 | 1 << 63, 1 << 5, 1
+    assert find_marked(bits, 0, 320).tolist() == [0, 63, 133, 256]
+    assert find_marked(bits, 64, 256).tolist() == [133]
+    assert find_marked(bits, 0, 63).tolist() == [0]
+    assert find_marked(bits, 0, 0).tolist() == []

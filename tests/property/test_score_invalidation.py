@@ -1,0 +1,46 @@
+"""Whatever a stream does, rows that are not told of have the records that they had."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streamsched.numerics.packed_urls import PackedUrls
+from streamsched.outcomes import Outcome, OutcomeBatch
+from streamsched.state.page_table import PageTable
+from tests.support.guarded_memory import small_reserve
+from tests.support.outcome_streams import DAY, cut, streams
+
+
+@pytest.fixture(autouse=True, scope="module")
+def small_tables() -> Iterator[None]:
+    with small_reserve():
+        yield
+
+
+def records(table: PageTable) -> list[bytes]:
+    tables = table.tables
+    return [tables.pages[row].tobytes() + tables.traces[row].tobytes() for row in range(len(table))]
+
+
+@settings(max_examples=60)
+@given(streams(), st.lists(st.sampled_from([1, 2, 7, 30, 1000]), min_size=1, max_size=4), st.data())
+def test_what_is_not_told_stays(outcomes: list[Outcome], sizes: list[int], data: st.DataObject) -> None:
+    table = PageTable(DAY, 6)
+    touched = table.watch()
+    before = records(table)
+    for part in cut(outcomes, sizes):
+        table.observe(OutcomeBatch.from_outcomes(part))
+        urls = data.draw(st.lists(st.sampled_from(part).map(lambda outcome: outcome.url), max_size=3))
+        table.weigh(PackedUrls.pack(urls), np.arange(2.0, 2.0 + len(urls)))
+        if data.draw(st.booleans()):
+            assert touched.known == len(before)
+            rows = touched.take()
+            after = records(table)
+            moved = {row for row, record in enumerate(before) if after[row] != record}
+            assert rows is None or moved <= set(rows.tolist()) <= set(range(len(before)))
+            before = after

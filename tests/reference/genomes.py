@@ -1,0 +1,97 @@
+"""Genomes and their operators as trees: the slow, obvious twins of `streamsched.evolution`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import TypeAlias
+
+from streamsched.evolution.gp.symbols import Alphabet
+
+Tree: TypeAlias = tuple[int, list["Tree"]]  # a symbol and its operands
+
+
+def read_tree(genome: Sequence[int], alphabet: Alphabet) -> Tree | None:
+    """The tree that a genome writes, None where it is not one whole tree."""
+
+    def read(place: int) -> tuple[Tree, int]:
+        symbol = genome[place]
+        operands = []
+        place += 1
+        for _ in range(arity_of(alphabet.symbols[symbol])):
+            operand, place = read(place)
+            operands.append(operand)
+        return (symbol, operands), place
+
+    try:
+        tree, end = read(0)
+    except IndexError:
+        return None
+    return tree if end == len(genome) else None
+
+
+def arity_of(symbol: str | float) -> int:
+    return {"+": 2, "-": 2, "*": 2, "/": 2, "pow": 2, "log": 1, "exp": 1}.get(str(symbol), 0)
+
+
+def write_tree(tree: Tree) -> bytes:
+    symbol, operands = tree
+    return bytes([symbol]) + b"".join(map(write_tree, operands))
+
+
+def depth(tree: Tree) -> int:
+    return 1 + max(map(depth, tree[1]), default=0)
+
+
+def levels(tree: Tree, level: int = 1) -> list[int]:
+    """The level of each node, parents first."""
+    return [level] + [found for operand in tree[1] for found in levels(operand, level + 1)]
+
+
+def subtrees(tree: Tree) -> list[Tree]:
+    """Every subtree, parents first."""
+    return [tree] + [found for operand in tree[1] for found in subtrees(operand)]
+
+
+def replaced(tree: Tree, place: int, new: Tree) -> Tree:
+    """The tree with `new` for its subtree number `place`, parents first."""
+    if place == 0:
+        return new
+    place -= 1
+    operands = []
+    for operand in tree[1]:
+        size = len(subtrees(operand))
+        operands.append(replaced(operand, place, new) if 0 <= place < size else operand)
+        place -= size
+    return tree[0], operands
+
+
+def crossings(first: Tree, second: Tree, max_depth: int) -> set[bytes]:
+    """Every child that a crossover may give."""
+    children = [replaced(first, place, donor) for place in range(len(subtrees(first))) for donor in subtrees(second)]
+    return {write_tree(child) for child in children if depth(child) <= max_depth}
+
+
+def swaps(tree: Tree, max_depth: int) -> set[bytes]:
+    """Every child that a swap mutation may give."""
+    nodes = subtrees(tree)
+    children: set[bytes] = set()
+    for left in range(len(nodes)):
+        for right in range(left + len(subtrees(nodes[left])), len(nodes)):
+            child = replaced(replaced(tree, right, nodes[left]), left, nodes[right])
+            if depth(child) <= max_depth:
+                children.add(write_tree(child))
+    return children
+
+
+def best_of_all(evaluated: Iterable[tuple[bytes, float]], count: int) -> list[tuple[bytes, float]]:
+    """The `count` best different genomes of all that were ever evaluated."""
+    left = {genome: fitness for genome, fitness in evaluated if not math.isnan(fitness)}
+    best: list[tuple[bytes, float]] = []
+    while left and len(best) < count:
+        highest = max(left.values())
+        equals = [genome for genome in left if left[genome] == highest]
+        smallest = min(len(genome) for genome in equals)
+        genome = min(genome for genome in equals if len(genome) == smallest)
+        best.append((genome, left.pop(genome)))
+    return best

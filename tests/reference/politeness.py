@@ -1,0 +1,172 @@
+"""Slow, obvious twins of `politeness`, `leases`, `globs` and `targets`: each rule as its words say."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from dataclasses import dataclass, field
+
+from streamsched.outcomes import Outcome
+from streamsched.politeness.politeness_settings import HostRule, Manners, Rule
+from tests.reference.shard import Page, hash_of, names_of
+
+SCHEMES = ("", "http://", "https://")
+
+
+# --- pages
+def jitter(url: str, number: int, salt: int) -> float:
+    """Between 0.75 and 1.25, by the page and the number alone."""
+    return 0.75 + (mixed(mixed(hash_of(url.encode()) ^ salt) ^ number) >> 11) / 2**54
+
+
+def mixed(value: int) -> int:
+    """The fold of a 128-bit product."""
+    product = (value ^ 0x9E3779B97F4A7C15) * 0xD6E8FEB86659FD93
+    return (product >> 64) ^ (product & (1 << 64) - 1)
+
+
+def ready_at(page: Page, rule: Rule, manners: Manners, *, urgent: bool = False) -> float:
+    """The earliest time that a page may be visited."""
+    if rule.never:
+        return math.inf
+    times = [-math.inf]
+    least = float(manners.min_revisit if rule.min_revisit is None else rule.min_revisit)
+    if page.left is not None and least:
+        times.append(page.last_visit_s + least)
+    if page.failures:
+        rest = min(float(manners.backoff) * 2.0 ** (page.failures - 1), float(manners.backoff_most))
+        if rest:
+            times.append(page.last_outcome_s + rest * jitter(page.url, page.failures, 0xB5C0FBCFEC4D3B2F))
+    if manners.retire_after is not None and page.gone >= manners.retire_after:
+        rest = float(manners.probe_every) * jitter(page.url, page.gone, 0x59F111F1B605D019)
+        times.append(page.last_outcome_s + rest)
+    return -math.inf if urgent else max(times)
+
+
+def overdue_at(page: Page, rule: Rule, manners: Manners, *, urgent: bool = False) -> float:
+    """The time from which a page goes before others."""
+    most = manners.max_revisit if rule.max_revisit is None else rule.max_revisit
+    if rule.never or (most is None and not urgent):
+        return math.inf
+    return -math.inf if urgent else page.last_visit_s + float(most or 0)
+
+
+# --- hosts
+@dataclass
+class Host:
+    """One host: what it said, and what was handed out of it."""
+
+    manners: Manners
+    rule: HostRule = field(default_factory=HostRule)
+    ready_s: float = -math.inf
+    asked_for_rest: bool = False  # since it was last given visits
+    strikes: int = 0
+    out: set[str] = field(default_factory=set)
+
+    @property
+    def delay(self) -> float:
+        return float(self.manners.delay if self.rule.delay is None else self.rule.delay)
+
+    def hand_out(self, pages: int, now: float) -> None:
+        """So many of its pages at once: it rests for as many delays."""
+        if self.delay and pages:
+            self.ready_s = max(self.ready_s, now) + pages * self.delay
+            self.asked_for_rest = False
+
+    def room(self, now: float, lease_s: float) -> float:
+        """How many more of its pages a batch may hold."""
+        in_flight = self.manners.in_flight if self.rule.in_flight is None else self.rule.in_flight
+        per_batch = self.manners.per_batch if self.rule.per_batch is None else self.rule.per_batch
+        room = min(math.inf if in_flight is None else in_flight - len(self.out), per_batch or math.inf)
+        if self.delay:
+            room = min(room, max(1, lease_s // self.delay))
+        return 0 if now < self.ready_s else max(room, 0)
+
+    def hear(self, outcome: Outcome) -> None:
+        """Take in one applied outcome of any of its pages."""
+        status = 200 if outcome.status is None else outcome.status
+        busy = self.asked_for_rest and outcome.fetched_at < self.ready_s
+        until_s = -math.inf
+        if status == 429 and not busy:
+            self.strikes = min(self.strikes + 1, 255)
+            if outcome.retry_after is None and self.manners.backoff:
+                rest = min(float(self.manners.backoff) * 2.0 ** (self.strikes - 1), float(self.manners.backoff_most))
+                until_s = outcome.fetched_at + rest
+        if status in (429, 503) and outcome.retry_after is not None:
+            until_s = outcome.fetched_at + outcome.retry_after
+        if 0 < status < 500 and status != 429 and not busy:
+            self.strikes = 0
+        if until_s > -math.inf:
+            self.ready_s, self.asked_for_rest = max(self.ready_s, until_s), True
+
+
+# --- leases
+class Leases:
+    """Which pages are out, as a dict; and of which that was already told."""
+
+    def __init__(self) -> None:
+        self.until_s: dict[str, float] = {}
+
+    def expire(self, now: float) -> list[str]:
+        """Those whose time has come, once."""
+        ended = [url for url, until_s in self.until_s.items() if until_s <= now]
+        for url in ended:
+            del self.until_s[url]
+        return ended
+
+    def out(self) -> Counter[str]:
+        """How many pages of each host are out."""
+        return Counter(names_of(url)[0] for url in self.until_s)
+
+
+# --- globs and targets
+def fits(text: bytes, glob: bytes) -> bool:
+    """Whether all of `text` is what `glob` says."""
+    return re.fullmatch(b".*".join(map(re.escape, glob.split(b"*"))), text, re.DOTALL) is not None
+
+
+def fits_host(name: str, pattern: str) -> bool:
+    """Whether a host is what a pattern of hosts says."""
+    return fits(name.encode(), pattern.encode())
+
+
+def rule_of(url: str, rules: dict[str, Rule]) -> Rule:
+    """The rule that a page goes by: one that says never, else of the last kind the last that was set."""
+    best: list[Rule] = [Rule(), Rule(), Rule()]
+    found = [False, False, False]
+    for target, rule in rules.items():
+        kind, meets = kind_of(target, url)
+        if meets and rule.never:
+            return rule
+        if meets:
+            best[kind], found[kind] = rule, True
+    return next((best[kind] for kind in (2, 1, 0) if found[kind]), Rule())
+
+
+def key_of(target: str) -> str:
+    """The target as all that mean the same are written."""
+    scheme, host, path = taken_apart(target)
+    if path.count("*") + host.count("*") == 0 and (scheme or path):
+        return target
+    return f"{scheme.lower()}://{host.lower()}{path}" if scheme else f"{host.lower()}{path}"
+
+
+def kind_of(target: str, url: str) -> tuple[int, bool]:
+    """0 for a host, 1 for a pattern, 2 for a page; and whether the URL is one of it."""
+    scheme, host, path = taken_apart(target)
+    own_scheme, _, own_path = taken_apart(url)
+    own_host = names_of(url)[0]
+    if not scheme and not path:
+        return 0, fits(own_host.encode(), host.lower().encode())
+    if "*" not in target:
+        return 2, url == target or (not scheme and url in [f"{one}{target}" for one in SCHEMES])
+    meets = fits(own_host.encode(), host.lower().encode()) and fits(own_path.encode(), path.encode())
+    return 1, meets and scheme.lower() in ("", own_scheme.lower())
+
+
+def taken_apart(url: str) -> tuple[str, str, str]:
+    """Scheme, authority and the rest."""
+    found = re.fullmatch(r"(?:([^/?#]*?)://)?([^/?#]*)(.*)", url, re.DOTALL)
+    assert found
+    return found[1] or "", found[2], found[3]

@@ -1,0 +1,156 @@
+"""The slow, obvious twin of a scheduler's ranking: all pages sorted, and hosts filled from the best down."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+
+from streamsched.outcomes import Outcome
+from streamsched.politeness.politeness_settings import HostRule, Manners, Rule
+from tests.reference import politeness, shard
+from tests.reference.shard import names_of
+
+
+class World:
+    """What a scheduler was told, and what it handed out, kept as plain Python keeps it."""
+
+    def __init__(self, cycle_s: float, manners: Manners, seed: int) -> None:
+        self.cycle_s = cycle_s
+        self.manners = manners
+        self.seed = seed
+        self.per_batch = manners.per_batch
+        self.shard = shard.Shard(cycle_s)
+        self.hosts: dict[str, politeness.Host] = {}
+        self.leases = politeness.Leases()
+        self.rules: dict[str, Rule] = {}
+        self.urgent: set[str] = set()
+        self.blocks: list[tuple[str, float]] = []
+        self.unblocked: set[str] = set()  # hosts that blocks have not reached
+
+    def host(self, url: str) -> politeness.Host:
+        """The host of a page."""
+        name = names_of(url)[0]
+        if name not in self.hosts:
+            self.hosts[name] = politeness.Host(self.manners)
+            self.unblocked.add(name)
+        return self.hosts[name]
+
+    def reach(self) -> None:
+        """Hosts that came are blocked as the last block that fits them says."""
+        for name in self.unblocked:
+            fitting = [until_s for pattern, until_s in self.blocks if politeness.fits_host(name, pattern)]
+            self.hosts[name].ready_s = max([self.hosts[name].ready_s, *fitting[-1:]])
+        self.unblocked.clear()
+
+    def add(self, url: str, now: float) -> None:
+        """A page becomes known."""
+        self.shard.page(url, now)
+        self.host(url)
+        self.reach()
+
+    def observe(self, outcomes: Sequence[Outcome]) -> None:
+        """Outcomes in their order."""
+        for outcome in outcomes:
+            if self.shard.observe(outcome) not in ("duplicate", "late"):
+                self.host(outcome.url).hear(outcome)
+                self.urgent.discard(outcome.url)
+                self.leases.until_s.pop(outcome.url, None)
+        self.reach()
+
+    def lease(self, urls: Sequence[str], now: float, lease_s: float) -> None:
+        """Pages are handed out."""
+        for name, pages in Counter(names_of(url)[0] for url in urls).items():
+            self.hosts[name].hand_out(pages, now)
+        for url in urls:
+            self.leases.until_s[url] = self.shard.pages[url].lease_until_s = now + lease_s
+
+    def release(self, urls: Sequence[str]) -> None:
+        """Pages come back unvisited."""
+        for url in urls:
+            self.leases.until_s.pop(url, None)
+            if url in self.shard.pages:
+                self.shard.pages[url].lease_until_s = None
+
+    def set_rule(self, target: str, rule: Rule | HostRule | None) -> None:
+        """A rule of one host, or of pages by pattern; None takes back both."""
+        if isinstance(rule, HostRule):
+            self.hosts[target].rule = rule
+            return
+        if rule is None and target in self.hosts:
+            self.hosts[target].rule = HostRule()
+        self.rules.pop(target, None)
+        if rule is not None:
+            self.rules[target] = rule
+
+    def is_rested(self, url: str, now: float) -> bool:
+        """Whether a page may be handed out, its host aside."""
+        page = self.shard.pages[url]
+        rule = politeness.rule_of(url, self.rules)
+        ready_s = politeness.ready_at(page, rule, self.manners, urgent=url in self.urgent)
+        return ready_s <= now and (page.lease_until_s is None or page.lease_until_s <= now)
+
+    def haste(self, url: str, now: float) -> float | None:
+        """What a page scores that goes before those that are neither asked for nor overdue; None for these."""
+        rule = politeness.rule_of(url, self.rules)
+        since_s = politeness.overdue_at(self.shard.pages[url], rule, self.manners, urgent=url in self.urgent)
+        return 1e290 * (1.0 + (now - since_s)) if since_s <= now else None
+
+    def rooms(self, now: float, lease_s: float) -> dict[str, float]:
+        """How many pages of each host a batch may have."""
+        out = Counter(names_of(url)[0] for url in self.leases.until_s)
+        rooms = {}
+        for name, host in self.hosts.items():
+            host.out = {str(number) for number in range(out[name])}
+            own = host.rule.per_batch
+            per_batch = math.inf if own is not None or self.per_batch is None else self.per_batch
+            rooms[name] = min(host.room(now, min(lease_s, 1e300)), per_batch)
+        return rooms
+
+    def rank(
+        self, scores: Mapping[str, float], k: int, now: float, lease_s: float = math.inf, *, only_new: bool = False
+    ) -> list[tuple[str, float]]:
+        """The batch of `k` pages that should be handed out, with what each scores."""
+        self.leases.expire(now)
+        rooms = self.rooms(now, lease_s)
+        known = {
+            url: score if (haste := self.haste(url, now)) is None else haste
+            for url, score in scores.items()
+            if self.is_rested(url, now) and not (only_new and self.shard.pages[url].left is not None)
+        }
+        order = shard.full_sort(known, self.seed, math.floor(now / self.cycle_s))
+        return [(url, known[url]) for url in fill_hosts(order, rooms, k)]
+
+
+def fill_hosts(order: Sequence[str], rooms: Mapping[str, float], k: int) -> list[str]:
+    """The first `k` whose hosts have room."""
+    taken: Counter[str] = Counter()
+    batch: list[str] = []
+    for url in order:
+        name = names_of(url)[0]
+        if len(batch) < k and taken[name] < rooms[name]:
+            taken[name] += 1
+            batch.append(url)
+    return batch
+
+
+def best_batches(
+    scores: Mapping[str, float], rooms: Mapping[str, float], k: int
+) -> tuple[list[float], Collection[frozenset[str]]]:
+    """Of all the largest batches that hosts allow: the scores of the one that is first in order, best score first;
+    and all that reach the greatest sum of scores.
+    """
+    size = min(k, sum(int(min(room, len(scores))) for room in rooms.values()), len(scores))
+    allowed: list[frozenset[str]] = []
+    while not allowed:
+        allowed = [frozenset(urls) for urls in itertools.combinations(scores, size) if are_allowed(urls, rooms)]
+        size -= 1
+    sums = {urls: math.fsum(scores[url] for url in urls) for urls in allowed}
+    in_order = max(sorted((scores[url] for url in urls), reverse=True) for urls in allowed)
+    return in_order, [urls for urls, total in sums.items() if total == max(sums.values())]
+
+
+def are_allowed(urls: Sequence[str], rooms: Mapping[str, float]) -> bool:
+    """Whether hosts have room for all of a batch."""
+    return all(count <= rooms[name] for name, count in Counter(names_of(url)[0] for url in urls).items())

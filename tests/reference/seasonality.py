@@ -1,0 +1,503 @@
+"""The slow, obvious twin of rhythms: hours counted one by one, sets of days as sets, every rule as its words say."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from zoneinfo import ZoneInfo
+
+from streamsched.estimation.seasonality import group_profiles, page_schedules
+from streamsched.estimation.seasonality.regions import REGIONS
+
+HOUR = 3_600.0
+DAY = 86_400.0
+NAT = 16.0
+ANYONE = ("",)
+SETS = [frozenset(day for day in range(7) if number >> day & 1) for number in range(128)]
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def region_of(host: str) -> str:
+    """The region of whose domains the host is, "" for none: hosts of one label are of none."""
+    above, _, domain = host.partition(":")[0].removesuffix(".").rpartition(".")
+    return next((name for name, region in REGIONS.items() if above and domain in region.domains), "")
+
+
+def local_hours(at_s: float, quarters: int = 0) -> float:
+    """Hours from Monday, 1969-12-29, 00:00, by a clock so many quarters of an hour before UTC."""
+    return (min(max(at_s, -1e14), 1e14) + 900.0 * quarters) / HOUR + 72.0
+
+
+def zoned_hours(at_s: float, zone: str) -> float:
+    """Hours from Monday, 1969-12-29, 00:00, as the zone's clock shows them."""
+    shown = datetime.fromtimestamp(at_s, ZoneInfo(zone)).replace(tzinfo=UTC)
+    return (shown - EPOCH) / timedelta(hours=1) + 72.0
+
+
+def pieces(start: float, end: float) -> Iterator[tuple[int, float]]:
+    """The hours of the week between two times, each with the part of it that lies between them."""
+    at = start
+    while at < end:
+        stop = min(math.floor(at) + 1.0, end)
+        yield math.floor(at) % 168, stop - at
+        at = stop
+
+
+def weight_of(misfit: float) -> float:
+    return max(math.floor(2.0**20 * math.exp(-min(misfit, 255.0) / NAT)), 1)
+
+
+def misfit_of(fit: float) -> int:
+    step = int(1_023 * min(max(fit, 0.0), 1.0)) / 1_023
+    return round(-NAT * math.log(max(step, 0.02)))
+
+
+def first_sets() -> list[int]:
+    """Which sets of days are common before anything is learned."""
+    sizes = (0.0, 0.2, 0.1, 0.1, 0.05, 0.2, 0.05, 0.3)
+
+    def chance(days: frozenset[int]) -> float:
+        if len(days) != 5:
+            return sizes[len(days)] / math.comb(7, len(days))
+        in_a_row = any(all((first + i) % 7 in days for i in range(5)) for first in range(7))
+        return sizes[5] / 2 / (7 if in_a_row else 14)
+
+    return [min(round(-NAT * math.log(max(chance(days) / 0.3, 1e-9))), 255) for days in SETS]
+
+
+@dataclass
+class Schedule:
+    """A page's own schedule: how badly each set of days, each hour of the day and each quarter hour fits."""
+
+    sets: list[int] = field(default_factory=lambda: [0] * 128)
+    hours: list[int] = field(default_factory=lambda: [0] * 24)
+    parts: list[int] = field(default_factory=lambda: [0] * 4)
+    marks_yes: int = 0
+    marks_no: int = 0
+    edge: float = 0.0
+    hourly_edge: float = 0.0
+    proof: float = 0.0
+    hourly_proof: float = 0.0
+    begun_s: int = 0
+    changed_s: int = 0
+    gaps: list[float] = field(default_factory=list)
+    steps: list[float] = field(default_factory=list)
+
+
+@dataclass
+class Told:
+    """What a profile publishes."""
+
+    weights: list[int] = field(default_factory=lambda: [65_536] * 168)
+    odds: float = 1 / 9
+    sets: list[int] = field(default_factory=first_sets)
+    hours: list[int] = field(default_factory=lambda: [0] * 24)
+
+
+@dataclass
+class Profile:
+    """What is known of the hours of a group's pages, or of a region's, or all."""
+
+    group: tuple[str, ...]
+    region: str
+    changes: list[float] = field(default_factory=lambda: [0.0] * 168)
+    exposure: list[float] = field(default_factory=lambda: [0.0] * 168)
+    told: list[Told] = field(default_factory=lambda: [Told(), Told()])
+    trusts: list[float] = field(default_factory=list)
+    beliefs: list[tuple[float, list[float], list[float]]] = field(default_factory=list)
+    fresh: list[tuple[float, float, float]] = field(default_factory=list)  # this sweep's intervals and their changes
+
+
+@dataclass
+class Link:
+    """What a page goes by."""
+
+    profile: Profile
+    age: int = 0
+    schedule: Schedule | None = None
+
+
+def weighted(told: Told, start: float, end: float) -> float:
+    """Hours weighted by how busy they are."""
+    if end - start > 400.0:  # whole weeks have the mean weight
+        weeks = math.floor((end - start) / 168.0) - 1
+        return 168.0 * weeks + weighted(told, start, end - 168.0 * weeks)
+    mean = sum(told.weights) / 168.0
+    return math.fsum(told.weights[hour] * part for hour, part in pieces(start, end)) / mean
+
+
+def set_weights(schedule: Schedule, told: Told) -> list[float]:
+    return [weight_of(own + common) for own, common in zip(schedule.sets, told.sets, strict=True)]
+
+
+def hour_weights(schedule: Schedule, told: Told) -> list[float]:
+    return [weight_of(own + common) for own, common in zip(schedule.hours, told.hours, strict=True)]
+
+
+def days_between(start: float, end: float, hour: float) -> set[int]:
+    """The days of the week with a time between, at which it is so late."""
+    first, last = math.floor(start / 24.0), math.floor(end / 24.0)
+    return {day % 7 for day in range(first, last + 1) if start < 24.0 * day + hour <= end}
+
+
+def moments_of(hour: int, start: float, end: float) -> Iterator[tuple[float, float]]:
+    """Times within an hour of the day, and the part of it for which what lies between start and end is the same."""
+    cuts = sorted({0.0, 1.0, *(min(max(at % 24.0 - hour, 0.0), 1.0) for at in (start, end))})
+    for low, high in pairwise(cuts):
+        yield hour + (low + high) / 2.0, high - low
+
+
+def quiet(days: set[int] | frozenset[int]) -> float:
+    """The probability that none of so many days of a schedule had its update."""
+    return float((1.0 - page_schedules.CHANCE) ** len(days))
+
+
+def empty_by_day(schedule: Schedule, told: Told, start: float, end: float) -> float:
+    """No update by days and hour: every set and every hour weighed."""
+    sets = set_weights(schedule, told)
+    weeks = math.floor((end - start) / 168.0)
+    if weeks > 0:
+        mean = math.fsum(w * quiet(days) for w, days in zip(sets, SETS, strict=True)) / sum(sets)
+        return mean * math.exp(max((weeks - 1) * math.log(1.0 - page_schedules.CHANCE), -700.0))
+    hours = hour_weights(schedule, told)
+    total = 0.0
+    for hour in range(24):
+        for moment, part in moments_of(hour, start, end):
+            met = days_between(start, end, moment)
+            none = math.fsum(w * quiet(days & met) for w, days in zip(sets, SETS, strict=True)) / sum(sets)
+            total += hours[hour] * part * none
+    return total / sum(hours)
+
+
+def chance_by_hour(schedule: Schedule) -> float:
+    yes, no = schedule.marks_yes / 16.0, schedule.marks_no / 16.0
+    return (yes + 0.5) / (yes + no + 1.0)
+
+
+def marks(part: int, start: float, end: float) -> float:
+    """How often the quarter of the hour passed, begun ones in part."""
+    passed = 0.0
+    for hour in range(math.floor(start) - 1, math.floor(end) + 1):
+        low, high = hour + part / 4.0, hour + part / 4.0 + 0.25
+        passed += max(min(end, high) - max(start, low), 0.0) * 4.0
+    return passed
+
+
+def empty_if_part(schedule: Schedule, part: int, start: float, end: float) -> float:
+    return math.exp(max(math.log(max(1.0 - chance_by_hour(schedule), 1e-9)) * marks(part, start, end), -700.0))
+
+
+def empty_by_hour(schedule: Schedule, start: float, end: float) -> float:
+    """No update at the page's quarter of each hour."""
+    if end - start > 2_000.0:
+        start = end - 2_000.0  # it makes no difference any more
+    weights = [weight_of(misfit) for misfit in schedule.parts]
+    none = [w * empty_if_part(schedule, part, start, end) for part, w in enumerate(weights)]
+    return math.fsum(none) / sum(weights)
+
+
+def own_factor(schedule: Schedule, told: Told, hour: int) -> float:
+    """How many updates an hour of the week has, of 1 on average."""
+    sets, hours = set_weights(schedule, told), hour_weights(schedule, told)
+    by_day = [max(math.fsum(w for w, days in zip(sets, SETS, strict=True) if day in days), 1.0) for day in range(7)]
+    return by_day[hour // 24] * hours[hour % 24] * 168.0 / (sum(by_day) * sum(hours))
+
+
+def trusts(link: Link) -> tuple[float, float, float]:
+    """How likely the rate, the days and the hours are what explains a page."""
+    if link.schedule is None:
+        return 1.0, 0.0, 0.0
+    odds = (
+        1.0,
+        link.profile.told[link.age].odds * math.exp(link.schedule.edge),
+        math.exp(link.schedule.hourly_edge) / 99,
+    )
+    return odds[0] / sum(odds), odds[1] / sum(odds), odds[2] / sum(odds)
+
+
+def by_rate(shape: float, exposure: float, cycles: float) -> float:
+    return -math.expm1(-shape * math.log1p(min(cycles, 1e15) / exposure))
+
+
+def terminals(link: Link, gamma: tuple[float, float], since_s: float, now: float, cycle_s: float) -> dict[str, float]:
+    """`tau`, `rhythm` and `due` of a page whose posterior is Gamma of that shape and exposure."""
+    start = local_hours(since_s)
+    end = max(local_hours(now), start)
+    told, schedule = link.profile.told[link.age], link.schedule
+    rate, days, hours = trusts(link)
+    hour = math.floor(local_hours(now)) % 168
+    tau = weighted(told, start, end)
+    factor = told.weights[hour] * 168.0 / sum(told.weights)
+    due = by_rate(*gamma, tau * HOUR / cycle_s)
+    if schedule is not None:
+        whole = 168.0 * max(math.floor((end - start) / 168.0) - 1, 0)
+        own = whole + math.fsum(own_factor(schedule, told, h) * part for h, part in pieces(start, end - whole))
+        tau = rate * tau + days * own + hours * (end - start)
+        factor = rate * factor + days * own_factor(schedule, told, hour) + hours
+        due = rate * due + days * (1.0 - empty_by_day(schedule, told, start, end))
+        due += hours * (1.0 - empty_by_hour(schedule, start, end))
+    return {"tau": min(tau * HOUR / cycle_s, 1e15), "rhythm": factor, "due": max(due, 0.0)}
+
+
+def learn_schedule(
+    schedule: Schedule, told: Told, span: tuple[float, float], changed: bool, foretold: float, seen: tuple[int, int]
+) -> None:
+    """Take in what a visit found of the hours between two times, after so many visits and changes."""
+    start, end = span
+    visits, changes = seen
+    counted = (changes + 0.5) / (visits + 1.0)
+    if not end > start:
+        return
+    if end - start <= 12.0:
+        none = empty_by_hour(schedule, start, end)
+        schedule.hourly_edge = change_ways(schedule.hourly_edge + gain(none, foretold, changed))
+        schedule.hourly_proof += min(gain(none, rival, changed) for rival in (foretold, counted))
+        fits = [empty_if_part(schedule, part, start, end) for part in range(4)]
+        schedule.parts = lower(add_misfits(schedule.parts, fits, changed, cut=False))
+        count_marks(schedule, end - start, changed, none, visits)
+    none = empty_by_day(schedule, told, *span)
+    schedule.edge = change_ways(schedule.edge + gain(none, foretold, changed))
+    schedule.proof += min(gain(none, rival, changed) for rival in (foretold, counted))
+    if end - start >= 168.0:
+        return
+    sets, hours = set_weights(schedule, told), hour_weights(schedule, told)
+    by_set, by_hour = [0.0] * 128, [0.0] * 24
+    for hour in range(24):
+        for moment, part in moments_of(hour, start, end):
+            met = days_between(start, end, moment)
+            for number, days in enumerate(SETS):
+                by_set[number] += hours[hour] * part * quiet(days & met) / sum(hours)
+                by_hour[hour] += sets[number] * part * quiet(days & met) / sum(sets)
+    misfits = add_misfits(schedule.sets, by_set, changed, cut=True)
+    least = min(misfits[1:])
+    schedule.sets = [0, *(one - (least if least > 32 else 0) for one in misfits[1:])]
+    schedule.hours = lower(add_misfits(schedule.hours, by_hour, changed, cut=False))
+
+
+def gain(empty: float, foretold: float, changed: bool) -> float:
+    seen, said = min(max(1.0 - empty, 0.01), 0.99), min(max(foretold, 1e-6), 1.0 - 1e-6)
+    return math.log(seen / said) if changed else math.log((1.0 - seen) / (1.0 - said))
+
+
+def change_ways(edge: float) -> float:
+    """One visit in 64, a page with a schedule leaves it, and one without takes one up."""
+    odds = math.exp(min(max(edge, -30.0), 30.0))
+    return math.log((odds * 63 + 1) / (63 + odds))
+
+
+def add_misfits(misfits: list[int], empty: list[float], changed: bool, *, cut: bool) -> list[int]:
+    added = [one + misfit_of(1.0 - none if changed else none) for one, none in zip(misfits, empty, strict=True)]
+    return [min(one, 255) for one in added] if cut else added
+
+
+def lower(misfits: list[int]) -> list[int]:
+    """The best fits without any misfit."""
+    return [min(one - min(misfits), 255) for one in misfits]
+
+
+def count_marks(schedule: Schedule, hours: float, changed: bool, empty: float, visits: int) -> None:
+    dither = visits * 0.6180339887498949 % 1.0
+    had = min(chance_by_hour(schedule) * hours / max(1.0 - empty, 1e-9), max(hours, 1.0)) if changed else 0.0
+    yes = schedule.marks_yes + int(16.0 * had + dither)
+    no = schedule.marks_no + int(16.0 * max(hours - had, 0.0) + dither)
+    while max(yes, no) > 255:
+        yes, no = yes // 2, no // 2
+    schedule.marks_yes, schedule.marks_no = yes, no
+
+
+def expected_changes(mean: float) -> float:
+    """How many a Poisson variable of that mean is where it is not 0."""
+    mean = min(mean, 50.0)
+    return 1.0 if mean < 1e-9 else max(mean / -math.expm1(-mean), 1.0)
+
+
+def shrink(seen: list[float], mean: list[float], cell_of: Callable[[int], int]) -> list[float]:
+    """The factor of each hour's cell, by the variance of cells beyond chance."""
+    cells = sorted({cell_of(hour) for hour in range(168)})
+    c = [math.fsum(seen[hour] for hour in range(168) if cell_of(hour) == cell) for cell in cells]
+    m = [math.fsum(mean[hour] for hour in range(168) if cell_of(hour) == cell) for cell in cells]
+    squares = math.fsum(one * one for one in m)
+    beyond = math.fsum((x - y) ** 2 - y for x, y in zip(c, m, strict=True)) - math.sqrt(2.0 * squares)
+    if squares == 0.0 or beyond <= 0.0:
+        return [1.0] * 168
+    loose = beyond / squares
+    return [(c[cell_of(hour)] * loose + 1.0) / (m[cell_of(hour)] * loose + 1.0) for hour in range(168)]
+
+
+def publish(above: Told | None, changes: list[float], exposure: list[float]) -> list[int]:
+    """The weights of the hours: those above, with factors of days, of hours of the day, and of single hours."""
+    factors = [w * 168.0 / sum(above.weights) for w in above.weights] if above else [1.0] * 168
+    weighed = math.fsum(e * f for e, f in zip(exposure, factors, strict=True))
+    rate = sum(changes) / weighed if weighed > 0.0 else 0.0
+    splits: list[Callable[[int], int]] = [lambda hour: hour // 24, lambda hour: hour % 24, lambda hour: hour]
+    for cell_of in splits:
+        mean = [rate * e * f for e, f in zip(exposure, factors, strict=True)]
+        factors = [f * more for f, more in zip(factors, shrink(changes, mean, cell_of), strict=True)]
+    total = math.fsum(factors)
+    return [int(max(65_536.0 * 168.0 * f / total + 0.5, 16.0)) for f in factors]
+
+
+def blend(above: list[int], sums: list[float]) -> list[int]:
+    """How rare each is among pages, where those above count for eight."""
+    weights = [weight_of(one) for one in above]
+    mixed = [8.0 * w / sum(weights) + more for w, more in zip(weights, sums, strict=True)]
+    return [int(min(0.5 - NAT * math.log(max(one / max(mixed), 1e-9)), 128.0)) for one in mixed]
+
+
+class Rhythm:
+    """The rhythms of a whole shard."""
+
+    def __init__(self, cycle_s: float) -> None:
+        self.cycle_s = cycle_s
+        self.profiles: dict[tuple[str, ...], Profile] = {(name,): Profile(ANYONE, name) for name in ("", *REGIONS)}
+        self.newest_s = self.renewed_s = -math.inf
+        self.schedules = 0
+
+    def find(self, group: tuple[str, ...]) -> Profile:
+        """The profile of a group or of the nearest group above that has one, else of its region."""
+        for size in range(len(group), 0, -1):
+            if ("of", *group[:size]) in self.profiles:
+                return self.profiles["of", *group[:size]]
+        return self.profiles[(region_of(group[0]),)]
+
+    def above(self, profile: Profile) -> Profile | None:
+        """What a profile is shrunk towards."""
+        if profile.group == ANYONE:
+            return self.profiles[("",)] if profile.region else None
+        return self.find(profile.group[:-1]) if len(profile.group) > 1 else self.profiles[(profile.region,)]
+
+    def learn(
+        self,
+        link: Link,
+        gamma: tuple[float, float],
+        span: tuple[float, float],
+        changed: bool,
+        counts: tuple[int, ...],
+        hit: float,
+    ) -> float | None:
+        """What a visit found of the time since the one before; how probable a change was where a schedule told.
+
+        `hit`: how probable it was that a surge had come.
+        """
+        (since_s, at_s), (visits, changes, pages) = span, counts
+        self.newest_s = max(self.newest_s, min(at_s, 1e12))
+        told = link.profile.told[link.age]
+        start, end = local_hours(since_s), local_hours(at_s)
+        rate = gamma[0] / gamma[1]
+        if 0.0 < end - start <= 168.0:
+            cycles = min(weighted(told, start, end) * HOUR / self.cycle_s, 1e15)
+            link.profile.fresh.append((start, end, expected_changes(rate * cycles) if changed else 0.0))
+        earns = changes >= 2 and rate * DAY / self.cycle_s >= 1 / 28
+        room = self.schedules < page_schedules.FEWEST_SCHEDULES + pages * 3 // 64
+        if link.schedule is None and changed and earns and room:
+            link.schedule = Schedule()
+            self.schedules += 1
+        due = None
+        if link.schedule is not None:
+            due = terminals(link, gamma, since_s, at_s, self.cycle_s)["due"]
+            foretold = by_rate(*gamma, weighted(told, start, end) * HOUR / self.cycle_s)
+            foretold = 1.0 - (1.0 - foretold) * (1.0 - hit)
+            learn_schedule(link.schedule, told, (start, end), changed, foretold, (visits, changes))
+            if changed:
+                note_change(link.schedule, at_s, end - start)
+        return due
+
+    def sum_up(self, link: Link, row: int, sweep: int) -> None:
+        """What the sweep notes of a page."""
+        if link.schedule is None:
+            return
+        told = link.profile.told[link.age]
+        odds = told.odds * math.exp(link.schedule.edge)
+        link.profile.trusts.append(odds / (1.0 + odds))
+        if (row + sweep) % 4 == 0:
+            sets, hours = set_weights(link.schedule, told), hour_weights(link.schedule, told)
+            shares = [w / sum(sets) for w in sets], [w / sum(hours) for w in hours]
+            link.profile.beliefs.append((4.0 * odds / (1.0 + odds), *shares))
+
+    def publish(self, groups: dict[tuple[str, ...], int], sweep: int, pages: int) -> None:
+        """Renew all profiles from the sweep's counts; `groups`: the changes seen of each group's pages."""
+        passed = self.newest_s - self.renewed_s
+        kept = math.exp(-min(max(passed, 0.0), 56 * DAY) / (56 * DAY)) if math.isfinite(passed) else 1.0
+        self.renewed_s = self.newest_s
+        for profile in self.profiles.values():
+            self.settle(profile, kept, sweep & 1)
+        pooled = {name: self.pool(profile) for name, profile in self.profiles.items()}
+        names: list[tuple[str, ...]] = [name for name in self.profiles if len(name) == 1]
+        names += [("of", *group) for group in groups if ("of", *group) in self.profiles]
+        for name in names:
+            self.tell(self.profiles[name], pooled[name], sweep + 1 & 1)
+        for profile in self.profiles.values():
+            profile.trusts, profile.beliefs = [], []
+        most = len(REGIONS) + 1 + group_profiles.FEWEST_PROFILES + pages // 1_024
+        for group, changes in groups.items():
+            if (
+                changes >= group_profiles.EARN_CHANGES
+                and ("of", *group) not in self.profiles
+                and len(self.profiles) < most
+            ):
+                above = self.find(group)
+                told = [Told(list(one.weights), one.odds, list(one.sets), list(one.hours)) for one in above.told]
+                self.profiles["of", *group] = Profile(group, above.region, told=told)
+
+    def settle(self, profile: Profile, kept: float, age: int) -> None:
+        """Spread this sweep's changes over their hours, and let all counts fade."""
+        weights = profile.told[age].weights
+        for start, end, changes in profile.fresh:
+            whole = math.fsum(weights[hour] * part for hour, part in pieces(start, end))
+            for hour, part in pieces(start, end):
+                profile.exposure[hour] += part
+                profile.changes[hour] += changes * weights[hour] * part / whole
+        profile.fresh = []
+        profile.changes = [one * kept for one in profile.changes]
+        profile.exposure = [one * kept for one in profile.exposure]
+
+    def pool(self, profile: Profile) -> list[Profile]:
+        """The profile and all below it."""
+        if profile.group == ANYONE:
+            return [one for one in self.profiles.values() if profile.region in ("", one.region)]
+        size = len(profile.group)
+        return [one for one in self.profiles.values() if one.group[:size] == profile.group]
+
+    def tell(self, profile: Profile, pooled: list[Profile], age: int) -> None:
+        """What pages go by from the next sweep on."""
+        above = self.above(profile)
+        higher = above.told[age] if above else None
+        changes = [math.fsum(one.changes[hour] for one in pooled) for hour in range(168)]
+        exposure = [math.fsum(one.exposure[hour] for one in pooled) for hour in range(168)]
+        share = higher.odds / (1.0 + higher.odds) if higher else 0.1
+        seen = [trust for one in pooled for trust in one.trusts]
+        share = min(max((8.0 * share + sum(seen)) / (8.0 + len(seen)), 0.02), 0.98)
+        beliefs = [belief for one in pooled for belief in one.beliefs]
+        sets = [math.fsum(trust * own[i] for trust, own, _ in beliefs) for i in range(128)]
+        hours = [math.fsum(trust * own[i] for trust, _, own in beliefs) for i in range(24)]
+        profile.told[age] = Told(
+            publish(higher, changes, exposure),
+            share / (1.0 - share),
+            [255, *blend(higher.sets if higher else first_sets(), sets)[1:]],
+            blend(higher.hours if higher else [0] * 24, hours),
+        )
+
+
+def note_change(schedule: Schedule, at_s: float, step: float) -> None:
+    """Note the time between two changes that were seen."""
+    now_s = int(min(max(at_s, 0.0), 2**32 - 1))
+    if schedule.begun_s == 0:
+        schedule.begun_s = schedule.changed_s = now_s
+        return
+    schedule.gaps.append((min(max(at_s, 0.0), 2**32 - 1.0) - schedule.changed_s) / HOUR)
+    schedule.steps.append(step)
+    schedule.changed_s = now_s
+
+
+def count_near(schedule: Schedule, hours: float) -> int:
+    """How many gaps were as long as so many hours, within the time between two visits that is short enough to tell."""
+    most = 1.0 if hours == 1.0 else hours / 2
+    return sum(abs(gap - hours) <= step <= most for gap, step in zip(schedule.gaps, schedule.steps, strict=True))
+
+
+def utc(year: int, month: int, day: int, hour: int = 0) -> float:
+    """Epoch seconds."""
+    return (datetime(year, month, day, hour, tzinfo=UTC) - EPOCH) / timedelta(seconds=1)

@@ -1,0 +1,419 @@
+"""The slow, obvious twin of a whole shard: a dict of plain objects, and every rule applied as its words say."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import math
+import re
+from collections import Counter, deque
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from scipy.special import digamma
+
+from streamsched.estimation import hierarchical_prior
+from streamsched.estimation.gamma_posterior import HIGHEST_SHAPE, LOWEST_SHAPE
+from streamsched.numerics.jit import mix
+from streamsched.outcomes import Outcome
+from streamsched.records.schema import LONGEST_INTERVAL, SHORTEST_INTERVAL
+from streamsched.records.url_patterns import GROUP_PAGES, MAX_DEPTH
+from streamsched.records.visit_journal import JOURNAL_VISITS, SAMPLE_PAGES
+from tests.reference import estimators, seasonality
+from tests.reference.surges import Surges
+
+ESTIMATES = {
+    "CG": estimators.cg,
+    "NAD": estimators.nad,
+    "SAD": estimators.sad,
+    "AAD": estimators.aad,
+    "GAD": estimators.gad,
+}
+
+
+@dataclass
+class Page:
+    """What SPEC 2 and 3 say of one URL: all its visits, nothing summed that need not be."""
+
+    url: str
+    last_visit_s: float
+    group: tuple[str, ...] = ()
+    prior: tuple[float, float] = (0.0, 0.0)  # shape and exposure, as the page was last given them
+    last_outcome_s: float = -math.inf
+    left: dict[str, Any] | None = None  # what the last informative visit left: `judge`'s page
+    flags: list[bool] = field(default_factory=list)
+    own_shape: float = 0.0
+    own_exposure: float = 0.0
+    failures: int = 0
+    gone: int = 0
+    importance: float = 1.0
+    cost: float = 1.0
+    link: seasonality.Link | None = None
+    lease_until_s: float | None = None
+    for_panel: bool = False
+
+
+@dataclass(frozen=True)
+class Visit:
+    """A visit that told something."""
+
+    url: str
+    at_s: float
+    changed: bool
+    first: bool
+
+
+@dataclass
+class Group:
+    """A host, or a host and leading directories: ``("a.example", "docs")``."""
+
+    mean: float
+    visits: int = 0
+    changes: int = 0
+    learned: float = 0.0  # before it is pulled back towards what stands above
+    edge: float = 0.0  # of a host: what its patterns foretold better than what stands above them
+
+    def __post_init__(self) -> None:
+        self.learned = self.mean
+
+
+class Shard:
+    """Outcomes applied one by one as SPEC 2 and 3 tell, groups and priors as `groups` and `priors` word them.
+
+    Prefixes are counted exactly, where the shard has a sketch; and a sweep looks at each page for a deeper group, where
+    the shard skips those that cannot have one.
+    """
+
+    def __init__(self, cycle_s: float, change_bits: int = 6, journal_visits: int = JOURNAL_VISITS) -> None:
+        self.cycle_s = cycle_s
+        self.change_bits = change_bits
+        self.pages: dict[str, Page] = {}
+        self.groups: dict[tuple[str, ...], Group] = {}
+        self.met: Counter[tuple[str, ...]] = Counter()
+        self.mean = hierarchical_prior.FIRST_MEAN_PER_DAY * cycle_s / 86_400.0
+        self.shape = hierarchical_prior.FIRST_SHAPE
+        self.applied = self.intervals = 0
+        self.sweeps = 0
+        self.sweep_row = self.sweep_end = 0
+        self.rates: list[tuple[tuple[str, ...], float]] = []  # of this sweep, each with its page's group
+        self.gaps: list[float] = []
+        self.served = self.hits = 0
+        self.journal: deque[Visit] = deque(maxlen=journal_visits)
+        self.surges = Surges(cycle_s)
+        self.rhythm = seasonality.Rhythm(cycle_s)
+
+    def observe(self, outcome: Outcome) -> str:
+        """Apply one outcome; what became of it: duplicate, late, failure, first, same or change."""
+        page = self.page(outcome.url, outcome.fetched_at)
+        if outcome.fetched_at <= page.last_outcome_s:
+            return "duplicate" if outcome.fetched_at == page.last_outcome_s else "late"
+        page.last_outcome_s = outcome.fetched_at
+        self.applied += 1
+        self.give_prior(page)
+        served = page.lease_until_s is not None and not page.for_panel
+        page.lease_until_s, page.for_panel = None, False
+        page.importance = page.importance if outcome.importance is None else single(outcome.importance)
+        page.cost = page.cost if outcome.cost is None else single(outcome.cost)
+        fields = ("status", "fingerprint", "changed")
+        visit = {name: getattr(outcome, name) for name in fields if getattr(outcome, name) is not None}
+        verdict = estimators.judge(visit, page.left, self.change_bits)
+        if verdict == "failure":
+            page.failures = min(page.failures + 1, 255)
+            return verdict
+        if verdict != "first":
+            assert page.link is not None
+            counts = len(page.flags), sum(page.flags), len(self.pages)
+            span = page.last_visit_s, outcome.fetched_at
+            elapsed = min(max((span[1] - span[0]) / self.cycle_s, 0.0), LONGEST_INTERVAL)
+            hit = self.surges.terminal(page.group, page.last_visit_s, elapsed)
+            due = self.rhythm.learn(page.link, self.posterior(page), span, verdict == "change", counts, hit)
+            self.learn(page, outcome.fetched_at, verdict == "change", due)
+        page.left = left_behind(visit, page.left, verdict == "change")
+        page.failures = 0
+        page.gone = min(page.gone + 1, 255) if outcome.status in (404, 410) else 0
+        page.last_visit_s = outcome.fetched_at
+        if self.is_sampled(page.url):
+            self.journal.append(Visit(page.url, page.last_visit_s, verdict == "change", verdict == "first"))
+        if verdict != "first":
+            self.count_interval()
+            self.served += served
+            self.hits += served and verdict == "change"
+        return verdict
+
+    def is_sampled(self, url: str) -> bool:
+        """Whether the page is in the sample: all of 50,000 pages, half of 100,000, a quarter of 200,000."""
+        share = 1
+        while len(self.pages) > SAMPLE_PAGES * share:
+            share *= 2
+        return sample_hash(url) < 2**64 // share
+
+    def page(self, url: str, known_since_s: float) -> Page:
+        """The page of `url`, made and sorted into its group if it is new."""
+        if url not in self.pages:
+            self.pages[url] = Page(url, known_since_s)
+            self.open_groups(url)
+            self.pages[url].group = self.deepest(url)
+            self.give_prior(self.pages[url])
+        return self.pages[url]
+
+    def open_groups(self, url: str) -> None:
+        """Open the host of a new page, and a prefix below its group that it is the 16th to meet."""
+        names = names_of(url)
+        self.groups.setdefault(names[:1], Group(self.mean))
+        for size in range(len(self.deepest(url)) + 1, min(len(names), MAX_DEPTH + 1) + 1):
+            self.met[names[:size]] += 1
+            if self.met[names[:size]] < GROUP_PAGES:
+                break
+            self.groups[names[:size]] = Group(self.groups[names[: size - 1]].mean)
+
+    def deepest(self, url: str) -> tuple[str, ...]:
+        """The longest name of a group that the URL begins with."""
+        names = names_of(url)
+        return next(names[:size] for size in range(len(names), 0, -1) if names[:size] in self.groups)
+
+    def learn(self, page: Page, fetched_at: float, changed: bool, due: float | None) -> None:
+        """One interval more: counts, and the posterior under the page's prior; `due` by the page's schedule."""
+        interval = (fetched_at - page.last_visit_s) / self.cycle_s
+        interval = min(max(interval, SHORTEST_INTERVAL), LONGEST_INTERVAL)
+        group = self.groups[page.group]
+        group.visits += 1
+        group.changes += changed
+        page.flags.append(changed)
+        alone = estimators.probability_changed(*self.posterior(page), interval) if due is None else due
+        members = sum(other.group == page.group for other in self.pages.values())
+        own = self.surges.weigh(page.group, (page.last_visit_s, fetched_at, changed), alone, members)
+        if len(page.group) > 1 and self.applied % hierarchical_prior.EDGE_STRIDE == 0:
+            self.weigh_pattern(page, interval, changed, own)
+        if not changed:
+            page.own_exposure += interval
+            return
+        shape, exposure = self.posterior(page)
+        after = estimators.after_change(shape, exposure, interval)
+        page.own_shape += own * (after[0] - shape)
+        page.own_exposure += own * (after[1] - exposure) + (1.0 - own) * interval
+
+    def weigh_pattern(self, page: Page, interval: float, changed: bool, own: float) -> None:
+        """How much likelier the pattern's mean made what was seen than its parent's did, added up and fading.
+
+        A change counts as far as it was the page's own.
+        """
+        host, parent = self.groups[page.group[:1]], self.groups[page.group[:-1]]
+        odds = []
+        for mean in (self.groups[page.group].learned, parent.mean):
+            shape, exposure = self.shape + page.own_shape, self.shape / mean + page.own_exposure
+            quiet = -shape * math.log1p(interval / exposure)
+            odds.append(math.log(max(-math.expm1(quiet), 1e-300)) if changed else quiet)
+        host.edge += own * (odds[0] - odds[1]) - host.edge / hierarchical_prior.EDGE_MEMORY
+
+    def give_prior(self, page: Page) -> None:
+        """Let the page have its group's present prior, in single precision."""
+        exposure = min(self.shape / self.groups[page.group].mean, LONGEST_INTERVAL)
+        page.prior = single(self.shape), single(exposure)
+        schedule = page.link.schedule if page.link else None
+        page.link = seasonality.Link(self.rhythm.find(page.group), self.sweeps & 1, schedule)
+
+    def posterior(self, page: Page) -> tuple[float, float]:
+        """The page's Gamma posterior: the prior it was last given and what its own visits added."""
+        return page.prior[0] + page.own_shape, page.prior[1] + page.own_exposure
+
+    def count_interval(self) -> None:
+        """Every 16 intervals the sweep goes through 64 of the pages it began with; then priors are renewed."""
+        self.intervals += 1
+        if self.intervals % hierarchical_prior.SWEEP_EVERY == 0:
+            pages = list(self.pages.values())
+            if self.sweep_row == 0:
+                self.sweep_end = len(pages)
+            rows = range(self.sweep_row, min(self.sweep_row + hierarchical_prior.SWEEP_ROWS, self.sweep_end))
+            for row in rows:
+                self.sum_page(row, pages[row])
+            self.sweep_row = rows.stop
+            if self.sweep_row == self.sweep_end:
+                self.renew()
+
+    def sum_page(self, row: int, page: Page) -> None:
+        """Renew the page's group and prior; note its mean rate, and of every fourth row ln E[λ] - E[ln λ]."""
+        page.group = self.deepest(page.url)
+        self.give_prior(page)
+        assert page.link is not None
+        self.rhythm.sum_up(page.link, row, self.sweeps)
+        if page.flags:
+            shape, exposure = self.posterior(page)
+            mean = self.groups[page.group].mean
+            self.rates.append((page.group, shape / exposure))
+            if (row + self.sweeps) % hierarchical_prior.GAP_STRIDE == 0:
+                log_rate = float(digamma(shape)) - math.log(exposure)
+                self.gaps.append(shape / exposure / mean - 1.0 - (log_rate - math.log(mean)))
+
+    def renew(self) -> None:
+        """Renew the corpus, then each group after its parent, shrunk towards what stands above; begin a new sweep."""
+        first_mean = hierarchical_prior.FIRST_MEAN_PER_DAY * self.cycle_s / 86_400.0
+        self.mean = shrunk([rate for _, rate in self.rates], first_mean, hierarchical_prior.CORPUS_STRENGTH)
+        first_gap = math.log(hierarchical_prior.FIRST_SHAPE) - float(digamma(hierarchical_prior.FIRST_SHAPE))
+        self.shape = shape_of_log_gap(shrunk(self.gaps, first_gap, hierarchical_prior.SHAPE_STRENGTH))
+        for name, group in self.groups.items():
+            above = self.mean if len(name) == 1 else self.groups[name[:-1]].mean
+            below = [rate for other, rate in self.rates if other[: len(name)] == name]
+            group.mean = group.learned = shrunk(below, above, hierarchical_prior.GROUP_STRENGTH)
+            if len(name) > 1:
+                odds = math.exp(min(-self.groups[name[:1]].edge, 700.0))
+                group.mean = above * (group.learned / above) ** (1.0 / (1.0 + odds))
+        self.rates, self.gaps = [], []
+        changes = {name: group.changes for name, group in self.groups.items()}
+        self.rhythm.publish(changes, self.sweeps, len(self.pages))
+        self.sweeps += 1
+        self.sweep_row = 0
+
+    def terminals(self, url: str, now: float) -> dict[str, float]:
+        """Every terminal that a page provides, from its whole history."""
+        page = self.pages[url]
+        shape, exposure = self.posterior(page)
+        elapsed = min(max((now - page.last_visit_s) / self.cycle_s, 0.0), LONGEST_INTERVAL)
+        estimates = {name: estimate(page.flags) for name, estimate in ESTIMATES.items()}
+        assert page.link is not None
+        beats = seasonality.terminals(page.link, (shape, exposure), page.last_visit_s, now, self.cycle_s)
+        own = {
+            "n": float(len(page.flags)),
+            "X": float(sum(page.flags)),
+            "t": elapsed,
+            "importance": page.importance,
+            "cost": page.cost,
+            "rate": shape / exposure,
+            "posterior": estimators.probability_changed(shape, exposure, elapsed),
+            "surge": self.surges.terminal(page.group, page.last_visit_s, elapsed),
+        }
+        return estimates | beats | own
+
+    def eligible(self, now: float) -> list[str]:
+        """The pages that are not out: a lease ends at the very second of its expiry."""
+        return [url for url, page in self.pages.items() if page.lease_until_s is None or page.lease_until_s <= now]
+
+
+@dataclass
+class Panel:
+    """The pages of a shard that are visited every cycle."""
+
+    shard: Shard
+    share: float
+    bar: int = -1
+    cycle: float = -math.inf
+    handed: int = 0
+    own: int = 0
+
+    def members(self) -> list[str]:
+        """Those of the sample up to the bar, the lowest hash first."""
+        sampled = [url for url in self.shard.pages if self.shard.is_sampled(url)]
+        return sorted((url for url in sampled if sample_hash(url) <= self.bar), key=sample_hash)
+
+    def choose(self, k: int, now: float, per_host: int | None) -> list[str]:
+        """Those that come first into a batch of `k` pages."""
+        if not self.share:
+            return []
+        cycle = math.floor(now / self.shard.cycle_s)
+        if cycle > self.cycle:
+            self.resize(round(self.share * self.handed))
+            self.cycle, self.handed, self.own = cycle, 0, 0
+        eligible = set(self.shard.eligible(now))
+        due = [url for url in self.members() if url in eligible and not self.is_tried(url, cycle)]
+        due = due if per_host is None else at_most_per_host(due, per_host)
+        k = min(k, len(self.shard.pages))
+        return due[: max(0, min(k, math.ceil(self.share * (self.handed + k) - 1e-9) - self.own))]
+
+    def is_tried(self, url: str, cycle: float) -> bool:
+        """Whether the page had an outcome in the cycle, or in a later one."""
+        return self.shard.pages[url].last_outcome_s / self.shard.cycle_s >= cycle
+
+    def resize(self, size: int) -> None:
+        """Move the bar where the size is far off."""
+        if size and not size / 1.5 <= len(self.members()) <= size * 1.5:
+            self.bar = 2**64
+            hashes = [sample_hash(url) for url in self.members()]
+            self.bar = hashes[size - 1] if size < len(hashes) else 2**64
+
+
+def names_of(url: str) -> tuple[str, ...]:
+    """The host, lower case, without user and without the scheme's own port, then the path's directories."""
+    plain = re.split(r"[?#]", url, maxsplit=1)[0]
+    scheme, mark, rest = plain.partition("://")
+    if not mark or "/" in scheme:
+        scheme, rest = "", plain
+    authority, *directories = rest.split("/")
+    host = authority.rpartition("@")[2].encode().lower().decode()
+    return (host.removesuffix({"http": ":80", "https": ":443"}.get(scheme.lower(), "")), *directories[:-1])
+
+
+def left_behind(visit: dict[str, Any], before: dict[str, Any] | None, changed: bool) -> dict[str, Any]:
+    """What an informative visit leaves for the next to be compared with."""
+    status = visit.get("status", 200)
+    page = {"success": status < 400} | {k: v for k, v in (before or {}).items() if k == "fingerprint"}
+    if status < 400 and changed:
+        page.pop("fingerprint", None)
+    if status < 400 and status != 304 and "fingerprint" in visit:
+        page["fingerprint"] = visit["fingerprint"]
+    return page
+
+
+def shrunk(values: list[float], towards: float, strength: float) -> float:
+    """The mean of the values and of `strength` times one more."""
+    return (strength * towards + sum(values)) / (strength + len(values))
+
+
+def shape_of_log_gap(gap: float) -> float:
+    """The shape s with ln s - digamma(s) = gap, by halving, within the bounds of a prior's."""
+    low, high = LOWEST_SHAPE, HIGHEST_SHAPE
+    for _ in range(100):
+        middle = (low + high) / 2
+        low, high = (middle, high) if math.log(middle) - float(digamma(middle)) > gap else (low, middle)
+    return high
+
+
+def single(number: float) -> float:
+    """The nearest float32."""
+    return float(np.float32(number))
+
+
+def full_sort(scores: dict[str, float], seed: int, cycle: int) -> list[str]:
+    """All pages by score, the highest first and NaN last; equal scores by a hash with the seed's salt of the cycle."""
+    salt = int.from_bytes(hashlib.blake2b(f"{seed} {cycle}".encode(), digest_size=8).digest(), "little")
+
+    def place(url: str) -> tuple[bool, float, int]:
+        tie = int(mix(np.uint64(hash_of(url.encode()) ^ salt)))
+        return math.isnan(scores[url]), 0.0 if math.isnan(scores[url]) else -scores[url], tie
+
+    return sorted(scores, key=place)
+
+
+def sample_hash(url: str) -> int:
+    """The hash by which pages are sampled."""
+    return int(mix(np.uint64(hash_of(url.encode()) ^ 0x2545F4914F6CDD1D)))
+
+
+def at_most_per_host(urls: list[str], per_host: int) -> list[str]:
+    """The URLs in their order, but of each host the first few only."""
+    taken: Counter[str] = Counter()
+    kept = []
+    for url in urls:
+        taken[names_of(url)[0]] += 1
+        if taken[names_of(url)[0]] <= per_host:
+            kept.append(url)
+    return kept
+
+
+@functools.lru_cache(1 << 14)
+def hash_of(raw: bytes) -> int:
+    """The 64-bit hash of some bytes, in Python's whole numbers."""
+    k0, k1, k2 = 0xA0761D6478BD642F, 0xE7037ED1A0B428DB, 0x8EBC6AF09C88C6E3
+
+    def fold(left: int, right: int) -> int:
+        return (left * right >> 64) ^ (left * right & (1 << 64) - 1)
+
+    def word(start: int) -> int:
+        return int.from_bytes(raw[start : start + 8], "little")
+
+    state = k0 ^ len(raw)
+    for start in range(0, len(raw) // 16 * 16, 16):
+        state = fold(word(start) ^ k1, word(start + 8) ^ state)
+    head, tail = int.from_bytes(raw, "big"), 0
+    if len(raw) >= 8:
+        head, tail = word(0 if len(raw) < 16 else len(raw) - 16), word(len(raw) - 8)
+    return fold(fold(head ^ k1, tail ^ state) ^ k2, len(raw) ^ k1)

@@ -1,0 +1,273 @@
+"""The slow, obvious twin of evolution's evaluator: one object a page, page after page, straight from SPEC 5."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+import numpy as np
+
+from streamsched.estimation.gamma_posterior import after_change
+from streamsched.estimation.seasonality.group_profiles import weighted_hours
+from streamsched.estimation.seasonality.local_time import local_hours
+from streamsched.estimation.seasonality.page_schedules import Sheet, learn_schedule
+from streamsched.estimation.seasonality.seasonal_terminals import DUE, RHYTHM, TAU, Beats, changed_since, fill_beat
+from streamsched.estimation.surges import SHARES
+from streamsched.evolution.data.change_history import ChangeHistory
+from streamsched.evolution.simulation import simulated_surges
+from streamsched.evolution.simulation.trials import Trial
+from streamsched.formula import TERMINALS, Formula
+from streamsched.formula.terminals import BY_RHYTHM, NO_CONTEXT, PROVIDED, TerminalColumns
+from streamsched.numerics.arrays import Bools, Floats, Records
+from streamsched.numerics.jit import mix
+from streamsched.numerics.vector_math import expm1
+from streamsched.records.schema import LINK, PAGE, SCHEDULE, TRACE
+
+KNOWN = tuple(name for name in TERMINALS if name in PROVIDED)
+
+
+@dataclass
+class Page:
+    """What a scheduler keeps of one page, updated visit by visit as it does."""
+
+    index: int
+    prior_shape: float
+    prior_exposure: float
+    importance: float
+    cost: float
+    visited_in: int = -1  # cycle of the last visit
+    flags: list[bool] = field(default_factory=list)  # what the visits that could show a change showed
+    own_shape: float = 0.0
+    own_exposure: float = 0.0
+    ranked_before: bool = False  # visited since the warm-up
+    schedule: Records | None = None  # SCHEDULE[1], once it is earned
+
+    def visit(self, cycle: int, changed: bool, rhythms: Rhythms) -> None:
+        if self.visited_in >= 0:
+            rhythms.teach(self, cycle, changed)
+            self.flags.append(changed)
+            self.learn(float(cycle - self.visited_in), changed)
+        self.visited_in = cycle
+
+    def learn(self, interval: float, changed: bool) -> None:
+        """As `streamsched.state.ingest` does with a prior that stays."""
+        if not changed:
+            self.own_exposure += interval
+            return
+        before = self.prior_shape + self.own_shape, self.prior_exposure + self.own_exposure
+        after = after_change(*before, interval)
+        self.own_shape += after[0] - before[0]
+        self.own_exposure += after[1] - before[1]
+
+    def write(self, pages: Records, traces: Records, place: int | None = None) -> None:
+        """Enter what a formula may read of this page into its records."""
+        at = self.index if place is None else place
+        page, trace = pages[at], traces[at]
+        page["last_visit_s"] = self.visited_in + 1.0  # cycles of one second, visits at their end
+        page["own_shape"], page["own_exposure"] = self.own_shape, self.own_exposure
+        page["visits"], page["changes"] = len(self.flags), sum(self.flags)
+        page["prior_shape"], page["prior_exposure"] = self.prior_shape, self.prior_exposure
+        page["importance"], page["cost"] = self.importance, self.cost
+        trace["history"] = int("0" + "".join("01"[flag] for flag in self.flags[-64:]), 2)
+        trace["weighted_changes"] = sum(i for i, flag in enumerate(self.flags, 1) if flag)
+
+
+@dataclass
+class Figures:
+    """Per ranked cycle what it showed, and per cycle and cut the same of the first share of the ranked list."""
+
+    counted: list[bool] = field(default_factory=list)
+    change_rate: list[float] = field(default_factory=list)
+    ndcg: list[float] = field(default_factory=list)
+    visits: list[int] = field(default_factory=list)
+    new_pages: list[int] = field(default_factory=list)
+    ranked: list[list[int]] = field(default_factory=list)
+    cut_change_rate: list[list[float]] = field(default_factory=list)
+    cut_ndcg: list[list[float]] = field(default_factory=list)
+    cut_new_pages: list[list[int]] = field(default_factory=list)
+    cut_visits: list[int] = field(default_factory=list)
+
+    def mean(self, metric: str) -> float:
+        """The fitness: over the cycles in which some page had changed; 0 where there was none."""
+        values = [value for value, counts in zip(getattr(self, metric), self.counted, strict=True) if counts]
+        return sum(values) / len(values) if values else 0.0
+
+
+def crawl(trial: Trial, formula: Formula, cuts: Sequence[float] = ()) -> Figures:
+    """Rank and visit cycle by cycle; visits are at the cycle's end and see what changed in it."""
+    history = trial.history
+    cycles = trial.cycles or history.cycles - trial.first
+    shape = float(np.float32(history.prior_shape))
+    exposure = (history.prior_shape / history.prior_mean).astype(np.float32)  # as PAGE has priors
+    columns = zip(exposure.tolist(), history.importance.tolist(), history.cost.tolist(), strict=True)
+    pages = [Page(i, shape, *known) for i, known in enumerate(columns)]
+    places = places_of(history, trial.salt)
+    figures = Figures()
+    surges, rhythms = Surges(trial), Rhythms(trial)
+    for cycle in range(cycles):
+        changed = [reports_change(trial, page, cycle) for page in pages]
+        if cycle < trial.warmup:
+            chosen = list(range(len(pages)))
+        else:
+            scores = score(formula, pages, cycle, (surges, rhythms))
+            offset = tie_offset(trial.salt, cycle, len(pages))
+            ties = [(place - offset) % len(pages) for place in places]
+            ranked = sorted(range(len(pages)), key=lambda page: (*descending(scores[page]), ties[page]))
+            chosen = ranked[: share(trial.budget, len(pages))]
+            measure(figures, pages, changed, chosen, cuts)
+        for page in chosen:
+            pages[page].visit(cycle, changed[page], rhythms)
+    return figures
+
+
+def reports_change(trial: Trial, page: Page, cycle: int) -> bool:
+    """What a visit at the end of `cycle` would report."""
+    since = page.visited_in + 1 if trial.reading == "since_visit" else cycle
+    flags = trial.history.changed[page.index]
+    return page.visited_in >= 0 and any(flags[trial.first + at] for at in range(since, cycle + 1))
+
+
+def hit_share(own: Bools, at: int) -> float:
+    """Which share of a group, ``own``: bool[pages, cycles], a surge has hit in cycle `at`, by all its pages."""
+    rate = min(max(float(own.mean()), 1e-6), 1.0 - 1e-6)
+    hits, misses = int(own[:, at].sum()), int((~own[:, at]).sum())
+    logs = {s: hits * math.log1p(s * (1 - rate) / rate) + misses * math.log1p(-s) for s in (0.0, *SHARES)}
+    odds = {s: math.exp(log - max(logs.values())) * (0.002 if s else 0.99) for s, log in logs.items()}
+    expected = sum(s * odd for s, odd in odds.items()) / sum(odds.values())
+    return expected if expected >= 1 / 32 else 0.0
+
+
+class Surges:
+    """The terminal `surge` of a trial: what surges have taken since a page's last visit, but for the last cycle."""
+
+    def __init__(self, trial: Trial) -> None:
+        cycles = trial.cycles or trial.history.cycles - trial.first
+        self.numbers = simulated_surges.number_groups(trial.history.groups)
+        changed = trial.history.changed[:, trial.first : trial.first + cycles]
+        self.tolls = simulated_surges.add_tolls(changed, self.numbers)  # to the bit: its own twin is `hit_share`
+
+    def of(self, page: Page, cycle: int) -> float:
+        taken = self.tolls[:, self.numbers[page.index]]
+        return 0.0 - expm1(taken[page.visited_in] - taken[cycle - 1])
+
+
+class Rhythms:
+    """The terminals `tau`, `rhythm` and `due` of a trial: the scheduler's, over schedules learned as it does."""
+
+    def __init__(self, trial: Trial) -> None:
+        self.timing = trial.history.timing
+        self.first = trial.first
+
+    def end_of(self, cycle: int) -> float:
+        assert self.timing is not None
+        return self.timing.start_s + self.first * self.timing.cycle_s + (cycle + 1.0) * self.timing.cycle_s
+
+    def quarters(self, page: Page) -> int:
+        """By its region's clock at the last visit."""
+        assert self.timing is not None
+        return int(self.timing.quarters[self.timing.profile[page.index], self.first + page.visited_in + 1])
+
+    def teach(self, page: Page, cycle: int, changed: bool) -> None:
+        """Two changes before this one, and one in four weeks or more, earn a schedule; visits from then on count."""
+        if self.timing is None:
+            return
+        rate = (page.prior_shape + page.own_shape) / (page.prior_exposure + page.own_exposure)
+        often = sum(page.flags) >= 2 and rate * (86_400.0 / self.timing.cycle_s) >= 1 / 28
+        if page.schedule is None and changed and often:
+            page.schedule = np.zeros(1, SCHEDULE)
+        if page.schedule is None:
+            return
+        number = int(self.timing.profile[page.index])
+        start, end = (local_hours(self.end_of(at), self.quarters(page)) for at in (page.visited_in, cycle))
+        record = np.zeros(1, PAGE)
+        page.write(record, np.zeros(1, TRACE), 0)
+        weighted = weighted_hours(self.timing.profiles[number], 0, start, end)
+        foretold = changed_since(record[0], weighted, self.timing.cycle_s)
+        sheet = Sheet(page.schedule, 0, self.timing.profiles, number, 0)
+        learn_schedule(sheet, start, end, changed, foretold, len(page.flags), sum(page.flags))
+
+    def fill(self, pages: Sequence[Page], records: Records, columns: dict[str, Floats], cycle: int) -> None:
+        if self.timing is None:  # nothing is known
+            columns |= {"tau": columns["t"], "rhythm": np.ones(len(pages)), "due": columns["posterior"]}
+            return
+        links, schedules, timed = np.zeros(len(pages), LINK), np.zeros(1 + len(pages), SCHEDULE), records.copy()
+        for page in pages:
+            links[page.index]["profile"] = self.timing.profile[page.index]
+            links[page.index]["quarters"] = self.quarters(page)
+            timed[page.index]["last_visit_s"] = self.end_of(page.visited_in)
+            if page.schedule is not None:
+                links[page.index]["schedule"] = page.index + 1
+                schedules[page.index + 1] = page.schedule[0]
+        beats = Beats(links, schedules, self.timing.profiles)
+        for name, code in (("tau", TAU), ("rhythm", RHYTHM), ("due", DUE)):
+            columns[name] = np.empty(len(pages))
+            fill_beat(code, beats, timed, self.end_of(cycle), self.timing.cycle_s, columns[name])
+
+
+def score(formula: Formula, pages: Sequence[Page], cycle: int, around: tuple[Surges, Rhythms]) -> list[float]:
+    """The scheduler's own terminals over all pages, at the end of `cycle`; what surges took since the last visits."""
+    surges, rhythms = around
+    records, traces = np.zeros(len(pages), PAGE), np.zeros(len(pages), TRACE)
+    for page in pages:
+        page.write(records, traces)
+    own = [name for name in KNOWN if name not in BY_RHYTHM]
+    columns: dict[str, Floats] = TerminalColumns(own, len(pages)).fill(records, traces, NO_CONTEXT, cycle + 1.0, 1.0)
+    rhythms.fill(pages, records, columns, cycle)
+    columns["surge"] = np.array([surges.of(page, cycle) for page in pages])
+    scores: list[float] = formula.evaluate(columns).tolist()
+    return scores
+
+
+def descending(score: float) -> tuple[bool, float]:
+    return (True, 0.0) if math.isnan(score) else (False, -score)
+
+
+def share(budget: float, pages: int) -> int:
+    """max(1, that share of the pages rounded down), where a page short of 1e-9 counts as whole."""
+    return min(pages, max(1, math.floor(Fraction(budget) * pages + Fraction(1, 10**9))))
+
+
+def places_of(history: ChangeHistory, salt: int) -> list[int]:
+    """Each page's rank by its salted hash."""
+    salted = [int(mix(page_hash ^ mix(np.uint64(salt)))) for page_hash in history.hashes]
+    places = [0] * len(salted)
+    for place, page in enumerate(sorted(range(len(salted)), key=lambda page: (salted[page], page))):
+        places[page] = place
+    return places
+
+
+def tie_offset(salt: int, cycle: int, pages: int) -> int:
+    """By how much the one order of ties is turned in a cycle."""
+    return int(mix(mix(np.uint64(salt)) ^ np.uint64(cycle + 1)) % np.uint64(pages))
+
+
+def measure(
+    figures: Figures, pages: Sequence[Page], changed: Sequence[bool], chosen: Sequence[int], cuts: Sequence[float]
+) -> None:
+    found = [changed[page] for page in chosen]
+    new = [not pages[page].ranked_before for page in chosen]
+    relevant = sum(changed)
+    figures.counted.append(relevant > 0)
+    figures.change_rate.append(sum(found) / len(found))
+    figures.ndcg.append(ndcg(found, relevant))
+    figures.visits.append(len(chosen))
+    figures.new_pages.append(sum(new))
+    figures.ranked.append(list(chosen))
+    figures.cut_visits = [share(cut, len(found)) for cut in cuts]
+    figures.cut_change_rate.append([sum(found[:cut]) / cut for cut in figures.cut_visits])
+    figures.cut_ndcg.append([ndcg(found[:cut], relevant) for cut in figures.cut_visits])
+    figures.cut_new_pages.append([sum(new[:cut]) for cut in figures.cut_visits])
+    for page in chosen:
+        pages[page].ranked_before = True
+
+
+def ndcg(found: Sequence[bool], relevant: int) -> float:
+    """Against the list that begins with all the `relevant` pages, cut where this one ends; 0 where there is none."""
+    ideal = gain([True] * min(relevant, len(found)))
+    return gain(found) / ideal if ideal else 0.0
+
+
+def gain(found: Sequence[bool]) -> float:
+    return math.fsum(1 / max(1.0, math.log(rank)) for rank, hit in enumerate(found, 1) if hit)

@@ -1,0 +1,58 @@
+"""`streamsched run` in a process to be killed, forked from one that has every kernel at hand."""
+
+from __future__ import annotations
+
+import os
+from multiprocessing.context import ForkServerContext
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from streamsched.cli import main
+from streamsched.evolution import pipeline
+from tests.support import fake_evolutions
+from tests.support.command_line import crawl, write
+from tests.support.guarded_memory import small_reserve
+
+__all__ = ["kill_after", "run", "warm_processes"]
+
+
+def run(words: list[str], told: Path) -> None:
+    """Call `streamsched run`; what it prints goes to the file `told`, what it complains of to one beside."""
+    for place, path in ((1, told), (2, told.with_suffix(".err"))):
+        os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), place)
+    os.environ.pop("STREAMSCHED_WARM_UP", None)
+    with small_reserve():
+        raise SystemExit(main(["run", *words]))
+
+
+def warm_processes(context: ForkServerContext) -> None:
+    """Let processes of `context` begin with every kernel compiled."""
+    context.set_forkserver_preload(["tests.support.killed_run"])
+    process = context.Process(target=len, args=("",))
+    process.start()
+    process.join()
+
+
+def kill_after(context: ForkServerContext, words: list[str], told: Path, seconds: float) -> int | None:
+    """Run for `seconds` at most, then kill; return the exit code where it came to its end before."""
+    process = context.Process(target=run, args=(words, told))
+    process.start()
+    process.join(seconds)
+    ended = process.exitcode
+    process.kill()
+    process.join()
+    return ended
+
+
+def _warm_up() -> None:
+    setattr(pipeline, "breed", fake_evolutions.win)  # noqa: B010  what it finds does not matter here, that it is the same does
+    with small_reserve(), TemporaryDirectory() as name:
+        folder = Path(name)
+        source = write(folder / "outcomes.jsonl", crawl(days=9))
+        words = ["run", "--source", str(source), "--state", str(folder / "state"), "--json"]
+        for _ in range(2):
+            assert main([*words, "--evolve-every", "3", "--set", "save.every=1ms"]) == 0
+
+
+if os.environ.get("STREAMSCHED_WARM_UP"):
+    _warm_up()

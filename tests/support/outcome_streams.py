@@ -1,0 +1,107 @@
+"""Streams of a shard's events for its tests: passes over the pages of a directory, discoveries and hand-outs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from hypothesis import strategies as st
+
+from streamsched.numerics.packed_urls import PackedUrls
+from streamsched.outcomes import Outcome, OutcomeBatch
+
+DAY = 86_400.0
+PREFIXES = (  # a page's number follows; all spellings of one host and of one directory below it, and other hosts
+    "https://a.example/docs/",
+    "https://A.Example:443/docs/api/",
+    "https://user@a.example/docs/api/v1/",
+    "http://a.example/blog/",
+    "http://a.example:8080/docs/",
+    "b.example/",
+    "https://b.example/?page=/docs/",
+    "https://[::1]/ä/1/2/3/4/5/6/7/8/9/",
+)
+
+
+@dataclass(frozen=True)
+class Crawl:
+    """A pass over `count` pages of a prefix, `step_s` apart; each field's values are taken in turn."""
+
+    prefix: str
+    first: int
+    count: int
+    start_s: float
+    step_s: float
+    statuses: Sequence[int | None] = (None,)
+    fingerprints: Sequence[int | None] = (None,)
+    verdicts: Sequence[bool | None] = (None,)
+    importances: Sequence[float | None] = (None,)
+    costs: Sequence[float | None] = (None,)
+    retry_afters: Sequence[float | None] = (None,)
+
+    def outcomes(self) -> Iterator[Outcome]:
+        for i in range(self.count):
+            yield Outcome(
+                f"{self.prefix}{self.first + i}",
+                self.start_s + i * self.step_s,
+                self.statuses[i % len(self.statuses)],
+                self.fingerprints[i % len(self.fingerprints)],
+                self.verdicts[i % len(self.verdicts)],
+                self.importances[i % len(self.importances)],
+                self.costs[i % len(self.costs)],
+                self.retry_afters[i % len(self.retry_afters)],
+            )
+
+
+def some(*values: object, most: int = 3) -> st.SearchStrategy[list]:  # type: ignore[type-arg]
+    return st.lists(st.sampled_from(values), min_size=1, max_size=most)
+
+
+# Mostly onwards by hours and days, sometimes back or not at all, so that duplicates and late outcomes come too.
+steps = st.sampled_from([*range(1, 30), 300, 300, 0, 0, -1, -24]).map(lambda hours: 3_600.0 * hours)
+clock_errors = st.sampled_from([-1e308, -3_600.0, 5e-324, 1e308])
+
+
+@st.composite
+def streams(draw: st.DrawFn) -> list[Outcome]:
+    """Up to 16 passes over up to three prefixes."""
+    prefixes = st.sampled_from(draw(st.lists(st.sampled_from(PREFIXES), min_size=1, max_size=3)))
+    outcomes: list[Outcome] = []
+    start_s = 0.0
+    for _ in range(draw(st.integers(1, 16))):
+        start_s += draw(steps)
+        crawl = Crawl(
+            prefix=draw(prefixes),
+            first=draw(st.integers(0, 12)),
+            count=draw(st.integers(1, 24)),
+            start_s=draw(clock_errors) if draw(st.integers(0, 40)) == 40 else start_s,
+            step_s=draw(st.sampled_from([0.0, 1e-9, 10.0])),
+            statuses=draw(some(None, None, None, None, 200, 301, 304, 404, 410, 429, 500, 0)),
+            fingerprints=draw(some(None, 0, 0b11111, 0b111111, 2**64 - 1)),
+            verdicts=draw(some(None, False, True)),
+            importances=draw(some(None, None, 0.0, 0.1, 3e38)),
+            costs=draw(some(None, None, 0.0, 2.5)),
+            retry_afters=draw(some(None, None, 0.0, 90.0, 1e6)),
+        )
+        outcomes += crawl.outcomes()
+    return outcomes
+
+
+def cut(outcomes: list[Outcome], sizes: Sequence[int]) -> Iterator[list[Outcome]]:
+    """The stream in batches of `sizes`, taken in turn."""
+    at = place = 0
+    while at < len(outcomes):
+        yield outcomes[at : at + sizes[place % len(sizes)]]
+        at += sizes[place % len(sizes)]
+        place += 1
+
+
+def daily_crawl(pages: int, visits: int, seed: int) -> OutcomeBatch:
+    """`visits` outcomes of `pages` pages in directories of 30, in 20 hosts, an hour apart; some out of order."""
+    rng = np.random.default_rng(seed)
+    page = rng.integers(0, pages, visits)
+    urls = PackedUrls.pack([f"https://h{p % 20}.example/d{p // 20 // 30}/p{p}" for p in page.tolist()])
+    fetched_at = 1.7e9 + 3_600.0 * np.arange(visits) * 24 / pages - 7_200.0 * (rng.random(visits) < 0.05)
+    status = np.where(rng.random(visits) < 0.05, 503, 200).astype(np.int32)
+    return OutcomeBatch(urls, fetched_at, status=status, changed=rng.random(visits) < (page % 10) / 10)

@@ -1,0 +1,85 @@
+"""Everything that can be asked of a scheduler, drawn at random: the same calls for one under test and its twin."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from hypothesis import strategies as st
+
+from streamsched import HostRule, Manners, Outcome, Rule, Scheduler
+from tests.support.outcome_streams import PREFIXES, streams
+
+__all__ = ["KINDS", "MANNERS", "URLS", "Call", "calls", "settings_of"]
+
+Call: TypeAlias = Callable[[Scheduler], Any]
+"""Asks something of a scheduler; what it answers is the same for equal states."""
+
+KINDS = 12
+MANNERS = Manners(delay=3, in_flight=4, min_revisit="1h", max_revisit="9d", retire_after=2)
+URLS = [f"{prefix}{number}" for prefix in PREFIXES for number in (0, 1, 5, 12)]
+HOSTS = ["a.example", "b.example", "*.example", "a.example:8080", "nobody.example"]
+FORMULAS = ["posterior", "t * X", "importance / cost - n", "rate"]
+
+moments = st.sampled_from([0.0, 3_600.0, 50_000.0, 1e6, 3e6])
+urls = st.lists(st.sampled_from(URLS), min_size=1, max_size=6)
+rules = st.one_of(st.none(), st.sampled_from([Rule(never=True), Rule(min_revisit="2h"), Rule(max_revisit="2d")]))
+host_rules = st.one_of(st.none(), st.sampled_from([HostRule(delay=9), HostRule(in_flight=1), HostRule(per_batch=2)]))
+some_rules = st.one_of(
+    st.dictionaries(st.sampled_from(["*/docs/*", "b.example/1", "https://a.example/docs/5"]), rules, min_size=1),
+    st.dictionaries(st.sampled_from(HOSTS), host_rules, min_size=1),
+)
+
+
+def settings_of(seed: int = 7) -> dict[str, Any]:
+    """What a scheduler is made with that uses all there is: a panel, shares, manners."""
+    return {
+        "cycle": "12h", "seed": seed, "manners": MANNERS, "panel": 0.3, "new_share": 0.2, "explore_share": 0.1,
+        "change_bits": 3, "threads": 1,
+    }  # fmt: skip
+
+
+def observing(outcomes: list[Outcome]) -> Call:
+    return lambda scheduler: scheduler.observe(outcomes)
+
+
+@st.composite
+def calls(draw: st.DrawFn, only: int | None = None) -> Call:  # noqa: PLR0911  one for each kind
+    """One call, of the kind that is numbered `only`, or of any of the `KINDS`."""
+    kind = draw(st.integers(0, KINDS - 1)) if only is None else only
+    now = draw(moments)
+    if kind <= 2:
+        return observing(draw(streams())[:60])
+    if kind <= 4:
+        k, lease = draw(st.integers(0, 9)), draw(st.sampled_from([60.0, 7_000.0, 1e6]))
+        return lambda scheduler: _told(scheduler.next_batch(k, now=now, lease=lease))
+    if kind == 5:
+        some = draw(urls)
+        weights = draw(st.none() | st.just(2.5))
+        return lambda scheduler: scheduler.discover(some, now=now, importance=weights)
+    if kind == 6:
+        some = draw(urls)
+        return lambda scheduler: scheduler.release(some)
+    if kind == 7:
+        some = draw(urls)
+        return lambda scheduler: scheduler.ask(some, now=now)
+    if kind == 8:
+        host = draw(st.sampled_from(HOSTS))
+        return lambda scheduler: scheduler.block(host, now)
+    if kind == 9:
+        given = draw(some_rules)
+        return lambda scheduler: scheduler.set_rules(given)
+    if kind == 10:
+        manners = draw(st.sampled_from([MANNERS, Manners(delay=1, backoff="2h")]))
+        return lambda scheduler: scheduler.set_manners(manners)
+    formula, most = draw(st.sampled_from(FORMULAS)), draw(st.sampled_from([None, 1, 3]))
+
+    def change(scheduler: Scheduler) -> None:
+        scheduler.use(formula, wait=True)
+        scheduler.per_host = most
+
+    return change
+
+
+def _told(batch: Any) -> Any:
+    return batch.urls, [repr(score) for score in batch.scores.tolist()], batch.panel

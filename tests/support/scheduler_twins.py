@@ -1,0 +1,160 @@
+"""A scheduler whose ranking is kept up however few pages it has, and its slow twin: told the same, asked the same."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+
+from streamsched import Batch, Scheduler
+from streamsched.estimation.seasonality.regions import REGIONS, Region
+from streamsched.formula import Formula
+from streamsched.outcomes import Outcome, OutcomeBatch
+from streamsched.politeness.politeness_settings import HostRule, Manners, Rule
+from tests.reference import politeness
+from tests.reference.ranking import World
+from tests.support.guarded_memory import fenced, small_rankings, small_reserve
+from tests.support.outcome_streams import DAY
+
+START_S = 1_000 * DAY
+DEFAULTS = Manners()
+
+
+@contextmanager
+def small_shards(bits: int = 5, most_opened: int = 1) -> Iterator[None]:
+    """Schedulers made in this block keep bounds of any number of pages, in memory that is fenced."""
+    with small_reserve(), fenced(), small_rankings(bits, most_opened):
+        yield
+
+
+class Twins:
+    """Both of them, and the clock they go by."""
+
+    def __init__(
+        self,
+        formula: Formula | str,
+        manners: Manners = DEFAULTS,
+        *,
+        per_host: int | None = None,
+        seed: int = 5,
+        eager: bool = True,
+        regions: Mapping[str, Region] | None = REGIONS,
+    ) -> None:
+        self.scheduler = Scheduler(
+            manners=manners,
+            formula=formula,
+            per_host=per_host,
+            seed=seed,
+            new_share=0.0,
+            scouts=False,
+            threads=1,
+            regions=regions,
+        )
+        self.world = World(DAY, manners, seed)
+        self.world.per_batch = per_host
+        self.now = START_S
+        self.eager = eager
+        self.told = True  # whether the ranking has been told what happened to pages
+
+    # --- told the same
+    def observe(self, outcomes: Sequence[Outcome]) -> None:
+        self.scheduler.observe(OutcomeBatch.from_outcomes(outcomes))
+        self.world.observe(outcomes)
+        self.told = True
+
+    def discover(self, urls: Sequence[str], importance: float | Sequence[float] | None = None) -> None:
+        self.scheduler.discover(urls, now=self.now, importance=importance)
+        for url in urls:
+            self.world.add(url, self.now)
+        if self.eager:
+            self.scheduler._roster.keep_up()
+        else:
+            self.told = False
+
+    def release(self, urls: Sequence[str]) -> None:
+        self.scheduler.release(urls)
+        self.world.release(urls)
+        self.told = True
+
+    def ask(self, urls: Sequence[str]) -> None:
+        self.scheduler.ask(urls, now=self.now)
+        for url in urls:
+            self.world.add(url, self.now)
+            self.world.urgent.add(url)
+        self.told = True
+
+    def block(self, pattern: str, until_s: float) -> None:
+        blocked = [host for name, host in self.world.hosts.items() if politeness.fits_host(name, pattern)]
+        self.world.blocks.append((pattern, until_s))
+        assert self.scheduler.block(pattern, until_s) == len(blocked)
+        for host in blocked:
+            host.ready_s, host.asked_for_rest = until_s, False
+        self.told = True
+
+    def set_rule(self, target: str, rule: Rule | HostRule | None) -> None:
+        self.scheduler.set_rule(target, rule)
+        self.world.set_rule(target, rule)
+        self.told = True
+
+    def limit_batches(self, per_host: int | None) -> None:
+        self.scheduler.per_host = per_host
+        self.world.per_batch = per_host
+
+    def reload(self, folder: Path) -> None:
+        """Save the scheduler and go on with what is loaded."""
+        self.scheduler.save(folder)
+        loaded = Scheduler.load(folder, threads=1)
+        assert not loaded or loaded.digest() == self.scheduler.digest()  # fenced memory is not there before its use
+        self.scheduler = loaded
+        self.told = True
+
+    # --- asked the same
+    def take(self, k: int, lease_s: float = 600.0) -> list[str]:
+        expected = self.expect(k, lease_s)
+        batch = self.scheduler.next_batch(k, now=self.now, lease=lease_s)
+        compare(batch, expected)
+        self.world.lease(batch.urls, self.now, lease_s)
+        self.told = True
+        return batch.urls
+
+    def rank(self, k: int) -> list[str]:
+        expected = self.expect(k, math.inf)
+        batch = self.scheduler.rank(k, now=self.now)
+        compare(batch, expected)
+        self.told = True
+        return batch.urls
+
+    def rank_new(self, k: int) -> list[str]:
+        expected = self.expect(k, math.inf, only_new=True)
+        roster, tables = self.scheduler._roster, self.scheduler.pages.tables
+        roster.keep_up(self.scheduler._courtesy.leases.expire(tables, self.now))  # as for a batch
+        dispatch = self.scheduler._dispatch
+        query = dispatch.query(k, self.now, math.inf)
+        roster.rank(query)
+        batch = dispatch.name_pages(roster.rank_new(query), self.now)
+        compare(batch, expected)
+        self.told = True
+        return batch.urls
+
+    def scores(self) -> dict[str, float]:
+        urls = list(self.world.shard.pages)
+        return dict(zip(urls, self.scheduler.score(urls, now=self.now).tolist(), strict=True))
+
+    def expect(self, k: int, lease_s: float, *, only_new: bool = False) -> list[tuple[str, float]]:
+        return self.world.rank(self.scores(), k, self.now, lease_s, only_new=only_new)
+
+    def check(self) -> None:
+        """What the scheduler keeps is true."""
+        pages, roster = self.scheduler.pages, self.scheduler._roster
+        assert pages.faults() == []
+        if pages.touched is not None and self.told:
+            for standing in (roster.current, roster._next, roster._new):
+                assert standing is None or standing.check(pages.tables) == []
+
+
+def compare(batch: Batch, expected: list[tuple[str, float]]) -> None:
+    assert batch.urls == [url for url, _ in expected]
+    np.testing.assert_array_equal(batch.scores, [math.inf if score >= 1e290 else score for _, score in expected])

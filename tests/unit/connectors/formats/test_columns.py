@@ -1,0 +1,40 @@
+"""Events and columns are each other's reverse."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamsched.connectors.formats.columns import pack_bytes, to_columns, to_events
+from streamsched.connectors.formats.events import Event
+from streamsched.connectors.reading.validation import Malformed
+from streamsched.outcomes import Outcome, OutcomeBatch
+from tests.support.crawl_outcomes import outcomes
+
+
+@given(st.lists(outcomes, max_size=6))
+def test_columns_hold_what_the_events_said(rows: list[Outcome]) -> None:
+    batch = to_columns(list(to_events(OutcomeBatch.from_outcomes(rows))))
+    assert list(batch) == rows
+    for field in ("status", "fingerprint", "changed", "importance", "cost", "retry_after"):
+        some = any(getattr(row, field) is not None for row in rows)
+        assert getattr(batch, field).size == (len(rows) if some else 0)
+
+
+def test_fingerprints_as_text() -> None:
+    batch = to_columns([Event("u", 1.0, fingerprint=value) for value in ("00000000000000ff", 7, None)])
+    assert [outcome.fingerprint for outcome in batch] == [255, 7, None]
+    with pytest.raises(Malformed):
+        to_columns([Event("u", 1.0, fingerprint="255")])
+    with pytest.raises(OverflowError):
+        to_columns([Event("u", 1.0, fingerprint=2**64)])
+
+
+@given(st.lists(st.binary(max_size=5)))
+def test_packing_bytes(urls: list[bytes]) -> None:
+    packed = pack_bytes(urls)
+    raw = packed.blob.tobytes()
+    assert [raw[a:b] for a, b in pairwise(packed.offsets)] == urls

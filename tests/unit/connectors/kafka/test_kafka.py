@@ -1,0 +1,191 @@
+"""What of the Kafka connectors needs no broker: settings, where to begin, what is handed out, how frames are cut."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from streamsched.connectors import Position, encode_frame
+from streamsched.connectors.kafka import read_settings
+from streamsched.connectors.kafka.clients.factory import choose_client
+from streamsched.connectors.kafka.clients.options import connection_options, to_python
+from streamsched.connectors.kafka.clients.protocol import Messages, part_path
+from streamsched.connectors.kafka.decoding import decode_messages
+from streamsched.connectors.kafka.partition_progress import Parts
+from streamsched.connectors.kafka.sink import cut_frames
+from streamsched.connectors.kafka.start_offsets import Start, choose_start
+from streamsched.errors import SettingsError, SourceError
+from streamsched.outcomes import OutcomeBatch
+from tests.support.crawl_outcomes import make_outcomes
+
+URL = "kafka://one:9092,two:9093/outcomes"
+
+
+def test_a_url_says_where_and_how() -> None:
+    settings = read_settings(
+        f"{URL}?group=crawl&until-end&patience=5s&lost=latest&ssl.ca.location=/ca.pem&client=kafka-python"
+    )
+    assert (settings.servers, settings.topic, settings.group) == ("one:9092,two:9093", "outcomes", "crawl")
+    assert (settings.until_end, settings.patience_s, settings.lost) == (True, 5.0, "latest")
+    assert settings.options == {"ssl.ca.location": "/ca.pem"}
+
+
+def test_a_mapping_wins_over_the_url() -> None:
+    settings = read_settings(f"{URL}?start=latest", {"start": "earliest", "dead_letters": "dead", "partitions": [3, 1]})
+    assert (settings.start, settings.dead_letters, settings.partitions) == ("earliest", "dead", (1, 3))
+    assert read_settings(URL, {"until-end": True, "patience": 2}).until_end
+
+
+@pytest.mark.parametrize(
+    ("url", "names"),
+    [
+        ("kafka://host:9092", "source"),
+        ("kafka:///topic", "source"),
+        ("kafka://user:word@host/topic", "source"),
+        ("kafka://host/a/b", "source"),
+        (f"{URL}?colour=red", "colour"),
+        (f"{URL}?start=middle", "start"),
+        (f"{URL}?lost=found", "lost"),
+        (f"{URL}?versions=all", "versions"),
+        (f"{URL}?client=java", "client"),
+        (f"{URL}?partitions=4-2", "partitions"),
+        (f"{URL}?partitions=a", "partitions"),
+        (f"{URL}?patience=0", "patience"),
+        (f"{URL}?until-end=maybe", "until-end"),
+        (f"{URL}?group=", "group"),
+        (f"{URL}?group.id=crawl", "group.id"),
+        (f"{URL}?enable.auto.commit=true", "enable.auto.commit"),
+        (f"{URL}?sasl.password.file=/nowhere/at/all", "sasl.password.file"),
+    ],
+)
+def test_settings_that_cannot_work_are_named(url: str, names: str) -> None:
+    with pytest.raises(SettingsError) as raised:
+        read_settings(url)
+    assert raised.value.setting == names
+
+
+def test_secrets_stay_out_of_what_is_shown(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("hush\n")
+    settings = read_settings(URL, {"sasl.password.file": str(secret), "ssl.key.password": "quiet"})
+    assert settings.options == {"sasl.password": "hush", "ssl.key.password": "quiet"}
+    assert "hush" not in repr(settings)
+    assert "quiet" not in repr(settings)
+    with pytest.raises(SettingsError) as raised:
+        read_settings("kafka://host/a/b?sasl.password=hush")
+    assert "hush" not in str(raised.value)
+
+
+def test_options_by_the_names_of_kafka_python() -> None:
+    defaults = {"ssl_check_hostname": True, "session_timeout_ms": 1, "client_id": "x", "sasl_plain_password": None}
+    told = {
+        "ssl.endpoint.identification.algorithm": "none",
+        "session.timeout.ms": "9",
+        "client.id": "me",
+        "sasl.password": "word",
+    }
+    assert to_python(told, defaults) == {
+        "ssl_check_hostname": False,
+        "session_timeout_ms": 9,
+        "client_id": "me",
+        "sasl_plain_password": "word",
+    }
+    assert set(connection_options(told)) == set(told) - {"session.timeout.ms"}
+    wrong = {"session.timeout.ms": "soon", "ssl.endpoint.identification.algorithm": "sure", "no.such.thing": "1"}
+    for word, value in wrong.items():
+        with pytest.raises(SettingsError) as raised:
+            to_python({word: value}, defaults)
+        assert raised.value.setting == word
+
+
+def test_the_faster_client_is_chosen_of_those_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    installed = {"kafka", "confluent_kafka"}
+    monkeypatch.setattr(
+        "streamsched.connectors.kafka.clients.factory.find_spec", lambda name: name if name in installed else None
+    )
+    assert choose_client("auto") == "confluent"
+    installed.remove("confluent_kafka")
+    assert choose_client("auto") == "kafka-python"
+    with pytest.raises(SettingsError, match=r"streamsched\[confluent\]"):
+        choose_client("confluent")
+
+
+def test_where_to_begin() -> None:
+    settings = read_settings(URL)
+    saved = Position("kafka", part_path("outcomes", 0), 7, 5)
+    assert choose_start(settings, 0, (2, 9), saved, 4) == Start(7, 5)
+    assert choose_start(settings, 0, (2, 9), None, 4) == Start(4)
+    assert choose_start(settings, 0, (2, 9), None, None) == Start(2)
+    assert choose_start(read_settings(f"{URL}?start=latest"), 0, (2, 9), None, None) == Start(9)
+    for bounds in ((8, 9), (0, 6)):
+        with pytest.raises(SourceError, match="cannot go on at offset 7"):
+            choose_start(settings, 0, bounds, saved, None)
+    assert choose_start(read_settings(f"{URL}?lost=earliest"), 0, (8, 20), saved, None) == Start(8, 5, 1)
+    assert choose_start(read_settings(f"{URL}?lost=latest"), 0, (8, 20), saved, None) == Start(20, 5, 13)
+    assert choose_start(read_settings(f"{URL}?lost=earliest"), 0, (0, 6), saved, None) == Start(0, 5)
+
+
+def make_parts(values: list[bytes]) -> Parts:
+    parts = Parts()
+    parts.begin(3, Position("kafka", "kafka://outcomes/3", 10, 2), 20, stops=True)
+    messages = Messages(3, [10 + 2 * i for i in range(len(values))], [None] * len(values), list(values), [])
+    parts.add(3, decode_messages(messages), 10 + 2 * len(values), len(values))
+    return parts
+
+
+def test_faults_are_handed_out_with_what_stands_behind_them() -> None:
+    good = b'{"url": "https://a.example/", "fetched_at": 1}'
+    frame = encode_frame(OutcomeBatch(["https://a.example/"], [1.0]))
+    parts = make_parts([b"?", good, frame, b"?", b"?"])
+    seen = []
+    while (entry := parts.take()) is not None:
+        position = parts.positions()["kafka://outcomes/3"]
+        seen.append((position.offset, position.records, [one.offset for one in entry.faults], entry.run is None))
+    assert seen == [(13, 4, [10], False), (15, 5, [], False), (20, 7, [16, 18], True)]
+    assert parts.are_done()
+
+
+def test_what_waits_of_a_partition_goes_with_it() -> None:
+    parts = make_parts([b'{"url": "https://a.example/", "fetched_at": 1}'])
+    assert not parts.are_done()
+    assert parts.drop(3) == Position("kafka", "kafka://outcomes/3", 10, 2)
+    assert parts.take() is None
+    assert parts.positions() == {}
+    assert parts.drop(3) is None
+
+
+def test_rewound_it_stands_where_it_was_handed_out() -> None:
+    parts = make_parts([b'{"url": "https://a.example/", "fetched_at": 1}'])
+    parts.rewind()
+    assert parts.take() is None
+    assert parts[3].read == parts[3].given == Position("kafka", "kafka://outcomes/3", 10, 2)
+    parts.advance(3, 15)
+    assert parts.positions()["kafka://outcomes/3"].offset == 15
+
+
+@pytest.mark.parametrize("rows", [1, 7, 50, 1_000])
+def test_frames_are_cut_by_rows(rows: int) -> None:
+    outcomes = make_outcomes(50)
+    frames = cut_frames(OutcomeBatch.from_outcomes(outcomes), rows)
+    assert [one for frame in frames for one in frame] == outcomes
+    assert all(len(frame) == rows for frame in frames[:-1])
+    assert 0 < len(frames[-1]) <= rows
+
+
+def test_frames_are_cut_by_bytes() -> None:
+    urls = [f"https://a.example/{i}/".ljust(8_000, "x") for i in range(200)]
+    batch = OutcomeBatch(urls, np.arange(200.0))
+    frames = cut_frames(batch, 1_000)
+    assert [one for frame in frames for one in frame] == list(batch)
+    assert len(frames) == 4
+    assert max(len(encode_frame(frame)) for frame in frames) < 500_000
+
+
+def test_messages_before_an_offset() -> None:
+    messages = Messages(0, [3, 5, 9], [b"a", None, b"c"], [b"1", b"2", None], [])
+    assert messages.before(10) is messages
+    cut = messages.before(9)
+    assert (cut.offsets, cut.keys, cut.values, cut.headers) == ([3, 5], [b"a", None], [b"1", b"2"], [])
+    assert len(messages.before(3)) == 0

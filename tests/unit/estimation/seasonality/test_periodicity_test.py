@@ -1,0 +1,154 @@
+"""Page types: Poisson pages are rarely taken for others, and pages by the clock are found."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from streamsched import Scheduler
+from streamsched.estimation.seasonality.periodicity_test import LEVEL, Regularity, judge_page
+from streamsched.numerics.arrays import Bools, Floats
+from streamsched.numerics.packed_urls import PackedUrls
+from streamsched.outcomes import OutcomeBatch
+from streamsched.politeness.politeness_settings import Manners
+from streamsched.records.schema import WEEK_HOURS
+from tests.support.intensities import HOUR, MONDAY_S, merge, office, visit
+
+DAY = 86_400.0
+
+
+def crawl(changed: Bools, step_s: float) -> Scheduler:
+    """A scheduler that visited pages in turn, a column of ``changed``: bool[pages, visits] each `step_s`."""
+    scheduler = Scheduler()
+    urls = PackedUrls.pack([f"https://h{i % 50}.example/{i}" for i in range(changed.shape[0])])
+    for i, column in enumerate(changed.T):
+        at_s = np.full(column.size, MONDAY_S + i * step_s)
+        scheduler.observe(OutcomeBatch(urls, at_s, changed=np.ascontiguousarray(column)))
+    return scheduler
+
+
+def types(scheduler: Scheduler) -> list[Regularity]:
+    return [judge_page(scheduler.pages.tables, row) for row in range(len(scheduler))]
+
+
+def poisson(rates: Floats, visits: int, step_s: float, seed: int) -> Bools:
+    chance = 1.0 - np.exp(-rates * step_s / DAY)
+    return np.random.default_rng(seed).random((rates.size, visits)) < chance[:, None]
+
+
+@pytest.mark.parametrize(("step_s", "visits"), [(DAY, 60), (6 * HOUR, 120), (HOUR, 240)])
+def test_poisson_pages_are_named_so_but_for_the_level(step_s: float, visits: int) -> None:
+    rates = np.random.default_rng(0).gamma(1.0, 0.5, 600)
+    found = types(crawl(poisson(rates, visits, step_s, seed=1), step_s))
+    assert np.mean([one.p_value < LEVEL for one in found]) <= LEVEL
+    assert {one.kind for one in found if one.p_value >= LEVEL} == {"poisson"}
+
+
+@pytest.mark.parametrize("factors", [np.ones(WEEK_HOURS), office()], ids=["even", "office"])
+@pytest.mark.parametrize("every_h", [1.0, 6.0, 24.0, 0.0])
+def test_poisson_pages_are_named_so_whenever_they_are_visited(factors: Floats, every_h: float) -> None:
+    """At random times, an hour to a day apart or each page its own way; busier in office hours than at night, too."""
+    rng = np.random.default_rng(0)
+    gaps = np.resize([every_h] if every_h else [1.0, 6.0, 24.0], 400)
+    visits = visit(rng, factors, rng.gamma(1.0, 0.5, gaps.size), gaps, weeks=3 if every_h == 1.0 else 8)
+    scheduler = Scheduler()
+    scheduler.observe(visits.batch(PackedUrls.pack([f"https://h{i % 20}.example/{i}" for i in range(gaps.size)])))
+    assert int(scheduler.pages.tables.rhythm.tempo["schedules"][0]) > 200  # as many are judged
+    assert np.mean([one.p_value < LEVEL for one in types(scheduler)]) <= LEVEL
+
+
+@pytest.mark.parametrize(("every_h", "k", "cycles"), [(24.0, 60, 56), (1.0, 6, 504)])
+def test_poisson_pages_are_named_so_where_their_visits_follow_from_what_was_seen(
+    every_h: float, k: int, cycles: int
+) -> None:
+    """The scheduler chooses them by all that it has learned, as it does outside of tests."""
+    rng = np.random.default_rng(0)
+    rates = rng.gamma(1.0, 0.5, 400)
+    rows = {f"https://h{i % 20}.example/{i}": i for i in range(rates.size)}
+    scheduler = Scheduler(manners=Manners(delay=0.0, in_flight=None, min_revisit=0.0), new_share=0.0)
+    scheduler.discover(list(rows), now=MONDAY_S)
+    last = np.full(rates.size, MONDAY_S)
+    for now in MONDAY_S + every_h * HOUR * np.arange(1, cycles + 1):
+        batch = scheduler.next_batch(k, now=now)
+        chosen = np.array([rows[url] for url in batch.urls])
+        chance = -np.expm1(-rates[chosen] * (now - last[chosen]) / DAY)
+        last[chosen] = now
+        changed = rng.random(chosen.size) < chance
+        scheduler.observe(OutcomeBatch(batch.urls, np.full(chosen.size, now), changed=changed))
+    assert int(scheduler.pages.tables.rhythm.tempo["schedules"][0]) > 100
+    assert np.mean([one.p_value < LEVEL for one in types(scheduler)]) <= LEVEL
+
+
+@pytest.mark.parametrize(("kind", "every_h", "weeks"), [("weekly", 24.0, 8), ("daily", 4.0, 3)])
+def test_pages_by_the_clock_are_found_by_visits_at_random_times(kind: str, every_h: float, weeks: int) -> None:
+    """Power: nine in ten and more."""
+    rng = np.random.default_rng(1)
+    parts = []
+    for i in range(96):
+        hours = [24 * (i % 7) + 9] if kind == "weekly" else list(range(i % 24, WEEK_HOURS, 24))
+        factors = np.zeros(WEEK_HOURS)
+        factors[hours] = WEEK_HOURS / len(hours)
+        visits = visit(rng, factors, np.array([10.0 * len(hours)]), np.array([every_h]), weeks=weeks)
+        parts.append((visits, PackedUrls.pack([f"https://h{i % 20}.example/{i}"])))
+    scheduler = Scheduler()
+    scheduler.observe(merge(parts))
+    assert np.mean([one.kind == kind for one in types(scheduler)]) > 0.9
+
+
+def test_pages_of_fixed_weekdays_are_found_in_eight_weeks() -> None:
+    """Power, at daily visits: nine in ten and more are found, and by their right days."""
+    days = np.arange(400) % 7
+    changed = (np.arange(56)[None, :] - 1) % 7 == days[:, None]  # the visit at midnight sees the day before
+    many = poisson(np.full(400, 0.15), 56, DAY, seed=2)
+    found = types(crawl(np.concatenate([changed, many]), DAY))
+    assert (
+        np.mean([one.kind == "weekly" and one.days == (day,) for one, day in zip(found, days.tolist(), strict=False)])
+        > 0.9
+    )
+    assert np.mean([one.kind == "poisson" for one in found[400:]]) > 1.0 - LEVEL
+
+
+def test_pages_of_a_fixed_hour_are_found_in_three_weeks() -> None:
+    hours = np.arange(200) % 24
+    visits = 3 * 168 // 4
+    begins = 4 * np.arange(visits) - 4
+    changed = (hours[:, None] - begins[None, :]) % 24 < 4
+    found = types(crawl(changed, 4 * HOUR))
+    assert np.mean([one.kind == "daily" for one in found]) > 0.9
+    assert all(one.hour is not None and (one.hour - hour + 3) % 24 <= 6 for one, hour in zip(found, hours, strict=True))
+
+
+def test_pages_of_every_hour_are_found_by_half_hourly_visits() -> None:
+    changed = np.tile(np.arange(160) % 2 == 1, (50, 1))
+    assert np.mean([one.kind == "hourly" for one in types(crawl(changed, HOUR / 2))]) > 0.9
+
+
+def test_gaps_are_compared_with_the_exponential() -> None:
+    changed = np.tile(np.arange(40 * 8) % 8 == 3, (3, 1))  # a day apart, by visits three hours apart
+    one = types(crawl(changed, 3 * HOUR))[0]
+    assert (one.gaps, one.near_day, one.near_hour) == (37, 1.0, 0.0)
+    assert one.mean_gap == pytest.approx(24.0)
+    assert one.modified_gap == pytest.approx(22.6, abs=0.5)
+    assert one.near_day_by_chance == pytest.approx(np.exp(-21 / 22.6) - np.exp(-27 / 22.6), abs=0.01)
+
+
+def test_a_page_without_a_schedule_is_taken_for_poisson() -> None:
+    assert types(crawl(np.zeros((1, 5), np.bool_), DAY)) == [Regularity("poisson", 1.0)]
+
+
+@pytest.mark.parametrize(
+    ("regularity", "words"),
+    [
+        (Regularity("poisson", 0.7), "no schedule shows in its changes"),
+        (Regularity("hourly", 0.001), "updated hourly (p = 0.001)"),
+        (Regularity("daily", 0.001, tuple(range(7)), 3), "updated daily, likeliest at 03:00 to 03:59 UTC (p = 0.001)"),
+        (Regularity("weekly", 0.001, (0,), None), "updated on Monday (p = 0.001)"),
+        (Regularity("other", 0.001, (), None), "updated on some days (p = 0.001)"),
+        (
+            Regularity("other", 0.001, (0, 4), 9, -14),
+            "updated on Monday, Friday, likeliest at 09:00 to 09:59 UTC-3:30 (p = 0.001)",
+        ),
+    ],
+)
+def test_regularity_in_words(regularity: Regularity, words: str) -> None:
+    assert str(regularity) == words

@@ -1,0 +1,109 @@
+"""Regions tell hosts by their top-level domains, and their clocks through summer and winter."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from streamsched import Outcome, Scheduler
+from streamsched.errors import SettingsError
+from streamsched.estimation.seasonality.local_time import local_hours, quarters_at, region_of_name
+from streamsched.estimation.seasonality.regions import REGIONS, Region, check_regions, make_calendar
+from tests.reference.seasonality import utc
+
+DAY = 86_400.0
+
+
+@pytest.mark.parametrize(
+    ("host", "region"),
+    [
+        ("a.jp", 1),
+        ("A.CO.JP:8080", 1),
+        ("x.fr", 2),
+        ("x.example", 0),
+        ("jp", 0),
+        ("a.jp.", 1),
+        ("[::1]", 0),
+        ("fr.example", 0),
+    ],
+)
+def test_hosts_are_of_the_region_of_their_domain(host: str, region: int) -> None:
+    scheduler = Scheduler()
+    scheduler.discover([f"https://{host}/1"], now=0.0)
+    assert region_of_name(scheduler.pages.tables, 0) == region
+    assert scheduler.pages.tables.rhythm.links["profile"][0] == region
+
+
+def test_a_clock_is_put_forward_and_back() -> None:
+    calendar = make_calendar({"north": Region(("de",), "Europe/Berlin"), "fixed": Region(("np",), 5.75)})
+    switch_s = utc(2024, 3, 31, 1)
+    assert [quarters_at(calendar, 1, at_s) for at_s in (switch_s - 1.0, switch_s)] == [4, 8]
+    assert quarters_at(calendar, 1, utc(2024, 10, 27, 1)) == 4
+    assert [quarters_at(calendar, 2, at_s) for at_s in (-1e308, switch_s, 1e308)] == [23, 23, 23]
+    assert quarters_at(calendar, 0, switch_s) == 0
+
+
+def test_the_hour_of_a_local_morning_is_the_same_in_summer_and_winter() -> None:
+    calendar = make_calendar({"north": Region(("de",), "Europe/Berlin")})
+    nine_s = [utc(2024, 1, 15, 8), utc(2024, 7, 15, 7)]  # Mondays, 9:00 in Berlin
+    hours = [local_hours(at_s, quarters_at(calendar, 1, at_s)) % 168 for at_s in nine_s]
+    assert hours == [9.0, 9.0]
+
+
+def test_pages_keep_the_clock_of_their_last_visit() -> None:
+    scheduler = Scheduler(regions={"north": Region(("de",), "Europe/Berlin")})
+    for day in (utc(2024, 3, 30), utc(2024, 4, 1)):
+        scheduler.observe([Outcome("https://a.de/", day, changed=True), Outcome("https://a.example/", day)])
+        scheduler.next_batch(2, now=day)
+    assert scheduler.pages.tables.rhythm.links["quarters"][:2].tolist() == [8, 0]
+
+
+def test_regions_are_saved_with_the_state(tmp_path: object) -> None:
+    regions = {"Nepal": Region(("np",), 5.75)}
+    scheduler = Scheduler(regions=regions)
+    scheduler.observe([Outcome("https://a.np/", at_s, changed=True) for at_s in (0.0, DAY, 2 * DAY, 3 * DAY)])
+    scheduler.save(str(tmp_path))
+    loaded = Scheduler.load(str(tmp_path))
+    assert loaded.pages.tempo.regions == regions
+    assert loaded.digest() == scheduler.digest()
+    np.testing.assert_array_equal(loaded.pages.tables.rhythm.links["quarters"][:1], [23])
+
+
+def test_without_regions_no_rhythm_is_learned() -> None:
+    scheduler = Scheduler(regions=None)
+    scheduler.observe([Outcome("https://a.jp/", day * DAY, changed=True) for day in range(20)])
+    told = scheduler.explain("https://a.jp/", now=21 * DAY).terminals
+    assert told["tau"] == pytest.approx(told["t"])
+    assert told["rhythm"] == 1.0
+    assert told["due"] == pytest.approx(told["posterior"])
+    assert scheduler.pages.tables.rhythm.tempo["schedules"][0] == 0
+
+
+@pytest.mark.parametrize(
+    "regions",
+    [[], {"a": 1}, {"a": Region(("fr",)), "b": Region(("de", "fr"))}, {str(i): Region((f"d{i}",)) for i in range(65)}],
+)
+def test_regions_that_cannot_work(regions: object) -> None:
+    with pytest.raises(SettingsError, match="regions"):
+        check_regions(regions)
+
+
+@pytest.mark.parametrize(
+    ("domains", "zone"),
+    [((), None), ("fr", None), (("co.uk",), None), (("fr",), "Europe/Atlantis"), (("fr",), 0.1), (("fr",), 15)],
+)
+def test_a_region_that_cannot_work(domains: tuple[str, ...], zone: str | float | None) -> None:
+    with pytest.raises(SettingsError):
+        Region(domains, zone)
+
+
+def test_regions_of_the_paper() -> None:
+    assert {name: region.domains for name, region in REGIONS.items()} == {
+        "CJK": ("cn", "jp", "kr", "tw", "hk"),
+        "FIGS": ("fr", "it", "de", "es"),
+    }
+
+
+@pytest.mark.parametrize("zone", ["+05:45", "UTC+5:45", 5.75])
+def test_offsets_are_spelled_as_hours_or_as_clocks_are(zone: str | float) -> None:
+    assert make_calendar({"fixed": Region(("np",), zone)}).quarters.tolist() == [0, 23]

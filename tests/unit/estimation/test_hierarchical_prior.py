@@ -1,0 +1,196 @@
+"""The hierarchical prior: when the sweep moves, what it learns, and how strongly each level pulls."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from streamsched.estimation import hierarchical_prior
+from streamsched.estimation.gamma_posterior import HIGHEST_SHAPE, LOWEST_SHAPE
+from streamsched.numerics.arrays import Floats
+from streamsched.numerics.packed_urls import PackedUrls
+from streamsched.outcomes import OutcomeBatch
+from streamsched.records.schema import LONGEST_INTERVAL
+from streamsched.state.page_table import PageTable
+
+DAY = 86_400.0
+
+
+def without_surges() -> PageTable:
+    """A table in which every change is its page's own, whatever happens to others."""
+    table = PageTable(DAY, 6)
+    table.surges = False
+    return table
+
+
+def visit(table: PageTable, urls: list[str], day: float, changed: object = False) -> None:
+    flags = np.broadcast_to(np.asarray(changed, np.bool_), len(urls))
+    table.observe(OutcomeBatch(urls, np.full(len(urls), day * DAY), changed=flags))
+
+
+def corpus(table: PageTable, field: str) -> float:
+    return float(table.tables.corpus[field][0])
+
+
+def prior_means(table: PageTable, count: int) -> Floats:
+    """The means of the priors that pages have."""
+    pages = table.tables.pages[:count]
+    return np.asarray(pages["prior_shape"] / pages["prior_exposure"], np.float64)
+
+
+def host(name: str, count: int) -> list[str]:
+    return [f"https://{name}.example/{i}" for i in range(count)]
+
+
+@pytest.mark.parametrize(("cycle_s", "mean"), [(DAY, 0.1), (3_600.0, 0.1 / 24), (7 * DAY, 0.7)])
+def test_first_belief_is_per_cycle(cycle_s: float, mean: float) -> None:
+    table = PageTable(cycle_s, 6)
+    assert corpus(table, "mean") == pytest.approx(mean)
+    assert corpus(table, "shape") == hierarchical_prior.FIRST_SHAPE
+    table.discover(PackedUrls.pack(host("a", 1)), 0.0)
+    assert table.tables.groups["mean"][0] == corpus(table, "mean")
+
+
+def test_sweep_moves_every_sixteen_intervals() -> None:
+    """First visits and failures are none."""
+    table = without_surges()
+    urls = host("a", 100)
+    visit(table, urls, 0)
+    table.observe(OutcomeBatch(urls, np.full(100, DAY), status=np.full(100, 503, np.int32)))
+    assert (corpus(table, "sweep_row"), corpus(table, "sweep_due")) == (0, 0)
+    visit(table, urls[:15], 2)
+    assert (corpus(table, "sweep_row"), corpus(table, "sweep_due")) == (0, 15)
+    visit(table, urls[15:16], 2)
+    assert (corpus(table, "sweep_row"), corpus(table, "sweep_due")) == (hierarchical_prior.SWEEP_ROWS, 0)
+    visit(table, urls[16:32], 2)
+    assert (corpus(table, "sweep_row"), corpus(table, "sweep")) == (0, 1)
+
+
+def test_means_are_learned_and_pulled_towards_what_stands_above() -> None:
+    table = without_surges()
+    often, never, few = host("often", 60), host("never", 60), host("few", 2)
+    for day in range(30):
+        visit(table, often + never + few, day, [day > 0] * 60 + [False] * 60 + [day > 0] * 2)
+    means = table.tables.groups["mean"][:3]
+    assert means[0] > 1.0
+    assert means[1] < corpus(table, "mean") / 4  # for eight pages as the corpus has them, and sixty of its own
+    assert means[1] < corpus(table, "mean") < means[2] < means[0]
+
+
+def test_learned_prior_reaches_pages_made_before_and_after() -> None:
+    table = without_surges()
+    table.discover(PackedUrls.pack(["https://a.example/early"]), 0.0)
+    urls = host("a", 60)
+    for day in range(30):
+        visit(table, urls, day, day > 0)
+    table.discover(PackedUrls.pack(["https://a.example/late", "https://b.example/"]), 0.0)
+    pages, groups = table.tables.pages, table.tables.groups
+    assert pages["group"][0] == pages["group"][61] == 0
+    assert groups["mean"][0] > 1.0
+    assert groups["mean"][1] == corpus(table, "mean") > 0.5  # a new host begins with the corpus'
+
+
+def test_pages_take_their_groups_prior_in_their_turn() -> None:
+    """When made, with an outcome, and when the sweep passes: not when means are renewed."""
+    table = without_surges()
+    urls = host("a", 130)
+    visit(table, urls, 0)
+    first = float(table.tables.groups["mean"][0])
+    visit(table, urls[:48], 1, True)  # three steps: a whole sweep, and means are renewed
+    tables = table.tables
+    renewed = float(tables.groups["mean"][0])
+    assert (corpus(table, "sweep"), renewed > 2 * first) == (1, True)
+    assert prior_means(table, 130) == pytest.approx(np.full(130, first), rel=1e-6)
+    table.observe(OutcomeBatch([urls[129]], [2 * DAY], status=np.full(1, 503, np.int32)))
+    table.discover(PackedUrls.pack(["https://a.example/late"]), 0.0)
+    turned = np.arange(131) >= 129
+    assert prior_means(table, 131) == pytest.approx(np.where(turned, renewed, first), rel=1e-6)
+    visit(table, urls[:16], 2)
+    turned[:64] = True
+    assert prior_means(table, 131) == pytest.approx(np.where(turned, renewed, first), rel=1e-6)
+    assert tables.pages["prior_shape"][129] == np.float32(corpus(table, "shape"))
+
+
+def test_prior_of_a_rate_next_to_none_stays_finite() -> None:
+    table = without_surges()
+    visit(table, host("a", 1), 0)
+    table.tables.groups["mean"][0] = 1e-300
+    visit(table, host("a", 1), 1)
+    assert table.tables.pages["prior_exposure"][0] == np.float32(LONGEST_INTERVAL)
+    assert table.faults() == []
+
+
+def test_new_prefix_begins_with_its_parents_mean() -> None:
+    table = without_surges()
+    for day in range(20):
+        visit(table, host("a", 60), day, day > 0)
+    table.discover(PackedUrls.pack([f"https://a.example/x/{i}" for i in range(16)]), 0.0)
+    assert table.tables.groups["mean"][1] == table.tables.groups["mean"][0]
+
+
+def test_shape_tells_how_alike_pages_are() -> None:
+    """Pages that change half the time each, against pages of which half always change and half never."""
+    shapes = []
+    for rates in (np.full(200, 0.5), np.arange(200) % 2):
+        table, rng = without_surges(), np.random.default_rng(1)
+        for day in range(60):
+            visit(table, host("a", 200), day, rng.random(200) < rates)
+        shapes.append(corpus(table, "shape"))
+    alike, unlike = shapes
+    assert LOWEST_SHAPE < unlike < 1.0 < alike < HIGHEST_SHAPE
+
+
+def test_sweep_ends_though_no_page_was_visited_twice_for_long() -> None:
+    """One page visited over and over beside many that never are: the sweep goes through all of them."""
+    table = without_surges()
+    table.discover(PackedUrls.pack(host("b", 1_000)), 0.0)
+    for day in range(300):
+        visit(table, ["https://a.example/"], day, day > 0)
+    assert corpus(table, "sweep") == 1
+    assert corpus(table, "mean") > 0.1
+
+
+def test_sweep_ends_though_pages_come_faster_than_it_goes() -> None:
+    """A crawl that finds more pages than it visits again: a sweep is of the pages known when it began."""
+    table = without_surges()
+    often = host("a", 20)
+    for day in range(80):
+        visit(table, often, day, day > 0)
+        table.discover(PackedUrls.pack([f"https://b.example/{day}/{i}" for i in range(100)]), day * DAY)
+    assert len(table) == 8_020
+    assert corpus(table, "sweep") >= 4
+    assert corpus(table, "sweep_row") < corpus(table, "sweep_end") < len(table)
+
+
+def directories(count: int) -> list[list[str]]:
+    """URLs of `count` directories of one host, 40 pages each."""
+    return [[f"https://a.example/{name}/{i}" for i in range(40)] for name in range(count)]
+
+
+def trusted(table: PageTable) -> float:
+    """The host's edge: above 0 where its directories foretell better than the host does."""
+    return float(table.tables.groups["edge"][0])
+
+
+def test_directories_that_differ_are_trusted() -> None:
+    table = without_surges()
+    often, never = directories(2)
+    for day in range(40):
+        visit(table, often + never, day, [day > 0] * 40 + [False] * 40)
+    means = table.tables.groups["mean"][:3]
+    assert trusted(table) > 3.0
+    assert means[1] > 1.5 * means[0] > 2.0 * means[2]
+
+
+def test_a_bulk_edit_does_not_make_its_directory_one_that_changes_often() -> None:
+    """All pages of a directory change on one day; most visits after it find nothing, and patterns lose their credit."""
+    table = without_surges()
+    edited, quiet = directories(2)
+    for day in range(60):
+        visit(table, edited, day, day == 5)
+        visit(table, quiet[day % 40 : day % 40 + 2], day)
+    assert trusted(table) < 0.0
+    groups = table.tables.groups[:3]
+    names = np.argsort(groups["learned"][1:]) + 1
+    highest = int(names[-1])
+    assert groups["mean"][highest] < (groups["mean"][0] + groups["learned"][highest]) / 2

@@ -1,0 +1,129 @@
+"""When a history's cycles were: cut with it, copied from a scheduler's profiles, and carried to other processes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from streamsched import OutcomeBatch, Scheduler
+from streamsched.errors import SnapshotError
+from streamsched.estimation.seasonality.regions import Region
+from streamsched.evolution.data.change_history import ChangeHistory
+from streamsched.evolution.data.cycle_times import Timing, weigh_cycles
+from streamsched.evolution.findings import DataSpan
+from streamsched.evolution.process.exchange_files import read_parcel, write_parcel
+from streamsched.records.schema import PROFILE, WEEK_HOURS
+
+HOUR = 3_600.0
+DAY = 86_400.0
+MONDAY = 1_699_833_600.0  # 2023-11-13, 00:00
+DATA = DataSpan(0.0, 4, 3, 1.0, 0, 0)
+
+
+def even(kinds: int, cycles: int, profile: list[int], cycle_s: float = DAY) -> Timing:
+    profiles = np.zeros(kinds, PROFILE)
+    profiles["told"][:, : WEEK_HOURS + 1] = 65_536 * np.arange(WEEK_HOURS + 1)
+    quarters = np.arange(kinds * (cycles + 1)).reshape(kinds, -1)
+    return Timing(MONDAY, cycle_s, profiles, quarters, np.array(profile, np.int64))
+
+
+def test_timing_is_cut_with_its_history() -> None:
+    history = ChangeHistory.of(np.zeros((3, 4), np.bool_), timing=even(2, 4, [0, 1, 1]))
+    timing = history.take(np.array([2, 0])).span(1, 2).timing
+    assert timing is not None
+    assert timing.profile.tolist() == [1, 0]
+    assert (timing.start_s, timing.cycles) == (MONDAY + DAY, 2)
+    assert timing.quarters.tolist() == [[1, 2, 3], [6, 7, 8]]
+
+
+def test_timing_of_other_pages_or_cycles_is_refused() -> None:
+    for changed in (np.zeros((3, 5), np.bool_), np.zeros((2, 4), np.bool_)):
+        with pytest.raises(ValueError, match="timing"):
+            ChangeHistory.of(changed, timing=even(2, 4, [0, 1, 1]))
+    with pytest.raises(ValueError, match="expected pages of 2 profiles"):
+        even(2, 4, [0, 2])
+    with pytest.raises(ValueError, match="a length above 0"):
+        replace(even(1, 1, [0]), cycle_s=0.0)
+    with pytest.raises(ValueError, match="a clock for each profile"):
+        replace(even(1, 1, [0]), quarters=np.zeros((2, 2), np.int64))
+
+
+def test_busy_cycles_weigh_more() -> None:
+    timing = even(1, 28, [0], 6 * HOUR)
+    timing.quarters[:] = 0
+    assert weigh_cycles(timing).tolist() == [[1.0] * 28]
+    weights = np.where(np.arange(WEEK_HOURS) % 24 < 6, 40_000, 20_000)  # nights are twice as busy
+    timing.profiles["told"][0, : WEEK_HOURS + 1] = np.append(0, np.cumsum(weights))
+    assert weigh_cycles(timing)[0] == pytest.approx([1.6, 0.8, 0.8, 0.8] * 7)
+    timing.quarters[:] = 24  # six hours further east
+    assert weigh_cycles(timing)[0] == pytest.approx([0.8, 0.8, 0.8, 1.6] * 7)
+
+
+def nightly(regions: dict[str, Region] | None) -> Scheduler:
+    """300 pages each of a region and of none, seen every hour for two weeks, that change at night by UTC."""
+    scheduler = Scheduler(cycle=HOUR, regions=regions)
+    rng = np.random.default_rng(0)
+    urls = [f"https://{('a.example', 'b.jp')[i % 2]}/{i}" for i in range(600)]
+    for hour in range(336):
+        changed = (rng.random(600) < 0.02) & (hour % 24 < 6)
+        scheduler.observe(OutcomeBatch(urls, np.full(600, MONDAY + (hour + 1) * HOUR), changed=changed))
+    return scheduler
+
+
+def test_training_has_the_profiles_that_pages_go_by() -> None:
+    scheduler = nightly({"JP": Region(("jp",), "Asia/Tokyo")})
+    timing = scheduler.training(48, now=MONDAY + 336 * HOUR).history.timing
+    assert timing is not None
+    assert (timing.start_s, timing.cycle_s, timing.cycles) == (MONDAY + 288 * HOUR, HOUR, 48)
+    assert timing.profile.tolist() == [int(timing.profile[0]), int(timing.profile[1])] * 300
+    clocks = timing.quarters[timing.profile[:2]]
+    assert clocks.tolist() == [[0] * 49, [36] * 49]
+    busy = weigh_cycles(timing)[timing.profile]
+    assert busy[:, np.arange(48) % 24 < 6].min() > 3.0
+    assert busy[:, np.arange(48) % 24 >= 6].max() < 0.5
+
+
+def test_no_rhythms_no_timing() -> None:
+    assert nightly(None).training(4, now=MONDAY + 336 * HOUR).history.timing is None
+
+
+def test_training_is_of_its_moment() -> None:
+    """What visits publish between two draws of one state changes neither."""
+    scheduler = nightly({})
+    drawn = scheduler.trainings(24, now=MONDAY + 336 * HOUR, seeds=[0, 1])
+    before = next(drawn).history.timing
+    assert before is not None
+    told = before.profiles.tobytes()
+    urls = [f"https://a.example/{i}" for i in range(0, 600, 2)]
+    for hour in range(336, 400):
+        scheduler.observe(OutcomeBatch(urls, np.full(300, MONDAY + (hour + 1) * HOUR), changed=np.full(300, True)))
+    after = next(drawn).history.timing
+    assert after is not None
+    assert (before.profiles.tobytes(), after.profiles.tobytes()) == (told, told)
+
+
+@pytest.mark.parametrize("timing", [None, even(2, 4, [0, 1, 1])])
+def test_parcels_carry_it(tmp_path: Path, timing: Timing | None) -> None:
+    history = ChangeHistory.of(np.eye(3, 4, dtype=np.bool_), timing=timing)
+    write_parcel(tmp_path, [history, history], DATA, {})
+    for read in read_parcel(tmp_path)[0]:
+        assert (read.timing is None) is (timing is None)
+        if read.timing is not None and timing is not None:
+            assert read.timing.profiles.tobytes() == timing.profiles.tobytes()
+            assert read.timing.quarters.tolist() == timing.quarters.tolist()
+            assert read.timing.profile.tolist() == timing.profile.tolist()
+            assert (read.timing.start_s, read.timing.cycle_s) == (timing.start_s, timing.cycle_s)
+
+
+def test_damaged_profiles_are_refused(tmp_path: Path) -> None:
+    history = ChangeHistory.of(np.eye(3, 4, dtype=np.bool_), timing=even(2, 4, [0, 1, 1]))
+    write_parcel(tmp_path, [history], DATA, {})
+    path = tmp_path / "profiles.npy"
+    raw = bytearray(path.read_bytes())
+    raw[-1] ^= 1
+    path.write_bytes(raw)
+    with pytest.raises(SnapshotError, match="damaged"):
+        read_parcel(tmp_path)

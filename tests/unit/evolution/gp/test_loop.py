@@ -1,0 +1,207 @@
+"""The loop: it improves, stops when told, starts from what it is given, and repeats itself to the byte."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from streamsched.evolution.gp.evolution_settings import EvolutionSettings
+from streamsched.evolution.gp.genomes import depth_of, from_formula, is_genome
+from streamsched.evolution.gp.loop import Generation, derive_seed, evolve_population, evolve_seeds
+from streamsched.formula import Formula
+from streamsched.numerics.arrays import Floats
+
+SMALL = EvolutionSettings(population=60, generations=12, elites=10, seeds=3, terminals="basic")
+ALPHABET = SMALL.alphabet
+X = ALPHABET.symbols.index("X")
+
+
+def prefer_changes(genomes: Sequence[bytes]) -> Floats:
+    """A toy: as many X among 15 nodes as there can be. Whole numbers and halves, the same on every machine."""
+    return np.array([genome.count(X) - abs(len(genome) - 15) / 2 for genome in genomes])
+
+
+def genome_of(text: str) -> bytes:
+    genome = from_formula(Formula.parse(text), ALPHABET)
+    assert genome is not None
+    return genome
+
+
+@pytest.mark.parametrize("parents", ["generation", "elites"])
+def test_evolution_improves(parents: str) -> None:
+    settings = EvolutionSettings.from_json(SMALL.to_json() | {"parents": parents})
+    evolved = evolve_population(prefer_changes, settings, 1)
+    first, last = evolved.generations[0], evolved.generations[-1]
+    assert last.mean > first.mean + 1
+    assert last.median > first.median + 1
+    assert evolved.elites[0].fitness == max(generation.best for generation in evolved.generations) > first.best
+    assert len(evolved.elites) == 10
+
+
+def test_equal_seeds_give_equal_bytes_and_others_others() -> None:
+    found = [evolve_population(prefer_changes, SMALL, seed) for seed in (5, 5, 6)]
+    assert found[0] == found[1]
+    assert found[0].elites != found[2].elites
+
+
+def test_the_bytes_are_those_of_every_machine_and_version() -> None:
+    """Recorded once: it breaks where a draw is added, dropped or moved, or chance itself has changed."""
+    evolved = evolve_population(prefer_changes, SMALL, 2015)
+    told = repr([*evolved.elites, *evolved.generations]).encode()
+    assert hashlib.sha256(told).hexdigest() == "e4e4ccf86057cb732f600bd5ff3cf894ea324020618ac8ebd14cd9c15a0dca92"
+
+
+def test_every_individual_is_whole_and_no_deeper_than_allowed() -> None:
+    seen: list[bytes] = []
+
+    def favour_size(genomes: Sequence[bytes]) -> Floats:
+        seen.extend(genomes)
+        return np.array([float(len(genome)) for genome in genomes])
+
+    settings = EvolutionSettings(population=40, generations=25, max_depth=7, crossover_depth=7, terminals="full")
+    evolved = evolve_population(favour_size, settings, 3)
+    assert all(is_genome(genome, settings.alphabet) for genome in seen)
+    assert max(depth_of(genome, settings.alphabet) for genome in seen) == 7
+    assert max(map(len, seen)) <= 2**7 - 1
+    assert evolved.generations[-1].mean_size > 2 * evolved.generations[0].mean_size
+
+
+def test_it_stops_as_soon_as_it_is_over() -> None:
+    calls: list[int] = []
+
+    def evaluate(genomes: Sequence[bytes]) -> Floats:
+        calls.append(len(genomes))
+        return prefer_changes(genomes)
+
+    evolved = evolve_population(evaluate, SMALL, 1, over=lambda: len(calls) >= 4)
+    assert calls == [60] * 4
+    assert not evolved.complete
+    assert len(evolved.generations) == 4
+    assert evolved.evaluations == 240
+    assert evolved.generations == evolve_population(prefer_changes, SMALL, 1).generations[:4]
+
+
+def test_over_at_the_last_generation_is_complete() -> None:
+    calls: list[int] = []
+
+    def evaluate(genomes: Sequence[bytes]) -> Floats:
+        calls.append(len(genomes))
+        return prefer_changes(genomes)
+
+    assert evolve_population(evaluate, SMALL, 1, over=lambda: len(calls) >= 12).complete
+
+
+def test_all_runs_come_equally_far() -> None:
+    calls: list[int] = []
+
+    def evaluate(genomes: Sequence[bytes]) -> Floats:
+        calls.append(len(genomes))
+        return prefer_changes(genomes)
+
+    evolved = evolve_seeds(evaluate, SMALL, 1, over=lambda: len(calls) >= 2)
+    assert calls == [180, 180]
+    assert [len(run.generations) for run in evolved.runs] == [2, 2, 2]
+    assert [run.complete for run in evolved.runs] == [False] * 3
+
+
+def test_runs_have_seeds_of_their_own() -> None:
+    evolved = evolve_seeds(prefer_changes, SMALL, 7)
+    assert [run.seed for run in evolved.runs] == [derive_seed(7, number) for number in range(3)]
+    assert len({run.elites for run in evolved.runs}) == 3
+    assert len({derive_seed(seed, run) for seed in range(50) for run in range(50)}) == 2500
+    assert {elite.genome for run in evolved.runs for elite in run.elites} == {elite.genome for elite in evolved.elites}
+
+
+def test_where_nothing_was_evaluated_there_are_no_elites() -> None:
+    evolved = evolve_population(lambda genomes: np.full(len(genomes), math.nan), SMALL, 1, over=lambda: True)
+    assert evolved.elites == ()
+    [generation] = evolved.generations
+    assert generation.evaluated == 0
+    assert math.isnan(generation.best)
+    assert math.isnan(generation.mean)
+    assert math.isnan(generation.median)
+
+
+@pytest.mark.parametrize("parents", ["generation", "elites"])
+def test_it_goes_on_where_nothing_was_evaluated(parents: str) -> None:
+    settings = EvolutionSettings.from_json(SMALL.to_json() | {"parents": parents})
+    evolved = evolve_population(lambda genomes: np.full(len(genomes), math.nan), settings, 1)
+    assert evolved.complete
+    assert evolved.elites == ()
+
+
+def test_what_was_not_evaluated_breeds_last() -> None:
+    """Of the first generation only one individual has a fitness: its symbols fill the second."""
+    populations: list[list[bytes]] = []
+
+    def evaluate(genomes: Sequence[bytes]) -> Floats:
+        populations.append(list(genomes))
+        return np.array([0.0] + [math.nan] * (len(genomes) - 1))
+
+    settings = EvolutionSettings(population=60, generations=2, tournament=500, crossover=0, replacement=0, swap=0)
+    evolve_population(evaluate, settings, 1)
+    assert set(populations[1]) == {populations[0][0]}
+
+
+def test_it_starts_from_what_it_is_given() -> None:
+    first = [genome_of("X / n"), genome_of("X * t"), genome_of("X / n")]
+    populations: list[list[bytes]] = []
+
+    def evaluate(genomes: Sequence[bytes]) -> Floats:
+        populations.append(list(genomes))
+        return prefer_changes(genomes)
+
+    evolve_population(evaluate, SMALL, 1, first=first)
+    assert populations[0][:2] == first[:2]
+    assert {len(population) for population in populations} == {60}
+
+
+def test_of_more_than_it_holds_it_takes_the_first() -> None:
+    populations: list[list[bytes]] = []
+
+    def evaluate(genomes: Sequence[bytes]) -> Floats:
+        populations.append(list(genomes))
+        return prefer_changes(genomes)
+
+    settings = EvolutionSettings(population=2, generations=1, terminals="basic")
+    evolve_population(evaluate, settings, 1, first=[genome_of(text) for text in ("X", "t", "n")])
+    assert populations == [[genome_of("X"), genome_of("t")]]
+
+
+@pytest.mark.parametrize("genome", [b"", b"\x00\x00", b"\xff", bytes([17] * 10 + [0])])
+def test_a_start_that_does_not_fit_is_refused(genome: bytes) -> None:
+    with pytest.raises(ValueError, match="first: expected one whole tree of at most 10 levels over 'basic' terminals"):
+        evolve_population(prefer_changes, SMALL, 1, first=[genome])
+
+
+def test_a_seed_below_0_is_refused() -> None:
+    with pytest.raises(ValueError, match="seed: expected 0 or more, found -1"):
+        evolve_population(prefer_changes, SMALL, -1)
+
+
+def test_an_evaluator_of_the_wrong_length_is_told() -> None:
+    with pytest.raises(ValueError, match=r"evaluate: expected float64\[60\], found float64\[3\]"):
+        evolve_population(lambda _: np.zeros(3), SMALL, 1)
+
+
+def test_progress_is_told_of_each_generation() -> None:
+    told: list[Generation] = []
+    evolved = evolve_population(prefer_changes, SMALL, 1, progress=told.append)
+    assert tuple(told) == evolved.generations
+    runs: list[int] = []
+    evolve_seeds(prefer_changes, SMALL, 1, progress=lambda run, _: runs.append(run))
+    assert runs == [0, 1, 2] * 12
+
+
+def test_infinite_fitness_is_ranked_and_summarised() -> None:
+    def evaluate(genomes: Sequence[bytes]) -> Floats:
+        return np.array([math.inf, -math.inf] + [0.0] * (len(genomes) - 2))
+
+    settings = EvolutionSettings(population=10, generations=1, terminals="basic")
+    evolved = evolve_population(evaluate, settings, 1)
+    assert [evolved.elites[0].fitness, evolved.elites[-1].fitness] == [math.inf, -math.inf]
+    assert math.isnan(evolved.generations[0].mean)

@@ -1,0 +1,58 @@
+"""The symbols of genomes."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from streamsched.evolution.gp.symbols import CONSTANTS, TERMINAL_SETS, Alphabet
+from streamsched.formula import TERMINALS
+
+
+def test_symbols_stand_in_the_order_that_genomes_count_on() -> None:
+    alphabet = Alphabet(TERMINAL_SETS["paper"])
+    terminals = ("n", "X", "t", "CG", "NAD", "SAD", "AAD", "GAD")
+    constants = (0.001, 0.01, 0.1, 0.5, 1.0, 10.0, 100.0, 1000.0)
+    assert alphabet.symbols == (*terminals, *constants, "+", "-", "*", "/", "pow", "log", "exp")
+    assert alphabet.arity == bytes([0] * 16 + [2] * 5 + [1] * 2)
+    assert alphabet.leaves == 16
+
+
+def test_each_set_of_terminals_holds_the_one_before() -> None:
+    basic, paper, full = (TERMINAL_SETS[name] for name in ("basic", "paper", "full"))
+    assert paper[: len(basic)] == basic
+    assert full[: len(paper)] == paper
+    assert set(full) == set(TERMINALS)
+
+
+def test_alphabets_are_equal_where_their_leaves_are() -> None:
+    assert Alphabet(("X",)) == Alphabet(("X",), CONSTANTS)
+    assert Alphabet(("X",), (0.0,)) == Alphabet(("X",), (-0.0,))
+    assert Alphabet(("X",)) != Alphabet(("X",), ())
+    assert hash(Alphabet(("X",))) == hash(Alphabet(("X",)))
+
+
+@pytest.mark.parametrize(
+    ("terminals", "constants", "complaint"),
+    [
+        ((), (1.0,), "expected one or more, found none"),
+        (("X", "X"), (), "each terminal and constant once"),
+        (("X",), (1.0, 1.0), "each terminal and constant once"),
+        (("X",), (0.0, -0.0), "each terminal and constant once"),
+        (("X",), (math.nan,), "expected a finite constant"),
+        (("X",), (math.inf,), "expected a finite constant"),
+        (("log",), (), "expected a terminal's name"),
+        (("2X",), (), "expected a terminal's name"),
+        (("X",), tuple(map(float, range(249))), "at most 249 terminals and constants, found 250"),
+    ],
+)
+def test_what_no_genome_could_hold_is_refused(
+    terminals: tuple[str, ...], constants: tuple[float, ...], complaint: str
+) -> None:
+    with pytest.raises(ValueError, match=complaint):
+        Alphabet(terminals, constants)
+
+
+def test_a_byte_is_enough_for_256_symbols() -> None:
+    assert len(Alphabet(("X",), tuple(map(float, range(248)))).arity) == 256

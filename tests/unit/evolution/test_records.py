@@ -1,0 +1,197 @@
+"""Records of evolutions: what was written is what is read, and no damage to a line costs another."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streamsched.errors import SnapshotError
+from streamsched.evolution.findings import Breeding, Candidate, DataSpan
+from streamsched.evolution.records import EvolutionRecord, RecordBook
+from streamsched.formula import Formula
+from streamsched.formula.champion import BY_EVOLUTION, BY_HAND, Champion
+from tests.support.fake_evolutions import come_back
+
+FIRST = Champion(Formula.parse("posterior"))
+
+
+def record(number: int = 1, **changes: Any) -> EvolutionRecord:
+    bred = come_back("posterior + 0.01 * t", 0.1, 3)
+    risen = Champion(Formula.parse("posterior + 0.01 * t"), BY_EVOLUTION, number, 1e9, 0.1, "ndcg")
+    whole = EvolutionRecord(
+        number,
+        1e9,
+        "schedule",
+        "promoted",
+        "it is better",
+        FIRST,
+        risen,
+        settings={"every": 7, "settings": {"population": 75, "constants": [0.1, 1.0]}},
+        seed=3,
+        data=DataSpan(0.0, 19, 50_000, 0.41, 1_000, 12),
+        candidates=bred.candidates,
+        challenger=bred.challenger,
+        metric="ndcg",
+        verdict=bred.verdict,
+        seconds=8.5,
+    )
+    return replace(whole, **changes)
+
+
+def written(folder: Path, count: int) -> RecordBook:
+    book = RecordBook(folder)
+    for number in range(1, count + 1):
+        book.append(record(number))
+    return book
+
+
+def test_what_was_written_is_read(tmp_path: Path) -> None:
+    book = RecordBook(tmp_path / "state")
+    assert (book.read(), book.next_number(), book.find(1)) == (([], []), 1, None)
+    by_hand = EvolutionRecord(2, 2e9, "asked", "set", "asked", FIRST, Champion(Formula.parse("t"), BY_HAND, 2, 2e9))
+    for one in (record(), by_hand, record(3, decision="failed", verdict=None, challenger=None, data=None)):
+        book.append(one)
+    read, faults = book.read()
+    assert faults == []
+    assert read == [record(), by_hand, record(3, decision="failed", verdict=None, challenger=None, data=None)]
+    assert read[0].seconds == 8.5
+    assert (book.next_number(), book.find(2)) == (4, by_hand)
+    assert [json.loads(line)["number"] for line in book.path.read_text().splitlines()] == [1, 2, 3]
+
+
+def test_a_number_that_another_took_is_not_given_twice(tmp_path: Path) -> None:
+    book = written(tmp_path, 2)
+    promoted = book.append(record(2))
+    assert (promoted.number, promoted.champion_after.record) == (3, 3)
+    kept = book.append(record(1, decision="kept", champion_after=record(1).champion_after))
+    assert (kept.number, kept.champion_after.record) == (4, 1)
+    assert book.append(record(9)).number == 9
+    assert [one.number for one in book.read()[0]] == [1, 2, 3, 4, 9]
+    assert book.find(3) == promoted
+
+
+def test_writers_at_once_get_numbers_of_their_own(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        given = list(pool.map(lambda _: RecordBook(tmp_path).append(record(1)).number, range(24)))
+    assert sorted(given) == list(range(1, 25))
+    assert [one.number for one in RecordBook(tmp_path).read()[0]] == list(range(1, 25))
+
+
+def test_two_runs_of_an_evolution_leave_equal_records() -> None:
+    assert record(seconds=1.0) == record(seconds=2.0)
+    assert record(seed=4) != record()
+
+
+@pytest.mark.parametrize("cut", [1, 2, 40, 500])
+def test_a_torn_last_line_costs_no_other(tmp_path: Path, cut: int) -> None:
+    book = written(tmp_path, 3)
+    whole = book.path.read_bytes()
+    book.path.write_bytes(whole[:-cut])
+    read, faults = book.read()
+    if cut == 1:  # all but its line break: the record is there
+        assert (len(read), faults) == (3, [])
+    else:
+        assert [one.number for one in read] == [1, 2]
+        assert [(fault.line, fault.torn) for fault in faults] == [(3, True)]
+        assert str(faults[0]) == "line 3: cut off in being written"
+    number = book.next_number()
+    assert number == 4
+    book.append(record(number))
+    read, faults = book.read()
+    assert [one.number for one in read] == ([1, 2, 3, 4] if cut == 1 else [1, 2, 4])
+    assert [(fault.line, fault.torn) for fault in faults] == ([] if cut == 1 else [(3, False)])
+    assert book.path.read_bytes().startswith(whole[:-cut] + b"\n")
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        (b"\xff\xfe", "is no record"),
+        (b"[" * 100_000, "is no record"),
+        (b"7", "expected an object, found int"),
+        (b"{}", "missing"),
+        (json.dumps(record(2).to_json() | {"decision": "maybe"}).encode(), "unknown trigger 'schedule' or decision"),
+        (json.dumps(record(2).to_json() | {"surprise": 1}).encode(), "unknown field 'surprise'"),
+        (json.dumps(record(2).to_json() | {"number": "two"}).encode(), "expected a number"),
+        (json.dumps(record(2).to_json() | {"champion_after": {"formula": "1 +"}}).encode(), "column 4"),
+        (json.dumps(record(2).to_json() | {"champion_after": {"origin": "first"}}).encode(), "champion"),
+        (json.dumps(record(2).to_json() | {"champion_after": None}).encode(), "champion"),
+        (json.dumps(record(2).to_json() | {"candidates": 3}).encode(), "is no record"),
+    ],
+)
+def test_a_damaged_line_is_named_and_costs_no_other(tmp_path: Path, line: bytes, reason: str) -> None:
+    book = written(tmp_path, 3)
+    lines = book.path.read_bytes().splitlines()
+    book.path.write_bytes(b"\n".join([lines[0], line, lines[2]]) + b"\n")
+    read, faults = book.read()
+    assert [one.number for one in read] == [1, 3]
+    assert [fault.line for fault in faults] == [2]
+    assert reason in str(faults[0])
+    assert "\n" not in str(faults[0])
+    assert book.next_number() == 4
+
+
+def test_a_write_that_fails_leaves_the_file_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    book = written(tmp_path, 2)
+    before = book.path.read_bytes()
+
+    def full_after_some(handle: int, line: bytes) -> int:
+        if len(line) > 100:
+            return real(handle, line[:100])
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    real = os.write
+    monkeypatch.setattr(os, "write", lambda handle, line: full_after_some(handle, line[:150]))
+    with pytest.raises(SnapshotError, match="cannot be written: No space left on device"):
+        book.append(record(3))
+    monkeypatch.undo()
+    assert book.path.read_bytes() == before
+    book.append(record(3))
+    assert [one.number for one in book.read()[0]] == [1, 2, 3]
+
+
+def test_a_directory_that_cannot_be_used_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(SnapshotError, match=r"file/evolutions\.jsonl: cannot be"):
+        RecordBook(tmp_path / "file").append(record())
+    (tmp_path / "evolutions.jsonl").mkdir()
+    with pytest.raises(SnapshotError, match=r"evolutions\.jsonl: cannot be read"):
+        RecordBook(tmp_path).read()
+
+
+def test_breedings_go_through_json_and_are_checked() -> None:
+    for bred in (
+        come_back("posterior * t", 0.1, 3),
+        replace(come_back("t", -0.1, 3), data=DataSpan(0.0, 19, 5)),
+        Breeding(None, None),
+        Breeding(None, None, (Candidate("t", float("nan"), None, 0.5),)),
+    ):
+        read = Breeding.from_json(json.loads(json.dumps(bred.to_json(), allow_nan=False)))
+        assert read.to_json() == bred.to_json()
+    good = come_back("t", 0.1, 3).to_json()
+    wrong: tuple[object, ...] = (
+        [],
+        {"challenger": None},
+        good | {"challenger": None},
+        good | {"challenger": 3},
+        good | {"archive": [3]},
+        good | {"candidates": [{"train": 0.1}]},
+        good | {"verdict": good["verdict"] | {"noise": 1.0}},
+        good | {"verdict": 3},
+    )
+    for bad in wrong:
+        with pytest.raises(ValueError, match=r"expected|missing|verdict"):
+            Breeding.from_json(bad)
+
+
+def test_data_say_what_they_are_made_of() -> None:
+    assert str(DataSpan(0.0, 19, 50_000, 0.405)) == "50,000 pages × 19 cycles, 40.5 % seen, the rest completed"
+    assert str(DataSpan(0.0, 19, 50_000)) == "50,000 pages × 19 cycles, 100.0 % seen"
+    assert str(DataSpan(0.0, 1, 1)) == "1 page × 1 cycle, 100.0 % seen"

@@ -1,0 +1,97 @@
+"""A formula over pages anywhere in the table: its scores are the program's, and no score exceeds its bound in time."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streamsched import OutcomeBatch, Scheduler
+from streamsched.formula import Formula
+from streamsched.numerics.arrays import Floats, Ints
+from streamsched.ranking.block_scorer import LANES, bound_lanes, gather_lanes, make_gauge, move_lane, score_lanes
+from streamsched.ranking.full_scan import FullScan
+from tests.property.test_live_ranking import formulas
+from tests.support.outcome_streams import DAY
+
+PAGES = 40
+
+
+@pytest.fixture(name="scheduler", scope="module")
+def pages_with_and_without_a_past() -> Scheduler:
+    scheduler = Scheduler()
+    urls = [f"https://a.example/{i}" for i in range(PAGES)]
+    for day in range(6):
+        changed = (np.arange(PAGES) * (day + 1)) % 5 < 2
+        weights = np.arange(PAGES, dtype=np.float64) % 4
+        scheduler.observe(
+            OutcomeBatch(urls[day:], np.full(PAGES - day, day * DAY), changed=changed[day:], importance=weights[day:])
+        )
+    scheduler.discover([f"https://b.example/{i}" for i in range(5)], now=3 * DAY)
+    return scheduler
+
+
+def gauged(scheduler: Scheduler, formula: Formula, rows: Ints, now: float, ends: Floats) -> tuple[Floats, Floats]:
+    gauge = make_gauge(formula)
+    scores, bounds = np.full(LANES, 7.0), np.full(LANES, 7.0)
+    gather_lanes(gauge, scheduler.pages.tables, rows)
+    score_lanes(gauge, scheduler.pages.tables, 0, rows.size, now, DAY, scores)
+    gauge.ends[: rows.size] = ends
+    bound_lanes(gauge, scheduler.pages.tables, 0, rows.size, now, DAY, bounds)
+    assert np.all(scores[rows.size :] == 7.0)
+    assert np.all(bounds[rows.size :] == 7.0)
+    return scores[: rows.size], bounds[: rows.size]
+
+
+waits = st.sampled_from([1e-3, 60.0, 3_600.0, DAY, 30 * DAY, 3_650 * DAY])
+
+
+@settings(max_examples=60)
+@given(formulas, st.lists(st.integers(0, PAGES + 4), min_size=1, max_size=LANES), st.floats(0.0, 20.0), waits)
+def test_scores_are_the_programs_and_bounds_are_not_exceeded(
+    scheduler: Scheduler, formula: Formula, numbers: list[int], days: float, wait: float
+) -> None:
+    rows, now = np.array(numbers), days * DAY
+    ends: Floats = now + wait * (np.arange(rows.size, dtype=np.float64) % 3 + 1.0)
+    scores, bounds = gauged(scheduler, formula, rows, now, ends)
+    scan = FullScan(formula.compile(), 1)
+    tables = scheduler.pages.tables
+    assert scores.tobytes() == scan.score(tables, now, DAY, rows).tobytes()
+    for part in (0.0, 1e-6, 0.3, 0.7, 1.0):
+        for lane in range(rows.size):
+            time_s = now + part * (ends[lane] - now)
+            score = scan.score(tables, float(time_s), DAY, rows[lane : lane + 1])[0]
+            assert math.isnan(score) or score <= bounds[lane]
+
+
+@pytest.mark.parametrize("formula", ["importance", "X + n", "posterior", "t * (9 - t)", "SAD * 2 - t"])
+def test_bounds_are_close_where_the_end_is_near(scheduler: Scheduler, formula: str) -> None:
+    rows = np.arange(PAGES)
+    scores, bounds = gauged(scheduler, Formula.parse(formula), rows, 9 * DAY, np.full(PAGES, 9 * DAY + 1e-3))
+    np.testing.assert_allclose(bounds, scores, rtol=1e-5, atol=1e-5)
+
+
+def test_nothing_but_nan_is_bounded_by_less_than_all(scheduler: Scheduler) -> None:
+    formula = Formula.parse("pow(1e300, 2) * (t + 1) - pow(1e300, 2) * (t + 1)")
+    scores, bounds = gauged(scheduler, formula, np.arange(3), 9 * DAY, np.full(3, 10 * DAY))
+    assert np.isnan(scores).all()
+    assert not np.isnan(bounds).any()
+
+
+def test_lanes_of_no_row_stay_as_they_were(scheduler: Scheduler) -> None:
+    gauge, scores = make_gauge(Formula.parse("importance + SAD + n")), np.empty(LANES)
+    gather_lanes(gauge, scheduler.pages.tables, np.array([1, 2, 3]))
+    score_lanes(gauge, scheduler.pages.tables, 0, 3, 0.0, DAY, scores)
+    before = scores[:3].copy()
+    gather_lanes(gauge, scheduler.pages.tables, np.array([-1, 5, -1]))
+    score_lanes(gauge, scheduler.pages.tables, 0, 3, 0.0, DAY, scores)
+    assert scores[[0, 2]].tolist() == before[[0, 2]].tolist()
+    assert scores[1] != before[1]
+    move_lane(gauge, 1, LANES)
+    score_lanes(gauge, scheduler.pages.tables, LANES, 1, 0.0, DAY, scores)
+    assert scores[0] == scores[1]
+    assert gauge.traced
+    assert not make_gauge(Formula.parse("importance * posterior")).traced

@@ -1,0 +1,186 @@
+"""The ranking: its keys and ties, and the paths that only many pages take."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from typing import cast
+
+import numpy as np
+import pytest
+
+from streamsched import Manners, OutcomeBatch, Scheduler
+from streamsched.formula import BLOCK, Arena, Formula, Program
+from streamsched.numerics.arrays import Floats, Ints
+from streamsched.numerics.packed_urls import PackedUrls
+from streamsched.numerics.topk_order import select_top, sort_keys, tie_keys
+from streamsched.politeness.leases import Leases
+from streamsched.ranking import full_scan
+from streamsched.ranking.full_scan import FullScan, Query, Ranked
+from streamsched.state.page_table import PageTable
+from tests.support.fixed_scores import TableOfScores, make_pages
+
+MANY = 200_000  # more than the sample wants, and a dozen blocks
+
+
+def full_sort(table: PageTable, values: Floats, query: Query) -> Ints:
+    """The eligible rows by score, NaN last, then by salted hash, then by row; by NumPy's own sort."""
+    tables = table.tables
+    ties = tie_keys(tables.pages["url_hash"][: len(table)], query.salt)
+    flagged = (tables.pages["flags"][: len(table)] & 8) != 0
+    rows = np.flatnonzero(~(flagged & (tables.lease_until_s[: len(table)] > query.now)))
+    return rows[np.lexsort((ties[rows], -values[rows]))][: query.k]  # NumPy sorts NaN last
+
+
+def check(table: PageTable, values: Floats, k: int, salt: int = 1, threads: int | None = 2) -> Ranked:
+    query = Query(k, 100.0, 86_400.0, salt)
+    scan = FullScan(cast(Program, TableOfScores(values)), threads)
+    ranked = scan.rank(table.tables, query)
+    assert ranked.rows.tolist() == full_sort(table, values, query).tolist()
+    assert ranked.scores.tobytes() == values[ranked.rows].tobytes()
+    return ranked
+
+
+@pytest.fixture(scope="module")
+def many() -> PageTable:
+    return make_pages(MANY)
+
+
+def test_sort_keys_ascend_with_scores() -> None:
+    scores = np.array([np.nan, -np.inf, -1e308, -5e-324, 0.0, 5e-324, 1.0, np.nextafter(1.0, 2.0), 1e308, np.inf])
+    keys = sort_keys(scores)
+    assert keys.tolist() == sorted(set(keys.tolist()))
+    assert sort_keys(np.array([-0.0]))[0] == sort_keys(np.array([0.0]))[0]
+    assert sort_keys(np.array([-np.nan]))[0] == 0
+
+
+@pytest.mark.parametrize("k", [-1, 0, 1, 2, 3, 4, 9])
+def test_select_top_is_the_start_of_the_whole_order(k: int) -> None:
+    scores = np.array([np.nan, 1.0, 1.0, 2.0, -np.inf, np.nan])
+    ties = np.array([2, 9, 8, 1, 1, 1], np.uint64)
+    assert select_top(scores, ties, k).tolist() == [3, 2, 1, 4, 5, 0][: max(k, 0)]
+
+
+def test_equal_scores_with_equal_ties_come_in_order() -> None:
+    assert select_top(np.zeros(9), np.zeros(9, np.uint64), 5).tolist() == [0, 1, 2, 3, 4]
+
+
+def test_ties_depend_on_the_salt_and_on_every_bit_of_the_hash() -> None:
+    hashes = np.concatenate([[np.uint64(0)], np.uint64(1) << np.arange(64, dtype=np.uint64)])
+    assert len(set(tie_keys(hashes, 7).tolist())) == 65
+    assert not np.any(tie_keys(hashes, 7) == tie_keys(hashes, 8))
+
+
+@pytest.mark.parametrize("k", [1, 10, 40, 10**12])
+@pytest.mark.parametrize("score", [0.0, np.nan, np.inf, -np.inf])
+def test_equal_scores_all_take_part(score: float, k: int) -> None:
+    check(make_pages(40), np.full(40, score), k)
+
+
+def test_no_pages_no_ranking() -> None:
+    scan = FullScan(Formula.parse("t").compile())
+    ranked = scan.rank(PageTable(86_400.0, 6).tables, Query(10, 0.0, 86_400.0, 0))
+    assert (ranked.rows.tolist(), ranked.scores.tolist()) == ([], [])
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_many_pages_by_threads(many: PageTable, threads: int) -> None:
+    check(many, np.random.default_rng(1).random(MANY), 1_000, threads=threads)
+
+
+@pytest.mark.parametrize("k", [1, 500, MANY // 8, MANY // 8 + 1, MANY, 2 * MANY])
+def test_many_pages_with_few_scores(many: PageTable, k: int) -> None:
+    """Whole blocks tie, with NaN and infinities among them."""
+    scores = np.array([np.nan, -np.inf, 0.0, -0.0, 3.0, np.inf])
+    check(many, scores[np.random.default_rng(2).integers(0, 6, MANY)], k)
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_many_pages_in_order_of_score(many: PageTable, order: int) -> None:
+    check(many, np.arange(MANY, dtype=np.float64)[::order].copy(), 300)
+
+
+def test_sample_that_misleads_is_scanned_again(many: PageTable, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All that the sample sees is better than all else, so fewer than k pages reach the first threshold."""
+    values = np.zeros(MANY)
+    starts = np.linspace(0, MANY - full_scan._SAMPLE_ROWS, full_scan._SAMPLE_BLOCKS).astype(np.int64)
+    values[(starts[:, None] + np.arange(full_scan._SAMPLE_ROWS)).ravel()] = 1.0
+    sampled = int(values.sum())
+    bars = []
+    scan = FullScan._scan
+
+    def spy(self: FullScan, tables: object, query: Query, pages: int, bar: float | None) -> Ranked:
+        bars.append(bar)
+        return scan(self, tables, query, pages, bar)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(FullScan, "_scan", spy)
+    check(many, values, sampled)
+    check(many, values, sampled + 1)
+    assert bars == [1.0, 1.0, None]
+
+
+def test_sample_sees_eligible_pages_only() -> None:
+    values = np.arange(MANY, dtype=np.float64)
+    table = make_pages(MANY)
+    Leases().grant(table.tables, np.arange(MANY - 5_000, MANY), 101.0)
+    ranked = check(table, values, 100)
+    assert ranked.rows[0] == MANY - 5_001
+    Leases().grant(table.tables, np.arange(MANY), 101.0)
+    assert check(table, values, 100).rows.size == 0
+    Leases().grant(table.tables, np.arange(50), 100.0)
+    assert check(table, values, 100).rows.tolist() == list(range(49, -1, -1))
+
+
+def test_sample_of_nan_sets_no_threshold(many: PageTable) -> None:
+    values = np.full(MANY, np.nan)
+    values[7] = 1.0
+    assert check(many, values, 20).rows[0] == 7
+
+
+def test_pages_whose_hashes_collide_stay_in_order_under_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two threads that take turns have blocks 0 and 1, then 2 and 3: one after the other they are out of order."""
+    monkeypatch.setattr(full_scan, "_THREADED_ROWS", 1)
+    turn = threading.Barrier(2)
+
+    class TakingTurns(TableOfScores):
+        def run(self, columns: Mapping[str, Floats], out: Floats, arena: Arena) -> None:
+            turn.wait()
+            super().run(columns, out, arena)
+
+    table = make_pages(4 * BLOCK)
+    table.tables.pages["url_hash"][: len(table)] = 7
+    scan = FullScan(cast(Program, TakingTurns(np.zeros(len(table)))), threads=2)
+    ranked = scan.rank(table.tables, Query(2 * BLOCK, 0.0, 86_400.0, 1))
+    assert ranked.rows.tolist() == list(range(2 * BLOCK))
+
+
+def test_scores_by_rows_are_those_of_all(many: PageTable) -> None:
+    values = np.random.default_rng(3).random(MANY)
+    scan = FullScan(cast(Program, TableOfScores(values)))
+    assert scan.score(many.tables, 0.0, 86_400.0).tobytes() == values.tobytes()
+    rows = np.array([MANY - 1, 0, 7, 7])
+    assert scan.score(many.tables, 0.0, 86_400.0, rows).tobytes() == values[rows].tobytes()
+    assert scan.score(many.tables, 0.0, 86_400.0, np.empty(0, np.int64)).size == 0
+
+
+def test_a_sample_of_urls_is_spread_over_hosts() -> None:
+    """What the others rest on: the pages made for them are distinct and known by number."""
+    table = make_pages(300)
+    assert table.find(PackedUrls.pack(["https://a.example/299", "https://a.example/300"])).tolist() == [299, -1]
+
+
+@pytest.mark.parametrize("pages", [100, 20_000])
+def test_what_was_asked_for_goes_first_then_what_is_overdue_longest(pages: int) -> None:
+    """However few pages there are, so that all are scored, or many, so that bounds are kept."""
+    scheduler = Scheduler(manners=Manners(max_revisit="1d"), new_share=0.0)
+    urls = [f"https://h{i}.example/" for i in range(pages)]
+    scheduler.observe(OutcomeBatch(urls, 1.0 + np.arange(pages) % 997))
+    scheduler.ask([urls[70], "https://u.example/"], now=9e5)
+    for now in (9e5, 9e5 + 60.0, 9e5 + 120.0):
+        batch = scheduler.next_batch(10, now=now)
+        scheduler.release(batch.urls)
+        assert set(batch.urls[:2]) == {urls[70], "https://u.example/"}
+        assert [int(url[9:].split(".")[0]) % 997 for url in batch.urls[2:]] == sorted(
+            [i % 997 for i in range(pages) if i != 70]
+        )[:8]
+        assert np.isinf(batch.scores).all()

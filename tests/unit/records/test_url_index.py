@@ -1,0 +1,150 @@
+"""The index finds every URL's row, through growth, through collisions of whole hashes, and after a rebuild."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from streamsched.numerics.packed_urls import MAX_URL_BYTES, PackedUrls, hash_bytes
+from streamsched.records import url_index
+from streamsched.records.url_index import NOT_FOUND, url_text, url_texts
+from streamsched.state.page_table import PageTable
+from tests.reference.shard import hash_of
+from tests.support.guarded_memory import fenced
+
+
+def enter(table: PageTable, *texts: str) -> list[int]:
+    """The rows of the URLs, entered if they are new."""
+    table.discover(PackedUrls.pack(texts), 0.0)
+    return find(table, *texts)
+
+
+def find(table: PageTable, *texts: str) -> list[int]:
+    rows: list[int] = table.find(PackedUrls.pack(texts)).tolist()
+    return rows
+
+
+def colliding(count: int) -> list[str]:
+    """URLs of one 64-bit hash: each second block is multiplied by what the first makes 0, whatever else it holds."""
+    tail = "/one/of/many/x/y"
+    for number in itertools.count():
+        head = f"https://a{number:07}"[:16]
+        state = first_state(head.encode(), 16 + 8 + 8 + len(tail))
+        if all(0x21 <= byte < 0x7F for byte in state):
+            return [f"{head}{free:08}{state.decode()}{tail}" for free in range(count)]
+    raise AssertionError("itertools.count ends")
+
+
+def first_state(block: bytes, length: int) -> bytes:
+    """The hash's state after its first 16 bytes, as 8 bytes."""
+    left = int.from_bytes(block[:8], "little") ^ 0xE7037ED1A0B428DB
+    right = int.from_bytes(block[8:], "little") ^ 0xA0761D6478BD642F ^ length
+    return ((left * right >> 64) ^ (left * right & (1 << 64) - 1)).to_bytes(8, "little")
+
+
+def test_rows_come_in_the_order_of_first_sight() -> None:
+    table = PageTable(86_400.0, 6)
+    assert enter(table, "b", "a", "b", "c", "a") == [0, 1, 0, 2, 1]
+    assert find(table, "c", "d", "", "aa") == [2, NOT_FOUND, NOT_FOUND, NOT_FOUND]
+
+
+def test_index_grows_while_it_is_moved() -> None:
+    """A few slots for each new URL; at every step all are found, those moved and those not yet."""
+    table = PageTable(86_400.0, 6)
+    texts = [f"https://a.example/{i}" for i in range(4_000)]
+    index, moving = table._index, set()
+    for start in range(0, 4_000, 37):
+        enter(table, *texts[start : start + 37])
+        if index.old.size:
+            moving.add((index.old.size, int(index.moved[0])))
+        assert 4 * len(table) <= 3 * index.slots.size
+        assert find(table, *texts[: start + 60])[: start + 37] == list(range(len(table)))
+        assert table._index.nbytes() <= 24 * index.slots.size
+    assert len({size for size, _ in moving}) == 3  # it doubled three times
+    assert len(moving) > 10
+    assert index.old.size == 0
+
+
+def test_one_batch_may_double_the_index_many_times() -> None:
+    table = PageTable(86_400.0, 6)
+    first = [f"https://a.example/{i}" for i in range(700)]
+    more = [f"https://b.example/{i}" for i in range(30_000)]
+    enter(table, *first)
+    assert enter(table, *more) == list(range(700, 30_700))
+    assert find(table, *first) == list(range(700))
+
+
+def test_growth_before_the_last_move_is_over_loses_nothing() -> None:
+    table = PageTable(86_400.0, 6)
+    texts = [f"https://a.example/{i}" for i in range(1_500)]
+    enter(table, *texts[:760])
+    enter(table, *texts[760:770])
+    assert 0 < table._index.moved[0] < table._index.old.size == 1024
+    table._index.ensure(20_000)
+    assert enter(table, *texts) == list(range(1_500))
+
+
+def test_urls_whose_whole_hashes_collide_have_rows_of_their_own() -> None:
+    texts = colliding(900)
+    assert len({hash_of(text.encode()) for text in texts}) == 1
+    table = PageTable(86_400.0, 6)
+    assert enter(table, *texts[:400], *texts[:100]) == [*range(400), *range(100)]
+    assert find(table, texts[400]) == [NOT_FOUND]
+    assert enter(table, *texts) == list(range(900))  # across a growth of the index
+    assert len(set(table.tables.pages["url_hash"][:900].tolist())) == 1
+    table.rebuild_index()
+    assert find(table, *texts) == list(range(900))
+    assert table.faults() == []
+
+
+def test_texts_of_one_tag_are_told_apart_by_the_rest_of_the_hash() -> None:
+    """Where a slot's half of the hash agrees but not the whole: forced, as by chance it takes billions."""
+    table = PageTable(86_400.0, 6)
+    enter(table, "a", "b")
+    table.tables.pages["url_hash"][0] ^= np.uint64(1)
+    assert find(table, "a", "b") == [NOT_FOUND, 1]
+
+
+def test_equal_hash_and_another_length_or_text_is_another_url() -> None:
+    table = PageTable(86_400.0, 6)
+    enter(table, "https://a.example/x")
+    table.tables.text[:1] = ord("g")  # the same hash in the record, another text
+    assert find(table, "https://a.example/x") == [NOT_FOUND]
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 8, 9, 15, 16, 17, 31, 32, 33, 8191, MAX_URL_BYTES])
+def test_urls_of_every_length(size: int) -> None:
+    with fenced():
+        table = PageTable(86_400.0, 6)
+        texts = ["a" * size, "a" * (size - 1) + "b", "b" + "a" * (size - 1)]
+        expected = [0, 1, 2] if size > 1 else [0, 1, 1]
+        assert enter(table, *texts) == expected
+        table.rebuild_index()
+        assert find(table, *texts) == expected
+        assert find(table, "a" * (size + 65_536)) == [NOT_FOUND]
+        assert url_texts(table.tables, np.array(expected)) == texts
+
+
+def test_texts_come_back_whatever_their_alphabet() -> None:
+    table = PageTable(86_400.0, 6)
+    texts = ["https://a.example/ä", "https://日本.example/", "plain", "\U0001f577"]
+    enter(table, *texts)
+    assert [url_text(table.tables, row) for row in range(4)] == texts
+    assert url_texts(table.tables, np.array([3, 0, 0])) == [texts[3], texts[0], texts[0]]
+    assert url_texts(table.tables, np.empty(0, np.int64)) == []
+
+
+def test_look_ups_of_more_urls_than_are_asked_for_at_once() -> None:
+    table = PageTable(86_400.0, 6)
+    for count in (url_index._AT_ONCE - 1, url_index._AT_ONCE, url_index._AT_ONCE + 1):
+        texts = [f"{count}/{i}" for i in range(count)]
+        assert len(set(enter(table, *texts, *texts))) == count
+
+
+@pytest.mark.parametrize("size", [*range(40), 63, 64, 65, 8192])
+def test_hash_is_that_of_its_twin(size: int) -> None:
+    raw = np.random.default_rng(size).bytes(size)
+    blob = np.frombuffer(b"xyz" + raw + b"!", np.uint8)
+    assert int(hash_bytes(blob, 3, 3 + size)) == hash_of(raw)

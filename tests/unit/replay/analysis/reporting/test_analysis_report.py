@@ -1,0 +1,242 @@
+"""The report and the pictures: whole, self-contained, readable by anyone, and silent on what a log cannot show."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from itertools import pairwise
+from pathlib import Path
+
+import matplotlib.image
+import numpy as np
+import pytest
+
+from streamsched.connectors import write_sample
+from streamsched.errors import ReplayError, SourceError
+from streamsched.replay.analysis import Analysis, AnalysisSettings, run_analysis, to_json
+from streamsched.replay.analysis.reporting.analysis_figures import FIGURES, drawings
+from streamsched.replay.analysis.reporting.analysis_report import render_analysis
+from streamsched.replay.analysis.reporting.analysis_wording import spell_findings
+from streamsched.replay.analysis.reporting.axis_limits import spell_limits
+from streamsched.replay.analysis.reporting.plot_style import RAMP
+from streamsched.replay.analysis.reporting.png_files import draw_pictures, write_pictures
+from tests.support.command_line import DAY, write
+
+START = 1_735_689_600  # 2025-01-01, a Wednesday
+VOID = {"meta", "br", "wbr"}
+
+
+def make_log(path: Path, grid_s: int = 1, days: int = 90) -> Path:
+    """Daily, hourly and random pages of two regions and the rest, their times on a grid."""
+    rng = np.random.default_rng(4)
+    lines = []
+    for page in range(90):
+        url = f"https://h.{('jp', 'fr', 'com')[page % 3]}/{page}"
+        if page < 20:
+            times = np.arange(days) * DAY + page * 3000 + rng.uniform(0, 300, days)
+        elif page < 25:
+            times = np.arange(days * 24) * 3600 + rng.uniform(0, 60, days * 24) + 100 * page
+        else:
+            times = np.sort(rng.uniform(0, days * DAY, rng.poisson(3 * (page % 17))))
+        epochs = [START, *dict.fromkeys((START + times[times < days * DAY]).astype(int) // grid_s * grid_s)]
+        lines += [(epoch, "M" if at else "A", url) for at, epoch in enumerate(epochs)]
+    return write(path, [f"{epoch}\t{op}\t{url}" for epoch, op, url in sorted(lines)])
+
+
+@pytest.fixture(scope="module")
+def result(tmp_path_factory: pytest.TempPathFactory) -> Analysis:
+    return run_analysis(AnalysisSettings(str(make_log(tmp_path_factory.mktemp("logs") / "<script>&.tsv"))))
+
+
+@pytest.fixture(scope="module")
+def page(result: Analysis) -> str:
+    return render_analysis(result)
+
+
+@pytest.fixture(scope="module")
+def coarse(tmp_path_factory: pytest.TempPathFactory) -> Analysis:
+    return run_analysis(AnalysisSettings(str(make_log(tmp_path_factory.mktemp("logs") / "days.tsv", 86_400))))
+
+
+class Reader(HTMLParser):
+    """Collects tags, attributes and text; fails where tags do not close in the order they opened."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.seen: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.append(tag)
+        self.attributes += attrs
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.append(tag)
+        self.attributes += attrs
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag, tag
+
+
+def read(page: str) -> Reader:
+    reader = Reader()
+    reader.feed(page)
+    assert reader.open == []
+    return reader
+
+
+def test_every_figure_has_a_title_a_description_and_its_numbers(page: str) -> None:
+    reader = read(page)
+    assert reader.seen.count("figure") == reader.seen.count("svg") == reader.seen.count("details") == len(FIGURES)
+    for name in FIGURES:
+        assert f'role="img" aria-labelledby="{name}-title {name}-text"' in page
+        assert re.search(
+            rf'<title id="{name}-title">[^<]{{10,}}</title><desc id="{name}-text">[^<]{{60,}}</desc>', page
+        )
+    for numbers in re.findall(r"<details>.*?</details>", page, re.DOTALL):
+        assert numbers.count("<tr>") >= 5
+        assert "<th scope=col>" in numbers
+        assert "<th scope=row>" in numbers
+    assert reader.attributes.count(("lang", "en")) == 1
+
+
+def test_nothing_is_fetched_from_anywhere(page: str) -> None:
+    assert "//" not in page.replace("<!DOCTYPE html>", "")
+    links = [value for name, value in read(page).attributes if name in ("href", "src", "xlink:href")]
+    assert links
+    assert all(value is not None and value.startswith("#") for value in links)
+    assert all(target.startswith("#") for target in re.findall(r"url\(([^)]*)\)", page))
+    assert "script" not in read(page).seen
+
+
+def test_every_reference_within_the_page_has_one_target(page: str) -> None:
+    names = re.findall(r' id="([^"]*)"', page)
+    assert len(names) == len(set(names))
+    wanted = set(re.findall(r'href="#([^"]*)"', page)) | set(re.findall(r"url\(#([^)]*)\)", page))
+    assert wanted <= set(names)
+
+
+def test_no_colour_is_left_that_dark_mode_could_not_change(page: str) -> None:
+    figures = "".join(re.findall(r"<figure>.*?</figure>", page, re.DOTALL))
+    assert re.findall(r"#[0-9a-fA-F]{6}\b", re.sub(r'(href="|url\()#\w+', "", figures)) == []
+    used = set(re.findall(r"var\(--([\w]+)\)", figures))
+    assert {f"ramp{place}" for place in (0, len(RAMP) - 1)} <= used
+    style = page[page.index("<style>") : page.index("</style>")]
+    for name in used:
+        light, dark = re.findall(rf"--{name}:(#\w+);", style)
+        assert light != dark
+    assert style.count("prefers-color-scheme:dark") == 2
+
+
+def test_the_ramp_gets_darker_step_by_step() -> None:
+    shades = [0.2126 * int(tone[1:3], 16) + 0.7152 * int(tone[3:5], 16) + 0.0722 * int(tone[5:], 16) for tone in RAMP]
+    assert all(lighter - darker > 10 for lighter, darker in pairwise(shades))
+
+
+def test_names_are_escaped(page: str) -> None:
+    assert "<title>How the pages of &lt;script&gt;&amp;.tsv change</title>" in page
+    assert "Matplotlib" not in page
+
+
+def test_the_same_log_gives_the_same_bytes(result: Analysis, page: str) -> None:
+    again = run_analysis(result.settings)
+    assert render_analysis(again) == page
+    assert draw_pictures(again) == draw_pictures(result)
+    assert to_json(again) == to_json(result)
+
+
+def test_pictures_are_images_with_something_in_them(result: Analysis, tmp_path: Path) -> None:
+    files = write_pictures(result, tmp_path / "new" / "pictures")
+    assert [file.name for file in files] == [f"{name}.png" for name in FIGURES]
+    for file in files:
+        image = matplotlib.image.imread(io.BytesIO(file.read_bytes()), format="png")
+        assert image.shape[0] > 500
+        assert image.shape[1] > 700
+        flat = np.rint(255 * image[::2, ::2, :3]).astype(np.int64) @ np.array([1 << 16, 1 << 8, 1])
+        colours, counts = np.unique(flat, return_counts=True)
+        assert len(colours) > 20
+        assert 0.01 < 1 - counts.max() / flat.size < 0.8  # neither blank nor full
+        assert colours[counts.argmax()] == 0xFFFFFF
+
+
+def test_a_place_for_pictures_that_cannot_be_written_is_named(result: Analysis, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(SourceError, match=r"file.*cannot be written"):
+        write_pictures(result, tmp_path / "file" / "pictures")
+
+
+def test_what_was_put_into_the_log_is_found(result: Analysis) -> None:
+    assert (result.kinds.counts["daily"], result.kinds.counts["hourly"]) == (20, 5)
+    assert result.near is not None
+    assert result.near.peak[0] > 5 * result.near.peak[1]
+    assert {part.region for part in result.arrivals.parts} == {"CJK", "FIGS", "other"} if result.arrivals else False
+    words = " ".join(spell_findings(result))
+    assert "5 hourly, 20 daily, 0 weekly" in words
+    assert "CJK: most changes come in the hour around" in words
+    assert spell_limits(result) == []
+
+
+def test_times_of_whole_days_show_no_hours(coarse: Analysis) -> None:
+    assert coarse.resolution_s == 86_400.0
+    assert list(drawings(coarse)) == ["intervals", "near", "week", "rates"]
+    assert coarse.near is not None
+    assert coarse.near.near_s >= 7 * DAY
+    assert coarse.week_detail == "days"
+    limits = " ".join(spell_limits(coarse))
+    for words in ("times lie 24 h apart", "a histogram would show the steps", "Hours of the day cannot be told"):
+        assert words in limits
+    assert "too long to find hourly pages" in limits
+    html = render_analysis(coarse)
+    read(html)
+    assert "are not set against the exponential: with steps of 24 h" in html
+    assert 'role="note"' in html
+    assert "around Mon" not in html
+    asked = run_analysis(replace(coarse.settings, near_s=86_400.0))
+    assert json.loads(to_json(asked))["near"] is None
+    assert "near" not in drawings(asked)
+    assert "This log cannot show them: see above." in render_analysis(asked)
+    assert "--near 7d" in " ".join(spell_limits(asked))
+
+
+def test_days_are_not_moved_by_a_regions_clock(coarse: Analysis) -> None:
+    local = run_analysis(replace(coarse.settings, local=True, zone="UTC"))
+    assert json.loads(to_json(local))["week"]["regions"] == json.loads(to_json(coarse))["week"]["regions"]
+
+
+def test_a_collection_of_unknown_date_has_no_week(tmp_path: Path) -> None:
+    result = run_analysis(AnalysisSettings(str(write_sample(tmp_path, pages=60, days=40))))
+    assert "week" not in drawings(result)
+    assert "is not published" in " ".join(spell_limits(result))
+    assert json.loads(to_json(result))["week"] is None
+    assert not result.exact
+    read(render_analysis(result))
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [f"{START}\tA\tpage1", f"{START + 90_000}\tM\tpage1"],  # one page without a host
+        [f"{START}\tA\tpage1", f"{START + 90_000}\tA\tpage2"],  # no change at all
+        [f"{START}\tA\tpage1", f"{START + 90_000}\tD\tpage1", f"{START + 990_000}\tA\tpage1"],
+        [f"{START}\tA\tpage1", *(f"{START + 3600 * hour}\tM\tpage1" for hour in range(1, 40))],
+    ],
+)
+def test_logs_with_hardly_anything_in_them_are_told_as_that(tmp_path: Path, lines: list[str]) -> None:
+    result = run_analysis(AnalysisSettings(str(write(tmp_path / "log.tsv", lines))))
+    read(render_analysis(result))
+    assert json.loads(to_json(result))["pages"] == 1
+    assert spell_findings(result)
+    for picture in draw_pictures(result).values():
+        assert picture.startswith(b"\x89PNG")
+
+
+def test_a_log_in_which_no_page_was_seen_twice_is_refused(tmp_path: Path) -> None:
+    log = write(tmp_path / "log.tsv", [f"{START}\tA\tpage1"])
+    with pytest.raises(ReplayError, match="no page was visited twice"):
+        run_analysis(AnalysisSettings(str(log)))

@@ -1,0 +1,59 @@
+"""The table and the progress bar, as a terminal shows them."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from streamsched.replay import ReplayResult, ReplaySettings, run_replay
+from streamsched.replay.reporting.terminal import figure_table, show_progress
+
+LOG = Path(__file__).parents[2] / "data" / "openwrt.tsv.gz"
+START_S = 1_755_820_800.0
+FORMULA = "(1 - exp(-rate * t)) * importance"
+
+
+@pytest.fixture(scope="module")
+def result() -> ReplayResult:
+    policies = ("posterior", "nad", FORMULA)
+    return run_replay(ReplaySettings(str(LOG), policies=policies, start_s=START_S, end_s=START_S + 40 * 86400))
+
+
+def show(result: ReplayResult, width: int) -> str:
+    console = Console(file=io.StringIO(), width=width)
+    console.print(figure_table(result))
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def test_the_table_fits_eighty_columns_with_every_figure_whole(result: ReplayResult) -> None:
+    text = show(result, 80)
+    assert max(map(len, text.splitlines())) <= 80
+    for policy in result.policies[:2]:
+        row = next(line for line in text.splitlines() if line.startswith(policy.name))
+        for metric, digits in (("change_rate", 3), ("freshness", 3), ("delay_mean", 1)):
+            figure = policy.figures[metric]
+            assert f"{figure.value:.{digits}f} ±{figure.half_width:.{digits}f}" in row
+    assert "…" not in text
+
+
+def test_rows_come_in_the_order_asked_and_a_formula_is_shown_whole(result: ReplayResult) -> None:
+    text = show(result, 160)
+    places = [text.index(f"\n{policy.name}") for policy in result.policies]
+    assert places == sorted(places)
+
+
+def test_progress_is_for_terminals_only() -> None:
+    quiet = Console(file=io.StringIO())
+    with show_progress(quiet) as progress:
+        assert progress is None
+    screen = Console(file=io.StringIO(), force_terminal=True, width=80)
+    with show_progress(screen) as progress:
+        assert progress is not None
+        progress(30, 60, "[odd] name")
+    assert isinstance(screen.file, io.StringIO)
+    assert "[odd] name" in screen.file.getvalue()
+    assert "50%" in screen.file.getvalue()

@@ -1,0 +1,201 @@
+"""Each kind of page changes when its process says, at the rates that the settings state."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+import pytest
+
+from streamsched.numerics.arrays import Bools, Ints
+from streamsched.replay import KINDS, SyntheticSettings
+from streamsched.replay.synthetic.change_processes import RHYTHMS, Changes, draw_bulk_edits, draw_rates
+from streamsched.replay.synthetic.sites import Sites, lay_out
+
+DAY: Final = 86_400
+HOUR: Final = 3_600
+NONE: Final = dict.fromkeys(KINDS, 0.0)
+
+
+def all_of(kind: str, pages: int = 4_000, days: int = 28, **settings: float) -> SyntheticSettings:
+    return SyntheticSettings(pages=pages, days=days, **{**NONE, kind: 1.0, **settings})  # type: ignore[arg-type]
+
+
+def draw(settings: SyntheticSettings, kind: str, seed: int = 0) -> tuple[Sites, Changes]:
+    sites = lay_out(settings, np.random.default_rng(seed))
+    return sites, RHYTHMS[kind](settings, sites, sites.pages(kind), np.random.default_rng(seed + 1))
+
+
+def within(settings: SyntheticSettings, changes: Changes) -> Changes:
+    pages, seconds = changes
+    kept = (seconds >= 0) & (seconds < settings.span_s)
+    return pages[kept], seconds[kept]
+
+
+def local(settings: SyntheticSettings, seconds: Ints) -> Ints:
+    """Local seconds since a Monday's midnight, where the log begins at one in UTC."""
+    return seconds + int(settings.zone_hours * HOUR)
+
+
+def test_poisson_rates_have_the_mean_asked_for() -> None:
+    """Within 4 standard errors, of which the hosts' unequal sizes make the most."""
+    settings = all_of("poisson", pages=40_000, rate_per_day=0.5)
+    sites = lay_out(settings, np.random.default_rng(0))
+    rates = draw_rates(settings, sites, np.arange(settings.pages), np.random.default_rng(1))
+    shares = np.bincount(sites.host[sites.prefix]) / settings.pages
+    error = 0.5 * np.sqrt((np.exp(settings.host_spread**2) - 1) * np.sum(shares**2))
+    assert error < 0.15
+    assert rates.mean() == pytest.approx(0.5, abs=4 * error)
+
+
+def test_poisson_pages_of_a_host_and_of_a_prefix_are_alike() -> None:
+    settings = all_of("poisson", pages=40_000)
+    sites = lay_out(settings, np.random.default_rng(0))
+    logs = np.log(draw_rates(settings, sites, np.arange(settings.pages), np.random.default_rng(1)))
+
+    def correlation(apart: Ints) -> float:
+        """Of pages next to each other, those at the places `apart`."""
+        return float(np.corrcoef(logs[apart], logs[apart + 1])[0, 1])
+
+    one_prefix = sites.prefix[1:] == sites.prefix[:-1]
+    host = sites.host[sites.prefix]
+    one_host = host[1:] == host[:-1]
+    assert correlation(np.flatnonzero(one_prefix)) > correlation(np.flatnonzero(one_host & ~one_prefix)) + 0.1
+    assert correlation(np.flatnonzero(one_host & ~one_prefix)) > correlation(np.flatnonzero(~one_host)) + 0.2
+    assert abs(correlation(np.flatnonzero(~one_host))) < 0.1
+
+
+def test_poisson_changes_come_at_the_rates_drawn_and_at_any_time() -> None:
+    settings = all_of("poisson", rate_per_day=2.0)
+    sites = lay_out(settings, np.random.default_rng(0))
+    rates = draw_rates(settings, sites, np.arange(settings.pages), np.random.default_rng(1))
+    pages, seconds = RHYTHMS["poisson"](settings, sites, np.arange(settings.pages), np.random.default_rng(1))
+    counts = np.bincount(pages, minlength=settings.pages)
+    excess = (counts - rates * settings.days) / np.sqrt(rates * settings.days)
+    assert abs(excess.mean()) < 4 / np.sqrt(settings.pages)
+    assert np.var(excess) == pytest.approx(1, abs=0.15)
+    hours = np.bincount(seconds // HOUR % 24, minlength=24)
+    assert np.all(np.abs(hours - hours.mean()) < 5 * np.sqrt(hours.mean()))
+
+
+@pytest.mark.parametrize("zone", [-3.0, 0.0, 5.5, 14.0])
+def test_weekday_pages_never_change_on_weekends(zone: float) -> None:
+    settings = all_of("weekday", zone_hours=zone)
+    pages, seconds = within(settings, draw(settings, "weekday")[1])
+    weekdays = np.bincount(local(settings, seconds) // DAY % 7, minlength=7)
+    assert np.all(weekdays[:5] > 0.1 * pages.size)
+    assert weekdays[5:].tolist() == [0, 0]
+
+
+def test_weekday_pages_change_at_most_once_a_day_with_the_chance_asked_for() -> None:
+    settings = all_of("weekday", office_share=1.0, weekday_chance=0.7, zone_hours=0.0)
+    pages, seconds = within(settings, draw(settings, "weekday")[1])
+    days = pages * settings.days + seconds // DAY
+    assert np.unique(days).size == days.size
+    working_days = settings.pages * settings.days * 5 / 7
+    assert days.size / working_days == pytest.approx(0.7, abs=4 * np.sqrt(0.7 * 0.3 / working_days))
+
+
+def test_weekday_pages_change_in_office_hours_or_at_their_prefix_hour() -> None:
+    settings = all_of("weekday", fixed_hour_share=0.0)
+    _, seconds = within(settings, draw(settings, "weekday")[1])
+    hours = local(settings, seconds) % DAY / HOUR
+    assert 8 <= hours.min() < 8.1
+    assert 18.9 < hours.max() < 19
+
+    fixed = replace(settings, fixed_hour_share=1.0)
+    sites, changes = draw(fixed, "weekday")
+    pages, seconds = changes
+    clock = local(fixed, seconds) % DAY
+    first = np.full(sites.host.size, DAY)
+    last = np.zeros(sites.host.size, np.int64)
+    np.minimum.at(first, sites.prefix[pages], clock)
+    np.maximum.at(last, sites.prefix[pages], clock)
+    assert np.all(last - first <= fixed.jitter_s)
+    assert np.unique(first // HOUR).size == 24
+
+
+def test_pages_off_office_weeks_keep_to_their_prefix_days() -> None:
+    settings = all_of("weekday", office_share=0.0)
+    sites, changes = draw(settings, "weekday")
+    pages, seconds = within(settings, changes)
+    seen = np.zeros((sites.host.size, 7), np.bool_)
+    seen[sites.prefix[pages], local(settings, seconds) // DAY % 7] = True
+    assert set(seen.sum(1)) == {1, 2, 3}
+
+
+def test_clock_pages_change_daily_or_hourly_at_their_minute() -> None:
+    settings = all_of("clock", hourly_share=0.5, clock_chance=0.9, jitter_s=60)
+    sites, changes = draw(settings, "clock")
+    pages, seconds = within(settings, changes)
+    counts = np.bincount(pages, minlength=settings.pages)
+    hourly = counts > 2 * settings.days
+    assert 0.3 < np.mean(hourly[sites.offsets[:-1]]) < 0.7
+    assert np.mean(counts[~hourly]) == pytest.approx(0.9 * settings.days, rel=0.01)
+    assert np.mean(counts[hourly]) == pytest.approx(0.9 * settings.days * 24, rel=0.01)
+    for kind, period in ((hourly, HOUR), (~hourly, DAY)):
+        page = np.flatnonzero(kind)[0]
+        own = np.sort(seconds[pages == page])
+        late = (own - own[0]) % period
+        assert np.all((late <= 60) | (late >= period - 60))
+        assert {round(gap) for gap in np.diff(own) / period} <= set(range(1, 8))
+
+
+def stretches(busy: Bools, state: bool) -> Ints:
+    """How long each whole stretch of days in `state` is: those that touch no edge of the log."""
+    padded = np.full((busy.shape[0], busy.shape[1] + 2), not state)
+    padded[:, 1:-1] = busy
+    row, edge = np.nonzero(padded[:, 1:] != padded[:, :-1])
+    begin, end = edge[:-1], edge[1:]
+    whole = (row[:-1] == row[1:]) & (begin > 0) & (end < busy.shape[1])
+    whole &= busy[row[:-1], np.minimum(begin, busy.shape[1] - 1)] == state
+    return np.asarray(end[whole] - begin[whole])
+
+
+@pytest.mark.parametrize(("regularity", "spread"), [(1.0, 0.87), (400.0, 0.05)])
+def test_bursts_and_quiet_stretches_take_turns(regularity: float, spread: float) -> None:
+    """At 20 changes a day in a burst, a day without one is quiet: lengths can be read off."""
+    settings = all_of(
+        "bursty", days=400, pages=500, burst_days=8.0, quiet_days=12.0, burst_rate=20.0, burst_regularity=regularity
+    )
+    pages, seconds = draw(settings, "bursty")[1]
+    busy = np.zeros((settings.pages, settings.days), np.bool_)
+    busy[pages, seconds // DAY] = True
+    assert busy.mean() == pytest.approx(0.4, abs=0.02)
+    assert pages.size / busy.sum() == pytest.approx(20, rel=0.01)
+    for state, mean in ((True, 8.0), (False, 12.0)):
+        lengths = stretches(busy, state)
+        assert lengths.mean() == pytest.approx(mean, rel=0.05)
+        assert lengths.std() / mean == pytest.approx(spread, abs=0.06)
+
+
+def test_bursts_have_any_age_where_the_log_begins() -> None:
+    settings = all_of("bursty", pages=20_000, days=10, burst_days=4.8, quiet_days=1.2, burst_rate=20.0)
+    pages, seconds = draw(settings, "bursty")[1]
+    busy = np.zeros((settings.pages, settings.days), np.bool_)
+    busy[pages, seconds // DAY] = True
+    assert np.all(np.abs(busy.mean(0) - 0.8) < 0.02)
+
+
+def test_bulk_edits_hit_most_pages_of_a_living_prefix_at_once() -> None:
+    settings = SyntheticSettings(pages=4_000, days=100, bulk_edits_per_day=0.02, bulk_reach=0.8, bulk_s=600)
+    sites = lay_out(settings, np.random.default_rng(0))
+    pages, seconds = draw_bulk_edits(settings, sites, np.random.default_rng(1))
+    dead = KINDS.index("dead")
+    assert not np.any(sites.kinds()[pages] == dead)
+    living = np.flatnonzero(sites.kind != dead)
+    expected = np.diff(sites.offsets)[living].sum() * 0.02 * 100 * 0.8
+    assert pages.size == pytest.approx(expected, rel=0.15)
+    prefix = np.diff(sites.offsets).argmax()
+    own = np.sort(seconds[sites.prefix[pages] == prefix])
+    assert own.size > 20
+    gaps = np.diff(own)
+    assert np.count_nonzero(gaps > 600) <= 8
+
+
+def test_no_bulk_edits_unless_asked_for() -> None:
+    settings = SyntheticSettings(pages=500)
+    sites = lay_out(settings, np.random.default_rng(0))
+    pages, seconds = draw_bulk_edits(settings, sites, np.random.default_rng(1))
+    assert (pages.size, seconds.size) == (0, 0)

@@ -1,0 +1,170 @@
+"""Whole replays: the figures of a shipped log, the same bytes however they are run, progress, and small logs."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from streamsched import ReplayError
+from streamsched.replay import ReplayResult, ReplaySettings, experiment, read_truth, replay_log, run_replay, to_json
+from streamsched.replay.reporting.html_report import render_report
+
+LOG = Path(__file__).parents[2] / "data" / "scoop-extras.tsv.gz"
+LAST_YEAR_S = 1_755_820_800.0  # 2025-08-22
+DAY = 86_400.0
+
+
+class Steps:
+    """A progress that keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.done: list[int] = []
+        self.totals: list[int] = []
+        self.policies: list[str] = []
+
+    def __call__(self, done: int, total: int, policy: str) -> None:
+        self.done.append(done)
+        self.totals.append(total)
+        self.policies.append(policy)
+
+
+def value(result: ReplayResult, policy: str, metric: str) -> float:
+    found = next(p for p in result.policies if p.name == policy).figures[metric].value
+    assert found is not None
+    return found
+
+
+@pytest.fixture(scope="module")
+def last_year() -> ReplayResult:
+    policies = ("age", "nad", "posterior", "freshness", "oracle")
+    return run_replay(ReplaySettings(str(LOG), policies=policies, start_s=LAST_YEAR_S))
+
+
+def test_the_last_year_of_a_real_log_gives_the_published_order(last_year: ReplayResult) -> None:
+    assert (last_year.window.pages, last_year.window.cycles) == (2180, 365)
+    assert value(last_year, "age", "change_rate") == pytest.approx(0.186, rel=0.03)
+    assert value(last_year, "age", "ndcg") == pytest.approx(0.19, rel=0.05)
+    assert value(last_year, "age", "freshness") == pytest.approx(0.89, rel=0.01)
+    assert value(last_year, "nad", "change_rate") == pytest.approx(0.085, rel=0.1)
+    assert value(last_year, "nad", "ndcg") == pytest.approx(0.15, rel=0.1)
+    assert value(last_year, "posterior", "change_rate") >= 0.26
+    assert value(last_year, "posterior", "ndcg") >= 0.30
+    assert value(last_year, "freshness", "freshness") >= 0.91
+    assert value(last_year, "oracle", "ndcg") == 1.0
+
+
+def test_no_policy_beats_the_oracle_at_what_it_knows(last_year: ReplayResult) -> None:
+    best = value(last_year, "oracle", "change_rate")
+    for policy in last_year.policies:
+        assert value(last_year, policy.name, "change_rate") <= best
+        assert all(trace.changes == last_year.policies[0].traces[0].changes for trace in policy.traces)
+
+
+@pytest.mark.parametrize("changed", ["since_visit", "that_day"])
+def test_a_replay_gives_the_same_bytes_again_and_with_any_number_of_workers(
+    changed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(experiment, "WORTH_WORKERS_S", 0.0)
+
+    def run(workers: int, **other: object) -> ReplayResult:
+        return run_replay(
+            ReplaySettings(
+                str(LOG),
+                policies=("rand", "posterior", "t * X"),
+                start_s=LAST_YEAR_S,
+                end_s=LAST_YEAR_S + 40 * DAY,
+                changed=changed,  # type: ignore[arg-type]
+                workers=workers,
+                **other,  # type: ignore[arg-type]
+            )
+        )
+
+    first, again, spread = run(1), run(1), run(2)
+    assert to_json(first) == to_json(again) == to_json(spread)
+    assert render_report(first) == render_report(again) == render_report(spread)
+    assert to_json(first) != to_json(run(1, seeds=(1,)))
+
+
+def test_progress_counts_every_cycle_of_every_run_and_with_workers_every_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_log(tmp_path)
+    monkeypatch.setattr(experiment, "WORTH_WORKERS_S", 0.0)
+    for workers, steps in ((1, range(1, 33)), (2, [*range(1, 9), 16, 24, 32])):
+        seen = Steps()
+        run_replay(ReplaySettings(str(path), policies=("age", "nad"), seeds=(0, 1), workers=workers), seen)
+        assert seen.done == list(steps)
+        assert set(seen.totals) == {32}
+        assert [seen.policies[0], seen.policies[-1]] == ["age", "nad"]
+
+
+def test_a_small_replay_starts_no_processes(tmp_path: Path) -> None:
+    seen = Steps()
+    run_replay(ReplaySettings(str(write_log(tmp_path)), policies=("age", "nad"), workers=2), seen)
+    assert seen.done == list(range(1, 17))
+
+
+def test_a_log_already_read_gives_the_same_as_its_file(tmp_path: Path) -> None:
+    settings = ReplaySettings(str(write_log(tmp_path)), policies=("age",))
+    assert to_json(replay_log(read_truth(settings.log), settings)) == to_json(run_replay(settings))
+
+
+def test_several_seeds_give_a_run_each_and_intervals_over_them(last_year: ReplayResult) -> None:
+    settings = ReplaySettings(
+        str(LOG), policies=("nad",), start_s=LAST_YEAR_S, end_s=LAST_YEAR_S + 60 * DAY, seeds=(0, 1, 2)
+    )
+    (nad,) = run_replay(settings).policies
+    means = [trace.freshness.mean() for trace in nad.traces]
+    assert len(set(means)) == 3
+    assert nad.figures["freshness"].value == pytest.approx(np.mean(means))
+    (alone,) = (policy for policy in last_year.policies if policy.name == "nad")
+    assert nad.figures["freshness"].half_width != alone.figures["freshness"].half_width
+
+
+def test_later_pages_join_on_request_and_raise_the_budget() -> None:
+    def visits(later: bool) -> tuple[int, int]:
+        settings = ReplaySettings(str(LOG), policies=("age",), start_s=LAST_YEAR_S, later_pages=later)
+        result = run_replay(settings)
+        return result.window.pages, int(result.policies[0].traces[0].visits[-1])
+
+    assert visits(False) == (2180, 109)
+    pages, last = visits(True)
+    assert pages > 2300
+    assert last == int(0.05 * pages)
+
+
+def test_a_cycle_may_be_shorter_than_a_day(tmp_path: Path) -> None:
+    result = run_replay(
+        ReplaySettings(str(write_log(tmp_path)), policies=("age",), cycle_s=3600.0, warmup=24, budget=1.0)
+    )
+    assert result.window.cycles == 8 * 24 + 12
+    (age,) = result.policies
+    assert age.figures["delay_mean"].value == pytest.approx(0.5 / 24)  # changes at half past
+
+
+def test_a_log_whose_window_never_changes_is_replayed_without_figures(tmp_path: Path) -> None:
+    path = tmp_path / "still.tsv"
+    path.write_text("0\tA\thttps://a/\n10\tM\thttps://a/\n604800\tA\thttps://b/\n")
+    result = run_replay(ReplaySettings(str(path), policies=("posterior", "oracle")))
+    assert [policy.figures["change_rate"].value for policy in result.policies] == [None, None]
+    assert [policy.figures["freshness"].value for policy in result.policies] == [1.0, 1.0]
+    assert '"change_rate": null' in to_json(result)
+    assert "there was nothing to find" in render_report(result)
+
+
+def test_a_window_shorter_than_the_warmup_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ReplayError, match="expected more than the 30 of the warm-up"):
+        run_replay(ReplaySettings(str(write_log(tmp_path)), warmup=30))
+
+
+def write_log(folder: Path) -> Path:
+    """Three pages for eight days and a half, one that changes each day at half past noon."""
+    lines = [f"0\tA\thttps://{name}/" for name in "abc"]
+    lines += [f"{day * DAY + 45_000:.0f}\tM\thttps://a/" for day in range(8)]
+    lines += [f"{8.5 * DAY + 1:.0f}\tM\thttps://b/"]
+    path = folder / "small.tsv.gz"
+    path.write_bytes(gzip.compress("\n".join(lines).encode()))
+    return path

@@ -1,0 +1,96 @@
+"""What a replay refuses to be asked, and which window it takes of a log."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from streamsched import FormulaError, PackedUrls, ReplayError
+from streamsched.replay import STEADY, ChangeLog, ReplaySettings, Window
+from streamsched.replay.replay_settings import choose_window
+
+DAY = 86_400.0
+NOON = 20_000.5 * DAY  # 2024-10-04
+
+
+def make_log(*days: float) -> ChangeLog:
+    """One page that appears, and changes after so many days."""
+    times = NOON + DAY * np.array([0.0, *days])
+    return ChangeLog.collect(PackedUrls.pack(["https://a/"]), np.zeros(times.size, int), times, times < 0)
+
+
+def choose(log: ChangeLog, **settings: Any) -> Window:
+    return choose_window(log, ReplaySettings("log", **settings))
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "said"),
+    [
+        ("policies", (), "policies: expected one or more"),
+        ("policies", ("age", "age"), "policies: expected each once"),
+        ("budget", 0.0, "budget: expected a share of the pages above 0"),
+        ("budget", float("nan"), "budget"),
+        ("budget", float("inf"), "budget"),
+        ("cycle_s", 0.0, "cycle: expected a number of seconds above 0"),
+        ("warmup", -1, "warmup: expected 0 or more"),
+        ("changed", "ever", "changed: expected since_visit or that_day, found 'ever'"),
+        ("seeds", (), "seeds: expected one or more"),
+        ("seeds", (1, 1), "seeds: expected each once"),
+        ("seeds", (-1,), "seeds: expected whole numbers"),
+        ("workers", 0, "workers: expected 1 or more"),
+        ("start_s", NOON, "start: expected a UTC midnight, found '2024-10-04T12:00:00Z'"),
+        ("start_s", float("nan"), "start: expected epoch seconds"),
+        ("end_s", 1.7e12, "end: expected epoch seconds"),
+    ],
+)
+def test_settings_that_cannot_work_are_refused(setting: str, value: Any, said: str) -> None:
+    with pytest.raises(ReplayError, match=said):
+        ReplaySettings("log", **{setting: value})
+
+
+def test_an_unknown_policy_is_told_which_are_known_and_a_formula_where_it_fails() -> None:
+    with pytest.raises(ReplayError, match=r"unknown policy 'gp4d': expected a formula in quotes or one of rand, age"):
+        ReplaySettings("log", policies=("nad", "gp4d"))
+    with pytest.raises(FormulaError) as caught:
+        ReplaySettings("log", policies=("1 - exp(-NAD * )",))
+    assert caught.value.column == 16
+    assert ReplaySettings("log", policies=("X / n", "NAD")).policies == ("X / n", "NAD")
+    assert ReplaySettings("log").policies == STEADY
+
+
+def test_the_window_is_the_log_in_whole_cycles_from_its_first_midnight() -> None:
+    window = choose(make_log(3.0, 9.25))
+    assert (window.start_s, window.cycles) == (NOON + DAY / 2, 8)
+    assert choose(make_log(3.0, 9.25), cycle_s=3600.0).cycles == 8 * 24 + 18
+    assert choose(make_log(3.0, 9.5)).cycles == 9
+
+
+def test_the_window_can_be_said() -> None:
+    start = NOON + 2.5 * DAY
+    window = choose(make_log(3.0, 9.25), start_s=start, end_s=start + 4.9 * DAY)
+    assert (window.start_s, window.cycles) == (start, 4)
+    assert choose(make_log(3.0, 9.25), end_s=NOON + 9.5 * DAY).cycles == 9
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        (
+            {"warmup": 8},
+            "holds 8 whole cycles: expected more than the 8 of the warm-up; the log runs from 2024-10-04T12",
+        ),
+        ({"end_s": NOON - 90 * DAY}, "holds 0 whole cycles"),
+        ({"end_s": NOON + 11 * DAY}, "2024-10-15T12:00:00Z, of which nothing is known"),
+        ({"start_s": NOON - 0.5 * DAY}, "no page is alive at 2024-10-04: the log runs"),
+    ],
+)
+def test_windows_that_the_log_does_not_hold_are_refused(settings: dict[str, Any], said: str) -> None:
+    with pytest.raises(ReplayError, match=said):
+        choose(make_log(3.0, 9.25), **settings)
+
+
+def test_milliseconds_are_not_taken_for_seconds() -> None:
+    with pytest.raises(ReplayError, match="expected epoch seconds"):
+        choose(make_log(1e9))

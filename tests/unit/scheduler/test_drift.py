@@ -1,0 +1,62 @@
+"""Drift of the hit rate: a lasting drop is seen soon, chance is not, and each detector is river's."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from streamsched.errors import SettingsError
+from streamsched.scheduler.drift import DETECTORS, HitRateWatch
+
+
+def feed(watch: HitRateWatch, rate: float, batches: int, rng: np.random.Generator, size: int = 200) -> int | None:
+    """Note batches of that hit rate; return after how many drift was seen, None for not at all."""
+    for batch in range(batches):
+        watch.note(size, int(rng.binomial(size, rate)))
+        if watch.drifted:
+            return batch + 1
+    return None
+
+
+@pytest.mark.parametrize("detector", DETECTORS)
+def test_a_drop_of_the_hit_rate_is_seen_and_chance_is_not(detector: str) -> None:
+    seen = []
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        watch = HitRateWatch(detector)
+        assert feed(watch, 0.3, 40, rng) is None
+        seen.append(feed(watch, 0.15, 40, rng))
+    assert all(batches is not None and batches <= 6 for batches in seen)
+
+
+def test_forgetting_begins_anew() -> None:
+    rng = np.random.default_rng(0)
+    watch = HitRateWatch()
+    feed(watch, 0.3, 20, rng)
+    assert feed(watch, 0.1, 20, rng) is not None
+    watch.forget()
+    assert not watch.drifted
+    assert feed(watch, 0.1, 20, rng) is None
+
+
+@pytest.mark.parametrize(("served", "hits"), [(1, 1), (7, 0), (7, 3), (7, 7), (1000, 1), (1000, 333), (50_000, 20_000)])
+def test_every_hit_is_told(served: int, hits: int) -> None:
+    """As many of the outcomes told are hits as were; where there are too many, the share is kept."""
+    told: list[int] = []
+
+    class Spy:
+        drift_detected = False
+
+        def update(self, hit: bool) -> None:
+            told.append(hit)
+
+    watch = HitRateWatch()
+    watch._detector = Spy()
+    watch.note(served, hits)
+    assert len(told) == min(served, 1000)
+    assert sum(told) == hits if served <= 1000 else sum(told) / 1000 == hits / served
+
+
+def test_unknown_detector() -> None:
+    with pytest.raises(SettingsError, match="drift: expected one of adwin, page_hinkley"):
+        HitRateWatch("ddm")

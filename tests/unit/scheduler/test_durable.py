@@ -1,0 +1,175 @@
+"""The durable scheduler: what it saves by itself, streams that must be read again, and what is refused."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from streamsched import Outcome, OutcomeBatch, Scheduler, SettingsError, SnapshotError
+from streamsched.persistence.call_codec import StreamNeeded
+from streamsched.persistence.files import list_images
+from streamsched.scheduler.durable import DurableScheduler, SavePlan
+
+NEVER = SavePlan(every=1e9)
+STREAM = [Outcome(f"https://a.example/{i % 7}", float(i + 1), changed=i % 3 == 0) for i in range(40)]
+
+
+def reread(_path: str, position: Any) -> Iterator[OutcomeBatch]:
+    yield OutcomeBatch.from_outcomes(STREAM[position or 0 :])
+
+
+def take(scheduler: DurableScheduler, start: int, stop: int) -> None:
+    scheduler.take(OutcomeBatch.from_outcomes(STREAM[start:stop]), "stream", stop)
+
+
+@pytest.fixture
+def crashed(tmp_path: Path) -> tuple[Path, str]:
+    """A directory whose process ended after outcomes, a call, and outcomes again; the digest after the call."""
+    scheduler = DurableScheduler.open(tmp_path, plan=NEVER)
+    take(scheduler, 0, 10)
+    take(scheduler, 10, 25)
+    scheduler.next_batch(3, now=100.0)
+    digest = scheduler.digest()
+    take(scheduler, 25, 40)
+    scheduler.close(save=False)
+    return tmp_path, digest
+
+
+def test_calls_after_a_stream_need_it_read_again(crashed: tuple[Path, str], caplog: pytest.LogCaptureFixture) -> None:
+    directory, digest = crashed
+    before = sorted((path.name, path.read_bytes()) for path in directory.iterdir())
+    with pytest.raises(
+        StreamNeeded, match="came after outcomes of stream, which `streamsched run` must read"
+    ) as caught:
+        DurableScheduler.open(directory)
+    assert caught.value.stream == "stream"
+    shown = Scheduler.load(directory)
+    assert (len(shown), shown.positions) == (0, {})
+    assert "this is the state before" in caplog.text
+    with pytest.raises(StreamNeeded):
+        shown.save(directory)
+    assert sorted((path.name, path.read_bytes()) for path in directory.iterdir()) == before
+    with DurableScheduler.open(directory, reread=reread, plan=NEVER) as scheduler:
+        assert scheduler.digest() == digest
+        assert scheduler.positions == {"stream": 25}
+
+
+def test_stream_that_ends_too_early(crashed: tuple[Path, str]) -> None:
+    with pytest.raises(SnapshotError, match="stream ends 5 outcomes before it did"):
+        DurableScheduler.open(crashed[0], reread=lambda path, at: [next(reread(path, at)).take(np.arange(20))])
+
+
+def test_crash_while_stream_is_read_again_costs_nothing(crashed: tuple[Path, str]) -> None:
+    """What was read again and not saved is read again once more, in the same places between the calls."""
+    directory, digest = crashed
+    for _ in range(2):
+        scheduler = DurableScheduler.open(directory, reread=reread, plan=NEVER)
+        assert scheduler.digest() == digest
+        at = scheduler.positions["stream"]
+        take(scheduler, at, at + 6)
+        scheduler.ask(["https://b.example/"], now=5.0)
+        digest = scheduler.digest()
+        scheduler.release(["https://b.example/"])
+        assert scheduler.digest() == digest
+        scheduler.close(save=False)
+        take_again = DurableScheduler.open(directory, reread=reread, plan=NEVER)
+        assert take_again.digest() == digest
+        assert take_again.positions == {"stream": at + 6}
+        take_again.close(save=False)
+
+
+def test_saves_by_itself(tmp_path: Path) -> None:
+    with DurableScheduler.open(tmp_path, plan=SavePlan(every=0.01, increments=2)) as scheduler:
+        for step in range(9):
+            before = list_images(tmp_path)
+            take(scheduler, step, step + 1)
+            while list_images(tmp_path) == before:
+                pass
+            while Scheduler.load(tmp_path).positions != {"stream": step + 1}:
+                pass
+        assert scheduler.trouble is None
+    assert len({name.number for name in list_images(tmp_path)}) == 2
+    assert max(name.step for name in list_images(tmp_path)) <= 2
+
+
+def test_nothing_to_save_saves_nothing(tmp_path: Path) -> None:
+    with DurableScheduler.open(tmp_path, plan=NEVER) as scheduler:
+        take(scheduler, 0, 5)
+    before = list_images(tmp_path)
+    with DurableScheduler.open(tmp_path, plan=NEVER) as scheduler:
+        scheduler.close()
+        scheduler.close()
+        with pytest.raises(SnapshotError, match="is closed"):
+            scheduler.observe(STREAM[6])
+        with pytest.raises(SnapshotError, match="is closed"):
+            scheduler.snapshot()
+    assert len(list_images(tmp_path)) <= len(before) + 1
+
+
+def test_saved_elsewhere_it_goes_on_as_it_was(tmp_path: Path) -> None:
+    """A whole image for someone else is no image of its own: what was marked stays marked."""
+    with DurableScheduler.open(tmp_path / "own", plan=NEVER) as scheduler:
+        scheduler.observe(STREAM[:9])
+        scheduler.save(tmp_path / "other")
+        scheduler.observe(STREAM[9:12])
+        scheduler.snapshot()
+        assert scheduler.save(tmp_path / "own").parent == tmp_path / "own"
+        digest = scheduler.digest()
+        scheduler.observe(STREAM[12:20])
+        scheduler.snapshot()
+        assert Scheduler.load(tmp_path / "own").digest() == scheduler.digest() != digest
+    assert len(Scheduler.load(tmp_path / "other")) == 7
+
+
+def test_calls_of_many_threads_are_all_there(tmp_path: Path) -> None:
+    def work(number: int) -> None:
+        for step in range(20):
+            scheduler.observe(Outcome(f"https://h{number}.example/{step}", 1.0))
+            scheduler.next_batch(1, now=5.0)
+
+    with DurableScheduler.open(tmp_path, plan=SavePlan(every=0.02, increments=2)) as scheduler:
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        digest = scheduler.digest()
+        assert Scheduler.load(tmp_path).digest() == digest
+        scheduler.close(save=False)
+    with DurableScheduler.open(tmp_path, plan=NEVER) as scheduler:
+        assert scheduler.digest() == digest
+        assert len(scheduler) == 80
+
+
+def test_champion_is_on_disk(tmp_path: Path) -> None:
+    with DurableScheduler.open(tmp_path, {"seed": 3}, plan=NEVER) as scheduler:
+        scheduler.use("t * X")
+        scheduler.per_host = 2
+        scheduler.close(save=False)
+    with DurableScheduler.open(tmp_path, {"seed": 4}, plan=NEVER) as scheduler:
+        assert (scheduler.formula.text, scheduler.per_host, scheduler.seed) == ("t * X", 2, 3)
+        assert str(scheduler.champion) == "set by hand"
+
+
+def test_refused_calls_are_not_logged(tmp_path: Path) -> None:
+    with DurableScheduler.open(tmp_path, plan=NEVER) as scheduler:
+        with pytest.raises(SettingsError):
+            scheduler.block("https://no.host/", 5.0)
+        with pytest.raises(SettingsError):
+            scheduler.set_rules({"a.example": 5})  # type: ignore[dict-item]
+        with pytest.raises(SettingsError):
+            scheduler.per_host = 0
+        scheduler.close(save=False)
+    assert not list(tmp_path.glob("calls-*"))
+
+
+def test_plan_that_cannot_work() -> None:
+    several: list[dict[str, Any]] = [{"every": -1.0}, {"kept": 0}, {"increments": -1}]
+    for settings in several:
+        with pytest.raises(SettingsError):
+            SavePlan(**settings)

@@ -1,0 +1,581 @@
+"""Re-evolution: when it begins, in real processes, what its end leads to, and that no failure touches the service."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streamsched import Formula, Observed, Outcome, Scheduler
+from streamsched.errors import SettingsError, SnapshotError
+from streamsched.evolution.gp.evolution_settings import WARM
+from streamsched.evolution.plan import EvolutionPlan
+from streamsched.evolution.records import EvolutionRecord, RecordBook
+from streamsched.formula.champion import BY_HAND, Champion
+from streamsched.scheduler.evolver import ARCHIVE_NAME, Evolver
+from streamsched.scheduler.scheduler import DEFAULT_FORMULA
+from tests.support.command_line import ROOT
+from tests.support.guarded_memory import small_reserve
+
+DAY = 86_400.0
+WINNER = "posterior + 0.01 * t"
+PLAN = EvolutionPlan(every=7, drift=None, history=8)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def small_tables() -> Iterator[None]:
+    with small_reserve():
+        yield
+
+
+def crawled(days: int = 12, pages: int = 20) -> Scheduler:
+    """All pages visited at the end of each day; page p changes every p + 1 days."""
+    scheduler = Scheduler()
+    for day in range(1, days + 1):
+        visits = [Outcome(f"https://a.example/{p}", day * DAY, changed=day % (p + 1) == 0) for p in range(pages)]
+        scheduler.observe(visits)
+    return scheduler
+
+
+def evolver(folder: Path | None, breed: str, plan: EvolutionPlan = PLAN, **options: Any) -> Evolver:
+    return Evolver(crawled(), plan, folder, breed=f"tests.support.fake_evolutions:{breed}", **options)
+
+
+def settle(one: Evolver, now: float) -> EvolutionRecord:
+    """See the evolution under way to its end."""
+    job = one._job
+    assert job is not None
+    job._thread.join(timeout=120)
+    record = one.tick(now)
+    assert record is not None
+    assert not one.running
+    assert not job.folder.exists()
+    return record
+
+
+def evolve(one: Evolver, day: int = 7) -> EvolutionRecord:
+    assert one.tick(0.0 if one._last_cycle is None else day * DAY) is None
+    assert one.tick(day * DAY) is None
+    assert one.running
+    return settle(one, day * DAY)
+
+
+def child(one: Evolver) -> subprocess.Popen[bytes]:
+    """Wait for the process of the evolution under way."""
+    job = one._job
+    assert job is not None
+    while job._started is None:
+        assert job._thread.is_alive()
+        os.sched_yield()
+    assert job.process is not None
+    return job.process
+
+
+def gone(pid: int) -> bool:
+    """Whether that process has ended: gone, or a zombie that its parent has not waited for."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+def test_a_winner_is_promoted_by_a_process_of_its_own(tmp_path: Path) -> None:
+    with evolver(tmp_path, "win") as one:
+        record = evolve(one)
+        assert (record.number, record.when_s, record.trigger, record.decision) == (1, 7 * DAY, "schedule", "promoted")
+        assert record.champion_before == Champion(Formula.parse(DEFAULT_FORMULA))
+        assert one.scheduler.champion == record.champion_after
+        assert (
+            str(record.champion_after) == "champion of evolution 1, promoted 1970-01-08, +10.0 % NDCG on held-out pages"
+        )
+        assert (one.scheduler.formula.text, record.challenger) == (WINNER, WINNER)
+        assert record.why == getattr(record.verdict, "why", None)
+        assert record.data is not None
+        assert (record.data.pages, record.data.observed) == (20, 1.0)
+        assert record.seconds is not None
+        assert RecordBook(tmp_path).read() == ([record], [])
+        assert one.archive == (WINNER, f"{WINNER} * 1")
+        told = one.scheduler.explain("https://a.example/1", now=13 * DAY)
+        assert told.champion == str(record.champion_after)
+
+
+def test_a_loser_is_kept_out(tmp_path: Path) -> None:
+    with evolver(tmp_path, "lose") as one:
+        record = evolve(one)
+    assert (record.decision, record.challenger, record.champion_after) == ("kept", "NAD", record.champion_before)
+    assert record.why.startswith("not promoted: the gain of -")
+    assert one.scheduler.champion == Champion(Formula.parse(DEFAULT_FORMULA))
+
+
+def test_nothing_found_is_a_record_too(tmp_path: Path) -> None:
+    with evolver(tmp_path, "find_nothing") as one:
+        record = evolve(one)
+    assert (record.decision, record.challenger, record.verdict) == ("kept", None, None)
+    assert record.why.startswith("too little to learn from: 20 pages × ")
+
+
+@pytest.mark.parametrize(
+    ("breed", "why"),
+    [
+        ("crash", "its process ended with code 1: RuntimeError: out of ideas"),
+        ("die", "its process was killed by signal 9"),
+        ("leave_garbage", "left no result that can be read: "),
+        ("leave_nothing", "left no result that can be read: "),
+        ("promote_without_gain", "left no result that can be read: verdict: promotes at a gain of "),
+        ("win_with_unknown_terminal", "the challenger cannot be used: "),
+        ("nowhere", "its process ended with code 1: AttributeError: "),
+    ],
+)
+def test_a_failure_leaves_the_champion_and_a_record_and_the_next_is_tried(tmp_path: Path, breed: str, why: str) -> None:
+    with evolver(tmp_path, breed) as one:
+        record = evolve(one)
+        assert record.decision == "failed"
+        assert record.why.startswith(why)
+        assert one.scheduler.champion == record.champion_after == Champion(Formula.parse(DEFAULT_FORMULA))
+        assert one.scheduler.next_batch(3, now=13 * DAY).urls
+        assert one.tick(13 * DAY) is None
+        assert not one.running
+        one._breed = "tests.support.fake_evolutions:win"
+        assert evolve(one, 14).decision == "promoted"
+    assert [one.decision for one in RecordBook(tmp_path).read()[0]] == ["failed", "promoted"]
+
+
+class Clock:
+    """Seconds that pass where the test says so."""
+
+    seconds = 0.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+def test_ticks_rarer_than_the_time_limit_find_what_has_ended(tmp_path: Path) -> None:
+    """Two ticks make an evolution, one that begins it and one that ends it, a day apart by the clock too."""
+    clock = Clock()
+    with evolver(tmp_path, "win", clock=clock) as one:
+        one.tick(0.0)
+        one.tick(7 * DAY)
+        assert one._job is not None
+        one._job._thread.join(timeout=120)
+        clock.seconds = DAY
+        record = one.tick(8 * DAY)
+        assert record is not None
+        assert (record.decision, record.seconds) == ("promoted", 0.0)
+
+
+def test_the_time_limit_counts_from_the_start_of_the_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+
+    def take_long(*given: Any) -> Any:
+        clock.seconds = 5000.0
+        return gather(*given)
+
+    gather = Evolver._gather
+    monkeypatch.setattr(Evolver, "_gather", take_long)
+    with evolver(tmp_path, "hang", clock=clock) as one:
+        one.tick(0.0)
+        one.tick(7 * DAY)
+        child(one)
+        assert one.tick(7 * DAY) is None
+        clock.seconds = 5601.0
+        record = one.tick(7 * DAY)
+        assert record is not None
+        assert record.why == "stopped after 600 s, its time limit"
+
+
+def test_closed_while_it_gathers_it_starts_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    closing = threading.Event()
+
+    def wait(*given: Any) -> Any:
+        assert closing.wait(timeout=120)
+        return gather(*given)
+
+    gather = Evolver._gather
+    monkeypatch.setattr(Evolver, "_gather", wait)
+    with evolver(tmp_path, "hang") as one:
+        one.tick(0.0)
+        one.tick(7 * DAY)
+        job = one._job
+        assert job is not None
+        closer = threading.Thread(target=one.close)
+        closer.start()
+        while not job._given_up:
+            os.sched_yield()
+        closing.set()
+        closer.join(timeout=120)
+        assert job.process is None
+    assert list(tmp_path.glob(".evolution-*")) == []
+
+
+def test_a_directory_removed_meanwhile_is_a_failure_and_the_next_is_tried(tmp_path: Path) -> None:
+    folder = tmp_path / "state"
+    with evolver(folder, "hang") as one:
+        one.tick(0.0)
+        one.tick(7 * DAY)
+        process = child(one)
+        folder.rename(tmp_path / f"gone-{one._number}")
+        process.terminate()
+        record = settle(one, 7 * DAY)
+        assert (record.number, record.decision) == (1, "failed")
+        one._breed = "tests.support.fake_evolutions:crash"
+        one.tick(14 * DAY)
+        assert one._job is not None
+        child(one)
+        folder.rename(tmp_path / f"gone-{one._number}")
+        assert settle(one, 14 * DAY).why.startswith("its process ended with code 1")
+        one._breed = "tests.support.fake_evolutions:win"
+        assert evolve(one, 21).decision == "promoted"
+    assert [record.decision for record in RecordBook(folder).read()[0]] == ["failed", "promoted"]
+
+
+@pytest.mark.parametrize("breed", ["hang", "hang_deaf"])
+def test_a_hang_is_killed_at_the_time_limit(tmp_path: Path, breed: str) -> None:
+    clock = Clock()
+    with evolver(tmp_path, breed, clock=clock) as one:
+        one.tick(0.0)
+        one.tick(7 * DAY)
+        process = child(one)
+        clock.seconds = 600.0
+        assert one.tick(7 * DAY) is None
+        clock.seconds = 600.1
+        record = one.tick(7 * DAY)
+        assert record is not None
+        assert (record.decision, record.why) == ("failed", "stopped after 600 s, its time limit")
+        assert process.returncode == -signal.SIGKILL
+        assert list(tmp_path.glob(".evolution-*")) == []
+        assert one.scheduler.formula.text == DEFAULT_FORMULA
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGSEGV])
+def test_a_killed_process_leaves_the_champion(tmp_path: Path, number: signal.Signals) -> None:
+    with evolver(tmp_path, "hang") as one:
+        one.tick(0.0)
+        one.tick(7 * DAY)
+        process = child(one)
+        assert one.tick(7 * DAY) is None
+        process.send_signal(number)
+        record = settle(one, 7 * DAY)
+        assert (record.decision, record.why) == ("failed", f"its process was killed by signal {int(number)}")
+        assert one.scheduler.formula.text == DEFAULT_FORMULA
+
+
+def test_never_two_at_once(tmp_path: Path) -> None:
+    with evolver(tmp_path, "hang", EvolutionPlan(every=1, drift=None, history=8)) as one:
+        one.tick(0.0)
+        one.tick(DAY)
+        job, pid = one._job, child(one).pid
+        for day in range(2, 30):
+            assert one.tick(day * DAY) is None
+            assert one._job is job
+        assert len(list(tmp_path.glob(".evolution-*"))) == 1
+        assert not gone(pid)
+    assert gone(pid)
+    assert list(tmp_path.glob(".evolution-*")) == []
+
+
+def test_a_second_evolver_leaves_the_first_alone_and_waits_for_it(tmp_path: Path) -> None:
+    """As after a parent's kill: the child of the next parent begins when the first has ended."""
+    with evolver(tmp_path, "hang") as first:
+        first.tick(0.0)
+        first.tick(7 * DAY)
+        process = child(first)
+        lock = tmp_path / ".evolution.lock"
+        while not (lock.exists() and _locked(lock)):
+            os.sched_yield()
+        (tmp_path / ".evolution-left").mkdir()  # by a process that was killed
+        with evolver(tmp_path, "win") as second:
+            assert not (tmp_path / ".evolution-left").exists()
+            second.tick(0.0)
+            second.tick(7 * DAY)
+            with pytest.raises(subprocess.TimeoutExpired):
+                child(second).wait(timeout=2.0)
+            assert len(list(tmp_path.glob(".evolution-*"))) == 2
+            process.kill()
+            assert settle(second, 7 * DAY).decision == "promoted"
+            assert settle(first, 7 * DAY).decision == "failed"
+
+
+def _locked(path: Path) -> bool:
+    return any(f":{path.stat().st_ino} " in line for line in Path("/proc/locks").read_text().splitlines())
+
+
+PARENT = """
+import sys
+from pathlib import Path
+from tests.unit.scheduler.test_evolver import DAY, child, evolver
+one = evolver(Path(sys.argv[1]), "hang_deaf")
+one.tick(0.0)
+one.tick(7 * DAY)
+print(child(one).pid, flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_parents_death_ends_the_child(tmp_path: Path) -> None:
+    """Killed, the parent can put nothing in order: its child notices, and the next evolver sweeps up."""
+    command = [sys.executable, "-c", PARENT, str(tmp_path)]
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    parent = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env)
+    with parent:
+        assert parent.stdout is not None
+        child = int(parent.stdout.readline())
+        assert not gone(child)
+        parent.kill()
+    until = time.monotonic() + 60
+    while not gone(child):
+        assert time.monotonic() < until
+        os.sched_yield()
+    assert len(list(tmp_path.glob(".evolution-*"))) == 1
+    with evolver(tmp_path, "win") as one:
+        assert list(tmp_path.glob(".evolution-*")) == []
+        assert evolve(one).decision == "promoted"
+
+
+def test_the_child_gets_what_it_needs_at_the_lowest_priority(tmp_path: Path) -> None:
+    with evolver(tmp_path, "look", EvolutionPlan(drift=None, history=8, seed=40)) as one:
+        one.archive = ("NAD * t", "CG")
+        record = evolve(one)
+    pages_cycles = ["20", str(record.data.cycles if record.data else 0)]
+    told = [candidate.formula for candidate in record.candidates]
+    assert told == ["1", *pages_cycles, "1", "19", "41", DEFAULT_FORMULA, "NAD * t", "CG"]
+    assert record.why == "nothing beat the champion in validation"
+
+
+def test_the_schedule_counts_cycles_from_the_first_look(tmp_path: Path) -> None:
+    with evolver(tmp_path, "win") as one:
+        assert one.due(3.5 * DAY) is None
+        assert [one.due(day * DAY) for day in (9, 9.99, 10, 12)] == [None, None, "schedule", "schedule"]
+    never = evolver(None, "win", EvolutionPlan(every=0, drift=None))
+    assert [never.due(day * DAY) for day in (0, 1000)] == [None, None]
+
+
+def test_records_and_elites_outlive_the_process(tmp_path: Path) -> None:
+    with evolver(tmp_path, "win") as one:
+        first = evolve(one)
+        champion = one.scheduler.champion
+    with evolver(tmp_path, "win") as one:  # its scheduler was saved before the promotion, so to speak
+        assert one.scheduler.champion == champion
+        assert one.archive == (WINNER, f"{WINNER} * 1")
+        assert one.due(13 * DAY) is None
+        assert one.due(14 * DAY) == "schedule"
+        second = evolve(one, 14)
+    assert (first.number, second.number) == (1, 2)
+    assert (first.seed, second.seed) == (1, 2)
+    assert list(one.archive[:3]) == [WINNER, f"{WINNER} * 2", f"{WINNER} * 1"]
+    (tmp_path / ARCHIVE_NAME).write_text("{")
+    assert evolver(tmp_path, "win").archive == ()
+
+
+def test_a_formula_set_by_hand_is_not_taken_back(tmp_path: Path) -> None:
+    with evolver(tmp_path, "win") as one:
+        evolve(one)
+    scheduler = crawled()
+    scheduler.use("t")
+    Evolver(scheduler, PLAN, tmp_path)
+    assert scheduler.champion == Champion(Formula.parse("t"), BY_HAND)
+
+
+def test_a_champion_changed_meanwhile_stays(tmp_path: Path) -> None:
+    with evolver(tmp_path, "win") as one:
+        one.tick(0.0)
+        one.tick(7 * DAY)
+        one.scheduler.use("t")
+        record = settle(one, 7 * DAY)
+    assert (record.decision, record.why) == ("kept", "not promoted: the champion was changed while it evolved")
+    assert one.scheduler.formula.text == record.champion_after.formula.text == "t"
+
+
+def test_a_record_that_cannot_be_written_promotes_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise SnapshotError("evolutions.jsonl", "cannot be written: No space left on device")
+
+    with evolver(tmp_path, "win") as one:
+        monkeypatch.setattr(RecordBook, "append", full)
+        with pytest.raises(SnapshotError, match="No space left"):
+            evolve(one)
+        assert one.scheduler.champion == Champion(Formula.parse(DEFAULT_FORMULA))
+        monkeypatch.undo()
+        assert evolve(one, 14).decision == "promoted"
+
+
+def test_records_that_others_write_meanwhile_keep_their_numbers(tmp_path: Path) -> None:
+    one = evolver(tmp_path, "win")
+    first = one.evolve_now(12 * DAY)
+    by_hand = replace(first, number=2, decision="set", why="asked for this formula")
+    RecordBook(tmp_path).append(by_hand)
+    one._breed = "tests.support.fake_evolutions:lose"
+    assert one.evolve_now(13 * DAY).number == 3
+    one._breed = "tests.support.fake_evolutions:win"
+    one.scheduler.use("t")
+    with one:
+        one.tick(20 * DAY)
+        RecordBook(tmp_path).append(replace(by_hand, number=4))
+        record = settle(one, 20 * DAY)
+    assert (record.number, record.champion_after.record, one.scheduler.champion.record) == (5, 5, 5)
+    assert [one.number for one in RecordBook(tmp_path).read()[0]] == [1, 2, 3, 4, 5]
+
+
+def test_elites_that_cannot_be_written_cost_no_record(tmp_path: Path) -> None:
+    one = evolver(tmp_path, "win")
+    (tmp_path / ARCHIVE_NAME).mkdir(parents=True)
+    record = one.evolve_now(12 * DAY)
+    assert record.decision == "promoted"
+    assert "; elites were not kept: " in record.why
+    assert RecordBook(tmp_path).read() == ([record], [])
+    assert one.scheduler.champion == record.champion_after
+    assert one.archive == (WINNER, f"{WINNER} * 1")
+
+
+def test_what_cannot_be_gathered_or_started_is_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with evolver(tmp_path, "win") as one:
+        monkeypatch.setattr(Scheduler, "trainings", lambda *_, **__: 1 / 0)
+        record = evolve(one)
+        assert record.why == "could not gather what to learn from: ZeroDivisionError: division by zero"
+        monkeypatch.undo()
+        monkeypatch.setattr(sys, "executable", str(tmp_path / "no-python"))
+        assert evolve(one, 14).why == "its process could not be started: No such file or directory"
+        assert one.scheduler.formula.text == DEFAULT_FORMULA
+
+
+def test_drift_of_the_hit_rate_begins_an_evolution(tmp_path: Path) -> None:
+    plan = EvolutionPlan(every=0, drift="adwin", rest=2, history=8)
+    with evolver(tmp_path, "win", plan) as one:
+        one.tick(0.0)
+        for day, hits in [(1, 60), (2, 60), (3, 60), (4, 10), (5, 10)]:
+            for _ in range(20):
+                one.note(Observed(applied=200, served=200, hits=hits))
+            assert one.drifted == (day >= 4)
+            if day <= 4:
+                assert one.due(day * DAY) == ("drift" if day >= 4 else None)
+        one.tick(5 * DAY)
+        record = settle(one, 5 * DAY)
+        assert (record.trigger, record.decision) == ("drift", "promoted")
+        assert not one.drifted
+        for hits in (10, 60):
+            for _ in range(20):
+                one.note(Observed(applied=200, served=200, hits=hits))
+        assert one.drifted
+        assert one.due(6 * DAY) is None  # it rests
+        assert one.due(7 * DAY) == "drift"
+
+
+def test_served_hits_reach_the_detector_through_observe(tmp_path: Path) -> None:
+    """A simulated crawl: of what `next_batch` hands out nearly all has changed, until the pages fall still."""
+    scheduler = Scheduler()
+    scheduler.observe([Outcome(f"https://a.example/{p}", 0.0) for p in range(400)])
+    with Evolver(scheduler, EvolutionPlan(every=0, drift="page_hinkley", history=8), tmp_path) as one:
+        one.tick(0.0)
+        drifted = []
+        for day in range(1, 13):
+            urls = scheduler.next_batch(100, now=day * DAY, lease="1h").urls
+            one.note(scheduler.observe([Outcome(url, day * DAY + 60, changed=day < 7) for url in urls]))
+            drifted.append(one.drifted)
+        assert drifted == [False] * 6 + drifted[6:]
+        assert drifted[-1]
+
+
+def test_evolving_here_and_now_repeats_itself(tmp_path: Path) -> None:
+    records = []
+    for folder in (None, tmp_path, tmp_path / "again"):
+        one = evolver(folder, "win")
+        records.append(one.evolve_now(12 * DAY))
+        assert one.scheduler.formula.text == WINNER
+        assert one.archive == (WINNER, f"{WINNER} * 1")
+    assert records[0] == records[1] == records[2]
+    assert (records[0].trigger, records[0].decision) == ("asked", "promoted")
+    plain = [json.dumps(record.to_json() | {"seconds": None}) for record in records]
+    assert plain[0] == plain[1] == plain[2]
+    with pytest.raises(RuntimeError, match="out of ideas"):
+        evolver(None, "crash").evolve_now(12 * DAY)
+
+
+def test_without_a_directory_there_are_no_processes() -> None:
+    with pytest.raises(SettingsError, match="directory"):
+        evolver(None, "win").tick(0.0)
+
+
+def test_gaps_are_filled_in_several_ways() -> None:
+    one = evolver(None, "win", EvolutionPlan(drift=None, history=8, draws=3))
+    urls = [f"https://a.example/{p}" for p in range(20)]
+    one.scheduler.observe([Outcome(url, 15.5 * DAY, changed=True) for url in urls[:10]])
+    draws, data = one._gather(16 * DAY, 5)
+    assert 0.0 < data.observed < 1.0
+    assert len(draws) == 3
+    assert (draws[0].changed != draws[1].changed).any()
+    again, _ = one._gather(16 * DAY, 5)
+    assert all((a.changed == b.changed).all() for a, b in zip(draws, again, strict=True))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"every": -1},
+        {"every": 1.5},
+        {"drift": "ddm"},
+        {"history": 3},
+        {"draws": 0},
+        {"draws": 30_000_000},
+        {"archive": 10**9},
+        {"history": 10**9},
+        {"seed": None},
+        {"seed": -5},
+        {"seed": 10**40},
+        {"time_limit_s": 0},
+        {"time_limit_s": True},
+        {"time_limit_s": math.nan},
+        {"settings": None},
+        {"settings": {}},
+        {"settings": "WARM"},
+        {"settings": 5},
+    ],
+)
+def test_plans_that_cannot_work(wrong: dict[str, Any]) -> None:
+    with pytest.raises(SettingsError, match=next(iter(wrong))):
+        EvolutionPlan(**wrong)
+    assert json.loads(json.dumps(PLAN.to_json()))["settings"]["generations"] == 5
+
+
+@pytest.mark.parametrize("plan", [{}, 0, "weekly", EvolutionPlan])
+def test_a_plan_is_a_plan(plan: Any) -> None:
+    with pytest.raises(SettingsError, match="plan: expected an EvolutionPlan"):
+        Evolver(Scheduler(), plan)
+
+
+@pytest.mark.parametrize("now", [math.nan, math.inf, None, "today"])
+def test_times_are_numbers(tmp_path: Path, now: Any) -> None:
+    one = evolver(tmp_path, "win")
+    for ask in (one.tick, one.due, one.evolve_now):
+        with pytest.raises(SettingsError, match="now: expected UTC epoch seconds"):
+            ask(now)
+    assert one._last_cycle is None
+
+
+def test_a_directory_may_be_named_by_a_string(tmp_path: Path) -> None:
+    assert (
+        Evolver(crawled(), PLAN, str(tmp_path), breed="tests.support.fake_evolutions:win").evolve_now(12 * DAY).number
+        == 1
+    )
+    assert RecordBook(tmp_path).find(1) is not None
+
+
+def test_only_known_triggers_are_recorded(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="trigger: expected one of schedule, drift, asked, found 'whim'"):
+        evolver(tmp_path, "win").evolve_now(12 * DAY, "whim")
+    assert RecordBook(tmp_path).read() == ([], [])
+
+
+def test_records_do_not_hang_on_the_number_of_workers() -> None:
+    plans = [replace(PLAN, settings=replace(WARM, workers=workers)) for workers in (1, 2)]
+    first, second = (evolver(None, "win", plan).evolve_now(12 * DAY) for plan in plans)
+    assert first == second

@@ -1,0 +1,142 @@
+"""Scouts: who is visited for what it tells of others, in place of whom, and when nobody is."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+
+from streamsched import Manners, Outcome, Scheduler
+from streamsched.estimation.surges import SHARES
+from streamsched.records.schema import Tables
+from streamsched.scheduler.surge_probes import SCOUTS, _find_due
+from tests.support.outcome_streams import DAY
+
+QUIET = [f"https://quiet.example/docs/{i}" for i in range(60)]
+BUSY = [f"https://busy{i}.example/" for i in range(60)]
+FORMULA = "1 - (1 - posterior) * (1 - surge)"
+
+
+def crawled(**settings: object) -> Scheduler:
+    """Sixty pages of one pattern that never changed in 20 days, and sixty that do every fourth, watched for 24."""
+    scheduler = Scheduler(**{"formula": FORMULA, "new_share": 0.0, "manners": Manners(), **settings})  # type: ignore[arg-type]
+    for day in range(25):
+        if day < 20:
+            scheduler.observe([Outcome(url, day * DAY, changed=False) for url in QUIET])
+        scheduler.observe([Outcome(url, day * DAY, changed=(day + i) % 4 == 3) for i, url in enumerate(BUSY)])
+    return scheduler
+
+
+def quiet_of(urls: list[str]) -> list[str]:
+    return [url for url in urls if url in QUIET]
+
+
+def worth(tables: Tables, group: int, now: float) -> float:
+    """What a scout of a group is worth, as `scouts` words it."""
+    record = tables.groups[group]
+    suspected = math.fsum(record["open_weights"].tolist())
+    chance = (1.0 + record["surge_sum"]) / (100.0 + record["window_count"])
+    since = 1.0 - math.exp(-chance * max(now - record["open_s"], 0.0) / DAY)
+    hit = suspected * record["open_left"] + since * (record["pages"] - 1)
+    return float(hit) * math.fsum(SHARES) / len(SHARES) / 5
+
+
+def test_a_group_that_nobody_has_visited_is_scouted() -> None:
+    """No page of it would be in the batch for its score; of as many as tell a surge there are no more."""
+    scheduler = crawled()
+    now = 25 * DAY
+    assert not quiet_of(scheduler.rank(40, now=now).urls)
+    batch = scheduler.rank(40, now=now, scouts=True)
+    assert len(batch.urls) == 40
+    assert len(quiet_of(batch.urls)) == SCOUTS
+    assert set(batch.urls) > set(scheduler.rank(35, now=now).urls)
+    assert batch.scores.tolist() == sorted(batch.scores.tolist(), reverse=True)
+    assert scheduler.next_batch(40, now=now).urls == batch.urls
+
+
+def test_scouts_that_are_out_are_not_followed_by_others() -> None:
+    scheduler = crawled()
+    first = scheduler.next_batch(40, now=25 * DAY)
+    assert len(quiet_of(first.urls)) == SCOUTS
+    assert not quiet_of(scheduler.next_batch(20, now=25 * DAY).urls)
+
+
+def test_what_scouts_have_seen_need_not_be_seen_again() -> None:
+    scheduler = crawled()
+    now = 25 * DAY
+    urls = scheduler.next_batch(40, now=now).urls
+    scheduler.observe([Outcome(url, now, changed=url in BUSY) for url in urls])
+    assert not quiet_of(scheduler.next_batch(20, now=now + 60.0).urls)
+
+
+def test_scouts_send_the_crawler_to_the_others() -> None:
+    scheduler = crawled()
+    now = 25 * DAY
+    urls = scheduler.next_batch(40, now=now).urls
+    scheduler.observe([Outcome(url, now, changed=True) for url in urls])
+    assert len(quiet_of(scheduler.next_batch(60, now=now + DAY / 4).urls)) == len(QUIET) - SCOUTS
+
+
+def test_no_scouts_where_the_formula_or_the_visits_tell_of_no_surges() -> None:
+    for scheduler in (crawled(formula="posterior"), crawled(surges=False), crawled(scouts=False)):
+        batch = scheduler.rank(40, now=25 * DAY, scouts=True)
+        assert batch.urls == scheduler.rank(40, now=25 * DAY).urls
+
+
+def test_no_scouts_of_groups_visited_just_now_nor_in_place_of_better_pages() -> None:
+    scheduler = crawled()
+    scheduler.observe([Outcome(url, 25 * DAY, changed=False) for url in QUIET[:5]])
+    assert not quiet_of(scheduler.rank(40, now=25 * DAY + 60.0, scouts=True).urls)
+    assert not quiet_of(crawled().rank(1, now=25 * DAY, scouts=True).urls)
+
+
+def test_pages_asked_for_and_pages_never_visited_keep_their_places() -> None:
+    scheduler = crawled(new_share=0.5)
+    new = [f"https://new{i}.example/" for i in range(30)]
+    scheduler.discover(new, now=19 * DAY)
+    scheduler.ask(BUSY[:10], now=25 * DAY)
+    urls = scheduler.next_batch(20, now=25 * DAY).urls
+    assert set(BUSY[:10]) < set(urls)
+    assert not quiet_of(urls)
+
+
+def test_explain_names_scouts() -> None:
+    scheduler = crawled()
+    now = 25 * DAY
+    told = {url: scheduler.explain(url, now=now, k=40) for url in QUIET + BUSY}
+    best = set(scheduler.rank(40, now=now).urls)
+    batch = scheduler.next_batch(40, now=now)
+    assert {url for url, one in told.items() if one.in_batch} == set(batch.urls)
+    for url in quiet_of(batch.urls):
+        assert told[url].reasons[0] == (
+            "in the next batch of 40: as a scout, to see whether a surge has hit the other pages of its URL pattern"
+        )
+    pushed = best - set(batch.urls)
+    assert len(pushed) == SCOUTS
+    for url in pushed:
+        assert "its place goes to scouts" in told[url].reasons[0]
+
+
+def test_that_there_are_none_is_saved(tmp_path: Path) -> None:
+    for scouts in (True, False):
+        scheduler = crawled(scouts=scouts)
+        scheduler.save(tmp_path / str(scouts))
+        loaded = Scheduler.load(tmp_path / str(scouts))
+        assert loaded.digest() == scheduler.digest()
+        assert bool(quiet_of(loaded.rank(40, now=25 * DAY, scouts=True).urls)) == scouts
+
+
+def test_groups_are_due_by_what_is_expected_of_them() -> None:
+    scheduler = crawled()
+    urls = QUIET[:7]
+    scheduler.observe([Outcome(url, 21 * DAY, changed=i < 2) for i, url in enumerate(urls)])
+    tables = scheduler.pages.tables
+    group = int(tables.pages["group"][0])
+    for days in (21.0, 21.5, 25.0, 400.0):
+        expected = worth(tables, group, days * DAY)
+        query = scheduler._dispatch.query(40, days * DAY, 600.0)
+        due = _find_due(tables, query, expected * (1 - 1e-6), 20)
+        assert due.groups.tolist() == [group]
+        assert np.allclose(due.worth, expected, rtol=1e-6)
+        assert _find_due(tables, query, expected * (1 + 1e-5), 20).groups.size == 0

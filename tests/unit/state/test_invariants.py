@@ -1,0 +1,63 @@
+"""The audit: silent on a sound table, and each invariant is missed when it is broken."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from streamsched.outcomes import OutcomeBatch
+from streamsched.records.schema import OUT, VISITED
+from streamsched.state.page_table import PageTable
+
+
+def sound() -> PageTable:
+    table = PageTable(86_400.0, 6)
+    urls = [f"https://{host}.example/docs/{i}" for host in "ab" for i in range(20)]
+    for day in range(3):
+        table.observe(OutcomeBatch(urls, np.full(40, day * 86_400.0), changed=np.arange(40) % 2 == 0))
+    return table
+
+
+def test_sound_tables_have_no_faults() -> None:
+    assert PageTable(86_400.0, 6).faults() == []
+    assert sound().faults() == []
+
+
+@pytest.mark.parametrize(
+    ("array", "field", "row", "value", "fault"),
+    [
+        ("traces", "url_span", 3, 5, "URLs fill the text, one after another"),
+        ("corpus", "text_end", 0, 7, "URLs fill the text, one after another"),
+        ("pages", "url_hash", 3, 5, "the index finds every URL"),
+        ("pages", "group", 3, 2, "every page is in a group"),
+        ("groups", "pages", 1, 3, "every page is in a group"),
+        ("corpus", "sorted", 0, 39, "every page is in a group"),
+        ("groups", "host", 1, 3, "a group's host is a host"),
+        ("groups", "parent", 0, 1, "a group stands after its parent"),
+        ("groups", "out", 0, 1, "hosts count their pages that are out"),
+        ("pages", "flags", 0, VISITED | OUT, "hosts count their pages that are out"),
+        ("pages", "changes", 0, 3, "pages changed at most as often as visited"),
+        ("pages", "flags", 0, 0xFF ^ VISITED, "only visited pages have visits"),
+        ("pages", "own_shape", 0, -1e-9, "visits never take evidence away"),
+        ("pages", "own_exposure", 0, np.nan, "visits never take evidence away"),
+        ("pages", "last_visit_s", 0, 1e9, "no visit is newer than its page's last outcome"),
+        ("corpus", "halvings", 0, 1, "the sample is halved as pages double"),
+        ("journal", "row", 50, 40, "the journal's newest visit to a page is its last"),
+        ("journal", "at_s", 119, 1e5, "the journal's newest visit to a page is its last"),
+        ("journal", "at_s", 50, 2e5, "the journal's newest visit to a page is its last"),
+        ("corpus", "journaled", 0, 119, "the journal's newest visit to a page is its last"),
+        ("pages", "prior_shape", 3, 0.0, "pages' priors are finite and above 0"),
+        ("pages", "prior_exposure", 3, np.inf, "pages' priors are finite and above 0"),
+        ("groups", "mean", 1, 0.0, "priors are finite and above 0"),
+        ("groups", "mean", 1, np.inf, "priors are finite and above 0"),
+        ("groups", "open_weights", 1, 0.3, "what groups believe of surges are probabilities"),
+        ("groups", "kept_shown", 1, 1.0, "what groups believe of surges are probabilities"),
+        ("groups", "hazard", 1, np.nan, "what groups believe of surges are probabilities"),
+        ("chains", "after", 7, 30, "chains hold the pages of each group"),
+        ("chains", "before", 7, 0, "chains hold the pages of each group"),
+    ],
+)
+def test_broken_invariant_is_named(array: str, field: str, row: int, value: float, fault: str) -> None:
+    table = sound()
+    getattr(table.tables, array)[field][row] = value
+    assert fault in table.faults()

@@ -1,0 +1,126 @@
+"""The page table: it grows, keeps within its memory, and tells what it holds."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from streamsched.estimation.seasonality.regions import REGIONS
+from streamsched.numerics.packed_urls import MAX_URL_BYTES, PackedUrls
+from streamsched.outcomes import Outcome, OutcomeBatch
+from streamsched.records.schema import LINK, POOLED, PROFILE
+from streamsched.records.url_index import MAX_PAGES, url_text
+from streamsched.state import page_table
+from streamsched.state.page_table import PageTable
+from tests.support.guarded_memory import fence, fenced
+
+DAY = 86_400.0
+URL = "https://a.example/docs/1"
+
+
+def make(*outcomes: Outcome) -> PageTable:
+    table = PageTable(DAY, 6)
+    table.observe(OutcomeBatch.from_outcomes(outcomes))
+    return table
+
+
+def test_discovery_of_a_known_page_leaves_it_as_it_was() -> None:
+    table = make(Outcome(URL, 0.0), Outcome(URL, DAY))
+    before = table.tables.pages[:1].tobytes()
+    assert table.discover(PackedUrls.pack([URL, URL]), 10 * DAY) == 0
+    assert table.tables.pages[:1].tobytes() == before
+
+
+def test_weights_are_those_of_each_url() -> None:
+    table = make(Outcome(URL, 0.0))
+    table.discover(PackedUrls.pack(["b", "c"]), 0.0)
+    table.weigh(PackedUrls.pack(["c", URL]), np.array([3.0, 5.0]))
+    assert table.tables.pages["importance"][:3].tolist() == [5.0, 1.0, 3.0]
+
+
+def test_chunks_do_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
+    outcomes = [
+        Outcome(f"https://a.example/{i % 7}/{i % 31}", float(i // 3 * DAY), changed=i % 2 == 0) for i in range(300)
+    ]
+    whole = make(*outcomes)
+    monkeypatch.setattr(page_table, "_CHUNK", 7)
+    parts = make(*outcomes)
+    assert parts.tables.pages[:31].tobytes() == whole.tables.pages[:31].tobytes()
+    assert parts.tables.groups[:99].tobytes() == whole.tables.groups[:99].tobytes()
+
+
+def test_table_grows_beyond_its_reserve(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(page_table, "_RESERVED_PAGES", 8)
+    monkeypatch.setattr(page_table, "_RESERVED_TEXT", 8)
+    table = PageTable(DAY, 6)
+    for i in range(200):
+        table.observe(OutcomeBatch([f"https://h{i}.example/{'x' * i}/"], [float(i)]))
+    assert [url_text(table.tables, row) for row in (0, 199)] == [
+        "https://h0.example//",
+        f"https://h199.example/{'x' * 199}/",
+    ]
+    assert table.faults() == []
+
+
+def test_nothing_is_written_beyond_its_place() -> None:
+    rng = np.random.default_rng(5)
+    with fenced():
+        table = PageTable(DAY, 6)
+        table._scratch = fence(np.dtype(np.uint8), MAX_URL_BYTES)
+        for step in range(30):
+            size = int(rng.integers(1, 40))
+            lengths = rng.integers(1, MAX_URL_BYTES + 1, size) if step % 5 == 0 else rng.integers(1, 60, size)
+            urls = ["".join(rng.choice(list("ab/:?#@."), n)) for n in lengths.tolist()]
+            table.observe(OutcomeBatch(urls, rng.random(size) + step, changed=rng.random(size) < 0.5))
+            assert table.faults() == []
+
+
+def test_batch_of_nothing() -> None:
+    table = make()
+    assert len(table) == 0
+    assert table.discover(PackedUrls.pack([]), 0.0) == 0
+    assert table.find(PackedUrls.pack([])).tolist() == []
+    assert table.find(PackedUrls.pack([URL])).tolist() == [-1]
+    assert table.faults() == []
+
+
+def test_columns_that_may_not_be_written_to() -> None:
+    """As frames read from a file are."""
+    batch = OutcomeBatch(
+        PackedUrls(b"ab", [0, 1, 2]), np.frombuffer(np.arange(2.0).tobytes()), changed=np.frombuffer(b"\0\1", np.bool_)
+    )
+    assert not batch.fetched_at.flags.writeable
+    table = PageTable(DAY, 6)
+    assert table.observe(batch)[0] == 2
+
+
+def test_pages_entered_before_an_interrupt_are_sorted_with_the_next() -> None:
+    """An interrupt between entering discovered URLs and sorting them leaves pages that are in no group."""
+    table = make(Outcome(URL, 0.0))
+    urls = PackedUrls.pack(["https://b.example/1", "https://b.example/2"])
+    table._make_room(urls, 0, 2)
+    table._index.enter(table.tables, urls)
+    assert table.faults() == ["every page is in a group"]
+    table.observe(OutcomeBatch(["https://b.example/3"], [5 * DAY]))
+    assert table.faults() == []
+    assert table.tables.pages["last_visit_s"][:4].tolist() == [0.0, 5 * DAY, 5 * DAY, 5 * DAY]
+
+
+def test_more_pages_than_a_shard_holds_are_refused_before_anything_is_taken() -> None:
+    with pytest.raises(MemoryError, match="use more shards"):
+        PageTable(DAY, 6).reserve(MAX_PAGES + 1, 0, 0, 0)
+
+
+def test_bytes_of_state_name_every_part() -> None:
+    table = make(Outcome(URL, 0.0))
+    assert table.state_bytes() == {
+        "pages": 104,
+        "leases": 8,
+        "chains": 8 + 4,
+        "url_index": 8 * 1024,
+        "rhythms": LINK.itemsize + (1 + len(REGIONS)) * (PROFILE.itemsize + POOLED.itemsize) + 4,
+        "groups": 200 + len("a.example") + 8 * 1024,
+        "sketch": 1 << 16,
+        "journal": 16,
+        "url_text": len(URL),
+    }
