@@ -28,7 +28,7 @@ from streamsched.outcomes import OutcomeBatch
 from streamsched.replay import SyntheticSettings, synthesize
 from streamsched.replay.simulation.policies import make_policy
 from streamsched.replay.simulation.scheduler_policy import ScheduledPolicy
-from streamsched.replay.simulation.simulator import DAY_S, Policy, Question, Schedule, simulate
+from streamsched.replay.simulation.simulator import DAY_S, Policy, PolicyQuery, Schedule, simulate
 from streamsched.replay.truth.ground_truth import ChangeLog, Window
 from streamsched.scheduler.scheduler import Scheduler
 
@@ -118,7 +118,7 @@ def _measure_once(setting: Setting, seed: int) -> dict[str, Stale]:
     edited = np.arange(window.pages) >= _BACKGROUND.pages
     crawlers: dict[str, Policy] = {
         "posterior": make_policy("posterior", setting.cycle_s, seed),
-        "default, no scouts": ScheduledPolicy(Scheduler(cycle=setting.cycle_s, seed=seed, scouts=False)),
+        "default, no surge_probes": ScheduledPolicy(Scheduler(cycle=setting.cycle_s, seed=seed, surge_probes=False)),
         "default": make_policy("default", setting.cycle_s, seed),
         "a cycle later": _Told(setting.cycle_s, seed, edits + setting.cycle_s, edits),
         "told": _Told(setting.cycle_s, seed, edits, edits),
@@ -177,9 +177,9 @@ class _Told:
     def discover(self, urls: PackedUrls, now: float) -> None:
         self._scheduler.discover(urls, now=now)
 
-    def rank(self, question: Question) -> Rows:
+    def rank(self, question: PolicyQuery) -> Rows:
         spared = 1.0 - self._scheduler.scores(now=question.now)
-        last_visit_s = self._scheduler.pages.tables.pages["last_visit_s"][: question.known]
+        last_visit_s = self._scheduler.pages.arrays.pages.records["last_visit_s"][: question.known]
         edited = np.arange(question.known) >= _BACKGROUND.pages
         for over_s in self._over_s[self._told_s <= question.now]:
             spared[edited & (last_visit_s < over_s)] *= 1.0 - _REACH
@@ -199,7 +199,7 @@ class _Recorded:
     def discover(self, urls: PackedUrls, now: float) -> None:
         self._crawler.discover(urls, now)
 
-    def rank(self, question: Question) -> Rows:
+    def rank(self, question: PolicyQuery) -> Rows:
         self.visits.append(self._crawler.rank(question).copy())
         return self.visits[-1]
 
@@ -216,7 +216,7 @@ class _Again:
     def discover(self, urls: PackedUrls, now: float) -> None:
         pass
 
-    def rank(self, question: Question) -> Rows:
+    def rank(self, question: PolicyQuery) -> Rows:
         rows = next(self._visits)
         assert rows.size == question.k
         return rows

@@ -9,7 +9,7 @@ import numpy as np
 from deap import gp
 
 from streamsched.estimation.published_estimators import aad, cg, nad
-from streamsched.evolution.gp.symbols import CONSTANTS, TERMINAL_SETS, Alphabet
+from streamsched.evolution.gp.symbols import CONSTANTS, TERMINAL_SETS, SymbolSet
 from streamsched.numerics.arrays import Bools, Floats, Ints, Rows
 
 __all__ = ["ColumnCrawl", "compile_program", "make_tree"]
@@ -61,7 +61,7 @@ def _make_primitives() -> Any:
 _PRIMITIVES: Final = _make_primitives()
 
 
-def make_tree(genome: bytes, alphabet: Alphabet) -> Any:
+def make_tree(genome: bytes, alphabet: SymbolSet) -> Any:
     """Return a genome over the paper's terminals as DEAP's tree: both are written in prefix order."""
     names = [_NAMES.get(str(symbol), str(symbol)) for symbol in alphabet.symbols]
     return gp.PrimitiveTree([_PRIMITIVES.mapping[names[symbol]] for symbol in genome])

@@ -85,16 +85,16 @@ def _rates(rows: Ints) -> Floats:
 
 def _now(scheduler: Scheduler) -> float:
     """Return a time that goes on with the outcomes: 5 % of the pages a day."""
-    applied = int(scheduler.pages.tables.corpus["applied"][0])
+    applied = int(scheduler.pages.arrays.corpus["applied"][0])
     return (40 + (applied / len(scheduler) - 3) / 0.05) * DAY_S
 
 
 def _visit(scheduler: DurableScheduler, rows: Ints, now: float, rng: np.random.Generator) -> None:
-    tables = scheduler.pages.tables
-    spans = tables.traces["url_span"][rows]
+    shard = scheduler.pages.arrays
+    spans = shard.pages.traces["url_span"][rows]
     starts, width = (spans >> np.uint64(16)).astype(np.int64), int(spans[0] & np.uint64(0xFFFF))
-    urls = PackedUrls(tables.text[(starts[:, None] + np.arange(width)).ravel()], np.arange(rows.size + 1) * width)
-    ages = now - tables.pages["last_visit_s"][rows]
+    urls = PackedUrls(shard.pages.text[(starts[:, None] + np.arange(width)).ravel()], np.arange(rows.size + 1) * width)
+    ages = now - shard.pages.records["last_visit_s"][rows]
     changed = rng.random(rows.size) < -np.expm1(-_rates(rows) * ages / DAY_S)
     scheduler.take(OutcomeBatch(urls, now + rng.random(rows.size), changed=changed), "visits", now)
 
@@ -240,15 +240,15 @@ def _sqlite(path: Path) -> Callable[[int], object]:
 
 def _save_arrays(scheduler: Scheduler, path: Path) -> None:
     """Save as NumPy does, while everything waits."""
-    tables = scheduler.pages.tables
-    corpus = tables.corpus[0]
+    shard = scheduler.pages.arrays
+    corpus = shard.corpus[0]
     count = int(corpus["pages"])
     with scheduler.lock, path.open("wb") as file:
         np.savez(
-            file, corpus=tables.corpus, pages=tables.pages[:count], traces=tables.traces[:count],
-            leases=tables.lease_until_s[:count], text=tables.text[: int(corpus["text_end"])],
-            groups=tables.groups[: int(corpus["groups"])], names=tables.names[: int(corpus["names_end"])],
-            candidates=tables.candidates[: candidate_space(count)],
+            file, corpus=shard.corpus, pages=shard.pages.records[:count], traces=shard.pages.traces[:count],
+            leases=shard.pages.lease_until_s[:count], text=shard.pages.text[: int(corpus["text_end"])],
+            groups=shard.groups.records[: int(corpus["groups"])], names=shard.groups.names[: int(corpus["names_end"])],
+            candidates=shard.groups.candidates[: candidate_space(count)],
         )  # fmt: skip
 
 

@@ -79,7 +79,7 @@ def _rhythm_row(urls: PackedUrls, rng: np.random.Generator, repeats: int) -> Row
             if day >= _SETTLING_DAYS:
                 least[i] = min(least[i], seconds)
     ours, without = (len(urls) / one / 1e6 for one in least)
-    scheduled = int(both[0].pages.tables.rhythm.tempo["schedules"][0]) / len(urls)
+    scheduled = int(both[0].pages.arrays.seasonality.state["schedules"][0]) / len(urls)
     name = f"... {len(urls):,} pages, {scheduled:.0%} with schedules; rival: no rhythms learned"
     return (name, f"{ours:.2f} M/s", f"{without:.2f} M/s", f"{ours / without:.2f}×", "≥ 0.7×")
 

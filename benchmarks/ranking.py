@@ -46,8 +46,8 @@ def _prepare(pages: int) -> Scheduler:
 
 
 def _rivals(scheduler: Scheduler) -> dict[str, Callable[[], object]]:
-    tables = scheduler.pages.tables
-    pages = tables.pages[: len(scheduler)]
+    shard = scheduler.pages.arrays
+    pages = shard.pages.records[: len(scheduler)]
     shape = pages["prior_shape"].astype(np.float64)
     last = pages["last_visit_s"].copy()
     changes = pages["changes"].astype(np.float64)

@@ -20,7 +20,7 @@ from streamsched.numerics.arrays import Bools, Floats, Rows
 from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.outcomes import OutcomeBatch
 from streamsched.replay.simulation.policies import ScheduledPolicy, make_policy
-from streamsched.replay.simulation.simulator import Policy, Question, Schedule, Trace, simulate
+from streamsched.replay.simulation.simulator import Policy, PolicyQuery, Schedule, Trace, simulate
 from streamsched.replay.truth.ground_truth import Window
 from streamsched.scheduler.scheduler import Scheduler
 
@@ -148,7 +148,7 @@ class _Oracle:
     def discover(self, urls: PackedUrls, now: float) -> None:
         self._known.discover(urls, now)
 
-    def rank(self, question: Question) -> Rows:
+    def rank(self, question: PolicyQuery) -> Rows:
         scores = np.where(self._scheduled, question.changed, self._scheduler.scores(now=question.now))
         return np.lexsort((self._scheduler.tie_keys(now=question.now), -scores))[: question.k]
 

@@ -15,8 +15,8 @@ from streamsched.connectors.formats.jsonl import JSON_LINES
 from streamsched.connectors.formats.microsoft import ORIGIN_S, CrawlHistory
 from streamsched.connectors.formats.msgpack_stream import read_maps
 from streamsched.connectors.reading.byte_stream import STDIN, ByteStream
-from streamsched.connectors.reading.record_reader import Cut, Intake, Read
-from streamsched.connectors.reading.rejections import Ledger, Rejections
+from streamsched.connectors.reading.record_reader import Cut, Read, RecordReader
+from streamsched.connectors.reading.rejections import RejectionCounter, Rejections
 from streamsched.connectors.source import Delivery, Position, Rejection, Unit
 from streamsched.errors import SettingsError, SourceError, shorten
 
@@ -133,7 +133,11 @@ class FileSource:
 
     def _start(self, records: int) -> Iterator[Cut]:
         unit: Unit = "byte" if self.format == _BYTEWISE else "line"
-        return self._read(Intake(self._stream, Ledger(self._rejections, self._stream.path, unit), self._batch, records))
+        return self._read(
+            RecordReader(
+                self._stream, RejectionCounter(self._rejections, self._stream.path, unit), self._batch, records
+            )
+        )
 
     def _check_open(self) -> None:
         if self._closed:

@@ -8,7 +8,7 @@ from streamsched.replay.confidence_intervals import Estimate
 from streamsched.replay.experiment import Progress, replay_log, run_replay
 from streamsched.replay.replay_results import METRICS, PolicyResult, ReplayResult, to_json
 from streamsched.replay.replay_settings import ReplaySettings
-from streamsched.replay.saved_state import rehearse
+from streamsched.replay.saved_state import prepare_state
 from streamsched.replay.simulation.policies import EVOLVING, POLICIES, STEADY
 from streamsched.replay.simulation.promotions import Evolution
 from streamsched.replay.simulation.simulator import Trace
@@ -35,8 +35,8 @@ __all__ = [
     "SyntheticSettings",
     "Trace",
     "Window",
+    "prepare_state",
     "read_truth",
-    "rehearse",
     "replay_log",
     "run_replay",
     "synthesize",

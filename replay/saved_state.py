@@ -10,10 +10,10 @@ from streamsched.replay.simulation.policies import ScheduledPolicy, make_policy
 from streamsched.replay.simulation.simulator import simulate
 from streamsched.replay.truth.reader import read_truth
 
-__all__ = ["rehearse"]
+__all__ = ["prepare_state"]
 
 
-def rehearse(settings: ReplaySettings, policy: str) -> ScheduledPolicy:
+def prepare_state(settings: ReplaySettings, policy: str) -> ScheduledPolicy:
     """Return `policy` as it stands after it ran through the replay of `settings`, with their first seed.
 
     O(cycles · pages). Raises as `run_replay` does, and ReplayError for a policy that no scheduler follows.

@@ -15,7 +15,7 @@ from streamsched.estimation.simhash import simhash
 from streamsched.formula import Formula
 from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.outcomes import Outcome, OutcomeBatch
-from streamsched.politeness.politeness_settings import HostRule, Manners, Rule
+from streamsched.politeness.politeness_settings import HostRule, Politeness, Rule
 from streamsched.scheduler.explanation import Explanation
 from streamsched.scheduler.results import Batch, Observed
 from streamsched.scheduler.scheduler import Scheduler
@@ -27,11 +27,11 @@ __all__ = [
     "FormulaError",
     "HostRule",
     "InvalidOutcome",
-    "Manners",
     "Observed",
     "Outcome",
     "OutcomeBatch",
     "PackedUrls",
+    "Politeness",
     "ReplayError",
     "Rule",
     "Scheduler",

@@ -31,8 +31,8 @@ from streamsched.connectors.formats.events import UNREADABLE
 from streamsched.connectors.formats.microsoft_companions import ImportanceTable, UrlTable, parse_id, parse_number
 from streamsched.connectors.reading.byte_stream import STDIN
 from streamsched.connectors.reading.lines import LineChunk, split_lines
-from streamsched.connectors.reading.record_reader import Cut, Intake
-from streamsched.connectors.reading.rejections import Fault, Ledger, describe
+from streamsched.connectors.reading.record_reader import Cut, RecordReader
+from streamsched.connectors.reading.rejections import Fault, RejectionCounter, describe
 from streamsched.connectors.reading.validation import Malformed, parse_each, reject_each
 from streamsched.numerics.arrays import Bools, Floats, Ints
 from streamsched.numerics.packed_urls import PackedUrls
@@ -76,14 +76,14 @@ class CrawlHistory:
         self._origin_s = origin_s
         self._tables: tuple[UrlTable | None, ImportanceTable | None] | None = None
 
-    def read(self, intake: Intake) -> Iterator[Cut]:
+    def read(self, intake: RecordReader) -> Iterator[Cut]:
         """Return the outcomes of each chunk of lines; rejects lines that are malformed or have no URL. O(bytes)."""
         for chunk in split_lines(intake):
             outcomes = self._decode(chunk, intake.ledger)
             if len(outcomes):
                 yield Cut(outcomes, chunk.stop, chunk.first + len(chunk) - 1)
 
-    def _decode(self, chunk: LineChunk, ledger: Ledger) -> OutcomeBatch:
+    def _decode(self, chunk: LineChunk, ledger: RejectionCounter) -> OutcomeBatch:
         urls, importances = self._load(ledger)
         lines = chunk.numbered()
         pages, faults = parse_each(lines, _parse_page)
@@ -93,7 +93,7 @@ class CrawlHistory:
         reject_each(lines, faults, ledger)
         return self._join(list(pages.values()), urls, importances)
 
-    def _load(self, ledger: Ledger) -> tuple[UrlTable | None, ImportanceTable | None]:
+    def _load(self, ledger: RejectionCounter) -> tuple[UrlTable | None, ImportanceTable | None]:
         if self._tables is None:
             urls, importances = (_find_companion(self._path, name) for name in (URLS, IMPORTANCES))
             self._tables = (

@@ -17,8 +17,8 @@ import numpy as np
 from streamsched.connectors.formats.columns import pack_bytes
 from streamsched.connectors.reading.byte_stream import ByteStream
 from streamsched.connectors.reading.lines import split_lines
-from streamsched.connectors.reading.record_reader import Intake
-from streamsched.connectors.reading.rejections import Fault, Ledger, describe
+from streamsched.connectors.reading.record_reader import RecordReader
+from streamsched.connectors.reading.rejections import Fault, RejectionCounter, describe
 from streamsched.connectors.reading.validation import Malformed, parse_each, reject_each
 from streamsched.numerics.arrays import Bools, Floats, Ints, Rows
 from streamsched.numerics.packed_urls import MAX_URL_BYTES, PackedUrls
@@ -59,7 +59,7 @@ def parse_number(field: str, raw: bytes) -> float:
 class UrlTable:
     """URLs by id, from ``url_urlid_hostid.txt``: URL, URL_ID and Host_ID between tabs."""
 
-    def __init__(self, path: Path, ledger: Ledger) -> None:
+    def __init__(self, path: Path, ledger: RejectionCounter) -> None:
         """Read `path` whole; rows that are malformed go into `ledger`. O(n log n)."""
         ids, parts = [], []
         for chunk_ids, urls in _read_rows(path, ledger, _parse_url_row):
@@ -80,7 +80,7 @@ class UrlTable:
 class ImportanceTable:
     """Importances by id, from ``urlid_imp.txt``: URL_ID and Importance_score."""
 
-    def __init__(self, path: Path, ledger: Ledger) -> None:
+    def __init__(self, path: Path, ledger: RejectionCounter) -> None:
         """Read `path` whole; rows that are malformed go into `ledger`. O(n log n)."""
         ids, values = [], []
         for chunk_ids, importances in _read_rows(path, ledger, _parse_importance_row):
@@ -111,13 +111,13 @@ class _IdIndex:
 
 
 def _read_rows(
-    path: Path, ledger: Ledger, parse: Callable[[bytes], tuple[int, Value]]
+    path: Path, ledger: RejectionCounter, parse: Callable[[bytes], tuple[int, Value]]
 ) -> Iterator[tuple[list[int], list[Value]]]:
     """Return ids and values of the rows that parse, a chunk of lines at a time."""
     stream = ByteStream(str(path))
     own = ledger.beside(str(path))
     try:
-        for chunk in split_lines(Intake(stream, own, _LINES)):
+        for chunk in split_lines(RecordReader(stream, own, _LINES)):
             lines = chunk.numbered()
             rows, faults = parse_each(lines, parse)
             reject_each(lines, faults, own)

@@ -20,7 +20,7 @@ from streamsched.connectors.formats.events import (
     read_fingerprint,
 )
 from streamsched.connectors.formats.msgpack_frames import FrameColumns, decode_frame, encode_frame
-from streamsched.connectors.reading.rejections import Book, Fault
+from streamsched.connectors.reading.rejections import Fault, RejectionSink
 from streamsched.connectors.reading.validation import Malformed, keep_valid
 from streamsched.errors import InvalidOutcome
 from streamsched.outcomes import OutcomeBatch
@@ -66,7 +66,7 @@ class EventMaps:
         return event
 
 
-def read_frame(raw: memoryview, offset: int, ledger: Book) -> OutcomeBatch:
+def read_frame(raw: memoryview, offset: int, ledger: RejectionSink) -> OutcomeBatch:
     """Return the valid records of the frame `raw` at `offset`; one that does not hold together is one rejection.
 
     A record that breaks the event format is a rejection of its own, its frame of one row the raw bytes.

@@ -17,8 +17,8 @@ from streamsched.connectors.formats.columns import to_columns
 from streamsched.connectors.formats.msgpack_maps import EventMaps, read_frame, show_bytes
 from streamsched.connectors.formats.msgpack_scan import FRAME, INCOMPLETE, find_map, walk_maps
 from streamsched.connectors.reading.byte_stream import BLOCK_BYTES
-from streamsched.connectors.reading.record_reader import Cut, Intake
-from streamsched.connectors.reading.rejections import MAX_RAW_BYTES, Fault, Ledger
+from streamsched.connectors.reading.record_reader import Cut, RecordReader
+from streamsched.connectors.reading.rejections import MAX_RAW_BYTES, Fault, RejectionCounter
 from streamsched.connectors.reading.validation import sift
 from streamsched.errors import SourceError
 from streamsched.numerics.arrays import Ints
@@ -31,7 +31,7 @@ MAX_MAP_BYTES: Final = 64 << 20  # a frame of 500,000 outcomes; what a header ma
 _EVENTS: Final = EventMaps()
 
 
-def read_maps(intake: Intake) -> Iterator[Cut]:
+def read_maps(intake: RecordReader) -> Iterator[Cut]:
     """Return the valid outcomes of each run of at most ``intake.batch`` events and of each frame; rejects the others.
 
     Holds one block, or twice the longest map. O(bytes), hostile or not.
@@ -43,7 +43,7 @@ def read_maps(intake: Intake) -> Iterator[Cut]:
     yield from reader.consume(rest, final=True)
 
 
-def _read_more(intake: Intake, held: int) -> bytes:
+def _read_more(intake: RecordReader, held: int) -> bytes:
     """Return the next block; as much again as is `held` where that is long, so that growing stays linear."""
     blocks = [intake.stream.read()]
     size = len(blocks[0])
@@ -67,7 +67,7 @@ class _Skipped:
         self._head += data[: MAX_RAW_BYTES - len(self._head)]
         self.size += len(data)
 
-    def report(self, ledger: Ledger, damage: SourceError | None) -> None:
+    def report(self, ledger: RejectionCounter, damage: SourceError | None) -> None:
         if self.size:
             cause = "" if damage is None else f", {damage.reason}"
             fault = Fault("record", f"expected a map: {self.size} bytes skipped{cause}", show_bytes(self._head))
@@ -78,7 +78,7 @@ class _Skipped:
 class _Reader:
     """Turns stretches of the input into cuts; remembers the maps before and the bytes being skipped."""
 
-    def __init__(self, intake: Intake) -> None:
+    def __init__(self, intake: RecordReader) -> None:
         self._intake = intake
         self._records = intake.records
         self._skipped = _Skipped()
@@ -123,7 +123,7 @@ class _Reader:
                 yield Cut(outcomes, base + start, self._records)
 
 
-def _decode_events(data: memoryview, base: int, bounds: list[int], ledger: Ledger) -> OutcomeBatch:
+def _decode_events(data: memoryview, base: int, bounds: list[int], ledger: RejectionCounter) -> OutcomeBatch:
     """Return the valid events between `bounds`: all in one call where none is faulty, else one by one."""
     outcomes = _EVENTS.decode_run(data[bounds[0] : bounds[-1]], len(bounds) - 1)
     if outcomes is not None:

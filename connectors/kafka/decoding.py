@@ -22,7 +22,7 @@ from streamsched.connectors.formats.msgpack_maps import EventMaps, read_frame
 from streamsched.connectors.formats.msgpack_stream import MAX_MAP_BYTES
 from streamsched.connectors.kafka.clients.protocol import Headers, Messages
 from streamsched.connectors.kafka.envelopes import BROKEN, EMPTY, FIRST_BYTE, FRAME_MAP, JSON, MAP, OTHER, sort_messages
-from streamsched.connectors.kafka.message_keys import differ, spell_hosts
+from streamsched.connectors.kafka.message_keys import differ, host_keys
 from streamsched.connectors.reading.lines import LineChunk
 from streamsched.connectors.reading.rejections import MAX_RAW_BYTES, Fault, describe
 from streamsched.connectors.reading.validation import Malformed, sift
@@ -238,5 +238,5 @@ def _check_keys(stretch: _Stretch, first: int, last: int, outcomes: OutcomeBatch
         offsets = stretch.messages.offsets[first:last]
         keys = [key for key, offset in zip(keys, offsets, strict=True) if offset not in faulty]
     given = np.fromiter(map(bool, keys), np.bool_, len(keys))
-    strange = differ(spell_hosts(outcomes.urls), pack_bytes([key or b"" for key in keys]))
+    strange = differ(host_keys(outcomes.urls), pack_bytes([key or b"" for key in keys]))
     return int(np.count_nonzero(strange & given)), int(np.count_nonzero(~given))

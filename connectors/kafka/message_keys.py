@@ -11,17 +11,17 @@ from streamsched.numerics.jit import kernel
 from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.numerics.url_syntax import default_port, find_authority
 
-__all__ = ["choose_partitions", "differ", "spell_hosts"]
+__all__ = ["choose_partitions", "differ", "host_keys"]
 
 _SEED: Final = 0x9747B28C  # of the murmur2 that every Kafka client agrees on
 _FACTOR: Final = 0x5BD1E995
 _LOW: Final = 0xFFFFFFFF
 
 
-def spell_hosts(urls: PackedUrls) -> PackedUrls:
+def host_keys(urls: PackedUrls) -> PackedUrls:
     """Return the host of each of `urls`: lower case, with its port unless that is the scheme's own. O(bytes).
 
-    >>> list(spell_hosts(PackedUrls.pack(["https://A.example:443/x", "http://b.example:8080"])))
+    >>> list(host_keys(PackedUrls.pack(["https://A.example:443/x", "http://b.example:8080"])))
     ['a.example', 'b.example:8080']
     """
     blob = np.empty(int(urls.offsets[-1] - urls.offsets[0]), np.uint8)

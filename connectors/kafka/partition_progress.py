@@ -10,7 +10,7 @@ from operator import attrgetter
 from streamsched.connectors.kafka.decoding import Decoded, Faulty, Run
 from streamsched.connectors.source import Position
 
-__all__ = ["Entry", "Part", "Parts"]
+__all__ = ["AssignedPartitions", "Entry", "PartitionProgress"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Entry:
 
 
 @dataclass(slots=True)
-class Part:
+class PartitionProgress:
     """A partition: ``read``: up to which its messages were decoded; ``given``: up to which they were handed out.
 
     ``log_end``: the end of its log when it became ours; ``stops``: there we stop.
@@ -44,14 +44,14 @@ class Part:
         return self.stops and self.read.offset >= self.log_end
 
 
-class Parts(Mapping[int, Part]):
+class AssignedPartitions(Mapping[int, PartitionProgress]):
     """Partitions by number, and what was read of them and waits to be handed out, in stream order."""
 
     def __init__(self) -> None:
-        self._parts: dict[int, Part] = {}
+        self._parts: dict[int, PartitionProgress] = {}
         self._ready: deque[Entry] = deque()
 
-    def __getitem__(self, number: int) -> Part:
+    def __getitem__(self, number: int) -> PartitionProgress:
         return self._parts[number]
 
     def __iter__(self) -> Iterator[int]:
@@ -68,7 +68,7 @@ class Parts(Mapping[int, Part]):
     def begin(self, number: int, position: Position, log_end: int, *, stops: bool) -> None:
         """Let a partition stand at `position`; what was read of it before and not handed out is dropped."""
         self.drop(number)
-        self._parts[number] = Part(number, position, position, log_end, stops)
+        self._parts[number] = PartitionProgress(number, position, position, log_end, stops)
 
     def drop(self, number: int) -> Position | None:
         """Forget a partition; return where it stood, None where it was not ours."""

@@ -14,7 +14,7 @@ from streamsched.connectors.formats.msgpack_frames import encode_frame
 from streamsched.connectors.kafka.clients.factory import open_producer
 from streamsched.connectors.kafka.clients.protocol import Producer
 from streamsched.connectors.kafka.kafka_settings import KafkaSettings
-from streamsched.connectors.kafka.message_keys import choose_partitions, spell_hosts
+from streamsched.connectors.kafka.message_keys import choose_partitions, host_keys
 from streamsched.connectors.source import VisitBatch
 from streamsched.errors import SettingsError
 from streamsched.outcomes import OutcomeBatch
@@ -66,7 +66,7 @@ class KafkaSink:
         encode = _ENCODERS.get(format)
         if encode is None:
             raise SettingsError("format", format, f"one of {', '.join(FORMATS)}")
-        hosts = spell_hosts(outcomes.urls)
+        hosts = host_keys(outcomes.urls)
         for event, host in zip(to_events(outcomes), hosts, strict=True):
             self._producer.send(self.settings.topic, encode(event), host.encode())
 
@@ -108,7 +108,7 @@ class KafkaSink:
     def _send_frames(self, outcomes: OutcomeBatch, rows: int) -> None:
         if self._partitions is None:
             self._partitions = self._producer.partitions(self.settings.topic)
-        chosen = choose_partitions(spell_hosts(outcomes.urls), self._partitions)
+        chosen = choose_partitions(host_keys(outcomes.urls), self._partitions)
         for partition in np.unique(chosen).tolist():
             waiting = self._waiting.pop(partition, [])
             *full, rest = cut_frames(join([*waiting, outcomes.take(np.flatnonzero(chosen == partition))]), rows)

@@ -26,7 +26,7 @@ from streamsched.connectors.kafka.clients.protocol import Messages, OffsetLost, 
 from streamsched.connectors.kafka.dead_letters import DeadLetters
 from streamsched.connectors.kafka.decoding import VERSION_FIELDS, decode_messages
 from streamsched.connectors.kafka.kafka_settings import KafkaSettings
-from streamsched.connectors.kafka.partition_progress import Parts
+from streamsched.connectors.kafka.partition_progress import AssignedPartitions
 from streamsched.connectors.kafka.start_offsets import Bounds, Start, check_place, choose_start
 from streamsched.connectors.source import Delivery, Position, Rejection
 from streamsched.errors import SettingsError, SourceError
@@ -61,7 +61,7 @@ class KafkaSource:
         self.on_revoke: Handover | None = None
         self.misplaced = self.unkeyed = self.skipped = 0
         self._batch = batch
-        self._parts = Parts()
+        self._parts = AssignedPartitions()
         self._saved: dict[int, Position] = {}  # to start at, once a partition is ours
         self.starts: dict[str, Position] = {}
         self._joined = self._stopped = self._closed = self._paused = False

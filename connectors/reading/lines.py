@@ -8,8 +8,8 @@ from typing import Final, Generic, TypeVar
 
 import numpy as np
 
-from streamsched.connectors.reading.record_reader import Cut, Intake
-from streamsched.connectors.reading.rejections import MAX_RAW_BYTES, Fault, Ledger, describe
+from streamsched.connectors.reading.record_reader import Cut, RecordReader
+from streamsched.connectors.reading.rejections import MAX_RAW_BYTES, Fault, RejectionCounter, describe
 from streamsched.connectors.reading.validation import sift
 from streamsched.numerics.arrays import Ints
 from streamsched.outcomes import OutcomeBatch
@@ -53,7 +53,7 @@ class LineFormat(Generic[Row]):
     parse_line: Callable[[bytes], Row]
     to_columns: Callable[[Sequence[Row]], OutcomeBatch]
 
-    def read(self, intake: Intake) -> Iterator[Cut]:
+    def read(self, intake: RecordReader) -> Iterator[Cut]:
         """Return the valid outcomes of each chunk of lines, chunks without one left out; rejects the others."""
         for chunk in split_lines(intake):
             outcomes = self.decode_whole(chunk)
@@ -63,7 +63,7 @@ class LineFormat(Generic[Row]):
                 yield Cut(outcomes, chunk.stop, chunk.first + len(chunk) - 1)
 
 
-def split_lines(intake: Intake) -> Iterator[LineChunk]:
+def split_lines(intake: RecordReader) -> Iterator[LineChunk]:
     """Return chunks of 1 to ``intake.batch`` lines; rejects lines of more than 4 MiB and one that a damage cut off.
 
     A last line without newline is a line. Holds at most a line and a block. O(bytes).
@@ -105,7 +105,7 @@ class _LongLine:
         self.size += len(data)
         return b""
 
-    def reject(self, ledger: Ledger, line: int, tail: bytes) -> None:
+    def reject(self, ledger: RejectionCounter, line: int, tail: bytes) -> None:
         """Report the line, of which `tail` is the last part, and forget it."""
         head, size = self._head or tail[:MAX_RAW_BYTES], self.size + len(tail)
         fault = Fault("record", f"expected a line of at most {MAX_LINE_BYTES} bytes", f"{size} bytes, {describe(head)}")

@@ -7,21 +7,21 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 from streamsched.connectors.reading.byte_stream import ByteStream
-from streamsched.connectors.reading.rejections import Ledger
+from streamsched.connectors.reading.rejections import RejectionCounter
 from streamsched.outcomes import OutcomeBatch
 
-__all__ = ["Cut", "Intake", "Read"]
+__all__ = ["Cut", "Read", "RecordReader"]
 
 
 @dataclass(frozen=True, slots=True)
-class Intake:
+class RecordReader:
     """The stream at the first byte to read, the book of rejections, and the records (lines, maps) before that byte.
 
     ``batch``: most records in one delivery, at least 1.
     """
 
     stream: ByteStream
-    ledger: Ledger
+    ledger: RejectionCounter
     batch: int
     records: int = 0
 
@@ -34,4 +34,4 @@ class Cut(NamedTuple):
     records: int
 
 
-Read: TypeAlias = Callable[[Intake], Iterator[Cut]]
+Read: TypeAlias = Callable[[RecordReader], Iterator[Cut]]

@@ -15,7 +15,7 @@ import msgspec
 from streamsched.connectors.source import Rejection, Unit
 from streamsched.errors import InvalidOutcome, SourceError, shorten
 
-__all__ = ["MAX_RAW_BYTES", "Book", "Fault", "Ledger", "Rejections", "describe"]
+__all__ = ["MAX_RAW_BYTES", "Fault", "RejectionCounter", "RejectionSink", "Rejections", "describe"]
 
 KEPT: Final = 100  # rejections at hand for a report; the dead-letter file has all
 MAX_RAW_BYTES: Final = 1 << 20  # of a record in a dead letter: a frame fits, endless garbage does not
@@ -35,7 +35,7 @@ class Fault(NamedTuple):
         return cls(problem.field, f"expected {problem.expected}{where}", shorten(problem.found))
 
 
-class Book(Protocol):
+class RejectionSink(Protocol):
     """Where decoders write down what they reject."""
 
     def reject(self, offset: int, fault: Fault, raw: bytes, *, size: int | None = None) -> None:
@@ -81,7 +81,7 @@ class Rejections:
 
 
 @dataclass(frozen=True, slots=True)
-class Ledger:
+class RejectionCounter:
     """The page of `rejections` on which one file's are written, at lines from 1, bytes from 0 or messages."""
 
     rejections: Rejections
@@ -93,7 +93,7 @@ class Ledger:
         rejection = Rejection(self.path, self.unit, offset, *fault)
         self.rejections.add(rejection, raw, len(raw) if size is None else size)
 
-    def beside(self, path: str) -> Ledger:
+    def beside(self, path: str) -> RejectionCounter:
         """Return the page of a companion file."""
         return replace(self, path=path)
 

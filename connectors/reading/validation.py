@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from streamsched.connectors.reading.rejections import Book, Fault
+from streamsched.connectors.reading.rejections import Fault, RejectionSink
 from streamsched.outcomes import OutcomeBatch
 
 __all__ = ["Malformed", "keep_valid", "parse_each", "reject_each", "sift"]
@@ -51,7 +51,7 @@ def sift(
     records: Mapping[int, bytes],
     parse: Callable[[bytes], Row],
     to_columns: Callable[[Sequence[Row]], OutcomeBatch],
-    ledger: Book,
+    ledger: RejectionSink,
 ) -> OutcomeBatch:
     """Return what is valid of `records`, raw bytes by line or offset, and reject the others in that order. O(bytes).
 
@@ -66,7 +66,7 @@ def sift(
     return outcomes
 
 
-def reject_each(records: Mapping[int, bytes], faults: Mapping[int, Fault], ledger: Book) -> None:
+def reject_each(records: Mapping[int, bytes], faults: Mapping[int, Fault], ledger: RejectionSink) -> None:
     """Reject those of `records` that have `faults`, in order."""
     for offset in sorted(faults):
         ledger.reject(offset, faults[offset], records[offset])

@@ -31,7 +31,7 @@ from streamsched.formula.champion import BY_EVOLUTION, Champion
 from streamsched.numerics.arrays import Rows
 from streamsched.replay.simulation.promotions import Evolution
 from streamsched.replay.simulation.scheduler_policy import ScheduledPolicy
-from streamsched.replay.simulation.simulator import Question, Schedule
+from streamsched.replay.simulation.simulator import PolicyQuery, Schedule
 from streamsched.scheduler.evolver import Evolver
 from streamsched.scheduler.scheduler import Scheduler
 
@@ -79,7 +79,7 @@ class EvolvingPolicy(ScheduledPolicy):
         self._evolver = Evolver(scheduler, plan)
         self._first = first_cycle
 
-    def rank(self, question: Question) -> Rows:
+    def rank(self, question: PolicyQuery) -> Rows:
         """Return the rows of the scheduler's best pages, after an evolution where one is due."""
         now = question.now - self.scheduler.cycle_s
         # From one interval before the first evolution on, the evolver counts the cycles to it.
@@ -112,7 +112,7 @@ class PublishedPolicy(ScheduledPolicy):
         self._seed = derive_seed(seed, 1)
         self._known = known
 
-    def rank(self, question: Question) -> Rows:
+    def rank(self, question: PolicyQuery) -> Rows:
         """Return the rows of the scheduler's best pages, after the one evolution where it is due."""
         now = question.now - self.scheduler.cycle_s
         if not self.records and question.cycle > self._known <= self.scheduler.known_cycles(now=now):

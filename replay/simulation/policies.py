@@ -30,7 +30,7 @@ from streamsched.numerics.topk_order import select_top
 from streamsched.outcomes import OutcomeBatch
 from streamsched.replay.simulation.evolving_policies import EvolvingPolicy, PublishedPolicy, make_plan, publish_settings
 from streamsched.replay.simulation.scheduler_policy import ScheduledPolicy
-from streamsched.replay.simulation.simulator import Policy, Question, Schedule
+from streamsched.replay.simulation.simulator import Policy, PolicyQuery, Schedule
 from streamsched.scheduler.scheduler import DEFAULT_FORMULA, Scheduler
 
 __all__ = [
@@ -118,23 +118,23 @@ def make_policy(name: str, cycle_s: float, seed: int, schedule: Schedule = _USUA
 class _Drawn:
     """A policy that scores from the question alone and draws lots, afresh each cycle, among pages of equal score."""
 
-    def __init__(self, score: Callable[[Question], Floats], cycle_s: float, seed: int) -> None:
+    def __init__(self, score: Callable[[PolicyQuery], Floats], cycle_s: float, seed: int) -> None:
         self._score = score
         self._pages = Scheduler(cycle=cycle_s, seed=seed)
 
     def discover(self, urls: PackedUrls, now: float) -> None:
         self._pages.discover(urls, now=now)
 
-    def rank(self, question: Question) -> Rows:
+    def rank(self, question: PolicyQuery) -> Rows:
         return select_top(self._score(question), self._pages.tie_keys(now=question.now), question.k)
 
     def observe(self, outcomes: OutcomeBatch) -> None:
         pass
 
 
-def _score_alike(question: Question) -> Floats:
+def _score_alike(question: PolicyQuery) -> Floats:
     return np.zeros(question.known)
 
 
-def _score_truth(question: Question) -> Floats:
+def _score_truth(question: PolicyQuery) -> Floats:
     return question.changed.astype(np.float64)

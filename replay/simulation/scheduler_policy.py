@@ -7,7 +7,7 @@ from pathlib import Path
 from streamsched.numerics.arrays import Rows
 from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.outcomes import OutcomeBatch
-from streamsched.replay.simulation.simulator import Question
+from streamsched.replay.simulation.simulator import PolicyQuery
 from streamsched.scheduler.scheduler import Scheduler
 
 __all__ = ["ScheduledPolicy"]
@@ -23,9 +23,9 @@ class ScheduledPolicy:
         """Add pages that the scheduler has not seen."""
         self.scheduler.discover(urls, now=now)
 
-    def rank(self, question: Question) -> Rows:
-        """Return the rows of the scheduler's best pages, its scouts among them."""
-        return self.scheduler.rank(k=question.k, now=question.now, scouts=True).rows
+    def rank(self, question: PolicyQuery) -> Rows:
+        """Return the rows of the scheduler's best pages, its surge_probes among them."""
+        return self.scheduler.rank(k=question.k, now=question.now, surge_probes=True).rows
 
     def observe(self, outcomes: OutcomeBatch) -> None:
         """Hand the outcomes to the scheduler."""

@@ -25,7 +25,7 @@ from streamsched.replay.simulation.metrics import DECILES, WAITS_DAYS, change_ra
 from streamsched.replay.simulation.promotions import Evolution
 from streamsched.replay.truth.ground_truth import Window
 
-__all__ = ["DAY_S", "Policy", "Question", "Reading", "Schedule", "Trace", "simulate"]
+__all__ = ["DAY_S", "Policy", "PolicyQuery", "Reading", "Schedule", "Trace", "simulate"]
 
 DAY_S: Final = 86_400.0
 _ROUNDING: Final = 1e-9  # of a page: 0.29 * 100 is 28.999999999999996 and means 29
@@ -51,7 +51,7 @@ class Schedule:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Question:
+class PolicyQuery:
     """What a policy is asked: its best `k` of the first `known` pages at `now`, the end of cycle number `cycle`.
 
     ``changed``: bool[known] is the answer itself, there for the oracle and nobody else.
@@ -71,7 +71,7 @@ class Policy(Protocol):
         """Take note of further pages, which get the next rows."""
         ...
 
-    def rank(self, question: Question) -> Rows:
+    def rank(self, question: PolicyQuery) -> Rows:
         """Return the rows to visit, best first: intp[k], each once."""
         ...
 
@@ -129,7 +129,7 @@ def simulate(
         if cycle < schedule.warmup:
             rows = np.arange(known)
         else:
-            question = Question(schedule.visits(known), known, cycle, crawl.now, crawl.changed)
+            question = PolicyQuery(schedule.visits(known), known, cycle, crawl.now, crawl.changed)
             rows = policy.rank(question)
             ledger.write(cycle - schedule.warmup, rows, crawl)
         policy.observe(crawl.outcomes(rows))
@@ -200,7 +200,7 @@ class _Crawl:
 
 
 class _Ledger:
-    """What the metrics say of each ranked cycle, collected to a `Trace`."""
+    """What the metrics say of each ranked cycle, collected to a `CrawlTrace`."""
 
     def __init__(self, cycles: int, tenths: Ints) -> None:
         self.tenths = tenths

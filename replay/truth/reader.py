@@ -16,8 +16,8 @@ from streamsched.estimation.change_detection import (
     CHANGE_BITS,
     FAILURE,
     FIRST,
+    detect_change,
     is_success,
-    judge,
     shows_content,
 )
 from streamsched.numerics.arrays import Bools, Floats, Ints, Records
@@ -107,7 +107,7 @@ class _Roll:
 
     def urls(self) -> PackedUrls:
         """Return all URLs by number. O(bytes)."""
-        return PackedUrls.pack(url_texts(self._table.tables, np.arange(len(self))))
+        return PackedUrls.pack(url_texts(self._table.arrays, np.arange(len(self))))
 
 
 class _Sieve:
@@ -193,7 +193,7 @@ def _sift(pages: Ints, columns: tuple[Any, ...], states: Records, change_bits: i
         page: Any = states[pages[i]]
         if page.seen and fetched_at[i] <= page.last_s:
             continue
-        code = judge(
+        code = detect_change(
             given[i],
             status[i],
             fingerprint[i],

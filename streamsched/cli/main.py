@@ -17,7 +17,7 @@ from typing import Final
 from streamsched.cli.arguments import shield_formulas
 from streamsched.cli.exits import DEFECT, DONE, EXIT_HELP, INTERRUPTED, UNREADABLE, exit_code
 from streamsched.cli.interruption import orderly_exit
-from streamsched.cli.output import complain
+from streamsched.cli.output import echo_error
 from streamsched.errors import StreamschedError
 from streamsched.numerics.jit import on_compile
 
@@ -49,7 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # whoever read our output has seen enough
         _drop_output()
     except OSError as error:
-        complain(f"streamsched: the system refused a read or a write: {error}")
+        echo_error(f"streamsched: the system refused a read or a write: {error}")
         _drop_output()
         code = UNREADABLE
     except KeyboardInterrupt:
@@ -91,7 +91,7 @@ def _obey(words: Sequence[str]) -> int:
     except SystemExit as leaving:  # argparse has printed help or a usage error; or SIGTERM
         return int(leaving.code or DONE)
     except StreamschedError as error:
-        complain(f"streamsched: {error}")
+        echo_error(f"streamsched: {error}")
         return exit_code(error)
     except OSError:
         raise
@@ -137,4 +137,4 @@ class _Notice:
             if log.handlers:  # `run` has one: what it tells may be read by machines
                 log.warning(told)
             else:
-                complain(f"streamsched: {told}")
+                echo_error(f"streamsched: {told}")

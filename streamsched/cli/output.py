@@ -14,23 +14,23 @@ from urllib.parse import quote
 
 from streamsched.errors import SourceError
 
-__all__ = ["check_writable", "complain", "name_rejections", "plain", "say", "say_json", "write_file"]
+__all__ = ["check_writable", "echo", "echo_error", "echo_json", "name_rejections", "plain", "write_file"]
 
 _NAMED: Final = 10  # rejections on standard error; a dead-letter file has all
 _CONTROLS: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
-def say(text: str) -> None:
+def echo(text: str) -> None:
     """Print `text` to standard output."""
     print(text)  # noqa: T201
 
 
-def say_json(content: object) -> None:
+def echo_json(content: object) -> None:
     """Print `content` to standard output as JSON; numbers that are not finite are null."""
-    say(json.dumps(_finite(content), indent=2, allow_nan=False))
+    echo(json.dumps(_finite(content), indent=2, allow_nan=False))
 
 
-def complain(text: str) -> None:
+def echo_error(text: str) -> None:
     """Print `text` to standard error."""
     print(text, file=sys.stderr, flush=True)  # noqa: T201
 
@@ -47,9 +47,9 @@ def plain(text: str) -> str:
 def name_rejections(rejections: Sequence[object], count: int) -> None:
     """Name the first of `rejections` on standard error, and how many of `count` are not named."""
     for rejection in rejections[:_NAMED]:
-        complain(f"rejected: {plain(str(rejection))}")
+        echo_error(f"rejected: {plain(str(rejection))}")
     if count > _NAMED:
-        complain(f"rejected: {count - _NAMED} more")
+        echo_error(f"rejected: {count - _NAMED} more")
 
 
 def check_writable(path: Path, log: str | None = None) -> None:

@@ -37,11 +37,11 @@ __all__ = [
     "FIRST",
     "SAME",
     "VERDICTS",
+    "detect_change",
     "hamming",
     "is_failure",
     "is_gone",
     "is_success",
-    "judge",
     "popcount",
     "shows_content",
     "verdict",
@@ -106,7 +106,7 @@ def shows_content(given: int, status: int) -> bool:
 
 
 @kernel
-def judge(  # noqa: PLR0913, PLR0917 (scalars, so that it inlines into the kernel that applies a batch)
+def detect_change(  # noqa: PLR0913, PLR0917 (scalars, so that it inlines into the kernel that applies a batch)
     given: int,
     status: int,
     fingerprint: np.uint64,
@@ -149,7 +149,7 @@ def verdict(before: Outcome | None, now: Outcome, threshold: int = CHANGE_BITS) 
     seen = before is not None and not is_failure(_status(before))
     page = before if before is not None and seen else now
     known = page.fingerprint is not None and shows_content(_given(page), _status(page))
-    code = judge(
+    code = detect_change(
         _given(now),
         _status(now),
         np.uint64(now.fingerprint or 0),

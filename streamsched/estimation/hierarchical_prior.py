@@ -21,15 +21,15 @@ from typing import Final
 import numpy as np
 
 from streamsched.estimation.gamma_posterior import digamma, shape_of_log_gap
-from streamsched.estimation.seasonality.group_profiles import publish_profiles, renew_link, sum_trust
+from streamsched.estimation.seasonality.group_profiles import publish_profiles, refresh_link, sum_trust
 from streamsched.numerics.arrays import Record, Records
-from streamsched.numerics.jit import bare_kernel, inlined
-from streamsched.records.dirty_tracking import mark_group, mark_row
-from streamsched.records.page_init import give_prior
-from streamsched.records.schema import LONGEST_INTERVAL, SHORTEST_INTERVAL, Tables
-from streamsched.records.url_patterns import sort_page_deeper
+from streamsched.numerics.jit import bare_kernel, inlined_kernel
+from streamsched.records.dirty_tracking import mark_dirty_group, mark_dirty_row
+from streamsched.records.page_init import assign_prior
+from streamsched.records.schema import LONGEST_INTERVAL, SHORTEST_INTERVAL, ShardArrays
+from streamsched.records.url_patterns import assign_deeper_group
 
-__all__ = ["FIRST_SHAPE", "advance_sweep", "begin_corpus", "renew_prior", "weigh_pattern"]
+__all__ = ["FIRST_SHAPE", "advance_sweep", "init_corpus", "refresh_prior", "update_pattern_evidence"]
 
 FIRST_SHAPE: Final = 0.5  # before anything is learned: most pages change seldom, some often
 FIRST_MEAN_PER_DAY: Final = 0.1  # change log of code, docs and news pages agree on this within a factor of ten
@@ -46,42 +46,42 @@ _UNLIKELY: Final = 1e-300  # a change within no time at all must not count witho
 _FIRST_GAP: Final = 1.2703628454614782  # ln s - digamma(s) at FIRST_SHAPE
 
 
-def begin_corpus(corpus: Records, cycle_s: float) -> None:
+def init_corpus(corpus: Records, cycle_s: float) -> None:
     """Set the CORPUS record to what is believed before the first outcome."""
     corpus["mean"] = corpus["first_mean"] = FIRST_MEAN_PER_DAY * cycle_s / 86_400.0
     corpus["shape"] = FIRST_SHAPE
 
 
-@inlined
-def renew_prior(tables: Tables, page: Record) -> None:
+@inlined_kernel
+def refresh_prior(shard: ShardArrays, page: Record) -> None:
     """Give a page the present prior of its group. O(1)."""
-    give_prior(page, tables.corpus[0].shape, tables.groups[page.group].mean)
+    assign_prior(page, shard.corpus[0].shape, shard.groups.records[page.group].mean)
 
 
-@inlined
-def advance_sweep(tables: Tables) -> None:
+@inlined_kernel
+def advance_sweep(shard: ShardArrays) -> None:
     """Note one more observed interval, and move the sweep when it is due. O(1) amortised."""
-    corpus = tables.corpus[0]
+    corpus = shard.corpus[0]
     corpus.sweep_due += 1
     if corpus.sweep_due >= SWEEP_EVERY:
         corpus.sweep_due = 0
-        _step(tables)
+        _step(shard)
 
 
-@inlined
-def weigh_pattern(tables: Tables, page: Record, interval: float, changed: bool, own: float) -> None:
+@inlined_kernel
+def update_pattern_evidence(shard: ShardArrays, page: Record, interval: float, changed: bool, own: float) -> None:
     """Note which prior foretold better what a visit found: that of the page's URL pattern, or the one above it. O(1).
 
     The host keeps the log-likelihood ratio of the two, fading: the posterior odds that its patterns are worth anything.
     Where pages of a pattern change together, one bulk edit looks like many pages that change often, and the pattern
     foretells changes that do not come. Only every fourth outcome is asked; it costs two logarithms or more.
     """
-    group: Record = tables.groups[page.group]
-    if group.depth == 0 or tables.corpus[0].applied % EDGE_STRIDE != 0:
+    group: Record = shard.groups.records[page.group]
+    if group.depth == 0 or shard.corpus[0].applied % EDGE_STRIDE != 0:
         return
-    shape = tables.corpus[0].shape
-    above: Record = tables.groups[group.parent]
-    host: Record = tables.groups[group.host]
+    shape = shard.corpus[0].shape
+    above: Record = shard.groups.records[group.parent]
+    host: Record = shard.groups.records[group.host]
     interval = min(max(interval, SHORTEST_INTERVAL), LONGEST_INTERVAL)
     quiet = -(shape + page.own_shape) * np.log1p(interval / (shape / group.learned + page.own_exposure))
     other = -(shape + page.own_shape) * np.log1p(interval / (shape / above.mean + page.own_exposure))
@@ -91,39 +91,39 @@ def weigh_pattern(tables: Tables, page: Record, interval: float, changed: bool, 
 
 
 @bare_kernel
-def _step(tables: Tables) -> None:
-    corpus = tables.corpus[0]
+def _step(shard: ShardArrays) -> None:
+    corpus = shard.corpus[0]
     if corpus.sweep_row == 0:
         corpus.sweep_end = corpus.sorted  # pages that come from now on wait for the next, or it might never end
     stop = min(corpus.sweep_row + SWEEP_ROWS, corpus.sweep_end)
     for row in range(corpus.sweep_row, stop):
-        _sum_page(tables, row)
+        _sum_page(shard, row)
     corpus.sweep_row = stop
     if stop == corpus.sweep_end:
-        _renew(tables)
+        _renew(shard)
         corpus.sweep_row = 0
         corpus.sweep += 1
 
 
-@inlined
-def _sum_page(tables: Tables, row: int) -> None:
+@inlined_kernel
+def _sum_page(shard: ShardArrays, row: int) -> None:
     """Renew one page's prior, and add what the page says of its group and of the prior's shape."""
-    corpus = tables.corpus[0]
-    page: Record = tables.pages[row]
-    group: Record = tables.groups[page.group]
-    mark_row(tables, row)
+    corpus = shard.corpus[0]
+    page: Record = shard.pages.records[row]
+    group: Record = shard.groups.records[page.group]
+    mark_dirty_row(shard, row)
     if group.recheck_until >= corpus.sweep:
-        sort_page_deeper(tables, row)
-        group = tables.groups[page.group]
-    give_prior(page, corpus.shape, group.mean)
-    renew_link(tables, row)
-    sum_trust(tables.rhythm, row, corpus.sweep)
+        assign_deeper_group(shard, row)
+        group = shard.groups.records[page.group]
+    assign_prior(page, corpus.shape, group.mean)
+    refresh_link(shard, row)
+    sum_trust(shard.seasonality, row, corpus.sweep)
     if page.visits == 0:
         return
     shape = page.prior_shape + page.own_shape
     exposure = page.prior_exposure + page.own_exposure
     rate = shape / exposure
-    mark_group(tables, np.int64(page.group))
+    mark_dirty_group(shard, np.int64(page.group))
     group.rate_sum += rate
     group.rate_count += 1.0
     if (row + corpus.sweep) % GAP_STRIDE == 0:
@@ -132,14 +132,14 @@ def _sum_page(tables: Tables, row: int) -> None:
 
 
 @bare_kernel
-def _renew(tables: Tables) -> None:
+def _renew(shard: ShardArrays) -> None:
     """Learn the corpus' mean and shape, then every group's mean, from one sweep's sums; forget the sums. O(groups)."""
-    corpus = tables.corpus[0]
-    groups = tables.groups
+    corpus = shard.corpus[0]
+    groups = shard.groups.records
     for index in range(corpus.groups - 1, -1, -1):  # a group is opened after its parent: children come first here
         group: Record = groups[index]
-        mark_group(tables, index)
-        mark_group(tables, np.int64(group.parent))
+        mark_dirty_group(shard, index)
+        mark_dirty_group(shard, np.int64(group.parent))
         if group.depth > 0:
             parent: Record = groups[group.parent]
             parent.rate_sum += group.rate_sum
@@ -166,5 +166,5 @@ def _renew(tables: Tables) -> None:
     corpus.rate_count = 0.0
     corpus.gap_sum = 0.0
     corpus.gap_count = 0.0
-    if not tables.rhythm.tempo[0].off:
-        publish_profiles(tables)
+    if not shard.seasonality.state[0].off:
+        publish_profiles(shard)

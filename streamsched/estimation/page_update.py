@@ -6,16 +6,16 @@ import numpy as np
 
 from streamsched.estimation.gamma_posterior import after_change
 from streamsched.numerics.arrays import Record
-from streamsched.numerics.jit import inlined
+from streamsched.numerics.jit import inlined_kernel
 from streamsched.records.schema import LONGEST_INTERVAL, SHORTEST_INTERVAL
 
-__all__ = ["count_visit", "learn"]
+__all__ = ["count_visit", "update_page"]
 
 _MOST_VISITS = (1 << 32) - 1  # what the count of a page's visits holds
 
 
-@inlined
-def learn(page: Record, trace: Record, interval: float, changed: bool, own: float) -> None:
+@inlined_kernel
+def update_page(page: Record, trace: Record, interval: float, changed: bool, own: float) -> None:
     """Update a page's PAGE and TRACE by one observed interval, in cycles, under the prior it has (SPEC 3). O(1).
 
     `own`: how probable it is that a change was the page's own. As far as it was not, the page itself did not change:
@@ -33,7 +33,7 @@ def learn(page: Record, trace: Record, interval: float, changed: bool, own: floa
     page.own_exposure += own * (exposure_after - exposure_before) + (1.0 - own) * interval
 
 
-@inlined
+@inlined_kernel
 def count_visit(page: Record, trace: Record, changed: bool) -> None:
     """Update what the published estimators read: n, X, the history and AAD's weighted sum. O(1)."""
     if page.visits < _MOST_VISITS:

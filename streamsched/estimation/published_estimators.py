@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streamsched.numerics.arrays import Floats, Hashes
-from streamsched.numerics.jit import inlined, kernel
+from streamsched.numerics.jit import inlined_kernel, kernel
 
 __all__ = [
     "HISTORY_BITS",
@@ -193,7 +193,7 @@ def _gad(visits: npt.NDArray[np.uint8], history: Hashes, out: Floats) -> None:
         out[i] = weigh_geometrically(visits[i], history[i])
 
 
-@inlined
+@inlined_kernel
 def weigh_geometrically(visits: int, history: int) -> float:
     """Return `gad` of one page, for kernels. O(1).
 

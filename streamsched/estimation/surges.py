@@ -8,7 +8,7 @@ no change by the page itself or by another surge that it bears, and no change ha
 hazard, the share that surges hit unseen in an ordinary window, is shown: every page not visited since bears it, at
 once. A window that showed a surge is kept after its end, its evidence still coming in; other windows only say how
 common surges are in this group, from a guess of one in a hundred on. So groups whose pages change each for itself come
-to show nothing. The hazard makes pages be looked at that no surge is known of: scouts for the others.
+to show nothing. The hazard makes pages be looked at that no surge is known of: surge_probes for the others.
 
 What is shown moves in steps, each told to rankings, and costs them O(pages of the group); a visit costs O(1).
 """
@@ -21,10 +21,10 @@ from typing import Final
 import numpy as np
 
 from streamsched.numerics.arrays import Floats, Record, Records
-from streamsched.numerics.jit import bare_kernel, inlined
+from streamsched.numerics.jit import bare_kernel, inlined_kernel
 from streamsched.numerics.vector_math import expm1, log1p
-from streamsched.records.schema import LONGEST_INTERVAL, SHORTEST_INTERVAL, SURGE_SHARES, Tables
-from streamsched.records.score_invalidation import Noted, note_group
+from streamsched.records.schema import LONGEST_INTERVAL, SHORTEST_INTERVAL, SURGE_SHARES, ShardArrays
+from streamsched.records.score_invalidation import InvalidationBuffer, invalidate_group
 
 __all__ = [
     "FEWEST_PAGES",
@@ -33,11 +33,11 @@ __all__ = [
     "LEAST_SHOWN",
     "MEAN_SHARE",
     "SHARES",
-    "begin_surges",
-    "spared_share",
-    "surge_chance",
-    "suspicion",
-    "weigh_surges",
+    "init_surges",
+    "share_not_hit",
+    "surge_probability",
+    "unseen_surge_value",
+    "update_surges",
 ]
 
 SHARES: Final = (0.1, 0.3, 0.5, 0.7, 0.9)  # middles of equal parts: any share is as likely as another at first
@@ -56,14 +56,21 @@ _UNLIKELIEST: Final = 1e-12  # own change of a page: it must not take a change f
 assert len(SHARES) == SURGE_SHARES
 
 
-def begin_surges(groups: Records) -> None:
+def init_surges(groups: Records) -> None:
     """Let groups know of no surge yet: those that come from a state that did not hold what surges teach. O(groups)."""
     groups["open_s"] = groups["kept_s"] = -np.inf
 
 
-@inlined
-def weigh_surges(  # noqa: PLR0913, PLR0917  a kernel
-    tables: Tables, noted: Noted, page: Record, at_s: float, interval: float, changed: bool, due: float, cycle_s: float
+@inlined_kernel
+def update_surges(  # noqa: PLR0913, PLR0917  a kernel
+    shard: ShardArrays,
+    noted: InvalidationBuffer,
+    page: Record,
+    at_s: float,
+    interval: float,
+    changed: bool,
+    due: float,
+    cycle_s: float,
 ) -> float:
     """Take in a visit at `at_s` to a page, `interval` cycles after its last, whose record is as before. O(1).
 
@@ -73,22 +80,22 @@ def weigh_surges(  # noqa: PLR0913, PLR0917  a kernel
     explain is the page's own all the same.
     """
     number = np.int64(page.group)
-    group: Record = tables.groups[number]
+    group: Record = shard.groups.records[number]
     if group.pages < FEWEST_PAGES:
         return 1.0
     if abs(at_s - group.open_s) >= cycle_s:  # or a clock was set back by as much
-        _begin_window(tables, noted, number, at_s)
+        _begin_window(shard, noted, number, at_s)
     in_open = page.last_visit_s < group.open_s <= at_s
     in_kept = page.last_visit_s < group.kept_s <= at_s and group.kept_shown > 0.0
     own = 1.0
     if changed:
-        own = _weigh_change(group, page, interval, due, in_open, in_kept)
-        own += (1.0 - own) * surge_chance(group)
+        own = _attribute_change(group, page, interval, due, in_open, in_kept)
+        own += (1.0 - own) * surge_probability(group)
     else:
         if in_open:
-            _hear_quiet(group.open_weights)
+            _update_on_no_change(group.open_weights)
         if in_kept:
-            _hear_quiet(group.kept_weights)
+            _update_on_no_change(group.kept_weights)
     if in_open:
         group.open_left -= min(group.open_left, np.uint32(1))
         _show_open(noted, number, group)
@@ -98,8 +105,8 @@ def weigh_surges(  # noqa: PLR0913, PLR0917  a kernel
     return own
 
 
-@inlined
-def spared_share(group: Record, last_visit_s: float) -> float:
+@inlined_kernel
+def share_not_hit(group: Record, last_visit_s: float) -> float:
     """Return the share of a group's pages last visited at that time that no surge shown since has hit. O(1)."""
     spared = 1.0
     if last_visit_s < group.open_s:
@@ -109,29 +116,29 @@ def spared_share(group: Record, last_visit_s: float) -> float:
     return spared
 
 
-@inlined
-def surge_chance(group: Record) -> float:
+@inlined_kernel
+def surge_probability(group: Record) -> float:
     """Return the probability that a window of a group has a surge, before it is seen. O(1)."""
     return float((FIRST_SURGES + group.surge_sum) / (FIRST_WINDOWS + group.window_count))
 
 
-@inlined
-def suspicion(group: Record) -> float:
+@inlined_kernel
+def unseen_surge_value(group: Record) -> float:
     """Return the probability that the present window of a group has a surge, by what visits have told so far. O(1)."""
     return 1.0 - _doubt(group.open_weights)
 
 
 @bare_kernel
-def _begin_window(tables: Tables, noted: Noted, number: int, at_s: float) -> None:
+def _begin_window(shard: ShardArrays, noted: InvalidationBuffer, number: int, at_s: float) -> None:
     """Let a window of a group begin now; learn from the one before it."""
-    group: Record = tables.groups[number]
+    group: Record = shard.groups.records[number]
     if group.open_s > -np.inf:
         _end_window(noted, number, group)
-    chance = surge_chance(group)
+    chance = surge_probability(group)
     hazard = (FIRST_WINDOWS * chance * MEAN_SHARE + group.missed_sum) / (FIRST_WINDOWS + group.window_count)
     if not group.hazard <= hazard * HAZARD_STEP or not hazard <= group.hazard * HAZARD_STEP:
         group.hazard = hazard
-        note_group(noted, number, np.inf)
+        invalidate_group(noted, number, np.inf)
     for i in range(SURGE_SHARES):
         group.open_weights[i] = chance / SURGE_SHARES
     group.open_s = at_s
@@ -139,8 +146,8 @@ def _begin_window(tables: Tables, noted: Noted, number: int, at_s: float) -> Non
     group.open_left = group.pages
 
 
-@inlined
-def _end_window(noted: Noted, number: int, group: Record) -> None:
+@inlined_kernel
+def _end_window(noted: InvalidationBuffer, number: int, group: Record) -> None:
     """Learn from the present window how common surges are, and keep it if it weighs no less than the one kept.
 
     A window weighs the pages that bear its surge still, as far as is known.
@@ -151,17 +158,17 @@ def _end_window(noted: Noted, number: int, group: Record) -> None:
     if group.open_shown == 0.0:
         group.missed_sum += _expect(group.open_weights)
     elif group.kept_shown * float(group.kept_left) > group.open_shown * float(group.open_left):
-        note_group(noted, number, group.open_s)
+        invalidate_group(noted, number, group.open_s)
     else:
         if group.kept_shown > 0.0:
-            note_group(noted, number, group.kept_s)
+            invalidate_group(noted, number, group.kept_s)
         group.kept_s, group.kept_shown, group.kept_left = group.open_s, group.open_shown, group.open_left
         for i in range(SURGE_SHARES):
             group.kept_weights[i] = group.open_weights[i]
 
 
 @bare_kernel
-def _weigh_change(group: Record, page: Record, interval: float, due: float, in_open: bool, in_kept: bool) -> float:
+def _attribute_change(group: Record, page: Record, interval: float, due: float, in_open: bool, in_kept: bool) -> float:
     """Take in that a page changed that bears the windows named; return how probable it is that it would have itself."""
     shape, exposure = page.prior_shape + page.own_shape, page.prior_exposure + page.own_exposure
     interval = min(max(interval, SHORTEST_INTERVAL), LONGEST_INTERVAL)
@@ -170,14 +177,14 @@ def _weigh_change(group: Record, page: Record, interval: float, due: float, in_o
     spared_open = 1.0 - _expect(group.open_weights) if in_open else 1.0
     spared_kept = 1.0 - _expect(group.kept_weights) if in_kept else 1.0
     if in_open:
-        _hear_change(group.open_weights, (1.0 - own) * spared_kept)
+        _update_on_change(group.open_weights, (1.0 - own) * spared_kept)
     if in_kept:
-        _hear_change(group.kept_weights, (1.0 - own) * spared_open)
+        _update_on_change(group.kept_weights, (1.0 - own) * spared_open)
     return float(own / (1.0 - (1.0 - own) * spared_open * spared_kept))
 
 
-@inlined
-def _hear_quiet(weights: Floats) -> None:
+@inlined_kernel
+def _update_on_no_change(weights: Floats) -> None:
     total = _doubt(weights)
     for i in range(SURGE_SHARES):
         total += weights[i] * (1.0 - SHARES[i])
@@ -185,8 +192,8 @@ def _hear_quiet(weights: Floats) -> None:
         weights[i] = weights[i] * (1.0 - SHARES[i]) / total
 
 
-@inlined
-def _hear_change(weights: Floats, quiet: float) -> None:
+@inlined_kernel
+def _update_on_change(weights: Floats, quiet: float) -> None:
     """Take in a change to a page that nothing else would have changed with the probability `quiet`."""
     total = _doubt(weights) * (1.0 - quiet)
     for i in range(SURGE_SHARES):
@@ -195,7 +202,7 @@ def _hear_change(weights: Floats, quiet: float) -> None:
         weights[i] = weights[i] * (1.0 - quiet * (1.0 - SHARES[i])) / total
 
 
-@inlined
+@inlined_kernel
 def _doubt(weights: Floats) -> float:
     """Return the probability that there was no surge."""
     doubt = 1.0
@@ -204,7 +211,7 @@ def _doubt(weights: Floats) -> float:
     return max(doubt, _LEAST_DOUBT)
 
 
-@inlined
+@inlined_kernel
 def _expect(weights: Floats) -> float:
     """Return the share of the group's pages that are expected to be hit."""
     expected = 0.0
@@ -213,23 +220,23 @@ def _expect(weights: Floats) -> float:
     return expected
 
 
-@inlined
-def _show_open(noted: Noted, number: int, group: Record) -> None:
+@inlined_kernel
+def _show_open(noted: InvalidationBuffer, number: int, group: Record) -> None:
     shown = _choose_shown(_expect(group.open_weights), group.hazard, group.open_shown)
     if shown != group.open_shown:
         group.open_shown = shown
-        note_group(noted, number, group.open_s)
+        invalidate_group(noted, number, group.open_s)
 
 
-@inlined
-def _show_kept(noted: Noted, number: int, group: Record) -> None:
+@inlined_kernel
+def _show_kept(noted: InvalidationBuffer, number: int, group: Record) -> None:
     shown = _choose_shown(_expect(group.kept_weights), group.hazard, group.kept_shown)
     if shown != group.kept_shown:
         group.kept_shown = shown
-        note_group(noted, number, group.kept_s)
+        invalidate_group(noted, number, group.kept_s)
 
 
-@inlined
+@inlined_kernel
 def _choose_shown(expected: float, hazard: float, shown: float) -> np.float32:
     """Return what to show of an expected share, now that `shown` is."""
     excess = (expected - hazard) / (1.0 - hazard)

@@ -9,7 +9,7 @@ from typing import Any
 
 from streamsched.evolution.promotion import Verdict
 
-__all__ = ["Breeding", "Candidate", "DataSpan", "checked_fields", "plain_values"]
+__all__ = ["Candidate", "DataSpan", "EvolutionResult", "checked_fields", "plain_values"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class DataSpan:
 
 
 @dataclass(frozen=True, slots=True)
-class Breeding:
+class EvolutionResult:
     """What an evolution comes back with: its challenger and the verdict on it, what else it considered, its elites.
 
     ``archive``: formulas for the next evolution to start from, the best first. No challenger: nothing beat the champion
@@ -65,7 +65,7 @@ class Breeding:
         return plain_values(asdict(self))
 
     @classmethod
-    def from_json(cls, content: object) -> Breeding:
+    def from_json(cls, content: object) -> EvolutionResult:
         """Return the breeding of these fields. Raises ValueError where they are not those of one."""
         given = checked_fields(cls, content)
         parts: dict[str, Any] = {

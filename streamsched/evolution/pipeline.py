@@ -16,12 +16,12 @@ import numpy as np
 
 from streamsched.evolution.contest import BLOCKS, contest_fitness, contest_trials, shuffle_pages
 from streamsched.evolution.data.change_history import ChangeHistory
-from streamsched.evolution.findings import Breeding, Candidate
+from streamsched.evolution.findings import Candidate, EvolutionResult
 from streamsched.evolution.gp.evolution_settings import WARM, EvolutionSettings
 from streamsched.evolution.gp.final_selection import Selection, measure
 from streamsched.evolution.gp.genomes import from_formula, to_formula
 from streamsched.evolution.gp.loop import Elite, Generation, evolve_seeds
-from streamsched.evolution.gp.symbols import Alphabet
+from streamsched.evolution.gp.symbols import SymbolSet
 from streamsched.evolution.promotion import decide
 from streamsched.evolution.simulation.evaluator import Evaluator
 from streamsched.evolution.simulation.trials import Trial
@@ -62,7 +62,7 @@ def breed(
     seed: int = 0,
     *,
     progress: Callable[[int, Generation], object] | None = None,
-) -> Breeding:
+) -> EvolutionResult:
     """Return the best challenger that evolution finds, and whether it should replace the champion.
 
     ``draws``: the same pages' history, once where all of it was observed, several times where gaps were filled in by
@@ -72,7 +72,7 @@ def breed(
     """
     history = draws[0]
     if history.pages < _FEWEST_PAGES or history.cycles - settings.warmup < _FEWEST_CYCLES:
-        return Breeding(None, None, metric=settings.metric)
+        return EvolutionResult(None, None, metric=settings.metric)
     alphabet = settings.alphabet
     later = max(2, round(_LATER * (history.cycles - settings.warmup)))
     rows = shuffle_pages(history, 0)
@@ -99,12 +99,12 @@ def breed(
     best = candidates[0]
     incumbent = next((one for one in candidates if one.formula == champion.simplify().text), None)
     if incumbent is not None and (incumbent.train, incumbent.validation) == (best.train, best.validation):
-        return Breeding(None, None, tuple(candidates), kept, settings.metric)
+        return EvolutionResult(None, None, tuple(candidates), kept, settings.metric)
     contestants = [champion, Formula.parse(best.formula)]
     fitness = _contest([draw.take(np.sort(held_out)) for draw in draws], contestants, settings, later)
     verdict = decide(fitness[0], fitness[1])
     candidates[0] = replace(best, held_out=verdict.challenger)
-    return Breeding(best.formula, verdict, tuple(candidates), kept, settings.metric)
+    return EvolutionResult(best.formula, verdict, tuple(candidates), kept, settings.metric)
 
 
 def _validate(elites: Sequence[Elite], evaluator: Evaluator, judge: Evaluator, how: Selection) -> list[Candidate]:
@@ -145,7 +145,7 @@ def _trials(draws: Sequence[ChangeHistory], settings: EvolutionSettings, seed: i
     ]
 
 
-def _encode(formulas: Sequence[Formula], alphabet: Alphabet) -> list[bytes]:
+def _encode(formulas: Sequence[Formula], alphabet: SymbolSet) -> list[bytes]:
     """Return the genomes of those formulas that the alphabet can write, each once."""
     genomes = (from_formula(formula, alphabet) for formula in formulas)
     return list(dict.fromkeys(genome for genome in genomes if genome is not None))

@@ -13,18 +13,18 @@ from streamsched.estimation.seasonality.seasonal_terminals import (
     DUE,
     RHYTHM,
     TAU,
-    Beats,
-    beats_of,
-    bound_rhythm,
-    fill_beat,
-    fill_beat_at,
+    SeasonalityView,
+    bound_seasonal_terminal,
+    fill_seasonal_terminal,
+    fill_seasonal_terminal_at,
+    seasonality_view,
 )
-from streamsched.estimation.surges import spared_share
+from streamsched.estimation.surges import share_not_hit
 from streamsched.formula.syntax.vocabulary import PLANNED, TERMINALS
 from streamsched.numerics.arrays import Floats, Ints, Record, Records
-from streamsched.numerics.jit import bare_kernel, inlined, widen_vectors
+from streamsched.numerics.jit import bare_kernel, inlined_kernel, widen_vectors
 from streamsched.numerics.vector_math import expm1, log1p
-from streamsched.records.schema import GROUP, LINK, LONGEST_INTERVAL, PROFILE, SCHEDULE, Tables
+from streamsched.records.schema import GROUP, LONGEST_INTERVAL, PROFILE, SCHEDULE, SEASONAL_LINK, ShardArrays
 
 __all__ = [
     "BY_RHYTHM",
@@ -75,16 +75,18 @@ class Context(NamedTuple):
     """What terminals read around some pages: the groups that these name, and their rhythms."""
 
     groups: Records  # GROUP[all]
-    beats: Beats
+    beats: SeasonalityView
 
 
-NO_CONTEXT: Final = Context(np.zeros(1, GROUP), Beats(np.empty(0, LINK), np.empty(0, SCHEDULE), np.empty(0, PROFILE)))
+NO_CONTEXT: Final = Context(
+    np.zeros(1, GROUP), SeasonalityView(np.empty(0, SEASONAL_LINK), np.empty(0, SCHEDULE), np.empty(0, PROFILE))
+)
 """Of pages all of group 0 that shows no surge, where nothing is known of rhythms: for terminals not `BY_RHYTHM`."""
 
 
-def context_of(tables: Tables, rows: slice | Ints) -> Context:
+def context_of(shard: ShardArrays, rows: slice | Ints) -> Context:
     """Return what terminals read around the pages of `rows`. O(1), O(m) for int64[m]."""
-    return Context(tables.groups, beats_of(tables.rhythm, rows))
+    return Context(shard.groups.records, seasonality_view(shard.seasonality, rows))
 
 
 class TerminalColumns:
@@ -140,7 +142,7 @@ def fill_terminal(  # noqa: C901, PLR0913, PLR0917  a case for each terminal
         for i in range(out.size):
             out[i] = pages[i].cost
     elif code in (TAU, RHYTHM, DUE):
-        fill_beat(code, context.beats, pages, now, cycle_s, out)
+        fill_seasonal_terminal(code, context.beats, pages, now, cycle_s, out)
     else:
         _fill_estimate(code, pages, traces, out)
 
@@ -158,7 +160,7 @@ def fill_lowest(  # noqa: PLR0913, PLR0917  a kernel
 ) -> None:
     """Fill `out`: float64[m] with what a terminal is at the least from `since` to each page's end. O(m)."""
     if code == RHYTHM:
-        bound_rhythm(context.beats, since, ends, False, out)
+        bound_seasonal_terminal(context.beats, since, ends, False, out)
         return
     fill_terminal(code, pages, traces, context, since, cycle_s, out)
     if code in (_POSTERIOR, _SURGE, TAU):
@@ -175,13 +177,13 @@ def fill_highest(  # noqa: PLR0913, PLR0917  a kernel
 ) -> None:
     """Fill `out`: float64[m] with what a moving terminal is at the most from `since` to each page's end. O(m)."""
     if code == RHYTHM:
-        bound_rhythm(context.beats, since, ends, True, out)
+        bound_seasonal_terminal(context.beats, since, ends, True, out)
     elif code == DUE:
-        fill_beat_at(code, context.beats, pages, ends, cycle_s, out)
+        fill_seasonal_terminal_at(code, context.beats, pages, ends, cycle_s, out)
         for i in range(out.size):
             out[i] += _DUE_SLACK
     elif code == TAU:
-        fill_beat_at(code, context.beats, pages, ends, cycle_s, out)
+        fill_seasonal_terminal_at(code, context.beats, pages, ends, cycle_s, out)
     else:
         for i in range(out.size):
             out[i] = _elapsed(pages[i], ends[i], cycle_s)
@@ -219,7 +221,7 @@ def _turn_to_surge(pages: Records, groups: Records, out: Floats) -> None:
         out[i] = out[i] * group.hazard
     _turn_to_probability(out)
     for i in range(out.size):
-        spared = spared_share(groups[pages[i].group], pages[i].last_visit_s)
+        spared = share_not_hit(groups[pages[i].group], pages[i].last_visit_s)
         out[i] = (1.0 - spared) + spared * out[i]
 
 
@@ -261,7 +263,7 @@ def _turn_to_probability(out: Floats) -> None:
         out[i] = 0.0 - expm1(-out[i])
 
 
-@inlined
+@inlined_kernel
 def _elapsed(page: Record, now: float, cycle_s: float) -> float:
     """Return the cycles since the page's last visit, or since it became known."""
     cycles: float = (now - page.last_visit_s) / cycle_s

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Region", "reserve_rows"]
+__all__ = ["GrowableArray", "reserve_rows"]
 
 _NORESERVE = 0x4000 if sys.platform == "linux" else 0  # MAP_NORESERVE, which Python names from 3.13 on
 _SMALLEST_RESERVE = 1 << 16  # rows; below this a region is an ordinary array that doubles
 
 
-class Region:
+class GrowableArray:
     """A zeroed array of `dtype` that grows without moving, up to the rows reserved at its creation.
 
     ``array``: dtype[rows reserved]. Rows never written cost address space, not memory. Where the system refuses to

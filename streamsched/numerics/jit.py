@@ -19,7 +19,7 @@ __all__ = [
     "bare_kernel",
     "count_ones",
     "fold_multiply",
-    "inlined",
+    "inlined_kernel",
     "kernel",
     "load_word",
     "mix",
@@ -56,7 +56,7 @@ def bare_kernel(function: Callable[..., Result]) -> Callable[..., Result]:
     return cast(Callable[..., Result], _compile(cache=True, nogil=True, error_model="numpy", _nrt=False)(function))
 
 
-def inlined(function: Callable[..., Result]) -> Callable[..., Result]:
+def inlined_kernel(function: Callable[..., Result]) -> Callable[..., Result]:
     """Compile `function` as `bare_kernel` does and put its code into each kernel that calls it.
 
     For what runs once for each outcome: passing a shard's arrays to a real call costs more than most of these do.
@@ -158,7 +158,9 @@ def widen_vectors(typingctx: Any) -> Any:
     """
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        builder.function.attributes.discard("alwaysinline")  # what `inlined` asks for spreads to the functions it calls
+        builder.function.attributes.discard(
+            "alwaysinline"
+        )  # what `inlined_kernel` asks for spreads to the functions it calls
         builder.function.attributes.add("noinline")
         set.add(builder.function.attributes, '"prefer-vector-width"="512"')  # a name that `add` does not know
         return context.get_dummy_value()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from streamsched.numerics.arrays import Bytes
-from streamsched.numerics.jit import bare_kernel, inlined
+from streamsched.numerics.jit import bare_kernel, inlined_kernel
 
 __all__ = ["default_port", "find_authority", "find_domain"]
 
@@ -44,7 +44,7 @@ def default_port(name: Bytes, size: int, scheme: int) -> int:
     return 0
 
 
-@inlined
+@inlined_kernel
 def find_domain(text: Bytes, start: int, stop: int) -> tuple[int, int]:
     """Return where the last label of the host ``text[start:stop]``, with a port or without, begins and ends. O(length).
 

@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from streamsched.numerics.jit import inlined
+from streamsched.numerics.jit import inlined_kernel
 
 __all__ = ["exp", "expm1", "log", "log1p", "power"]
 
@@ -41,7 +41,7 @@ _BIASED: Final = 2.0**52 + 1023.0
 _BIASED_BY_54: Final = 2.0**52 + 1023.0 + 54.0
 
 
-@inlined
+@inlined_kernel
 def exp(x: float) -> float:
     """Return e to the power of `x`, from -708 to 709, within 1 ulp; NaN for NaN, of other numbers anything. O(1)."""
     shifted = x * _LOG2_E + _ROUNDER
@@ -50,7 +50,7 @@ def exp(x: float) -> float:
     return (1.0 + (rest + _bend(rest))) * np.uint64((_bits(shifted) - _BIAS) << _FIFTY_TWO).view(np.float64)
 
 
-@inlined
+@inlined_kernel
 def expm1(x: float) -> float:
     """Return e to the power of `x`, less 1, within 2 ulp near 0 too; from -1 to infinity above 709.8. O(1)."""
     within = max(min(x, _HIGHEST), -80.0)
@@ -65,7 +65,7 @@ def expm1(x: float) -> float:
     return x if abs(x) < _HALF_ULP else grown
 
 
-@inlined
+@inlined_kernel
 def log(x: float) -> float:
     """Return the natural logarithm of `x` > 0 within 1 ulp, infinite too; NaN for NaN, of others anything. O(1)."""
     whole, part = _split(x)
@@ -73,7 +73,7 @@ def log(x: float) -> float:
     return logarithm if x < np.inf else x
 
 
-@inlined
+@inlined_kernel
 def log1p(x: float) -> float:
     """Return the natural logarithm of 1 + `x`, x > -1, within 2 ulp near 0 too, as `log` does. O(1)."""
     grown = 1.0 + x
@@ -83,7 +83,7 @@ def log1p(x: float) -> float:
     return logarithm if x < np.inf else x
 
 
-@inlined
+@inlined_kernel
 def power(base: float, exponent: float) -> float:
     """Return `base` > 0, finite, to the power of `exponent`, -80 to 80, within 2 ulp; of others anything. O(1).
 
@@ -108,7 +108,7 @@ def power(base: float, exponent: float) -> float:
     return (1.0 + (rest + _bend(rest))) * first.view(np.float64) * second.view(np.float64)
 
 
-@inlined
+@inlined_kernel
 def _log_in_two(x: float) -> tuple[float, float]:
     """Return the natural logarithm as a sum: with s = f/(2 + f), f = x/2**k - 1, it is k ln 2 + 2 s + s**3 ..."""
     whole, part = _split(x)
@@ -126,7 +126,7 @@ def _log_in_two(x: float) -> tuple[float, float]:
     return high, low
 
 
-@inlined
+@inlined_kernel
 def _split(x: float) -> tuple[float, float]:
     """Return k and m with x = 2**k * m and m from sqrt(1/2) to sqrt(2), for x > 0."""
     small = x < _SMALLEST_NORMAL
@@ -137,7 +137,7 @@ def _split(x: float) -> tuple[float, float]:
     return whole, np.uint64((moved & _SIGNIFICAND) + _SQRT_HALF).view(np.float64)
 
 
-@inlined
+@inlined_kernel
 def _join(whole: float, f: float, lost: float) -> float:
     """Return whole * ln 2 + ln(1 + f) + lost, for a small `lost`."""
     s = f / (2.0 + f)
@@ -147,7 +147,7 @@ def _join(whole: float, f: float, lost: float) -> float:
     return whole * _LN2_HIGH - ((half_square - below) - f)
 
 
-@inlined
+@inlined_kernel
 def _bend(r: float) -> float:
     """Return e**r - 1 - r for |r| up to ln(2)/2."""
     square = r * r
@@ -159,7 +159,7 @@ def _bend(r: float) -> float:
     return square * (low + fourth * (mid + fourth * (2.7622150952783863e-07 + r * 2.511221073064976e-08)))
 
 
-@inlined
+@inlined_kernel
 def _arc(square: float) -> float:
     """Return (ln((1 + s)/(1 - s)) - 2 s)/s**3 for the square of s, up to 0.0295."""
     fourth = square * square
@@ -169,12 +169,12 @@ def _arc(square: float) -> float:
     return even + square * (0.3999999999941312 + fourth * (0.22222198528573894 + fourth * 0.15313981294157072))
 
 
-@inlined
+@inlined_kernel
 def _upper(x: float) -> float:
     """Return the upper half of `x`: products of two such are exact, and so is the difference to `x`."""
     return np.uint64(_bits(x) & _UPPER).view(np.float64)
 
 
-@inlined
+@inlined_kernel
 def _bits(x: float) -> np.uint64:
     return np.float64(x).view(np.uint64)

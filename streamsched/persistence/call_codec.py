@@ -22,16 +22,16 @@ from streamsched.formula.champion import Champion
 from streamsched.numerics.arrays import Ints
 from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.outcomes import OutcomeBatch
-from streamsched.politeness.politeness_settings import HostRule, Manners, Rule
+from streamsched.politeness.politeness_settings import HostRule, Politeness, Rule
 from streamsched.state.page_table import PageTable
 
 __all__ = [
-    "HandOut",
-    "Replayed",
+    "GrantedLeases",
+    "ReplayTarget",
     "Rereader",
-    "Rereading",
     "StreamNeeded",
-    "Taken",
+    "StreamOffsets",
+    "StreamReplay",
     "decode_call",
     "encode_call",
     "pack_batch",
@@ -48,7 +48,7 @@ _COLUMNS: Final = ("fetched_at", "given", "status", "fingerprint", "changed", "i
 
 
 @dataclass(frozen=True, slots=True)
-class HandOut:
+class GrantedLeases:
     """Pages handed out at `now` until `until_s`, the first `panel` for the panel, and the shares as they stood after.
 
     ``rows``: int64[m].
@@ -63,7 +63,7 @@ class HandOut:
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class StreamOffsets:
     """Outcomes taken from the stream ``path``: so many, from ``start`` on but for the first ``skipped`` there.
 
     ``position``: where the stream stood after them. Positions are JSON, None the stream's beginning.
@@ -76,7 +76,7 @@ class Taken:
     position: Any
 
 
-class Replayed(Protocol):
+class ReplayTarget(Protocol):
     """What a scheduler offers to whoever applies calls anew."""
 
     positions: dict[str, Any]
@@ -89,12 +89,12 @@ class Replayed(Protocol):
     def pages(self) -> PageTable: ...  # noqa: D102
     def observe(self, outcomes: OutcomeBatch) -> object: ...  # noqa: D102
     def discover(self, urls: PackedUrls, *, now: float, importance: npt.ArrayLike | None = None) -> int: ...  # noqa: D102
-    def hand_out_again(self, handed: HandOut) -> None: ...  # noqa: D102
+    def restore_leases(self, handed: GrantedLeases) -> None: ...  # noqa: D102
     def release(self, urls: list[str]) -> int: ...  # noqa: D102
     def ask(self, urls: list[str], *, now: float) -> int: ...  # noqa: D102
     def block(self, host: str, until: float) -> int: ...  # noqa: D102
     def set_rules(self, rules: Mapping[str, Rule | HostRule | None]) -> int: ...  # noqa: D102
-    def set_manners(self, manners: Manners) -> None: ...  # noqa: D102
+    def set_politeness(self, politeness: Politeness) -> None: ...  # noqa: D102
     def use(self, formula: Champion, *, wait: bool = False) -> None: ...  # noqa: D102
 
 
@@ -154,23 +154,23 @@ def pack_rules(rules: Mapping[str, Rule | HostRule | None]) -> list[list[Any]]:
 
 def sum_hashes(pages: PageTable, rows: Ints) -> int:
     """Return a checksum of which pages `rows` are."""
-    return int(crc32c(pages.tables.pages["url_hash"][rows].tobytes()))
+    return int(crc32c(pages.arrays.pages.records["url_hash"][rows].tobytes()))
 
 
 def replay(
-    shard: Replayed, calls: Iterable[tuple[int, bytes]], path: str, reread: Rereader | None = None
+    shard: ReplayTarget, calls: Iterable[tuple[int, bytes]], path: str, reread: Rereader | None = None
 ) -> Iterator[int]:
     """Apply `calls`, from the log at `path`, anew and in order; yield the number of each once it is applied.
 
     Raises StreamNeeded before a call that followed outcomes which must be read again, where `reread` is None, and
     SnapshotError where calls do not fit the state.
     """
-    streams = Rereading(shard, reread)
-    held: list[tuple[int, Taken]] = []  # what was taken from streams: read again once a call follows
+    streams = StreamReplay(shard, reread)
+    held: list[tuple[int, StreamOffsets]] = []  # what was taken from streams: read again once a call follows
     for number, payload in calls:
         call, arrays = decode_call(payload)
         if call["call"] == "take":
-            held.append((number, Taken(**{field: value for field, value in call.items() if field != "call"})))
+            held.append((number, StreamOffsets(**{field: value for field, value in call.items() if field != "call"})))
             continue
         for earlier, taken in held:
             if reread is None:
@@ -182,15 +182,15 @@ def replay(
         yield number
 
 
-class Rereading:
+class StreamReplay:
     """Reads outcomes again that a scheduler had taken, as many at a time as it had then."""
 
-    def __init__(self, shard: Replayed, reread: Rereader | None) -> None:
+    def __init__(self, shard: ReplayTarget, reread: Rereader | None) -> None:
         self._shard = shard
         self._reread = reread
         self._streams: dict[str, _Stream] = {}
 
-    def take(self, taken: Taken, log: str) -> None:
+    def take(self, taken: StreamOffsets, log: str) -> None:
         """Take again what was taken. Raises SnapshotError, which names the log, where the stream ends before."""
         stream = self._streams.get(taken.path)
         if stream is None or (stream.position, stream.beyond) != (taken.start, taken.skipped):
@@ -227,7 +227,9 @@ class _Stream:
             count -= min(count, len(batch))
 
 
-def _apply(shard: Replayed, number: int, call: dict[str, Any], arrays: dict[str, npt.NDArray[Any]], path: str) -> None:
+def _apply(
+    shard: ReplayTarget, number: int, call: dict[str, Any], arrays: dict[str, npt.NDArray[Any]], path: str
+) -> None:
     kind = call["call"]
     if kind == "observe":
         shard.observe(_unpack_batch(arrays))
@@ -238,7 +240,7 @@ def _apply(shard: Replayed, number: int, call: dict[str, Any], arrays: dict[str,
         if rows.size and (rows.max() >= len(shard.pages) or sum_hashes(shard.pages, rows) != call["sum"]):
             raise SnapshotError(path, f"call number {number} handed out other pages than are known: it does not fit")
         panel, shares = call["panel_state"], call["shares_state"]
-        shard.hand_out_again(HandOut(rows, call["now"], call["until_s"], call["panel"], panel, shares))
+        shard.restore_leases(GrantedLeases(rows, call["now"], call["until_s"], call["panel"], panel, shares))
     elif kind == "release":
         shard.release(list(_unpack_urls(arrays)))
     elif kind == "ask":
@@ -247,8 +249,8 @@ def _apply(shard: Replayed, number: int, call: dict[str, Any], arrays: dict[str,
         shard.block(call["host"], call["until"])
     elif kind == "set rules":
         shard.set_rules({target: _unpack_rule(of_host, told) for target, of_host, told in call["rules"]})
-    elif kind == "set manners":
-        shard.set_manners(Manners.from_json(call["manners"]))
+    elif kind == "set politeness":
+        shard.set_politeness(Politeness.from_json(call["politeness"]))
     elif kind == "use":
         shard.use(Champion.from_json(call["champion"]), wait=True)
     elif kind == "limit":

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from streamsched.errors import SettingsError
 from streamsched.formula.terminals import TerminalColumns, context_of
 from streamsched.numerics.arrays import Bools, Floats, Ints
-from streamsched.persistence.files import draft_of, telling
+from streamsched.persistence.files import as_snapshot_errors, draft_of
 from streamsched.records.schema import LEASED, SUCCEEDED, URGENT, VISITED
 from streamsched.records.url_index import url_texts
 from streamsched.records.url_patterns import group_names, host_names
@@ -69,7 +69,7 @@ def export_pages(pages: PageTable, path: Path) -> int:
     arrow = _import_arrow()
     schema = _schema(arrow)
     draft = draft_of(path)
-    with telling(path, "cannot be written"):
+    with as_snapshot_errors(path, "cannot be written"):
         try:
             with draft.open("wb") as file, _writer(arrow, file, schema, FORMATS[path.suffix.lower()]) as writer:
                 for columns in _chunks(pages):
@@ -122,27 +122,27 @@ def _chunks(pages: PageTable) -> Iterator[dict[str, Any]]:
     fill = TerminalColumns(_ESTIMATES, _ROWS).fill
     for start in range(0, len(pages), _ROWS):
         rows = np.arange(start, min(start + _ROWS, len(pages)))
-        tables = pages.tables
-        filled = fill(tables.pages[rows], tables.traces[rows], context_of(tables, rows), 0.0, pages.cycle_s)
+        shard = pages.arrays
+        filled = fill(shard.pages.records[rows], shard.pages.traces[rows], context_of(shard, rows), 0.0, pages.cycle_s)
         yield _read_rows(pages, rows, filled)
 
 
 def _read_rows(pages: PageTable, rows: Ints, estimates: dict[str, Floats]) -> dict[str, Any]:
     """Return the columns of `rows`; a time is a pair of seconds and where they mean something."""
-    tables = pages.tables
-    page, trace = tables.pages[rows], tables.traces[rows]
+    shard = pages.arrays
+    page, trace = shard.pages.records[rows], shard.pages.traces[rows]
     visited, leased = (page["flags"] & VISITED) != 0, (page["flags"] & LEASED) != 0
     plain = {name: page[name] for name in ("importance", "cost", "visits", "changes", "failures", "gone")}
     return plain | estimates | {
-        "url": url_texts(tables, rows),
-        "host": host_names(tables, rows),
+        "url": url_texts(shard, rows),
+        "host": host_names(shard, rows),
         "pattern": _patterns(pages, page["group"].astype(np.int64)),
         "known_since": (page["last_visit_s"], ~visited),
         "last_visit": (page["last_visit_s"], visited),
         "last_outcome": (trace["last_outcome_s"], np.isfinite(trace["last_outcome_s"])),
         "succeeded": (page["flags"] & SUCCEEDED) != 0,
         "asked_for": (page["flags"] & URGENT) != 0,
-        "leased_until": (tables.lease_until_s[rows], leased),
+        "leased_until": (shard.pages.lease_until_s[rows], leased),
         "fingerprint": trace["fingerprint"],
         "posterior_shape": page["prior_shape"] + page["own_shape"],
         "posterior_exposure": page["prior_exposure"] + page["own_exposure"],
@@ -151,10 +151,10 @@ def _read_rows(pages: PageTable, rows: Ints, estimates: dict[str, Floats]) -> di
 
 def _patterns(pages: PageTable, groups: Ints) -> list[str]:
     numbers, place = np.unique(groups, return_inverse=True)
-    deep = pages.tables.groups["depth"][numbers] > 0
+    deep = pages.arrays.groups.records["depth"][numbers] > 0
     names = [
         f"{name}/" if below else name
-        for name, below in zip(group_names(pages.tables, numbers), deep.tolist(), strict=True)
+        for name, below in zip(group_names(pages.arrays, numbers), deep.tolist(), strict=True)
     ]
     return [names[i] for i in place.tolist()]
 

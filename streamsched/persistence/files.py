@@ -14,14 +14,14 @@ from streamsched.errors import SnapshotError
 
 __all__ = [
     "ImageName",
+    "as_snapshot_errors",
     "draft_of",
     "list_images",
     "list_segments",
     "put_in_place",
+    "remove_drafts",
     "segment_path",
-    "sweep_drafts",
     "sync_directory",
-    "telling",
     "write_whole",
 ]
 
@@ -79,7 +79,7 @@ def sync_directory(directory: Path) -> None:
         os.close(handle)
 
 
-def sweep_drafts(directory: Path) -> None:
+def remove_drafts(directory: Path) -> None:
     """Remove what a process that was killed left half-written. To be called under the directory's lock."""
     for name in _names(directory):
         if name.startswith(".") and name.endswith(".draft"):
@@ -95,7 +95,7 @@ def write_whole(handle: int, raw: bytes | memoryview) -> None:
 
 
 @contextmanager
-def telling(path: Path, what: str) -> Iterator[None]:
+def as_snapshot_errors(path: Path, what: str) -> Iterator[None]:
     """Turn an OSError of this block into a SnapshotError that names `path` and what could not be done."""
     try:
         yield

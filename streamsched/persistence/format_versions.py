@@ -9,19 +9,19 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from streamsched.estimation.surges import begin_surges
+from streamsched.estimation.surges import init_surges
 from streamsched.numerics.arrays import Records
 from streamsched.records.schema import (
     CORPUS,
     GROUP,
-    GROUP_WAS,
-    LINK,
-    LINK_WAS,
+    OLD_GROUP,
+    OLD_LINK,
+    OLD_ROW,
+    OLD_SCHEDULE,
     PAGE,
     PROFILE,
-    ROW_WAS,
-    SCHEDULE_WAS,
-    TEMPO,
+    SEASONAL_LINK,
+    SEASONALITY,
     TRACE,
     VISIT,
 )
@@ -48,16 +48,16 @@ _PRESENT: Final[Mapping[str, np.dtype[Any]]] = MappingProxyType(
         "names": np.dtype("u1"),
         "journal": VISIT,  # places are numbers of visits; the ring keeps the newest
         "candidates": np.dtype("u1"),
-        "changed_rows": ROW_WAS,  # places mean nothing: each record names its own
-        "changed_groups": GROUP_WAS,
-        "links": LINK,
-        "changed_schedules": SCHEDULE_WAS,  # all are: they lie in no order that pages have
-        "changed_links": LINK_WAS,
+        "changed_rows": OLD_ROW,  # places mean nothing: each record names its own
+        "changed_groups": OLD_GROUP,
+        "links": SEASONAL_LINK,
+        "changed_schedules": OLD_SCHEDULE,  # all are: they lie in no order that pages have
+        "changed_links": OLD_LINK,
         "profiles": PROFILE,
-        "tempo": TEMPO,
+        "seasonality": SEASONALITY,
     }
 )
-_RHYTHMS: Final = ("links", "changed_schedules", "changed_links", "profiles", "tempo")
+_RHYTHMS: Final = ("links", "changed_schedules", "changed_links", "profiles", "seasonality")
 _GROUP_5: Final = _cut(GROUP, _FIRST_OF_SURGES)  # groups knew nothing of surges
 _FORMER: Final[Mapping[str, np.dtype[Any]]] = MappingProxyType(  # ... and nothing was known of rhythms
     {name: dtype for name, dtype in _PRESENT.items() if name not in _RHYTHMS}
@@ -81,7 +81,7 @@ def widen(name: str, records: Records) -> Records:
         return records
     wide = np.zeros(records.size, present)
     groups = wide if name == "groups" else wide["group"]
-    begin_surges(groups)
+    init_surges(groups)
     _copy_fields(wide, records)
     return wide
 

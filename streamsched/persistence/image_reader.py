@@ -23,10 +23,10 @@ from streamsched.persistence.files import ImageName, list_images
 from streamsched.persistence.format_versions import widen
 from streamsched.persistence.image_format import Image, Part, read_image
 from streamsched.persistence.legacy_format import is_former, load_former
-from streamsched.records.schema import Tables
+from streamsched.records.schema import ShardArrays
 from streamsched.state.page_table import PageTable
 
-__all__ = ["Loaded", "check_image", "load_images"]
+__all__ = ["LoadedImages", "check_image", "load_images"]
 
 _THREADS: Final = min(4, os.cpu_count() or 1)  # of reading: more only wait for the same disk
 _PATCHES: Final = {  # of what each of its records names its own place, and by which field
@@ -35,13 +35,13 @@ _PATCHES: Final = {  # of what each of its records names its own place, and by w
     "changed_links": ("pages", "row"),
     "changed_schedules": ("schedules", "number"),
 }
-_OF_RHYTHM: Final = ("links", "profiles", "tempo")
+_OF_RHYTHM: Final = ("links", "profiles", "seasonality")
 _READ_BYTES: Final = 1 << 20  # handed to the checksum while they are in the processor's cache
 _log: Final = logging.getLogger("streamsched.persistence")
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class LoadedImages:
     """A state as images have it: of instant ``name``, after the calls up to number ``sequence``.
 
     ``mark``: what the increment after it must say it follows, None where none may; ``files``: the images it was read
@@ -57,7 +57,7 @@ class Loaded:
     faults: tuple[SnapshotError, ...]
 
 
-def load_images(directory: Path) -> Loaded:
+def load_images(directory: Path) -> LoadedImages:
     """Return the newest state that the images in `directory` hold. O(pages).
 
     Every byte that is used is checked. What is damaged is told of, in the log and the result, and passed over for what
@@ -91,14 +91,14 @@ def check_image(path: Path) -> None:
     _each_part(image, image.parts, lambda part: np.empty(part.count, part.dtype))
 
 
-def _load_chain(directory: Path, chain: list[ImageName], faults: list[SnapshotError]) -> Loaded:
+def _load_chain(directory: Path, chain: list[ImageName], faults: list[SnapshotError]) -> LoadedImages:
     """Return what image and increments of one number hold together, as far as these follow one another undamaged."""
     base = chain[0].in_directory(directory)
     if chain[0].step:
         raise SnapshotError(str(base), f"damaged: {ImageName(chain[0].number).in_directory(directory).name} is missing")
     if is_former(base):
         pages, settings = load_former(base)
-        return Loaded(pages, settings, chain[0], 0, None, (base,), tuple(faults))
+        return LoadedImages(pages, settings, chain[0], 0, None, (base,), tuple(faults))
     image = read_image(base)
     _ask_ahead(base)
     pages = PageTable.of_settings(image.contents["settings"])
@@ -123,7 +123,7 @@ def _load_chain(directory: Path, chain: list[ImageName], faults: list[SnapshotEr
     name = ImageName(chain[0].number, len(images) - 1)
     files = tuple(one.path for one in images)
     mark = contents["mark"] if images[-1].is_present else None  # else what follows would lack rhythms
-    return Loaded(pages, contents["settings"], name, contents["sequence"], mark, files, tuple(faults))
+    return LoadedImages(pages, contents["settings"], name, contents["sequence"], mark, files, tuple(faults))
 
 
 def _ask_ahead(path: Path) -> None:
@@ -156,15 +156,15 @@ def _apply(image: Image, pages: PageTable) -> None:
     """Read the parts of `image` into the place where `pages` keeps them, checking each; older ones are widened."""
     counts = image.contents["counts"]
     pages.reserve(counts["pages"], counts["text"], counts["groups"], counts["names"])
-    tables = pages.tables
+    shard = pages.arrays
     whole = [part for part in image.parts if part.name not in _PATCHES]
     patches = [part for part in image.parts if part.name in _PATCHES]
-    found = _each_part(image, whole, lambda part: _place_of(image, part, _array_of(tables, part.name)))
+    found = _each_part(image, whole, lambda part: _place_of(image, part, _array_of(shard, part.name)))
     for part, records in zip(whole, found, strict=True):
-        array = _array_of(tables, part.name)
+        array = _array_of(shard, part.name)
         if records.dtype != array.dtype:
             array[part.start : part.start + part.count] = widen(part.name, records)
-    limits = counts | {"schedules": int(tables.rhythm.tempo["schedules"][0]) + 1}
+    limits = counts | {"schedules": int(shard.seasonality.state["schedules"][0]) + 1}
     for part, narrow in zip(
         patches, _each_part(image, patches, lambda part: np.empty(part.count, part.dtype)), strict=True
     ):
@@ -172,11 +172,11 @@ def _apply(image: Image, pages: PageTable) -> None:
         of, name = _PATCHES[part.name]
         if records.size and int(records[name].max()) >= limits[of]:
             raise SnapshotError(str(image.path), f"damaged: {part.name} name what is not there")
-        _SCATTER[part.name](tables, records)
+        _SCATTER[part.name](shard, records)
 
 
-def _array_of(tables: Tables, name: str) -> npt.NDArray[Any]:
-    array: npt.NDArray[Any] = getattr(tables.rhythm if name in _OF_RHYTHM else tables, name)
+def _array_of(shard: ShardArrays, name: str) -> npt.NDArray[Any]:
+    array: npt.NDArray[Any] = getattr(shard.seasonality if name in _OF_RHYTHM else shard, name)
     return array
 
 
@@ -219,36 +219,36 @@ def _read_part(image: Image, handle: int, part: Part, records: npt.NDArray[Any])
 
 
 @bare_kernel
-def _scatter_rows(tables: Tables, records: Records) -> None:
+def _scatter_rows(shard: ShardArrays, records: Records) -> None:
     for i in range(records.size):
         row = np.int64(records[i].row)
-        tables.pages[row] = records[i].page
-        tables.traces[row] = records[i].trace
-        tables.lease_until_s[row] = records[i].lease_until_s
+        shard.pages.records[row] = records[i].page
+        shard.pages.traces[row] = records[i].trace
+        shard.pages.lease_until_s[row] = records[i].lease_until_s
 
 
 @bare_kernel
-def _scatter_groups(tables: Tables, records: Records) -> None:
+def _scatter_groups(shard: ShardArrays, records: Records) -> None:
     for i in range(records.size):
-        tables.groups[np.int64(records[i].number)] = records[i].group
+        shard.groups.records[np.int64(records[i].number)] = records[i].group
 
 
 @bare_kernel
-def _scatter_links(tables: Tables, records: Records) -> None:
+def _scatter_links(shard: ShardArrays, records: Records) -> None:
     for i in range(records.size):
-        tables.rhythm.links[np.int64(records[i].row)] = records[i].link
+        shard.seasonality.links[np.int64(records[i].row)] = records[i].link
         number = np.int64(records[i].link.schedule)
-        if 0 < number <= tables.rhythm.tempo[0].schedules:  # a later one's page comes once more, as it was
-            tables.rhythm.schedules[number] = records[i].schedule
+        if 0 < number <= shard.seasonality.state[0].schedules:  # a later one's page comes once more, as it was
+            shard.seasonality.schedules[number] = records[i].schedule
 
 
 @bare_kernel
-def _scatter_schedules(tables: Tables, records: Records) -> None:
+def _scatter_schedules(shard: ShardArrays, records: Records) -> None:
     for i in range(records.size):
-        tables.rhythm.schedules[np.int64(records[i].number)] = records[i].schedule
+        shard.seasonality.schedules[np.int64(records[i].number)] = records[i].schedule
 
 
-_SCATTER: Final[dict[str, Callable[[Tables, Records], None]]] = {
+_SCATTER: Final[dict[str, Callable[[ShardArrays, Records], None]]] = {
     "changed_rows": _scatter_rows,
     "changed_groups": _scatter_groups,
     "changed_links": _scatter_links,

@@ -8,13 +8,13 @@ from typing import Any, Final, Protocol
 
 from streamsched.errors import SnapshotError
 from streamsched.numerics.arrays import Records
-from streamsched.persistence.files import ImageName, list_images, telling
+from streamsched.persistence.files import ImageName, as_snapshot_errors, list_images
 from streamsched.persistence.image_format import ImageWriter, read_image
 from streamsched.persistence.legacy_format import is_former
-from streamsched.persistence.snapshot_view import Moment, Shard
+from streamsched.persistence.snapshot_view import Shard, SnapshotView
 from streamsched.persistence.write_ahead_log import last_call
 
-__all__ = ["IMAGES_KEPT", "Saved", "drop_images", "oldest_call", "save_image", "save_state"]
+__all__ = ["IMAGES_KEPT", "SavedImage", "drop_images", "oldest_call", "save_image", "save_state"]
 
 IMAGES_KEPT: Final = 2  # the newest and the one before it, each with its increments
 
@@ -44,7 +44,7 @@ class Closed:
         pass
 
 
-class Saved:
+class SavedImage:
     """An image on disk: its `name`, `path`, size in bytes, the CORPUS of its instant, and what an increment follows.
 
     ``positions``: where the streams stood.
@@ -61,7 +61,7 @@ class Saved:
         self.positions = positions
 
 
-def save_image(directory: Path, shard: Shard, before: Saved | None, calls: Calls, *, marking: bool) -> Saved:
+def save_image(directory: Path, shard: Shard, before: SavedImage | None, calls: Calls, *, marking: bool) -> SavedImage:
     """Save the state of `shard` to `directory`: what changed since `before`, or where that is None, all of it.
 
     `calls`: what is logged beside it; `marking`: whether increments may follow. One save of a shard at a time; the
@@ -69,13 +69,13 @@ def save_image(directory: Path, shard: Shard, before: Saved | None, calls: Calls
     changed in it then.
     """
     marks = shard.pages.marks
-    with marks.turn, telling(directory, "cannot be written"):
+    with marks.turn, as_snapshot_errors(directory, "cannot be written"):
         directory.mkdir(parents=True, exist_ok=True)
         name = _next_name(directory, before)
         path = name.in_directory(directory)
         with shard.lock:
             was_marking = marks.marking
-            moment = Moment(shard, None if before is None else before.corpus)
+            moment = SnapshotView(shard, None if before is None else before.corpus)
             number = calls.at_instant()
         saved = False
         try:
@@ -90,7 +90,7 @@ def save_image(directory: Path, shard: Shard, before: Saved | None, calls: Calls
         finally:
             with shard.lock:
                 moment.dismiss(saved=saved and marking, marking=marking or was_marking)
-    return Saved(name, path, nbytes, moment.corpus, mark, moment.settings["positions"])
+    return SavedImage(name, path, nbytes, moment.corpus, mark, moment.settings["positions"])
 
 
 def save_state(directory: Path, shard: Shard) -> Path:
@@ -99,7 +99,7 @@ def save_state(directory: Path, shard: Shard) -> Path:
     What calls a log in the directory holds count as done before it. Older images but the last are removed.
     """
     saved = save_image(directory, shard, None, Closed(last_call(directory)), marking=False)
-    with telling(directory, "cannot be written"):
+    with as_snapshot_errors(directory, "cannot be written"):
         drop_images(directory, IMAGES_KEPT)
     return saved.path
 
@@ -124,7 +124,7 @@ def oldest_call(directory: Path) -> int:
         return 0
 
 
-def _next_name(directory: Path, before: Saved | None) -> ImageName:
+def _next_name(directory: Path, before: SavedImage | None) -> ImageName:
     if before is not None:
         return ImageName(before.name.number, before.name.step + 1)
     names = list_images(directory)

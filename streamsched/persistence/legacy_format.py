@@ -72,7 +72,7 @@ def _read_arrays(path: Path, file: BinaryIO, entries: dict[str, dict[str, Any]],
     counts = {name: entry["count"] for name, entry in entries.items()}
     pages.reserve(max(counts["pages"], counts["candidates"]), counts["text"], counts["groups"], counts["names"])
     for name, entry in entries.items():  # in the order of the file
-        place = getattr(pages.tables, name)[: entry["count"]]
+        place = getattr(pages.arrays, name)[: entry["count"]]
         records = place if place.dtype == dtypes[name] else np.empty(place.size, dtypes[name])
         view = records.view(np.uint8).data
         if file.readinto(view) != view.nbytes:  # type: ignore[attr-defined]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from streamsched.errors import SnapshotError
-from streamsched.persistence.call_codec import Replayed, StreamNeeded, replay
+from streamsched.persistence.call_codec import ReplayTarget, StreamNeeded, replay
 from streamsched.persistence.files import list_images
 from streamsched.persistence.image_reader import load_images
 from streamsched.persistence.write_ahead_log import Torn, read_calls
@@ -18,7 +18,7 @@ __all__ = ["has_state", "newest_image", "restore_state", "whole_calls"]
 
 _log: Final = logging.getLogger("streamsched.persistence")
 
-Found = TypeVar("Found", bound=Replayed)
+Found = TypeVar("Found", bound=ReplayTarget)
 
 
 def has_state(directory: Path) -> bool:

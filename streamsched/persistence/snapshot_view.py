@@ -16,12 +16,22 @@ import numpy.typing as npt
 
 from streamsched.numerics.arrays import Hashes, Ints, Record, Records
 from streamsched.numerics.jit import bare_kernel
-from streamsched.records.dirty_tracking import find_marked
-from streamsched.records.schema import GROUP, GROUP_WAS, LINK, LINK_WAS, PAGE, ROW_WAS, SCHEDULE_WAS, TRACE, Tables
+from streamsched.records.dirty_tracking import find_dirty
+from streamsched.records.schema import (
+    GROUP,
+    OLD_GROUP,
+    OLD_LINK,
+    OLD_ROW,
+    OLD_SCHEDULE,
+    PAGE,
+    SEASONAL_LINK,
+    TRACE,
+    ShardArrays,
+)
 from streamsched.records.url_patterns import candidate_space
 from streamsched.state.page_table import PageTable
 
-__all__ = ["Moment", "Piece", "Shard"]
+__all__ = ["Piece", "Shard", "SnapshotView"]
 
 Piece = tuple[str, int, npt.NDArray[Any]]
 """The name of an array, the place of the first record, and the records; good until the next piece is asked for."""
@@ -50,24 +60,24 @@ class Shard(Protocol):
         ...
 
 
-class Moment:
+class SnapshotView:
     """The state of `shard` at the instant of its making: all of it, or what changed since the instant of `since`.
 
     To be made under the shard's lock and under ``marks.turn``. ``corpus``: CORPUS[1] as it was; ``settings`` too.
     """
 
     def __init__(self, shard: Shard, since: Records | None = None) -> None:
-        tables = shard.pages.tables
+        arrays = shard.pages.arrays
         self._shard = shard
         self._since = since
         self.settings = shard.settings()
-        self.corpus = tables.corpus.copy()
-        self._journal = list(_copy_visits(tables, 0 if since is None else int(since["journaled"][0])))
+        self.corpus = arrays.corpus.copy()
+        self._journal = list(_copy_visits(arrays, 0 if since is None else int(since["journaled"][0])))
         grown = since is None or since["sorted"][0] != self.corpus["sorted"][0]
-        self._candidates = tables.candidates[: candidate_space(self.rows)].copy() if grown else None
-        self._text, self._names = tables.text, tables.names  # what was written to them stays as it is
-        self._tempo = tables.rhythm.tempo.copy()
-        self._profiles = tables.rhythm.profiles[: int(self._tempo["profiles"][0])].copy()  # 27 kB a thousand pages
+        self._candidates = arrays.groups.candidates[: candidate_space(self.rows)].copy() if grown else None
+        self._text, self._names = arrays.pages.text, arrays.groups.names  # what was written to them stays as it is
+        self._tempo = arrays.seasonality.state.copy()
+        self._profiles = arrays.seasonality.profiles[: int(self._tempo["profiles"][0])].copy()  # 27 kB a thousand pages
         self._dirty = shard.pages.marks.begin(self.rows, self.groups)
 
     @property
@@ -92,7 +102,7 @@ class Moment:
         """
         before = None if self._since is None else self._since[0]
         yield "corpus", 0, self.corpus
-        yield "tempo", 0, self._tempo
+        yield "seasonality", 0, self._tempo
         yield "profiles", 0, self._profiles
         yield from self._journal
         if self._candidates is not None:
@@ -124,17 +134,22 @@ class Moment:
             marks.take_back(self._dirty)
 
     def _run_rows(self, start: int) -> Iterator[Piece]:
-        pages, traces, leases, links = np.empty(_RUN, PAGE), np.empty(_RUN, TRACE), np.empty(_RUN), np.empty(_RUN, LINK)
-        schedules = np.empty(_RUN, SCHEDULE_WAS)
+        pages, traces, leases, links = (
+            np.empty(_RUN, PAGE),
+            np.empty(_RUN, TRACE),
+            np.empty(_RUN),
+            np.empty(_RUN, SEASONAL_LINK),
+        )
+        schedules = np.empty(_RUN, OLD_SCHEDULE)
         for first in range(start, self.rows, _RUN):
             stop = min(first + _RUN, self.rows)
             with self._shard.lock:
-                tables = self._shard.pages.tables
-                _copy(pages, tables.pages, first, stop)
-                _copy(traces, tables.traces, first, stop)
-                _copy(leases, tables.lease_until_s, first, stop)
-                _copy(links, tables.rhythm.links, first, stop)
-                found = _gather_schedules(tables, first, stop, int(self._tempo["schedules"][0]), schedules)
+                shard = self._shard.pages.arrays
+                _copy(pages, shard.pages.records, first, stop)
+                _copy(traces, shard.pages.traces, first, stop)
+                _copy(leases, shard.pages.lease_until_s, first, stop)
+                _copy(links, shard.seasonality.links, first, stop)
+                found = _gather_schedules(shard, first, stop, int(self._tempo["schedules"][0]), schedules)
                 self._shard.pages.marks.copied(rows=stop)
             yield "pages", first, pages[: stop - first]
             yield "traces", first, traces[: stop - first]
@@ -147,31 +162,31 @@ class Moment:
         for first in range(start, self.groups, _RUN):
             stop = min(first + _RUN, self.groups)
             with self._shard.lock:
-                _copy(groups, self._shard.pages.tables.groups, first, stop)
+                _copy(groups, self._shard.pages.arrays.groups.records, first, stop)
                 self._shard.pages.marks.copied(groups=stop)
             yield "groups", first, groups[: stop - first]
 
     def _pick_rows(self) -> Iterator[Piece]:
-        out, links = np.empty(_PICKED, ROW_WAS), np.empty(_PICKED, LINK_WAS)
+        out, links = np.empty(_PICKED, OLD_ROW), np.empty(_PICKED, OLD_LINK)
         for rows in _find_dirty(self._dirty.rows, self._dirty.known_rows):
             with self._shard.lock:
-                _gather_rows(self._shard.pages.tables, rows, out, links)
+                _gather_rows(self._shard.pages.arrays, rows, out, links)
                 self._shard.pages.marks.copied(rows=int(rows[-1]) + 1)
             yield "changed_rows", 0, out[: rows.size]
             yield "changed_links", 0, links[: rows.size]
 
     def _pick_groups(self) -> Iterator[Piece]:
-        out = np.empty(_PICKED, GROUP_WAS)
+        out = np.empty(_PICKED, OLD_GROUP)
         for groups in _find_dirty(self._dirty.groups, self._dirty.known_groups):
             with self._shard.lock:
-                _gather_groups(self._shard.pages.tables, groups, out)
+                _gather_groups(self._shard.pages.arrays, groups, out)
                 self._shard.pages.marks.copied(groups=int(groups[-1]) + 1)
             yield "changed_groups", 0, out[: groups.size]
 
 
-def _copy_visits(tables: Tables, before: int) -> Iterator[Piece]:
+def _copy_visits(shard: ShardArrays, before: int) -> Iterator[Piece]:
     """Yield the journal's visits from number `before` on, as far as it still has them, in runs that do not wrap."""
-    ring, stop = tables.journal, int(tables.corpus["journaled"][0])
+    ring, stop = shard.journal, int(shard.corpus["journaled"][0])
     start = max(before, stop - ring.size)
     while start < stop:
         place = start % ring.size
@@ -189,7 +204,7 @@ def _run_bytes(name: str, text: npt.NDArray[np.uint8], since: Records | None, co
 def _find_dirty(bits: Hashes, known: int) -> Iterator[Ints]:
     """Yield the numbers below `known` whose bits are set, some thousands at a time, ascending."""
     for start in range(0, known, _SEARCHED):
-        numbers = find_marked(bits, start, min(start + _SEARCHED, known))
+        numbers = find_dirty(bits, start, min(start + _SEARCHED, known))
         for first in range(0, numbers.size, _PICKED):
             yield numbers[first : first + _PICKED]
 
@@ -212,40 +227,40 @@ def _copy(out: npt.NDArray[Any], records: npt.NDArray[Any], first: int, stop: in
 
 
 @bare_kernel
-def _gather_rows(tables: Tables, rows: Ints, out: Records, links: Records) -> None:
+def _gather_rows(shard: ShardArrays, rows: Ints, out: Records, links: Records) -> None:
     for i in range(rows.size):
         record: Record = out[i]
         record.row = rows[i]
-        record.page = tables.pages[rows[i]]
-        record.trace = tables.traces[rows[i]]
-        record.lease_until_s = tables.lease_until_s[rows[i]]
+        record.page = shard.pages.records[rows[i]]
+        record.trace = shard.pages.traces[rows[i]]
+        record.lease_until_s = shard.pages.lease_until_s[rows[i]]
         link: Record = links[i]
         link.row = rows[i]
-        link.link = tables.rhythm.links[rows[i]]
-        own: Record = tables.rhythm.links[rows[i]]
-        link.schedule = tables.rhythm.schedules[own.schedule]
+        link.link = shard.seasonality.links[rows[i]]
+        own: Record = shard.seasonality.links[rows[i]]
+        link.schedule = shard.seasonality.schedules[own.schedule]
 
 
 @bare_kernel
-def _gather_schedules(tables: Tables, first: int, stop: int, most: int, out: Records) -> int:
+def _gather_schedules(shard: ShardArrays, first: int, stop: int, most: int, out: Records) -> int:
     """Write the schedules of the rows from `first` up to `stop` to `out`; return how many there are.
 
     Up to number `most`: others were given after the instant, to pages whose links of then are kept.
     """
     count = 0
     for row in range(first, stop):
-        number = tables.rhythm.links[row].schedule
+        number = shard.seasonality.links[row].schedule
         if 0 < number <= most:
             record: Record = out[count]
             record.number = number
-            record.schedule = tables.rhythm.schedules[number]
+            record.schedule = shard.seasonality.schedules[number]
             count += 1
     return count
 
 
 @bare_kernel
-def _gather_groups(tables: Tables, groups: Ints, out: Records) -> None:
+def _gather_groups(shard: ShardArrays, groups: Ints, out: Records) -> None:
     for i in range(groups.size):
         record: Record = out[i]
         record.number = groups[i]
-        record.group = tables.groups[groups[i]]
+        record.group = shard.groups.records[groups[i]]

@@ -23,12 +23,12 @@ from crc32c import crc32c
 
 from streamsched.errors import SnapshotError
 from streamsched.persistence.files import (
+    as_snapshot_errors,
     draft_of,
     list_segments,
     put_in_place,
     segment_path,
     sync_directory,
-    telling,
     write_whole,
 )
 
@@ -255,7 +255,7 @@ def cut_log(directory: Path, number: int) -> None:
 
 
 def _read_segment(path: Path, first: int, *, last: bool) -> Iterator[tuple[int, bytes] | Torn]:
-    with telling(path, "cannot be read"):
+    with as_snapshot_errors(path, "cannot be read"):
         raw = path.read_bytes()
     if not raw.startswith(MAGIC):
         raise SnapshotError(str(path), "damaged: does not begin as a log of calls")

@@ -9,7 +9,7 @@ import numpy as np
 
 from streamsched.numerics.arrays import Bools, Floats, Ints, Record
 from streamsched.numerics.durations import format_duration, format_moment
-from streamsched.numerics.jit import bare_kernel, inlined
+from streamsched.numerics.jit import bare_kernel, inlined_kernel
 from streamsched.politeness.leases import are_leased
 from streamsched.politeness.limits import (
     FOR_DELAY,
@@ -17,30 +17,30 @@ from streamsched.politeness.limits import (
     FOR_TOO_MANY,
     ON_REQUEST,
     Limits,
-    flying_room,
-    host_room,
+    backoff_until,
+    host_capacity,
+    in_flight_capacity,
     overdue_at,
     probe_at,
     ready_at,
-    rested_at,
     revisit_at,
 )
-from streamsched.records.schema import LEASED, OUT, URGENT, Tables
+from streamsched.records.schema import LEASED, OUT, URGENT, ShardArrays
 from streamsched.records.url_patterns import group_name
 
 __all__ = [
-    "HASTY",
+    "OVERDUE_SCORE",
     "Waits",
     "are_eligible",
-    "haste",
-    "hasten",
-    "page_rest_until",
+    "describe_eligibility",
+    "not_before",
+    "overdue_priorities",
+    "overdue_priority",
+    "page_not_before",
     "read_waits",
-    "rest_until",
-    "say_eligibility",
 ]
 
-HASTY: Final = 1e290  # what an overdue page scores at the least: more than any formula that is of use
+OVERDUE_SCORE: Final = 1e290  # what an overdue page scores at the least: more than any formula that is of use
 _WHY: Final = {
     FOR_DELAY: "for the delay between two visits",
     FOR_TOO_MANY: "for it answered 429",
@@ -55,71 +55,73 @@ class Waits(NamedTuple):
     ready_at: Floats
     overdue_at: Floats
     revisit_at: Floats
-    rested_at: Floats
+    backoff_until: Floats
     probe_at: Floats
     host_ready_s: Floats
-    host_room: Floats  # pages of its host that may be out besides, below 1 where it has enough
+    host_capacity: Floats  # pages of its host that may be out besides, below 1 where it has enough
 
 
-def read_waits(tables: Tables, rows: Ints, limits: Limits) -> Waits:
+def read_waits(shard: ShardArrays, rows: Ints, limits: Limits) -> Waits:
     """Return what the pages of ``rows``: int64[m] wait for. O(m)."""
     waits = Waits(*(np.empty(rows.size) for _ in Waits._fields))
-    _read_waits(tables, rows, limits, waits)
+    _read_waits(shard, rows, limits, waits)
     return waits
 
 
-def are_eligible(tables: Tables, rows: Ints, now: float, limits: Limits) -> Bools:
+def are_eligible(shard: ShardArrays, rows: Ints, now: float, limits: Limits) -> Bools:
     """Return whether each of ``rows``: int64[m] may be handed out at `now`, were it alone: bool[m]. O(m)."""
     open_ = np.empty(rows.size, np.bool_)
-    _are_open(tables, rows, limits, now, open_)
-    return open_ & ~are_leased(tables, rows, now)
+    _are_open(shard, rows, limits, now, open_)
+    return open_ & ~are_leased(shard, rows, now)
 
 
-@inlined
-def haste(overdue_s: float, now: float) -> float:
+@inlined_kernel
+def overdue_priority(overdue_s: float, now: float) -> float:
     """Return what a page scores at `now` that has been overdue since `overdue_s`: the longer the more, always the most.
 
     inf where it was asked for, which is -inf for a time; so nothing goes before it.
     """
-    return HASTY * (1.0 + (now - overdue_s))
+    return OVERDUE_SCORE * (1.0 + (now - overdue_s))
 
 
-def hasten(overdue_s: Floats, now: float) -> Floats:
-    """Return `haste` of pages overdue since ``overdue_s``: float64[m]. O(m)."""
+def overdue_priorities(overdue_s: Floats, now: float) -> Floats:
+    """Return `overdue_priority` of pages overdue since ``overdue_s``: float64[m]. O(m)."""
     with np.errstate(over="ignore"):
-        told: Floats = HASTY * (1.0 + (now - overdue_s))
+        told: Floats = OVERDUE_SCORE * (1.0 + (now - overdue_s))
     return told
 
 
-@inlined
-def rest_until(tables: Tables, row: int, limits: Limits, now: float) -> float:
+@inlined_kernel
+def not_before(shard: ShardArrays, row: int, limits: Limits, now: float) -> float:
     """Return until when a page must not be handed out, how many of its host may be aside: by `now` where it may. O(1).
 
     inf where no clock tells it: never, or out on a lease, which an outcome may end and whose expiry is told.
     """
-    group: Record = tables.groups[tables.pages[row].group]
-    host: Record = tables.groups[group.host]
-    return float(max(host.ready_s, page_rest_until(tables, row, limits, now)))
+    group: Record = shard.groups.records[shard.pages.records[row].group]
+    host: Record = shard.groups.records[group.host]
+    return float(max(host.ready_s, page_not_before(shard, row, limits, now)))
 
 
-@inlined
-def page_rest_until(tables: Tables, row: int, limits: Limits, now: float) -> float:
-    """Return what `rest_until` does, but that the page's host may rest for longer. O(1)."""
-    page: Record = tables.pages[row]
-    leased = page.flags & LEASED and tables.lease_until_s[row] > now
+@inlined_kernel
+def page_not_before(shard: ShardArrays, row: int, limits: Limits, now: float) -> float:
+    """Return what `not_before` does, but that the page's host may rest for longer. O(1)."""
+    page: Record = shard.pages.records[row]
+    leased = page.flags & LEASED and shard.pages.lease_until_s[row] > now
     if leased and page.flags & OUT:
         return np.inf
-    until = ready_at(page, tables.traces[row], limits)
-    return float(max(until, tables.lease_until_s[row]) if leased else until)  # what was told once is not told again
+    until = ready_at(page, shard.pages.traces[row], limits)
+    return float(
+        max(until, shard.pages.lease_until_s[row]) if leased else until
+    )  # what was told once is not told again
 
 
-def say_eligibility(tables: Tables, row: int, now: float, limits: Limits) -> tuple[float | None, list[str]]:
+def describe_eligibility(shard: ShardArrays, row: int, now: float, limits: Limits) -> tuple[float | None, list[str]]:
     """Return from when the page of `row` may be handed out and all that keeps it from that at `now`, if anything. O(1).
 
     The time is None where no clock tells it. What makes the page go before others is said behind.
     """
     rows = np.array([row])
-    page, waits = tables.pages[row], read_waits(tables, rows, limits)
+    page, waits = shard.pages.records[row], read_waits(shard, rows, limits)
     if waits.ready_at[0] == math.inf:
         return None, ["not eligible: never to be visited, by its rule"]
     until_s: list[float] = []
@@ -131,26 +133,26 @@ def say_eligibility(tables: Tables, row: int, now: float, limits: Limits) -> tup
             left = format_duration(float(time_s) - now)
             reasons.append(f"not eligible: {words.format(f'until {format_moment(time_s)}, {left} from now')}")
 
-    if are_leased(tables, rows, now)[0]:
-        wait(tables.lease_until_s[row], "handed out {}")
-    host = tables.groups[tables.groups["host"][page["group"]]]
-    name = _escape(group_name(tables, int(tables.groups["host"][page["group"]])))
+    if are_leased(shard, rows, now)[0]:
+        wait(shard.pages.lease_until_s[row], "handed out {}")
+    host = shard.groups.records[shard.groups.records["host"][page["group"]]]
+    name = _escape(group_name(shard, int(shard.groups.records["host"][page["group"]])))
     wait(waits.host_ready_s[0], f"{name} rests {{}}, {_WHY.get(int(host['why']), '')}")
     if not page["flags"] & URGENT:
         wait(waits.revisit_at[0], "it was visited less than its least interval ago: not {}")
-        wait(waits.rested_at[0], f"backing off {{}}, after {_times(page['failures'], 'failed visit')}")
+        wait(waits.backoff_until[0], f"backing off {{}}, after {_times(page['failures'], 'failed visit')}")
         wait(waits.probe_at[0], f"retired after {_times(page['gone'], 'answer')} of 404 or 410: not probed again {{}}")
-    full = waits.host_room[0] < 1
+    full = waits.host_capacity[0] < 1
     if full:
-        most = int(host["out"]) + int(waits.host_room[0])
+        most = int(host["out"]) + int(waits.host_capacity[0])
         reasons.append(f"not eligible: its host has {_times(int(host['out']), 'page')} out and may have {most}")
     return (None if full else max(until_s, default=now)), [
         *reasons,
-        *_say_haste(page, float(waits.overdue_at[0]), now, waits=bool(reasons)),
+        *_describe_priority(page, float(waits.overdue_at[0]), now, waits=bool(reasons)),
     ]
 
 
-def _say_haste(page: Record, overdue_s: float, now: float, *, waits: bool) -> list[str]:
+def _describe_priority(page: Record, overdue_s: float, now: float, *, waits: bool) -> list[str]:
     once = ", once it may be visited" if waits else ""
     if page["flags"] & URGENT:
         return [f"asked for: goes before others until its next outcome{once}"]
@@ -168,25 +170,25 @@ def _escape(name: str) -> str:
 
 
 @bare_kernel
-def _read_waits(tables: Tables, rows: Ints, limits: Limits, waits: Waits) -> None:
+def _read_waits(shard: ShardArrays, rows: Ints, limits: Limits, waits: Waits) -> None:
     for i in range(rows.size):
-        page: Record = tables.pages[rows[i]]
-        trace: Record = tables.traces[rows[i]]
-        group: Record = tables.groups[page.group]
-        host: Record = tables.groups[group.host]
+        page: Record = shard.pages.records[rows[i]]
+        trace: Record = shard.pages.traces[rows[i]]
+        group: Record = shard.groups.records[page.group]
+        host: Record = shard.groups.records[group.host]
         waits.ready_at[i] = ready_at(page, trace, limits)
         waits.overdue_at[i] = overdue_at(page, limits)
         waits.revisit_at[i] = revisit_at(page, limits)
-        waits.rested_at[i] = rested_at(page, trace, limits)
+        waits.backoff_until[i] = backoff_until(page, trace, limits)
         waits.probe_at[i] = probe_at(page, trace, limits)
         waits.host_ready_s[i] = host.ready_s
-        waits.host_room[i] = flying_room(host, limits)
+        waits.host_capacity[i] = in_flight_capacity(host, limits)
 
 
 @bare_kernel
-def _are_open(tables: Tables, rows: Ints, limits: Limits, now: float, out: Bools) -> None:
+def _are_open(shard: ShardArrays, rows: Ints, limits: Limits, now: float, out: Bools) -> None:
     for i in range(rows.size):
-        page: Record = tables.pages[rows[i]]
-        group: Record = tables.groups[page.group]
-        open_ = host_room(tables.groups[group.host], limits, now, np.inf) > 0
-        out[i] = open_ and ready_at(page, tables.traces[rows[i]], limits) <= now
+        page: Record = shard.pages.records[rows[i]]
+        group: Record = shard.groups.records[page.group]
+        open_ = host_capacity(shard.groups.records[group.host], limits, now, np.inf) > 0
+        out[i] = open_ and ready_at(page, shard.pages.traces[rows[i]], limits) <= now

@@ -15,19 +15,19 @@ import numpy as np
 
 from streamsched.numerics.arrays import Bools, Ints
 from streamsched.numerics.jit import bare_kernel
-from streamsched.politeness.limits import recall, send
-from streamsched.records.dirty_tracking import mark_rows
-from streamsched.records.schema import FOR_PANEL, LEASED, OUT, Tables
+from streamsched.politeness.limits import release_slot, take_slot
+from streamsched.records.dirty_tracking import mark_dirty_rows
+from streamsched.records.schema import FOR_PANEL, LEASED, OUT, ShardArrays
 
 __all__ = ["Leases", "are_leased"]
 
 _SLACK: Final = 1 << 16  # rows in the queue beyond one a page until those that were freed otherwise are dropped
 
 
-def are_leased(tables: Tables, rows: Ints, now: float) -> Bools:
+def are_leased(shard: ShardArrays, rows: Ints, now: float) -> Bools:
     """Return whether each of `rows`: int64[m] is out at `now`: bool[m]. At the second of its expiry it is not. O(m)."""
-    flagged: Bools = (tables.pages["flags"][rows] & LEASED) != 0
-    return flagged & (tables.lease_until_s[rows] > now)
+    flagged: Bools = (shard.pages.records["flags"][rows] & LEASED) != 0
+    return flagged & (shard.pages.lease_until_s[rows] > now)
 
 
 class Leases:
@@ -41,28 +41,28 @@ class Leases:
         self._number = 0
         self._queued = 0  # rows in the queue
 
-    def grant(self, tables: Tables, rows: Ints, until_s: float, panel: int = 0) -> None:
+    def grant(self, shard: ShardArrays, rows: Ints, until_s: float, panel: int = 0) -> None:
         """Lease `rows`: int64[m], each once, until `until_s`, UTC epoch seconds; the first `panel` for the panel. O(m).
 
         What was leased before is so for the new time. Amortised, for grants that outcomes ended leave the queue late.
         """
-        mark_rows(tables, rows)
-        self.release(tables, rows)
-        tables.lease_until_s[rows] = until_s
-        tables.pages["flags"][rows] |= np.uint8(LEASED)
-        tables.pages["flags"][rows[:panel]] |= np.uint8(FOR_PANEL)
-        _send(tables, rows)
+        mark_dirty_rows(shard, rows)
+        self.release(shard, rows)
+        shard.pages.lease_until_s[rows] = until_s
+        shard.pages.records["flags"][rows] |= np.uint8(LEASED)
+        shard.pages.records["flags"][rows[:panel]] |= np.uint8(FOR_PANEL)
+        _send(shard, rows)
         self._push(until_s, rows)
-        if self._queued > 2 * int(tables.corpus["pages"][0]) + _SLACK:
-            self.rebuild(tables)
+        if self._queued > 2 * int(shard.corpus["pages"][0]) + _SLACK:
+            self.rebuild(shard)
 
-    def release(self, tables: Tables, rows: Ints) -> None:
+    def release(self, shard: ShardArrays, rows: Ints) -> None:
         """Take back the leases of `rows`: int64[m], as an outcome would. O(m)."""
-        mark_rows(tables, rows)
-        _recall_all(tables, rows)
-        tables.pages["flags"][rows] &= np.uint8(0xFF ^ LEASED ^ FOR_PANEL)
+        mark_dirty_rows(shard, rows)
+        _recall_all(shard, rows)
+        shard.pages.records["flags"][rows] &= np.uint8(0xFF ^ LEASED ^ FOR_PANEL)
 
-    def expire(self, tables: Tables, now: float) -> Ints:
+    def expire(self, shard: ShardArrays, now: float) -> Ints:
         """Return the rows whose leases have run out by `now`, each lease once: int64[m], in the order of expiry.
 
         Those that an outcome or `release` ended or that were granted anew are not among them. O(m), amortised.
@@ -71,34 +71,34 @@ class Leases:
         while self._queue and self._queue[0][0] <= now:
             until_s, _, rows = heapq.heappop(self._queue)
             self._queued -= rows.size
-            out = (tables.pages["flags"][rows] & OUT) != 0
-            ended.append(rows[out & (tables.lease_until_s[rows] == until_s)])
-            _recall_all(tables, ended[-1])
+            out = (shard.pages.records["flags"][rows] & OUT) != 0
+            ended.append(rows[out & (shard.pages.lease_until_s[rows] == until_s)])
+            _recall_all(shard, ended[-1])
         return np.concatenate(ended)
 
-    def restore(self, tables: Tables, ended: Ints) -> None:
+    def restore(self, shard: ShardArrays, ended: Ints) -> None:
         """Undo what `expire` did in returning `ended`: they are out until they are told to have run out again. O(m)."""
-        _send(tables, ended)
-        self._queue_up(tables, ended)
+        _send(shard, ended)
+        self._queue_up(shard, ended)
 
     def next_expiry(self) -> float:
         """Return before when no lease runs out: inf where none is queued. O(1)."""
         return self._queue[0][0] if self._queue else np.inf
 
-    def rebuild(self, tables: Tables) -> None:
+    def rebuild(self, shard: ShardArrays) -> None:
         """Make the queue from the tables alone. O(pages)."""
-        pages = int(tables.corpus["pages"][0])
-        rows = np.flatnonzero(tables.pages["flags"][:pages] & OUT)
-        rows = rows[np.argsort(tables.lease_until_s[rows], kind="stable")]
+        pages = int(shard.corpus["pages"][0])
+        rows = np.flatnonzero(shard.pages.records["flags"][:pages] & OUT)
+        rows = rows[np.argsort(shard.pages.lease_until_s[rows], kind="stable")]
         self._queue, self._queued = [], 0
-        self._queue_up(tables, rows)
+        self._queue_up(shard, rows)
 
-    def _queue_up(self, tables: Tables, rows: Ints) -> None:
+    def _queue_up(self, shard: ShardArrays, rows: Ints) -> None:
         """Put ``rows``: int64[m], in the order of their expiry, into the queue."""
-        until_s = tables.lease_until_s[rows]
+        until_s = shard.pages.lease_until_s[rows]
         for part in np.split(rows, np.flatnonzero(until_s[1:] != until_s[:-1]) + 1):
             if part.size:
-                self._push(float(tables.lease_until_s[part[0]]), part)
+                self._push(float(shard.pages.lease_until_s[part[0]]), part)
 
     def _push(self, until_s: float, rows: Ints) -> None:
         heapq.heappush(self._queue, (until_s, self._number, rows.astype(np.int64)))
@@ -107,14 +107,14 @@ class Leases:
 
 
 @bare_kernel
-def _send(tables: Tables, rows: Ints) -> None:
+def _send(shard: ShardArrays, rows: Ints) -> None:
     """Count pages as out, those that are not yet."""
     for i in range(rows.size):
-        send(tables, rows[i])
+        take_slot(shard, rows[i])
 
 
 @bare_kernel
-def _recall_all(tables: Tables, rows: Ints) -> None:
+def _recall_all(shard: ShardArrays, rows: Ints) -> None:
     """Count pages as out no more, those that were."""
     for i in range(rows.size):
-        recall(tables, rows[i])
+        release_slot(shard, rows[i])

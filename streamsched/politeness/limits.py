@@ -1,4 +1,5 @@
-"""When a page and a host may be visited: the settings of `manners` as kernels read them, and what kernels make of them.
+"""When a page and a host may be visited: the settings of `politeness` as kernels read them, and what kernels make of
+them.
 
 A page's record says by its rule's number, its failures and its answers of 404 or 410 when it may be visited again. A
 host's record says how many of its pages are out and before when it wants no visit; handing out pages moves that time
@@ -13,11 +14,11 @@ import numpy as np
 
 from streamsched.estimation.change_detection import is_failure
 from streamsched.numerics.arrays import Ints, Record, Records
-from streamsched.numerics.jit import bare_kernel, inlined, mix
+from streamsched.numerics.jit import bare_kernel, inlined_kernel, mix
 from streamsched.outcomes import RETRY_AFTER
-from streamsched.politeness.politeness_settings import Manners, Rule
-from streamsched.records.dirty_tracking import mark_group, mark_row
-from streamsched.records.schema import OUT, SETTINGS_OWN, URGENT, VISITED, Tables
+from streamsched.politeness.politeness_settings import Politeness, Rule
+from streamsched.records.dirty_tracking import mark_dirty_group, mark_dirty_row
+from streamsched.records.schema import BY_SETTINGS, OUT, URGENT, VISITED, ShardArrays
 
 __all__ = [
     "FOR_DELAY",
@@ -27,19 +28,19 @@ __all__ = [
     "RULE",
     "RULES",
     "Limits",
-    "count_handed",
-    "flying_room",
-    "hear_host",
+    "apply_host_response",
+    "backoff_until",
+    "count_leased",
+    "host_capacity",
     "host_delay",
-    "host_room",
+    "in_flight_capacity",
     "make_limits",
     "overdue_at",
     "probe_at",
     "ready_at",
-    "recall",
-    "rested_at",
+    "release_slot",
     "revisit_at",
-    "send",
+    "take_slot",
     "write_rule",
 ]
 
@@ -68,7 +69,7 @@ _UNAVAILABLE: Final = 503
 
 
 class Limits(NamedTuple):
-    """`Manners` as kernels read them, with every page rule."""
+    """`Politeness` as kernels read them, with every page rule."""
 
     delay_s: float
     in_flight: int
@@ -80,47 +81,47 @@ class Limits(NamedTuple):
     rules: Records  # RULE[RULES], what a rule does not set already filled in from the settings
 
 
-def make_limits(manners: Manners) -> Limits:
-    """Return the limits of `manners`, in which no rule says anything else. O(1)."""
+def make_limits(politeness: Politeness) -> Limits:
+    """Return the limits of `politeness`, in which no rule says anything else. O(1)."""
     limits = Limits(
-        float(manners.delay),
-        _NO_LIMIT if manners.in_flight is None else manners.in_flight,
-        _NO_LIMIT if manners.per_batch is None else manners.per_batch,
-        float(manners.backoff),
-        float(manners.backoff_most),
-        _NEVER_GONE if manners.retire_after is None else manners.retire_after,
-        float(manners.probe_every),
+        float(politeness.delay),
+        _NO_LIMIT if politeness.in_flight is None else politeness.in_flight,
+        _NO_LIMIT if politeness.per_batch is None else politeness.per_batch,
+        float(politeness.backoff),
+        float(politeness.backoff_most),
+        _NEVER_GONE if politeness.retire_after is None else politeness.retire_after,
+        float(politeness.probe_every),
         np.zeros(RULES, RULE),
     )
     for number in range(RULES):
-        write_rule(limits, number, Rule(), manners)
+        write_rule(limits, number, Rule(), politeness)
     return limits
 
 
-def write_rule(limits: Limits, number: int, rule: Rule, manners: Manners) -> None:
+def write_rule(limits: Limits, number: int, rule: Rule, politeness: Politeness) -> None:
     """Let `number` be the number of `rule`, for every page that has it. O(1)."""
     record = limits.rules[number]
-    most = manners.max_revisit if rule.max_revisit is None else rule.max_revisit
-    record["min_revisit_s"] = manners.min_revisit if rule.min_revisit is None else rule.min_revisit
+    most = politeness.max_revisit if rule.max_revisit is None else rule.max_revisit
+    record["min_revisit_s"] = politeness.min_revisit if rule.min_revisit is None else rule.min_revisit
     record["max_revisit_s"] = np.inf if most is None else most
     record["never"] = rule.never
 
 
-@inlined
+@inlined_kernel
 def ready_at(page: Record, trace: Record, limits: Limits) -> float:
     """Return the time from which a page may be visited, its host and leases aside: inf for never, -inf for any. O(1).
 
-    The latest of `revisit_at`, `rested_at` and `probe_at`; a page that was asked for waits for none of them.
+    The latest of `revisit_at`, `backoff_until` and `probe_at`; a page that was asked for waits for none of them.
     """
     rule: Record = limits.rules[page.rule]
     if rule.never:
         return np.inf
     if page.flags & URGENT:
         return -np.inf
-    return float(max(revisit_at(page, limits), rested_at(page, trace, limits), probe_at(page, trace, limits)))
+    return float(max(revisit_at(page, limits), backoff_until(page, trace, limits), probe_at(page, trace, limits)))
 
 
-@inlined
+@inlined_kernel
 def revisit_at(page: Record, limits: Limits) -> float:
     """Return when the least time since the last visit that told something is over, -inf where there is none. O(1)."""
     rule: Record = limits.rules[page.rule]
@@ -129,8 +130,8 @@ def revisit_at(page: Record, limits: Limits) -> float:
     return -np.inf
 
 
-@inlined
-def rested_at(page: Record, trace: Record, limits: Limits) -> float:
+@inlined_kernel
+def backoff_until(page: Record, trace: Record, limits: Limits) -> float:
     """Return until when a page rests after failures in a row, -inf where the last visit told something. O(1)."""
     if page.failures == 0 or limits.backoff_s <= 0.0:
         return -np.inf
@@ -138,7 +139,7 @@ def rested_at(page: Record, trace: Record, limits: Limits) -> float:
     return float(trace.last_outcome_s + wait)
 
 
-@inlined
+@inlined_kernel
 def probe_at(page: Record, trace: Record, limits: Limits) -> float:
     """Return when a page that is gone is to be probed, -inf where it is not. O(1)."""
     if page.gone < limits.retire_after:
@@ -146,7 +147,7 @@ def probe_at(page: Record, trace: Record, limits: Limits) -> float:
     return float(trace.last_outcome_s + limits.probe_every_s * _jitter(page.url_hash ^ _PROBE_SALT, page.gone))
 
 
-@inlined
+@inlined_kernel
 def overdue_at(page: Record, limits: Limits) -> float:
     """Return the time from which a page goes before those that are not overdue: inf for never, -inf for always. O(1).
 
@@ -160,34 +161,34 @@ def overdue_at(page: Record, limits: Limits) -> float:
     return float(page.last_visit_s + rule.max_revisit_s)
 
 
-@inlined
+@inlined_kernel
 def _double(limits: Limits, times: int) -> float:
     """Return the rest after `times` failures in a row: twice that after one less, up to the longest. O(1)."""
     return float(min(limits.backoff_s * 2.0 ** (times - 1.0), limits.backoff_most_s))
 
 
-@inlined
+@inlined_kernel
 def _jitter(salted: int, number: int) -> float:
     """Return a number from 0.75 up to 1.25 that hangs on both alone. O(1)."""
     bits = mix(mix(salted) ^ np.uint64(number))
     return 0.75 + float(np.int64(bits >> np.uint64(11))) * (0.5 / (1 << 53))
 
 
-@inlined
+@inlined_kernel
 def host_delay(host: Record, limits: Limits) -> float:
     """Return the least time between two visits to a host, in seconds. O(1)."""
     return limits.delay_s if np.isnan(host.delay_s) else float(host.delay_s)
 
 
-@inlined
-def flying_room(host: Record, limits: Limits) -> int:
+@inlined_kernel
+def in_flight_capacity(host: Record, limits: Limits) -> int:
     """Return how many more pages of a host may be out at once, below 0 where a rule came too late. O(1)."""
-    most = limits.in_flight if host.most_out == SETTINGS_OWN else np.int64(host.most_out)
+    most = limits.in_flight if host.most_out == BY_SETTINGS else np.int64(host.most_out)
     return int(most - np.int64(host.out))
 
 
-@inlined
-def host_room(host: Record, limits: Limits, now: float, lease_s: float) -> int:
+@inlined_kernel
+def host_capacity(host: Record, limits: Limits, now: float, lease_s: float) -> int:
     """Return how many more pages of a host a batch at `now` may hold, 0 while it rests. O(1).
 
     As many as both its limits allow, and with a delay no more than can be visited within the lease's seconds, one at
@@ -195,8 +196,8 @@ def host_room(host: Record, limits: Limits, now: float, lease_s: float) -> int:
     """
     if host.ready_s > now:
         return 0
-    most = limits.per_batch if host.most_batch == SETTINGS_OWN else np.int64(host.most_batch)
-    room: Any = min(most, flying_room(host, limits))
+    most = limits.per_batch if host.most_batch == BY_SETTINGS else np.int64(host.most_batch)
+    room: Any = min(most, in_flight_capacity(host, limits))
     delay_s = host_delay(host, limits)
     if delay_s > 0.0:
         room = min(room, max(np.int64(min(lease_s / delay_s, 1e18)), 1))
@@ -204,16 +205,16 @@ def host_room(host: Record, limits: Limits, now: float, lease_s: float) -> int:
 
 
 @bare_kernel
-def count_handed(tables: Tables, rows: Ints, limits: Limits, now: float) -> None:
+def count_leased(shard: ShardArrays, rows: Ints, limits: Limits, now: float) -> None:
     """Let the hosts of ``rows``: int64[m], handed out at `now`, rest for their delay, as often as they stand there.
 
     O(m).
     """
     for i in range(rows.size):
-        page: Record = tables.pages[rows[i]]
-        group: Record = tables.groups[page.group]
-        host: Record = tables.groups[group.host]
-        mark_group(tables, np.int64(group.host))
+        page: Record = shard.pages.records[rows[i]]
+        group: Record = shard.groups.records[page.group]
+        host: Record = shard.groups.records[group.host]
+        mark_dirty_group(shard, np.int64(group.host))
         delay_s = host_delay(host, limits)
         if delay_s > 0.0:
             host.ready_s = max(host.ready_s, now) + delay_s
@@ -221,8 +222,10 @@ def count_handed(tables: Tables, rows: Ints, limits: Limits, now: float) -> None
             host.asked = 0  # these visits are after the rest that it asked for
 
 
-@inlined
-def hear_host(host: Record, limits: Limits, given: int, status: int, retry_after: float, fetched_at: float) -> None:
+@inlined_kernel
+def apply_host_response(
+    host: Record, limits: Limits, given: int, status: int, retry_after: float, fetched_at: float
+) -> None:
     """Take in what an answer says of its host: 429 and 503 may ask for rest, any that tells something starts anew.
 
     O(1). Answers to visits from before the end of such a rest are part of it: they change nothing of its steps. Where
@@ -232,42 +235,42 @@ def hear_host(host: Record, limits: Limits, given: int, status: int, retry_after
     told = given & RETRY_AFTER != 0
     if status == _TOO_MANY_REQUESTS:
         if not resting:
-            host.strikes = min(host.strikes + 1, 255)
+            host.consecutive_429s = min(host.consecutive_429s + 1, 255)
             if not told and limits.backoff_s > 0.0:
-                _rest(host, fetched_at + _double(limits, host.strikes), FOR_TOO_MANY)
+                _rest(host, fetched_at + _double(limits, host.consecutive_429s), FOR_TOO_MANY)
     elif not is_failure(status) and not resting:
-        host.strikes = 0
+        host.consecutive_429s = 0
     if told and status in (_TOO_MANY_REQUESTS, _UNAVAILABLE):
         _rest(host, fetched_at + retry_after, FOR_RETRY_AFTER)
 
 
-@inlined
-def send(tables: Tables, row: int) -> None:
+@inlined_kernel
+def take_slot(shard: ShardArrays, row: int) -> None:
     """Count a page among those of its host that are out, unless it is counted already. O(1)."""
-    page: Record = tables.pages[row]
+    page: Record = shard.pages.records[row]
     if not page.flags & OUT:
-        group: Record = tables.groups[page.group]
-        mark_row(tables, row)
-        mark_group(tables, np.int64(group.host))
+        group: Record = shard.groups.records[page.group]
+        mark_dirty_row(shard, row)
+        mark_dirty_group(shard, np.int64(group.host))
         page.flags |= np.uint8(OUT)
-        host: Record = tables.groups[group.host]
+        host: Record = shard.groups.records[group.host]
         host.out += 1
 
 
-@inlined
-def recall(tables: Tables, row: int) -> None:
+@inlined_kernel
+def release_slot(shard: ShardArrays, row: int) -> None:
     """Count a page no more among those of its host that are out, if it is. O(1)."""
-    page: Record = tables.pages[row]
+    page: Record = shard.pages.records[row]
     if page.flags & OUT:
-        group: Record = tables.groups[page.group]
-        mark_row(tables, row)
-        mark_group(tables, np.int64(group.host))
+        group: Record = shard.groups.records[page.group]
+        mark_dirty_row(shard, row)
+        mark_dirty_group(shard, np.int64(group.host))
         page.flags &= ~np.uint8(OUT)
-        host: Record = tables.groups[group.host]
+        host: Record = shard.groups.records[group.host]
         host.out -= 1
 
 
-@inlined
+@inlined_kernel
 def _rest(host: Record, until_s: float, why: int) -> None:
     host.asked = 1
     if until_s > host.ready_s:

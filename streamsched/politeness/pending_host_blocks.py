@@ -9,14 +9,14 @@ import numpy as np
 from streamsched.numerics.arrays import Ints
 from streamsched.politeness.limits import ON_REQUEST
 from streamsched.politeness.rule_targets import Target, parse_target
-from streamsched.records.dirty_tracking import mark_groups
-from streamsched.records.schema import Tables
+from streamsched.records.dirty_tracking import mark_dirty_groups
+from streamsched.records.schema import ShardArrays
 from streamsched.records.url_patterns import group_names
 
-__all__ = ["Closures"]
+__all__ = ["PendingHostBlocks"]
 
 
-class Closures:
+class PendingHostBlocks:
     """Until when hosts to come are blocked, by host or pattern; of those that fit a host the last set decides.
 
     For one call at a time.
@@ -36,12 +36,12 @@ class Closures:
             self._starred[target.key] = None
         self._soonest = min(self._soonest, until_s)
 
-    def reach(self, tables: Tables) -> None:
+    def reach(self, shard: ShardArrays) -> None:
         """Let hosts that came since the last call rest as long as they are blocked. O(new groups)."""
-        groups = int(tables.corpus["groups"][0])
+        groups = int(shard.corpus["groups"][0])
         if self._blocks and groups > self._groups:
             new = np.arange(self._groups, groups)
-            self._close(tables, new[tables.groups["depth"][new] == 0])
+            self._close(shard, new[shard.groups.records["depth"][new] == 0])
         self._groups = groups
 
     def forget(self, now: float) -> None:
@@ -66,21 +66,21 @@ class Closures:
         """Return what `restore` needs, as JSON can hold it."""
         return [[key, until_s] for key, (_, until_s) in self._blocks.items()]
 
-    def restore(self, told: list[list[object]], tables: Tables) -> None:
+    def restore(self, told: list[list[object]], shard: ShardArrays) -> None:
         """Go on from what `to_json` told once, with tables that these blocks have reached."""
         for host, until_s in told:
             self.add(parse_target(host), float(until_s))  # type: ignore[arg-type]
-        self._groups = int(tables.corpus["groups"][0])
+        self._groups = int(shard.corpus["groups"][0])
 
-    def _close(self, tables: Tables, hosts: Ints) -> None:
+    def _close(self, shard: ShardArrays, hosts: Ints) -> None:
         places = {key: place for place, key in enumerate(self._blocks)} if self._starred else {}
-        for host, name in zip(hosts.tolist(), group_names(tables, hosts), strict=True):
+        for host, name in zip(hosts.tolist(), group_names(shard, hosts), strict=True):
             met = [key for key in self._starred if self._blocks[key][0].meets(name)]
             met += [name] if name in self._blocks else []
             if met:
                 until_s = self._blocks[max(met, key=lambda key: places.get(key, 0))][1]
-                record = tables.groups[host]
+                record = shard.groups.records[host]
                 if until_s > record["ready_s"]:  # its first outcome may have asked for longer
-                    mark_groups(tables, np.array([host]))
+                    mark_dirty_groups(shard, np.array([host]))
                     record["ready_s"], record["why"] = until_s, ON_REQUEST
             self._blocks.pop(name, None)

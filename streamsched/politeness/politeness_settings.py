@@ -11,7 +11,7 @@ from streamsched.errors import SettingsError
 from streamsched.numerics.argument_checks import check_whole
 from streamsched.numerics.durations import parse_duration
 
-__all__ = ["MOST_OF_A_HOST", "HostRule", "Manners", "Rule"]
+__all__ = ["MOST_OF_A_HOST", "HostRule", "Politeness", "Rule"]
 
 MOST_OF_A_HOST: Final = 0xFFFE  # pages in flight or in a batch that a host's rule can allow: what its record holds
 _MOST_GONE: Final = 255  # answers of 404 or 410 in a row that a page's record counts
@@ -19,7 +19,7 @@ _ANY: Final = "1 or more pages, or None for any number"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Manners:
+class Politeness:
     """What a scheduler keeps to whatever the scores say. Lengths of time as ``"10m"`` or seconds, kept as seconds.
 
     Of a host:
@@ -43,7 +43,7 @@ class Manners:
 
     Raises SettingsError where a value cannot work.
 
-    >>> Manners(delay="2s", backoff="30m").backoff
+    >>> Politeness(delay="2s", backoff="30m").backoff
     1800.0
     """
 
@@ -76,7 +76,7 @@ class Manners:
         return dataclasses.asdict(self)
 
     @classmethod
-    def from_json(cls, told: dict[str, Any]) -> Manners:
+    def from_json(cls, told: dict[str, Any]) -> Politeness:
         """Return the settings that `to_json` told."""
         shorter = min(told["backoff"], told["backoff_most"])  # as it was meant where that was not checked yet
         return cls(**(told | {"backoff": shorter}))
@@ -87,7 +87,7 @@ class Rule:
     """What holds for some pages in place of the settings; None leaves a setting as it is.
 
     ``never``: they are not handed out at all, as robots.txt or their owner wishes, whatever other rules say of them,
-    until this one is taken back; ``min_revisit`` and ``max_revisit``: as in `Manners`.
+    until this one is taken back; ``min_revisit`` and ``max_revisit``: as in `Politeness`.
 
     Raises SettingsError where a value cannot work.
 
@@ -120,7 +120,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostRule:
-    """What holds for some hosts in place of the settings of `Manners`; None leaves a setting as it is.
+    """What holds for some hosts in place of the settings of `Politeness`; None leaves a setting as it is.
 
     ``in_flight`` and ``per_batch`` are 1 to 65,534 pages. Raises SettingsError where a value cannot work.
 

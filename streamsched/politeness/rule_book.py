@@ -1,4 +1,4 @@
-"""The rules of one scheduler: exceptions from its `Manners` for pages and for hosts.
+"""The rules of one scheduler: exceptions from its `Politeness` for pages and for hosts.
 
 A page goes by the rule of the page itself, else of a pattern, else of its host (see `targets`); of several patterns or
 hosts that fit by the one that was set last. But a rule that says never goes before all that do not, until it is itself
@@ -18,19 +18,19 @@ from streamsched.errors import SettingsError, shorten
 from streamsched.numerics.arrays import Ints
 from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.politeness.limits import RULES, Limits, write_rule
-from streamsched.politeness.politeness_settings import HostRule, Manners, Rule
+from streamsched.politeness.politeness_settings import HostRule, Politeness, Rule
 from streamsched.politeness.rule_targets import (
     HOST,
     PAGE_SCHEMES,
     SINGLE,
-    Chosen,
+    RuleMatcher,
     Target,
     find_hosts,
     parse_target,
     read_target,
 )
-from streamsched.records.dirty_tracking import mark_groups, mark_rows
-from streamsched.records.schema import SETTINGS_OWN, PageLookup, Tables
+from streamsched.records.dirty_tracking import mark_dirty_groups, mark_dirty_rows
+from streamsched.records.schema import BY_SETTINGS, PageLookup, ShardArrays
 
 __all__ = ["RuleBook"]
 
@@ -40,8 +40,8 @@ _MOST_TEXT: Final = 1 << 24  # bytes of all targets: they are saved in one piece
 class RuleBook:
     """The rules by target, and how far they have reached. For one call at a time."""
 
-    def __init__(self, manners: Manners, limits: Limits) -> None:
-        self._manners = manners
+    def __init__(self, politeness: Politeness, limits: Limits) -> None:
+        self._manners = politeness
         self._limits = limits
         self._pages: dict[str, Rule] = {}  # by target, in the order in which they were set
         self._hosts: dict[str, HostRule] = {}
@@ -63,23 +63,23 @@ class RuleBook:
         self._give_numbers(own)
         self._pages, self._hosts = own, hosts
         self._choose()
-        tables = pages.tables
-        self.reach(tables)
-        self._tell_hosts(tables, find_hosts(tables, (target for target in targets if target.kind == HOST)))
+        shard = pages.arrays
+        self.reach(shard)
+        self._tell_hosts(shard, find_hosts(shard, (target for target in targets if target.kind == HOST)))
         single = _find_pages(pages, (target.text for target in targets if target.kind == SINGLE))
-        wide = _pages_of(tables, find_hosts(tables, (target for target in targets if target.kind != SINGLE)))
+        wide = _pages_of(shard, find_hosts(shard, (target for target in targets if target.kind != SINGLE)))
         rows = np.union1d(single, wide)
-        self._tell_pages(tables, rows)
+        self._tell_pages(shard, rows)
         return rows
 
-    def reach(self, tables: Tables) -> None:
+    def reach(self, shard: ShardArrays) -> None:
         """Let pages and hosts that came since the last call go by their rules. O(new pages) where there are rules."""
-        pages, groups = int(tables.corpus["pages"][0]), int(tables.corpus["groups"][0])
+        pages, groups = int(shard.corpus["pages"][0]), int(shard.corpus["groups"][0])
         if self._hosts and groups > self._groups:
             new = np.arange(self._groups, groups)
-            self._tell_hosts(tables, new[tables.groups["depth"][new] == 0])
+            self._tell_hosts(shard, new[shard.groups.records["depth"][new] == 0])
         if self._pages and pages > self._rows:
-            self._tell_pages(tables, np.arange(self._rows, pages))
+            self._tell_pages(shard, np.arange(self._rows, pages))
         self._rows, self._groups = pages, groups
 
     def to_json(self) -> dict[str, Any]:
@@ -90,7 +90,7 @@ class RuleBook:
             "hosts": [[target, rule.to_json()] for target, rule in self._hosts.items()],
         }
 
-    def restore(self, told: dict[str, Any], tables: Tables) -> None:
+    def restore(self, told: dict[str, Any], shard: ShardArrays) -> None:
         """Go on from what `to_json` told once, with tables that these rules have reached."""
         rules = {number: Rule.from_json(rule) for number, rule in told["rules"]}
         self._numbers = {rule: number for number, rule in rules.items()}
@@ -99,7 +99,7 @@ class RuleBook:
         for number, rule in rules.items():
             write_rule(self._limits, number, rule, self._manners)
         self._choose()
-        self._rows, self._groups = int(tables.corpus["pages"][0]), int(tables.corpus["groups"][0])
+        self._rows, self._groups = int(shard.corpus["pages"][0]), int(shard.corpus["groups"][0])
 
     def _with(
         self, rules: Mapping[str, Rule | HostRule | None]
@@ -142,22 +142,22 @@ class RuleBook:
 
     def _choose(self) -> None:
         never = [number for rule, number in self._numbers.items() if rule.never]
-        self._of_pages = Chosen({target: self._numbers[rule] for target, rule in self._pages.items()}, never)
-        self._of_hosts = Chosen({target: place for place, target in enumerate(self._hosts)})
+        self._of_pages = RuleMatcher({target: self._numbers[rule] for target, rule in self._pages.items()}, never)
+        self._of_hosts = RuleMatcher({target: place for place, target in enumerate(self._hosts)})
 
-    def _tell_pages(self, tables: Tables, rows: Ints) -> None:
-        mark_rows(tables, rows)
-        tables.pages["rule"][rows] = self._of_pages.number_pages(tables, rows)
+    def _tell_pages(self, shard: ShardArrays, rows: Ints) -> None:
+        mark_dirty_rows(shard, rows)
+        shard.pages.records["rule"][rows] = self._of_pages.number_pages(shard, rows)
 
-    def _tell_hosts(self, tables: Tables, hosts: Ints) -> None:
+    def _tell_hosts(self, shard: ShardArrays, hosts: Ints) -> None:
         rules = list(self._hosts.values())
-        mark_groups(tables, hosts)
-        for host, place in zip(hosts.tolist(), self._of_hosts.number_hosts(tables, hosts), strict=True):
+        mark_dirty_groups(shard, hosts)
+        for host, place in zip(hosts.tolist(), self._of_hosts.number_hosts(shard, hosts), strict=True):
             rule = HostRule() if place is None else rules[place]
-            record = tables.groups[host]
+            record = shard.groups.records[host]
             record["delay_s"] = np.nan if rule.delay is None else rule.delay
-            record["most_out"] = SETTINGS_OWN if rule.in_flight is None else rule.in_flight
-            record["most_batch"] = SETTINGS_OWN if rule.per_batch is None else rule.per_batch
+            record["most_out"] = BY_SETTINGS if rule.in_flight is None else rule.in_flight
+            record["most_batch"] = BY_SETTINGS if rule.per_batch is None else rule.per_batch
 
 
 def _check_rule(target: Target, rule: object) -> None:
@@ -176,11 +176,11 @@ def _find_pages(pages: PageLookup, targets: Iterable[str]) -> Ints:
     return rows[rows >= 0]
 
 
-def _pages_of(tables: Tables, hosts: Ints) -> Ints:
+def _pages_of(shard: ShardArrays, hosts: Ints) -> Ints:
     """Return the rows of all pages of `hosts`: int64[m]. O(pages)."""
     if not hosts.size:
         return np.empty(0, np.int64)
-    wanted = np.zeros(int(tables.corpus["groups"][0]), np.bool_)
+    wanted = np.zeros(int(shard.corpus["groups"][0]), np.bool_)
     wanted[hosts] = True
-    of_group = wanted[tables.groups["host"][: wanted.size]]
-    return np.flatnonzero(of_group[tables.pages["group"][: int(tables.corpus["pages"][0])]])
+    of_group = wanted[shard.groups.records["host"][: wanted.size]]
+    return np.flatnonzero(of_group[shard.pages.records["group"][: int(shard.corpus["pages"][0])]])

@@ -25,7 +25,7 @@ import numpy as np
 from streamsched.errors import SettingsError
 from streamsched.numerics.arrays import Bytes, Ints
 from streamsched.politeness.glob_match import mark_fitting
-from streamsched.records.schema import Tables
+from streamsched.records.schema import ShardArrays
 from streamsched.records.url_index import url_texts
 from streamsched.records.url_patterns import find_host, group_names
 
@@ -34,7 +34,7 @@ __all__ = [
     "PAGE_SCHEMES",
     "PATTERN",
     "SINGLE",
-    "Chosen",
+    "RuleMatcher",
     "Target",
     "find_hosts",
     "parse_target",
@@ -42,7 +42,7 @@ __all__ = [
     "read_target",
 ]
 
-HOST, PATTERN, SINGLE = range(3)  # kinds of targets; of those that a page fits the last decides, but see `Chosen`
+HOST, PATTERN, SINGLE = range(3)  # kinds of targets; of those that a page fits the last decides, but see `RuleMatcher`
 PAGE_SCHEMES: Final = ("", "https://", "http://")  # that a page named without one may have
 
 _SCHEME: Final = re.compile(r"([^/?#]*?)://")
@@ -129,7 +129,7 @@ def read_host(text: object) -> Target:
     return target
 
 
-def find_hosts(tables: Tables, targets: Iterable[Target]) -> Ints:
+def find_hosts(shard: ShardArrays, targets: Iterable[Target]) -> Ints:
     """Return the groups of all known hosts that the targets meet: int64[m], ascending. O(1) a host without ``*``.
 
     O(hosts) for each target with one.
@@ -138,19 +138,19 @@ def find_hosts(tables: Tables, targets: Iterable[Target]) -> Ints:
     known: list[tuple[int, str]] | None = None
     for target in targets:
         if "*" not in target.host:
-            found.add(find_host(tables, target.host))
+            found.add(find_host(shard, target.host))
             continue
-        known = _name_hosts(tables) if known is None else known
+        known = _name_hosts(shard) if known is None else known
         found.update(group for group, name in known if target.meets(name))
     return np.array(sorted(found - {-1}), np.int64)
 
 
-def _name_hosts(tables: Tables) -> list[tuple[int, str]]:
-    groups = np.flatnonzero(tables.groups["depth"][: int(tables.corpus["groups"][0])] == 0)
-    return list(zip(groups.tolist(), group_names(tables, groups), strict=True))
+def _name_hosts(shard: ShardArrays) -> list[tuple[int, str]]:
+    groups = np.flatnonzero(shard.groups.records["depth"][: int(shard.corpus["groups"][0])] == 0)
+    return list(zip(groups.tolist(), group_names(shard, groups), strict=True))
 
 
-class Chosen:
+class RuleMatcher:
     """Which of many targets decides for a page or a host: of those that fit, the last of the last kind.
 
     ``numbers``: what each target, in the order in which they were set, stands for; ``first``: numbers that go before
@@ -172,23 +172,23 @@ class Chosen:
             else:
                 self._plain.setdefault(target.host, []).append((place, target))
 
-    def number_hosts(self, tables: Tables, hosts: Ints) -> list[int | None]:
+    def number_hosts(self, shard: ShardArrays, hosts: Ints) -> list[int | None]:
         """Return what the deciding target of kind HOST stands for, for each of `hosts`; None where there is none."""
         deciding = (
-            [target for target in self._meeting(name) if target.kind == HOST] for name in group_names(tables, hosts)
+            [target for target in self._meeting(name) if target.kind == HOST] for name in group_names(shard, hosts)
         )
         return [self._numbers[targets[-1].text] if targets else None for targets in deciding]
 
-    def number_pages(self, tables: Tables, rows: Ints) -> Bytes:
+    def number_pages(self, shard: ShardArrays, rows: Ints) -> Bytes:
         """Return what the deciding target stands for, for each of ``rows``: uint8[m]; 0 where there is none. O(m)."""
         numbers = np.zeros(rows.size, np.uint8)
         if self._plain or self._starred:
-            for name, places in _by_host(tables, rows):
+            for name, places in _by_host(shard, rows):
                 for target in self._meeting(name):
                     number = self._numbers[target.text]
-                    mark_fitting(tables, rows, places, _bytes(target.scheme), _bytes(target.path), number, numbers)
+                    mark_fitting(shard, rows, places, _bytes(target.scheme), _bytes(target.path), number, numbers)
         if self._single:
-            for place, url in enumerate(_read_urls(tables, rows)):
+            for place, url in enumerate(_read_urls(shard, rows)):
                 names = (url, re.sub("^https?://", "", url))
                 met = [self._single[name] for name in names if name in self._single]
                 first, _, number = max(met, default=(False, 0, 0))
@@ -204,18 +204,18 @@ class Chosen:
         return [target for *_, target in sorted(ranks, key=lambda rank: rank[:3])]
 
 
-def _by_host(tables: Tables, rows: Ints) -> Iterator[tuple[str, Ints]]:
+def _by_host(shard: ShardArrays, rows: Ints) -> Iterator[tuple[str, Ints]]:
     """Yield each host's name with the places of its pages in `rows`."""
-    hosts = tables.groups["host"][tables.pages["group"][rows]]
+    hosts = shard.groups.records["host"][shard.pages.records["group"][rows]]
     order = np.argsort(hosts, kind="stable")
     firsts = np.flatnonzero(np.diff(hosts[order], prepend=-1)) if rows.size else np.empty(0, np.int64)
-    names = group_names(tables, hosts[order[firsts]].astype(np.int64))
+    names = group_names(shard, hosts[order[firsts]].astype(np.int64))
     return zip(names, np.split(order, firsts[1:]) if rows.size else [], strict=True)
 
 
-def _read_urls(tables: Tables, rows: Ints) -> Iterator[str]:
+def _read_urls(shard: ShardArrays, rows: Ints) -> Iterator[str]:
     parts = (rows[first : first + _ROWS_AT_ONCE] for first in range(0, rows.size, _ROWS_AT_ONCE))
-    return chain.from_iterable(url_texts(tables, part) for part in parts)
+    return chain.from_iterable(url_texts(shard, part) for part in parts)
 
 
 @lru_cache(maxsize=1024)

@@ -13,24 +13,24 @@ import numpy as np
 import numpy.typing as npt
 
 from streamsched.numerics.arrays import Bytes, Floats, Ints
-from streamsched.numerics.growable_array import Region
-from streamsched.numerics.jit import bare_kernel, inlined, mix, prefetch
-from streamsched.politeness.eligibility import page_rest_until, rest_until
-from streamsched.politeness.limits import host_room
+from streamsched.numerics.growable_array import GrowableArray
+from streamsched.numerics.jit import bare_kernel, inlined_kernel, mix, prefetch
+from streamsched.politeness.eligibility import not_before, page_not_before
+from streamsched.politeness.limits import host_capacity
 from streamsched.ranking.block_layout import BLOCK_ROWS, MIXED, Order
-from streamsched.ranking.block_scorer import Gauge
-from streamsched.ranking.bound_expiry import Moment
-from streamsched.ranking.host_slots import Room, Terms, is_outdone
-from streamsched.records.schema import Tables
+from streamsched.ranking.block_scorer import BlockScorer
+from streamsched.ranking.bound_expiry import QueryTime
+from streamsched.ranking.host_slots import HostUsage, SlotLimits, host_slots_beat
+from streamsched.records.schema import ShardArrays
 
 __all__ = [
     "NODE_BLOCKS",
     "Blocks",
     "BoundTable",
     "Lanes",
-    "Stage",
+    "RankingArrays",
+    "list_above_bar",
     "list_due",
-    "list_hot",
     "rest_within",
     "settle",
     "slice_lanes",
@@ -67,14 +67,14 @@ class Lanes(NamedTuple):
     ends: Floats  # float64[blocks opened]
 
 
-class Stage(NamedTuple):
+class RankingArrays(NamedTuple):
     """A shard and a ranking of its pages, as kernels take them."""
 
-    tables: Tables
+    shard: ShardArrays
     order: Order
     blocks: Blocks
-    gauge: Gauge
-    room: Room
+    scorer: BlockScorer
+    room: HostUsage
 
 
 class BoundTable:
@@ -83,12 +83,12 @@ class BoundTable:
     def __init__(self, mask: int = 0, want: int = 0) -> None:
         self.blocks = 0
         self._flags = mask, want
-        self._bound = Region(np.float64, _RESERVED_BLOCKS)
-        self._end = Region(np.float64, _RESERVED_BLOCKS)
-        self._reach = Region(np.float32, _RESERVED_BLOCKS)
-        self._opened = Region(np.uint8, _RESERVED_BLOCKS)
-        self._node_bound = Region(np.float64, _RESERVED_BLOCKS // NODE_BLOCKS)
-        self._node_end = Region(np.float64, _RESERVED_BLOCKS // NODE_BLOCKS)
+        self._bound = GrowableArray(np.float64, _RESERVED_BLOCKS)
+        self._end = GrowableArray(np.float64, _RESERVED_BLOCKS)
+        self._reach = GrowableArray(np.float32, _RESERVED_BLOCKS)
+        self._opened = GrowableArray(np.uint8, _RESERVED_BLOCKS)
+        self._node_bound = GrowableArray(np.float64, _RESERVED_BLOCKS // NODE_BLOCKS)
+        self._node_end = GrowableArray(np.float64, _RESERVED_BLOCKS // NODE_BLOCKS)
 
     @property
     def arrays(self) -> Blocks:
@@ -129,7 +129,7 @@ def slice_lanes(lanes: Lanes, first: int, stop: int) -> Lanes:
 
 
 @bare_kernel
-def settle(stage: Stage, picked: Ints, lanes: Lanes, moment: Moment, bar: float) -> None:
+def settle(stage: RankingArrays, picked: Ints, lanes: Lanes, moment: QueryTime, bar: float) -> None:
     """Keep the bounds of the opened blocks ``picked``: int64[m], of those pages that are eligible still. O(m).
 
     `bar`: what the last page of the answer scored: none below it can have been leased since.
@@ -154,7 +154,7 @@ def settle(stage: Stage, picked: Ints, lanes: Lanes, moment: Moment, bar: float)
 
 
 @bare_kernel
-def list_due(stage: Stage, moment: Moment, nodes: Ints, out: Ints) -> int:
+def list_due(stage: RankingArrays, moment: QueryTime, nodes: Ints, out: Ints) -> int:
     """Write to `out` the blocks whose bounds have ended; return how many there are, at most `out.size`.
 
     Not those of a host that can give no page now. ``nodes``: int64[nodes], to work in.
@@ -178,12 +178,12 @@ def list_due(stage: Stage, moment: Moment, nodes: Ints, out: Ints) -> int:
                 out[listed] = block
                 listed += 1
                 if hosts[block] != MIXED:
-                    prefetch(stage.tables.groups, np.int64(hosts[block]))
+                    prefetch(stage.shard.groups.records, np.int64(hosts[block]))
     return _drop_idle(stage, moment, out, count, listed)
 
 
-@inlined
-def _drop_idle(stage: Stage, moment: Moment, out: Ints, count: int, listed: int) -> int:
+@inlined_kernel
+def _drop_idle(stage: RankingArrays, moment: QueryTime, out: Ints, count: int, listed: int) -> int:
     """Keep of the blocks listed behind the first `count` those that can give a page; return how many there are then."""
     for i in range(count, listed):
         if not stage.blocks.opened[out[i]] and _room_of(stage, out[i], moment) > 0:
@@ -193,8 +193,8 @@ def _drop_idle(stage: Stage, moment: Moment, out: Ints, count: int, listed: int)
 
 
 @bare_kernel
-def list_hot(  # noqa: PLR0913, PLR0917  a kernel
-    stage: Stage, moment: Moment, bar: float, foreseen: bool, nodes: Ints, out: Ints, bounds: Floats
+def list_above_bar(  # noqa: PLR0913, PLR0917  a kernel
+    stage: RankingArrays, moment: QueryTime, bar: float, foreseen: bool, nodes: Ints, out: Ints, bounds: Floats
 ) -> int:
     """Write to `out` the blocks that are not open and may hold a page that reaches `bar`, and their bounds beside.
 
@@ -223,7 +223,7 @@ def list_hot(  # noqa: PLR0913, PLR0917  a kernel
     return count
 
 
-@inlined
+@inlined_kernel
 def _ask_for(column: Floats, hosts: npt.NDArray[np.uint32], nodes: Ints, i: int, found: int) -> None:
     """Ask for the memory of the `i`-th node's blocks, if there is one."""
     if i < found:
@@ -233,17 +233,17 @@ def _ask_for(column: Floats, hosts: npt.NDArray[np.uint32], nodes: Ints, i: int,
         prefetch(hosts, first)
 
 
-@inlined
-def _room_of(stage: Stage, block: int, moment: Moment) -> int:
+@inlined_kernel
+def _room_of(stage: RankingArrays, block: int, moment: QueryTime) -> int:
     """Return how many pages a batch may have of a block's host; any number where it has several."""
     host = stage.order.hosts[block]
     if host == MIXED:
         return BLOCK_ROWS
-    return host_room(stage.tables.groups[host], moment.limits, moment.now, moment.lease_s)
+    return host_capacity(stage.shard.groups.records[host], moment.limits, moment.now, moment.lease_s)
 
 
-@inlined
-def _is_passed_over(stage: Stage, block: int, moment: Moment, foreseen: bool) -> bool:
+@inlined_kernel
+def _is_passed_over(stage: RankingArrays, block: int, moment: QueryTime, foreseen: bool) -> bool:
     """Return whether the host of all of a block's pages gives none of them."""
     host = stage.order.hosts[block]
     if host == MIXED:
@@ -252,12 +252,12 @@ def _is_passed_over(stage: Stage, block: int, moment: Moment, foreseen: bool) ->
         return True
     if _room_of(stage, block, moment) <= 0:
         return True
-    terms = Terms(moment.limits, moment.now, moment.lease_s)
-    return bool(is_outdone(stage.tables, terms, host, stage.blocks.bound[block], stage.room))
+    terms = SlotLimits(moment.limits, moment.now, moment.lease_s)
+    return bool(host_slots_beat(stage.shard, terms, host, stage.blocks.bound[block], stage.room))
 
 
-@inlined
-def target_of(stage: Stage, block: int, moment: Moment) -> float:
+@inlined_kernel
+def target_of(stage: RankingArrays, block: int, moment: QueryTime) -> float:
     """Return what a page of the block must probably score at the next query to be asked for; -inf for not known."""
     host = stage.order.hosts[block]
     if host == MIXED or moment.target == -np.inf:
@@ -265,12 +265,12 @@ def target_of(stage: Stage, block: int, moment: Moment) -> float:
     return float(max(moment.target, stage.room.floor[host]))
 
 
-@inlined
-def rest_within(stage: Stage, block: int, row: int, moment: Moment, now: float) -> float:
+@inlined_kernel
+def rest_within(stage: RankingArrays, block: int, row: int, moment: QueryTime, now: float) -> float:
     """Return until when a page must not be handed out at `now`, whether its host rests being known of its block."""
     if stage.order.hosts[block] == MIXED:
-        return rest_until(stage.tables, row, moment.limits, now)
-    return page_rest_until(stage.tables, row, moment.limits, now)
+        return not_before(stage.shard, row, moment.limits, now)
+    return page_not_before(stage.shard, row, moment.limits, now)
 
 
 @bare_kernel
@@ -281,7 +281,7 @@ def _begin_reaches(reach: npt.NDArray[np.float32], first: int) -> None:
         reach[i] = _FIRST_REACH * (1.0 + part)
 
 
-@inlined
+@inlined_kernel
 def store_bound(blocks: Blocks, block: int, lanes: Lanes, i: int) -> None:
     """Set the bound of a block from its lanes, which are those of place `i`."""
     bound = np.nan

@@ -13,11 +13,11 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from streamsched.numerics.growable_array import Region
-from streamsched.numerics.jit import bare_kernel, inlined
-from streamsched.records.schema import Tables
+from streamsched.numerics.growable_array import GrowableArray
+from streamsched.numerics.jit import bare_kernel, inlined_kernel
+from streamsched.records.schema import ShardArrays
 
-__all__ = ["BLOCK_ROWS", "MIXED", "SHELF_BITS", "Order", "Shelves", "block_of", "row_at"]
+__all__ = ["BLOCK_ROWS", "MIXED", "SHELF_BITS", "BlockLayout", "Order", "block_of", "row_at"]
 
 BLOCK_ROWS: Final = 8  # pages of a block: half a KiB of their records
 SHELF_BITS: Final = 16  # log2 of the rows of a shelf
@@ -35,18 +35,18 @@ class Order(NamedTuple):
     bits: int  # log2 of the rows of a shelf
 
 
-class Shelves:
+class BlockLayout:
     """The order of one shard's pages. 4 bytes a page, and 4 a block."""
 
     def __init__(self, bits: int = SHELF_BITS) -> None:
         self.pages = 0  # how many are in order
         self._bits = bits
-        self._sorted = 0  # shelves
+        self._sorted = 0  # layout
         self._board = max(1 << bits >> _BOARDS_BITS, BLOCK_ROWS)  # rows of a board
         self._boards = 0  # of the last shelf, sorted
-        self._rows = Region(np.uint16, _RESERVED_PAGES)
-        self._places = Region(np.uint16, _RESERVED_PAGES)
-        self._hosts = Region(np.uint32, _RESERVED_PAGES // BLOCK_ROWS)
+        self._rows = GrowableArray(np.uint16, _RESERVED_PAGES)
+        self._places = GrowableArray(np.uint16, _RESERVED_PAGES)
+        self._hosts = GrowableArray(np.uint32, _RESERVED_PAGES // BLOCK_ROWS)
 
     @property
     def order(self) -> Order:
@@ -70,9 +70,9 @@ class Shelves:
         board = full + (pages - full) // self._board * self._board
         return (board if board < full + self._boards * self._board else pages) // BLOCK_ROWS
 
-    def take_in(self, tables: Tables) -> None:
+    def take_in(self, shard: ShardArrays) -> None:
         """Take in pages that came since the last call. O(new pages)."""
-        pages = int(tables.corpus["pages"][0])
+        pages = int(shard.corpus["pages"][0])
         if pages == self.pages:
             return
         for region, size in ((self._rows, pages), (self._places, pages), (self._hosts, pages // BLOCK_ROWS + 1)):
@@ -80,16 +80,16 @@ class Shelves:
         _place_in_rows_order(self.order, self.pages, pages)
         self.pages = pages
         while (self._sorted + 1) << self._bits <= pages:
-            self._sort(tables, self._sorted << self._bits, 1 << self._bits)
+            self._sort(shard, self._sorted << self._bits, 1 << self._bits)
             self._sorted, self._boards = self._sorted + 1, 0
         start = self._sorted << self._bits
         while start + (self._boards + 1) * self._board <= pages:
-            self._sort(tables, start + self._boards * self._board, self._board)
+            self._sort(shard, start + self._boards * self._board, self._board)
             self._boards += 1
 
-    def _sort(self, tables: Tables, start: int, size: int) -> None:
+    def _sort(self, shard: ShardArrays, start: int, size: int) -> None:
         """Put the `size` pages from row `start` on in the order of their hosts, then of rows."""
-        hosts = tables.groups["host"][tables.pages["group"][start : start + size]]
+        hosts = shard.groups.records["host"][shard.pages.records["group"][start : start + size]]
         keys = hosts.astype(np.uint64) << np.uint64(self._bits) | np.arange(size, dtype=np.uint64)
         keys.sort()
         rows = (keys & np.uint64(size - 1)).astype(np.int64)
@@ -113,14 +113,14 @@ def _place_in_rows_order(order: Order, start: int, stop: int) -> None:
             order.hosts[row // BLOCK_ROWS] = MIXED
 
 
-@inlined
+@inlined_kernel
 def row_at(order: Order, place: int) -> int:
     """Return the row of the page at `place`. O(1)."""
     mask = (1 << order.bits) - 1
     return int((place & ~mask) | np.int64(order.rows[place]))
 
 
-@inlined
+@inlined_kernel
 def block_of(order: Order, row: int) -> int:
     """Return the block in which the page of `row` stands. O(1)."""
     mask = (1 << order.bits) - 1

@@ -5,69 +5,77 @@ from __future__ import annotations
 import numpy as np
 
 from streamsched.numerics.arrays import Ints, Record
-from streamsched.numerics.jit import bare_kernel, inlined
-from streamsched.politeness.eligibility import haste
+from streamsched.numerics.jit import bare_kernel, inlined_kernel
+from streamsched.politeness.eligibility import overdue_priority
 from streamsched.politeness.limits import overdue_at
-from streamsched.ranking.block_bounds import NODE_BLOCKS, Blocks, Lanes, Stage, rest_within, target_of
+from streamsched.ranking.block_bounds import NODE_BLOCKS, Blocks, Lanes, RankingArrays, rest_within, target_of
 from streamsched.ranking.block_layout import BLOCK_ROWS, block_of, row_at
-from streamsched.ranking.block_scorer import LANES, LEADERS, Gauge, bound_lanes, gather_lanes, move_lane, score_lanes
-from streamsched.ranking.bound_expiry import Moment, begin_search, search_ends
+from streamsched.ranking.block_scorer import (
+    LANES,
+    LEADERS,
+    BlockScorer,
+    bound_lanes,
+    gather_lanes,
+    move_lane,
+    score_lanes,
+)
+from streamsched.ranking.bound_expiry import QueryTime, begin_search, search_ends
 from streamsched.records.schema import LEASED, OUT
 
-__all__ = ["absorb", "open_blocks"]
+__all__ = ["raise_bounds", "refresh_blocks"]
 
 
 @bare_kernel
-def open_blocks(stage: Stage, picked: Ints, moment: Moment, lanes: Lanes) -> None:
+def refresh_blocks(stage: RankingArrays, picked: Ints, moment: QueryTime, lanes: Lanes) -> None:
     """Score the pages of the blocks ``picked``: int64[m], and bound them, into `lanes`: BLOCK_ROWS of them each. O(m).
 
     Lanes of pages that are not eligible get row -1. The blocks count as opened until they are settled. From a first
     bound follows how far ahead to look, for a second.
     """
-    gauge = stage.gauge
+    scorer = stage.scorer
     for start in range(0, picked.size, LEADERS):
         part = picked[start : start + LEADERS]
         own = _part_of(lanes, start, start + part.size)
         count = part.size * BLOCK_ROWS
         _take_lanes(stage, part, moment, own)
-        score_lanes(gauge, stage.tables, 0, count, moment.now, moment.cycle_s, own.scores)
+        score_lanes(scorer, stage.shard, 0, count, moment.now, moment.cycle_s, own.scores)
         if moment.target > -np.inf:
-            bound_lanes(gauge, stage.tables, 0, count, moment.since, moment.cycle_s, own.bounds)
+            bound_lanes(scorer, stage.shard, 0, count, moment.since, moment.cycle_s, own.bounds)
             _look_ahead(stage, part, moment, own)
         _bound_eligible(stage, count, moment, own)
         for lane in range(count):
             if own.rows[lane] >= 0:
-                overdue = overdue_at(gauge.pages[lane], moment.limits)
+                overdue = overdue_at(scorer.pages[lane], moment.limits)
                 if overdue <= moment.now:
-                    own.scores[lane] = haste(overdue, moment.now)
+                    own.scores[lane] = overdue_priority(overdue, moment.now)
         for i in range(part.size):
             stage.blocks.opened[part[i]] = 1
 
 
 @bare_kernel
-def absorb(stage: Stage, rows: Ints, moment: Moment, lanes: Lanes) -> None:
+def raise_bounds(stage: RankingArrays, rows: Ints, moment: QueryTime, lanes: Lanes) -> None:
     """Raise the bounds of the blocks of ``rows``: int64[m], whose pages have changed, where they must be. O(m).
 
     Where that would let a block be opened at once, though the page is to be asked for later, its bound ends before.
     """
-    tables, order, blocks, gauge = stage.tables, stage.order, stage.blocks, stage.gauge
+    shard, order, blocks, scorer = stage.shard, stage.order, stage.blocks, stage.scorer
     count = 0
     for i in range(rows.size):
         block = block_of(order, rows[i])
-        page: Record = tables.pages[rows[i]]
+        page: Record = shard.pages.records[rows[i]]
         if blocks.end[block] > moment.now and (np.int64(page.flags) & blocks.mask) == blocks.want:
             lanes.rows[count] = rows[i]
-            gauge.ends[count] = blocks.end[block]
+            scorer.ends[count] = blocks.end[block]
             count += 1
         if count == LANES or (i == rows.size - 1 and count):
-            gather_lanes(gauge, tables, lanes.rows[:count])
-            bound_lanes(gauge, tables, 0, count, moment.since, moment.cycle_s, lanes.bounds)
+            gather_lanes(scorer, shard, lanes.rows[:count])
+            bound_lanes(scorer, shard, 0, count, moment.since, moment.cycle_s, lanes.bounds)
             _raise_bounds(stage, count, moment, lanes)
             count = 0
 
 
 @bare_kernel
-def _raise_bounds(stage: Stage, count: int, moment: Moment, lanes: Lanes) -> None:
+def _raise_bounds(stage: RankingArrays, count: int, moment: QueryTime, lanes: Lanes) -> None:
     """Let the bounds of the blocks of ``lanes.rows``: int64[count] hold for these pages, too."""
     led = 0
     for lane in range(count):
@@ -75,7 +83,7 @@ def _raise_bounds(stage: Stage, count: int, moment: Moment, lanes: Lanes) -> Non
         if _is_settled(stage, row, moment):
             continue
         if -np.inf < target_of(stage, block_of(stage.order, row), moment) < bound:
-            move_lane(stage.gauge, lane, LANES + led)
+            move_lane(stage.scorer, lane, LANES + led)
             lanes.rows[led] = row  # no lane before this one is read again
             lanes.bounds[led] = bound
             led += 1
@@ -87,52 +95,52 @@ def _raise_bounds(stage: Stage, count: int, moment: Moment, lanes: Lanes) -> Non
     _raise_later(stage, led, moment, lanes)
 
 
-@inlined
-def _is_settled(stage: Stage, row: int, moment: Moment) -> bool:
+@inlined_kernel
+def _is_settled(stage: RankingArrays, row: int, moment: QueryTime) -> bool:
     """Let a block's bound not outlast what will change of a page; return whether that is all there is to say of it."""
-    tables, blocks = stage.tables, stage.blocks
+    shard, blocks = stage.shard, stage.blocks
     block = block_of(stage.order, row)
-    ended = (tables.pages[row].flags & (LEASED | OUT)) == LEASED  # its lease, as was told, though not by `now`
-    at = max(moment.now, tables.lease_until_s[row]) if ended else moment.now
+    ended = (shard.pages.records[row].flags & (LEASED | OUT)) == LEASED  # its lease, as was told, though not by `now`
+    at = max(moment.now, shard.pages.lease_until_s[row]) if ended else moment.now
     rest = rest_within(stage, block, row, moment, at)
-    overdue = overdue_at(tables.pages[row], moment.limits)
+    overdue = overdue_at(shard.pages.records[row], moment.limits)
     if rest > moment.now:
         _end_before(blocks, block, rest)
         return True
     if overdue > moment.now:
         _end_before(blocks, block, overdue)
         return False
-    _raise_bound(stage, row, haste(overdue, blocks.end[block]))
+    _raise_bound(stage, row, overdue_priority(overdue, blocks.end[block]))
     return True
 
 
 @bare_kernel
-def _raise_later(stage: Stage, led: int, moment: Moment, lanes: Lanes) -> None:
+def _raise_later(stage: RankingArrays, led: int, moment: QueryTime, lanes: Lanes) -> None:
     """Raise the bounds of the blocks of the first `led` of `lanes.rows`, whose records are those of the leaders."""
-    gauge, blocks = stage.gauge, stage.blocks
+    scorer, blocks = stage.scorer, stage.blocks
     if not led:
         return
-    score_lanes(gauge, stage.tables, LANES, led, moment.now, moment.cycle_s, lanes.scores)
+    score_lanes(scorer, stage.shard, LANES, led, moment.now, moment.cycle_s, lanes.scores)
     for i in range(led):
         block = block_of(stage.order, lanes.rows[i])
-        gauge.search.target[i] = target_of(stage, block, moment)
+        scorer.search.target[i] = target_of(stage, block, moment)
         ahead = (blocks.end[block] - moment.now) / moment.cycle_s
-        begin_search(gauge, i, moment, lanes.scores[i], lanes.bounds[i], ahead)
-    search_ends(gauge, stage.tables, led, moment)
+        begin_search(scorer, i, moment, lanes.scores[i], lanes.bounds[i], ahead)
+    search_ends(scorer, stage.shard, led, moment)
     for i in range(led):
         end = blocks.end[block_of(stage.order, lanes.rows[i])]
-        if lanes.scores[i] < gauge.search.target[i]:
-            end = min(end, moment.now + moment.cycle_s * gauge.search.at[i])
-        gauge.ends[LANES + i] = end
-    bound_lanes(gauge, stage.tables, LANES, led, moment.since, moment.cycle_s, lanes.bounds)
+        if lanes.scores[i] < scorer.search.target[i]:
+            end = min(end, moment.now + moment.cycle_s * scorer.search.at[i])
+        scorer.ends[LANES + i] = end
+    bound_lanes(scorer, stage.shard, LANES, led, moment.since, moment.cycle_s, lanes.bounds)
     for i in range(led):
         block = block_of(stage.order, lanes.rows[i])
         _raise_bound(stage, lanes.rows[i], lanes.bounds[i])
-        _end_before(blocks, block, gauge.ends[LANES + i])
+        _end_before(blocks, block, scorer.ends[LANES + i])
 
 
-@inlined
-def _raise_bound(stage: Stage, row: int, bound: float) -> None:
+@inlined_kernel
+def _raise_bound(stage: RankingArrays, row: int, bound: float) -> None:
     block = block_of(stage.order, row)
     blocks = stage.blocks
     if not blocks.bound[block] >= bound:
@@ -141,7 +149,7 @@ def _raise_bound(stage: Stage, row: int, bound: float) -> None:
         blocks.node_bound[node] = max(blocks.node_bound[node], bound)
 
 
-@inlined
+@inlined_kernel
 def _end_before(blocks: Blocks, block: int, time_s: float) -> None:
     if time_s < blocks.end[block]:
         blocks.end[block] = time_s
@@ -149,7 +157,7 @@ def _end_before(blocks: Blocks, block: int, time_s: float) -> None:
         blocks.node_end[node] = min(blocks.node_end[node], time_s)
 
 
-@inlined
+@inlined_kernel
 def _part_of(lanes: Lanes, first: int, stop: int) -> Lanes:
     """Return the lanes of blocks number `first` up to `stop`."""
     return Lanes(
@@ -161,28 +169,28 @@ def _part_of(lanes: Lanes, first: int, stop: int) -> Lanes:
 
 
 @bare_kernel
-def _take_lanes(stage: Stage, picked: Ints, moment: Moment, lanes: Lanes) -> None:
+def _take_lanes(stage: RankingArrays, picked: Ints, moment: QueryTime, lanes: Lanes) -> None:
     """Gather the pages of at most LEADERS blocks; set rows of those that must not be handed out to -1, and the ends."""
-    order, blocks, gauge = stage.order, stage.blocks, stage.gauge
-    pages = stage.tables.corpus[0].pages
+    order, blocks, scorer = stage.order, stage.blocks, stage.scorer
+    pages = stage.shard.corpus[0].pages
     count = picked.size * BLOCK_ROWS
     for i in range(picked.size):
         first = picked[i] * BLOCK_ROWS
         for lane in range(BLOCK_ROWS):
             lanes.rows[i * BLOCK_ROWS + lane] = row_at(order, first + lane) if first + lane < pages else -1
-    gather_lanes(gauge, stage.tables, lanes.rows[:count])
+    gather_lanes(scorer, stage.shard, lanes.rows[:count])
     for i in range(picked.size):
-        gauge.cuts[i] = np.inf
+        scorer.cuts[i] = np.inf
         for lane in range(i * BLOCK_ROWS, (i + 1) * BLOCK_ROWS):
             if lanes.rows[lane] >= 0:
                 _admit(stage, picked[i], moment, lanes, i, lane)
-        _end_lanes(gauge, i, moment.now + moment.cycle_s * blocks.reach[picked[i]], lanes)
+        _end_lanes(scorer, i, moment.now + moment.cycle_s * blocks.reach[picked[i]], lanes)
 
 
-@inlined
-def _admit(stage: Stage, block: int, moment: Moment, lanes: Lanes, i: int, lane: int) -> None:
+@inlined_kernel
+def _admit(stage: RankingArrays, block: int, moment: QueryTime, lanes: Lanes, i: int, lane: int) -> None:
     """Keep a lane if its page counts and may be handed out; let its block's bound end before that changes."""
-    page: Record = stage.gauge.pages[lane]
+    page: Record = stage.scorer.pages[lane]
     if (np.int64(page.flags) & stage.blocks.mask) != stage.blocks.want:
         lanes.rows[lane] = -1
         return
@@ -192,61 +200,61 @@ def _admit(stage: Stage, block: int, moment: Moment, lanes: Lanes, i: int, lane:
     else:
         until = overdue_at(page, moment.limits)
     if until > moment.now:
-        stage.gauge.cuts[i] = min(stage.gauge.cuts[i], until)
+        stage.scorer.cuts[i] = min(stage.scorer.cuts[i], until)
 
 
-@inlined
-def _end_lanes(gauge: Gauge, i: int, end: float, lanes: Lanes) -> None:
+@inlined_kernel
+def _end_lanes(scorer: BlockScorer, i: int, end: float, lanes: Lanes) -> None:
     """Let the bounds of block number `i` hold until `end`, or for ever where none of its pages is eligible."""
-    lanes.ends[i] = gauge.cuts[i]
+    lanes.ends[i] = scorer.cuts[i]
     for lane in range(i * BLOCK_ROWS, (i + 1) * BLOCK_ROWS):
-        gauge.ends[lane] = end
+        scorer.ends[lane] = end
         if lanes.rows[lane] >= 0:
-            lanes.ends[i] = min(end, gauge.cuts[i])
+            lanes.ends[i] = min(end, scorer.cuts[i])
 
 
 @bare_kernel
-def _bound_eligible(stage: Stage, count: int, moment: Moment, lanes: Lanes) -> None:
+def _bound_eligible(stage: RankingArrays, count: int, moment: QueryTime, lanes: Lanes) -> None:
     """Bound the lanes, those of pages that go before others by their haste."""
-    gauge = stage.gauge
-    bound_lanes(gauge, stage.tables, 0, count, moment.since, moment.cycle_s, lanes.bounds)
+    scorer = stage.scorer
+    bound_lanes(scorer, stage.shard, 0, count, moment.since, moment.cycle_s, lanes.bounds)
     for lane in range(count):
         if lanes.rows[lane] >= 0:
-            overdue = overdue_at(gauge.pages[lane], moment.limits)
+            overdue = overdue_at(scorer.pages[lane], moment.limits)
             if overdue <= moment.now:
-                lanes.bounds[lane] = haste(overdue, gauge.ends[lane])
+                lanes.bounds[lane] = overdue_priority(overdue, scorer.ends[lane])
 
 
 @bare_kernel
-def _look_ahead(stage: Stage, picked: Ints, moment: Moment, lanes: Lanes) -> None:
+def _look_ahead(stage: RankingArrays, picked: Ints, moment: QueryTime, lanes: Lanes) -> None:
     """Let blocks look ahead until one of their pages is to be asked for, from their scores and a first bound."""
-    blocks, gauge = stage.blocks, stage.gauge
+    blocks, scorer = stage.blocks, stage.scorer
     led = 0
     for i in range(picked.size):
         target = target_of(stage, picked[i], moment)
-        leader = _find_leader(gauge, i, moment, target, lanes)
+        leader = _find_leader(scorer, i, moment, target, lanes)
         if leader >= 0:
-            move_lane(gauge, leader, LANES + led)
+            move_lane(scorer, leader, LANES + led)
             score = -np.inf if np.isnan(lanes.scores[leader]) else lanes.scores[leader]
-            ahead = (gauge.ends[leader] - moment.now) / moment.cycle_s
-            gauge.search.target[led] = target
-            begin_search(gauge, led, moment, score, lanes.bounds[leader], ahead)
-            gauge.search.block[led] = i
+            ahead = (scorer.ends[leader] - moment.now) / moment.cycle_s
+            scorer.search.target[led] = target
+            begin_search(scorer, led, moment, score, lanes.bounds[leader], ahead)
+            scorer.search.block[led] = i
             led += 1
     if not led:
         return
-    search_ends(gauge, stage.tables, led, moment)
+    search_ends(scorer, stage.shard, led, moment)
     for j in range(led):
-        i = int(gauge.search.block[j])
-        blocks.reach[picked[i]] = gauge.search.at[j]
-        _end_lanes(gauge, i, moment.now + moment.cycle_s * blocks.reach[picked[i]], lanes)
+        i = int(scorer.search.block[j])
+        blocks.reach[picked[i]] = scorer.search.at[j]
+        _end_lanes(scorer, i, moment.now + moment.cycle_s * blocks.reach[picked[i]], lanes)
 
 
-@inlined
-def _find_leader(gauge: Gauge, i: int, moment: Moment, target: float, lanes: Lanes) -> int:
+@inlined_kernel
+def _find_leader(scorer: BlockScorer, i: int, moment: QueryTime, target: float, lanes: Lanes) -> int:
     """Return the lane of the page that will be asked for first, of those that are not to be now; -1 for none."""
     leader, first = -1, np.inf
-    ahead = (gauge.ends[i * BLOCK_ROWS] - moment.now) / moment.cycle_s
+    ahead = (scorer.ends[i * BLOCK_ROWS] - moment.now) / moment.cycle_s
     for lane in range(i * BLOCK_ROWS, (i + 1) * BLOCK_ROWS):
         if lanes.rows[lane] < 0 or lanes.scores[lane] >= target:
             continue

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from streamsched.estimation.seasonality.seasonal_terminals import Beats
+from streamsched.estimation.seasonality.seasonal_terminals import SeasonalityView
 from streamsched.formula import Formula
 from streamsched.formula.bounds.compiler import compile_bound
 from streamsched.formula.bounds.interval_machine import BoundSteps, run_bounds
@@ -27,11 +27,20 @@ from streamsched.formula.terminals import (
     fill_terminal,
 )
 from streamsched.numerics.arrays import Floats, Ints, Records
-from streamsched.numerics.jit import bare_kernel, inlined
+from streamsched.numerics.jit import bare_kernel, inlined_kernel
 from streamsched.ranking.block_layout import BLOCK_ROWS
-from streamsched.records.schema import LINK, PAGE, TRACE, Tables
+from streamsched.records.schema import PAGE, SEASONAL_LINK, TRACE, ShardArrays
 
-__all__ = ["LANES", "LEADERS", "Gauge", "bound_lanes", "gather_lanes", "make_gauge", "move_lane", "score_lanes"]
+__all__ = [
+    "LANES",
+    "LEADERS",
+    "BlockScorer",
+    "bound_lanes",
+    "gather_lanes",
+    "make_block_scorer",
+    "move_lane",
+    "score_lanes",
+]
 
 LANES: Final = ROWS  # pages at a time
 LEADERS: Final = LANES // BLOCK_ROWS  # lanes behind these: one for each block
@@ -59,7 +68,7 @@ class Search(NamedTuple):
     block: Floats  # whose leader it is
 
 
-class Gauge(NamedTuple):
+class BlockScorer(NamedTuple):
     """A formula's two programs with the memory they run in; for one thread."""
 
     codes: Codes  # the terminals that the score reads, in the order of their slots
@@ -81,13 +90,13 @@ class Gauge(NamedTuple):
     search: Search
 
 
-def make_gauge(formula: Formula) -> Gauge:
-    """Return the gauge of `formula`. O(size)."""
+def make_block_scorer(formula: Formula) -> BlockScorer:
+    """Return the scorer of `formula`. O(size)."""
     program = formula.compile()
     bound = compile_bound(formula.root, MOVING, RANGES)
     arena = program.arena(LANES)
     arena.prepare(program)
-    return Gauge(
+    return BlockScorer(
         _codes(program.terminals),
         program.steps,
         arena.slots,
@@ -101,7 +110,7 @@ def make_gauge(formula: Formula) -> Gauge:
         not BY_RHYTHM.isdisjoint(formula.terminals),
         np.zeros(LANES + LEADERS, PAGE),
         np.zeros(LANES + LEADERS, TRACE),
-        np.zeros(LANES + LEADERS, LINK),
+        np.zeros(LANES + LEADERS, SEASONAL_LINK),
         np.empty(LANES + LEADERS),
         np.empty(LEADERS),
         Search(*(np.empty(LEADERS) for _ in Search._fields)),
@@ -109,78 +118,81 @@ def make_gauge(formula: Formula) -> Gauge:
 
 
 @bare_kernel
-def gather_lanes(gauge: Gauge, tables: Tables, rows: Ints) -> None:
+def gather_lanes(scorer: BlockScorer, shard: ShardArrays, rows: Ints) -> None:
     """Copy the records of `rows`: int64[m], m <= LANES, into the lanes; a negative row leaves its lane as it was."""
     for i in range(rows.size):
         if rows[i] >= 0:
-            gauge.pages[i] = tables.pages[rows[i]]
-    if gauge.traced:
+            scorer.pages[i] = shard.pages.records[rows[i]]
+    if scorer.traced:
         for i in range(rows.size):
             if rows[i] >= 0:
-                gauge.traces[i] = tables.traces[rows[i]]
-    if gauge.linked:
+                scorer.traces[i] = shard.pages.traces[rows[i]]
+    if scorer.linked:
         for i in range(rows.size):
             if rows[i] >= 0:
-                gauge.links[i] = tables.rhythm.links[rows[i]]
+                scorer.links[i] = shard.seasonality.links[rows[i]]
 
 
-@inlined
-def move_lane(gauge: Gauge, lane: int, to: int) -> None:
+@inlined_kernel
+def move_lane(scorer: BlockScorer, lane: int, to: int) -> None:
     """Copy the records of one lane into another. O(1)."""
-    gauge.pages[to] = gauge.pages[lane]
-    if gauge.traced:
-        gauge.traces[to] = gauge.traces[lane]
-    if gauge.linked:
-        gauge.links[to] = gauge.links[lane]
+    scorer.pages[to] = scorer.pages[lane]
+    if scorer.traced:
+        scorer.traces[to] = scorer.traces[lane]
+    if scorer.linked:
+        scorer.links[to] = scorer.links[lane]
 
 
 @bare_kernel
 def score_lanes(  # noqa: PLR0913, PLR0917  a kernel
-    gauge: Gauge, tables: Tables, first: int, count: int, now: float, cycle_s: float, out: Floats
+    scorer: BlockScorer, shard: ShardArrays, first: int, count: int, now: float, cycle_s: float, out: Floats
 ) -> None:
     """Write to `out`: float64[count or more] the scores of `count` lanes from `first` on at `now`. O(count * steps).
 
-    `tables`: of the shard that the lanes were gathered from.
+    `shard`: of the shard that the lanes were gathered from.
     """
-    pages, traces = gauge.pages[first : first + count], gauge.traces[first : first + count]
-    context = _context_of(gauge, tables, first, count)
-    for slot in range(gauge.codes.size):
-        fill_terminal(gauge.codes[slot], pages, traces, context, now, cycle_s, gauge.slots[slot, :count])
-    if gauge.steps.shape[0]:
-        run_steps(gauge.steps, gauge.slots, count)
+    pages, traces = scorer.pages[first : first + count], scorer.traces[first : first + count]
+    context = _context_of(scorer, shard, first, count)
+    for slot in range(scorer.codes.size):
+        fill_terminal(scorer.codes[slot], pages, traces, context, now, cycle_s, scorer.slots[slot, :count])
+    if scorer.steps.shape[0]:
+        run_steps(scorer.steps, scorer.slots, count)
     for i in range(count):
-        out[i] = gauge.slots[gauge.result, i]
+        out[i] = scorer.slots[scorer.result, i]
 
 
 @bare_kernel
 def bound_lanes(  # noqa: PLR0913, PLR0917  a kernel
-    gauge: Gauge, tables: Tables, first: int, count: int, now: float, cycle_s: float, out: Floats
+    scorer: BlockScorer, shard: ShardArrays, first: int, count: int, now: float, cycle_s: float, out: Floats
 ) -> None:
     """Write to `out` what the scores of `count` lanes from `first` on do not exceed from `now` to their ends.
 
-    `tables`: as for scores; `out`: float64[count or more], -inf for NaN. O(count * steps).
+    `shard`: as for scores; `out`: float64[count or more], -inf for NaN. O(count * steps).
     """
-    slots = gauge.bound_slots
-    pages, traces = gauge.pages[first : first + count], gauge.traces[first : first + count]
-    context = _context_of(gauge, tables, first, count)
-    ends = gauge.ends[first : first + count]
-    lows = gauge.low_codes.size
+    slots = scorer.bound_slots
+    pages, traces = scorer.pages[first : first + count], scorer.traces[first : first + count]
+    context = _context_of(scorer, shard, first, count)
+    ends = scorer.ends[first : first + count]
+    lows = scorer.low_codes.size
     for slot in range(lows):
-        fill_lowest(gauge.low_codes[slot], pages, traces, context, now, ends, cycle_s, slots[slot, :count])
-    for slot in range(gauge.high_codes.size):
-        fill_highest(gauge.high_codes[slot], pages, context, now, ends, cycle_s, slots[lows + slot, :count])
-    if gauge.bound_steps.shape[0]:
-        run_bounds(gauge.bound_steps, slots, count)
+        fill_lowest(scorer.low_codes[slot], pages, traces, context, now, ends, cycle_s, slots[slot, :count])
+    for slot in range(scorer.high_codes.size):
+        fill_highest(scorer.high_codes[slot], pages, context, now, ends, cycle_s, slots[lows + slot, :count])
+    if scorer.bound_steps.shape[0]:
+        run_bounds(scorer.bound_steps, slots, count)
     for i in range(count):
-        bound = slots[gauge.bound_result, i]
+        bound = slots[scorer.bound_result, i]
         out[i] = -np.inf if np.isnan(bound) else bound
 
 
-@inlined
-def _context_of(gauge: Gauge, tables: Tables, first: int, count: int) -> Context:
+@inlined_kernel
+def _context_of(scorer: BlockScorer, shard: ShardArrays, first: int, count: int) -> Context:
     """Return what terminals read around the pages of `count` lanes from `first` on."""
-    rhythm = tables.rhythm
-    return Context(tables.groups, Beats(gauge.links[first : first + count], rhythm.schedules, rhythm.profiles))
+    seasonality = shard.seasonality
+    return Context(
+        shard.groups.records,
+        SeasonalityView(scorer.links[first : first + count], seasonality.schedules, seasonality.profiles),
+    )
 
 
 def _codes(names: Iterable[str]) -> Codes:

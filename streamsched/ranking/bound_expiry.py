@@ -11,12 +11,12 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from streamsched.numerics.jit import bare_kernel, inlined
+from streamsched.numerics.jit import bare_kernel, inlined_kernel
 from streamsched.politeness.limits import Limits
-from streamsched.ranking.block_scorer import LANES, Gauge, bound_lanes
-from streamsched.records.schema import Tables
+from streamsched.ranking.block_scorer import LANES, BlockScorer, bound_lanes
+from streamsched.records.schema import ShardArrays
 
-__all__ = ["Moment", "begin_search", "search_ends"]
+__all__ = ["QueryTime", "begin_search", "search_ends"]
 
 _LEAST_REACH: Final = 1e-7  # cycles: a hundredth of a second of a day
 _GREATEST_REACH: Final = 1e12  # past all clocks
@@ -27,7 +27,7 @@ _LEAST_PART: Final = 1 / 256  # of its reach that a block may look ahead the nex
 _NEITHER, _LOW, _HIGH = 0.0, 1.0, 2.0  # on which side of the target the last look was
 
 
-class Moment(NamedTuple):
+class QueryTime(NamedTuple):
     """When blocks are looked at, and which score will probably be asked for later: reaches are chosen for that."""
 
     now: float
@@ -40,42 +40,42 @@ class Moment(NamedTuple):
     lease_s: float
 
 
-@inlined
-def begin_search(gauge: Gauge, i: int, moment: Moment, score: float, bound: float, ahead: float) -> None:
+@inlined_kernel
+def begin_search(scorer: BlockScorer, i: int, moment: QueryTime, score: float, bound: float, ahead: float) -> None:
     """Let leader `i`, whose target is set, score `score` now, and have `bound` until `ahead`: cycles, not 0. O(1)."""
-    search = gauge.search
+    search = scorer.search
     height = bound + moment.fall * ahead
     search.low[i], search.low_height[i] = 0.0, score
     search.high[i], search.high_height[i] = np.inf, np.inf
     search.before[i], search.before_height[i] = 0.0, score
     search.at[i], search.side[i] = ahead, _NEITHER
     if ahead < _GREATEST_REACH:
-        _narrow(gauge, i, height)
+        _narrow(scorer, i, height)
 
 
 @bare_kernel
-def search_ends(gauge: Gauge, tables: Tables, count: int, moment: Moment) -> None:
+def search_ends(scorer: BlockScorer, shard: ShardArrays, count: int, moment: QueryTime) -> None:
     """Seek, for the first `count` leaders, how far ahead they stay below the target, into ``search.at``. O(count).
 
-    Their records stand in the lanes behind LANES, gathered from `tables`. No sooner than half of what the
+    Their records stand in the lanes behind LANES, gathered from `shard`. No sooner than half of what the
     target moves from query to query.
     """
-    search = gauge.search
+    search = scorer.search
     for _ in range(_TRIES):
         for i in range(count):
-            search.at[i] = _next_look(gauge, i)
-            gauge.ends[LANES + i] = moment.now + moment.cycle_s * search.at[i]
-        bound_lanes(gauge, tables, LANES, count, moment.since, moment.cycle_s, search.bound)
+            search.at[i] = _next_look(scorer, i)
+            scorer.ends[LANES + i] = moment.now + moment.cycle_s * search.at[i]
+        bound_lanes(scorer, shard, LANES, count, moment.since, moment.cycle_s, search.bound)
         for i in range(count):
-            _narrow(gauge, i, search.bound[i] + moment.fall * search.at[i])
+            _narrow(scorer, i, search.bound[i] + moment.fall * search.at[i])
     for i in range(count):
-        search.at[i] = _choose(gauge, i, moment)
+        search.at[i] = _choose(scorer, i, moment)
 
 
-@inlined
-def _narrow(gauge: Gauge, i: int, height: float) -> None:
+@inlined_kernel
+def _narrow(scorer: BlockScorer, i: int, height: float) -> None:
     """Take in that leader `i` comes to `height` at the time looked at."""
-    search, target = gauge.search, gauge.search.target[i]
+    search, target = scorer.search, scorer.search.target[i]
     if height <= target:
         if search.side[i] == _LOW:  # twice on one side: let the line lean to the other
             search.high_height[i] = 0.5 * (search.high_height[i] + target)
@@ -89,10 +89,10 @@ def _narrow(gauge: Gauge, i: int, height: float) -> None:
         search.side[i] = _HIGH
 
 
-@inlined
-def _next_look(gauge: Gauge, i: int) -> float:
+@inlined_kernel
+def _next_look(scorer: BlockScorer, i: int) -> float:
     """Return the time to look at next: where the straight line through what is known meets the target."""
-    search, target = gauge.search, gauge.search.target[i]
+    search, target = scorer.search, scorer.search.target[i]
     low, high = search.low[i], search.high[i]
     if high < np.inf:
         part = (target - search.low_height[i]) / (search.high_height[i] - search.low_height[i])
@@ -106,10 +106,10 @@ def _next_look(gauge: Gauge, i: int) -> float:
     return float(min(max(meeting, (1.0 + _EDGE) * low), _LEAP * low, _GREATEST_REACH))
 
 
-@inlined
-def _choose(gauge: Gauge, i: int, moment: Moment) -> float:
+@inlined_kernel
+def _choose(scorer: BlockScorer, i: int, moment: QueryTime) -> float:
     """Return how far ahead the block of leader `i` should look."""
-    search = gauge.search
+    search = scorer.search
     low, high = search.low[i], search.high[i]
     least = 0.5 * moment.step
     if moment.fall > 0.0 and high < np.inf:  # in which it rises by half of a query's share of scores

@@ -11,9 +11,9 @@ from streamsched.numerics.arrays import Floats, Hashes, Ints, Record
 from streamsched.numerics.jit import bare_kernel, mix
 from streamsched.numerics.topk_order import select_top
 from streamsched.ranking.block_bounds import Lanes
-from streamsched.ranking.full_scan import Query, Ranked, seat_pages
-from streamsched.ranking.host_slots import Seats
-from streamsched.records.schema import Tables
+from streamsched.ranking.full_scan import Query, Ranked, fill_slots
+from streamsched.ranking.host_slots import HostSlots
+from streamsched.records.schema import ShardArrays
 
 __all__ = ["Candidates"]
 
@@ -44,22 +44,22 @@ class Candidates:
         """Forget all pages; pool none below `floor` while enough reach it. O(1)."""
         self.bar, self._floor, self._count = -math.inf, floor, 0
 
-    def seat(self, seats: Seats, tables: Tables, query: Query, lanes: Lanes, first: int) -> Ranked:
+    def seat(self, seats: HostSlots, shard: ShardArrays, query: Query, lanes: Lanes, first: int) -> Ranked:
         """Take in the ``lanes`` from `first` on; return who of the best `query.k` pages is seated, and raise the bar.
 
         O(lanes from `first` on), or of all where too few reach the floor.
         """
-        self._take(tables, query, lanes, first)
-        seated = self._seat(seats, tables, query)
+        self._take(shard, query, lanes, first)
+        seated = self._seat(seats, shard, query)
         if seated.rows.size < query.k and self._floor > -math.inf:
             self._floor, self._count = -math.inf, 0
-            self._take(tables, query, lanes, 0)
-            seated = self._seat(seats, tables, query)
+            self._take(shard, query, lanes, 0)
+            seated = self._seat(seats, shard, query)
         if seated.rows.size == query.k and not math.isnan(seated.scores[-1]):
             self.bar = float(seated.scores[-1])
         return seated
 
-    def _take(self, tables: Tables, query: Query, lanes: Lanes, first: int) -> None:
+    def _take(self, shard: ShardArrays, query: Query, lanes: Lanes, first: int) -> None:
         """Put the pages of the lanes from `first` on that reach bar and floor to the others."""
         most = self._count + lanes.rows.size - first
         if most > self._pool.rows.size:
@@ -68,15 +68,15 @@ class Candidates:
             for new, old in zip(self._pool, before, strict=True):
                 new[: self._count] = old[: self._count]
         bar = max(self.bar, self._floor)
-        self._count = _collect(tables, lanes, first, np.uint64(query.salt), bar, self._pool, self._count)
+        self._count = _collect(shard, lanes, first, np.uint64(query.salt), bar, self._pool, self._count)
 
-    def _seat(self, seats: Seats, tables: Tables, query: Query) -> Ranked:
+    def _seat(self, seats: HostSlots, shard: ShardArrays, query: Query) -> Ranked:
         pool = self._pool
         rows, scores, ties = pool.rows[: self._count], pool.scores[: self._count], pool.ties[: self._count]
         wanted = query.k
         while True:
             best = select_top(scores, ties, wanted)
-            seated = seat_pages(seats, tables, query, Ranked(rows[best], scores[best]))
+            seated = fill_slots(seats, shard, query, Ranked(rows[best], scores[best]))
             if seated.rows.size == query.k or best.size < wanted:
                 return seated
             wanted *= _WIDER
@@ -84,14 +84,14 @@ class Candidates:
 
 @bare_kernel
 def _collect(  # noqa: PLR0913, PLR0917  a kernel
-    tables: Tables, lanes: Lanes, first: int, salt: int, bar: float, pool: _Pool, count: int
+    shard: ShardArrays, lanes: Lanes, first: int, salt: int, bar: float, pool: _Pool, count: int
 ) -> int:
     """Append the lanes from `first` on of eligible pages that are not below `bar`; return how many are pooled then."""
     for lane in range(first, lanes.rows.size):
         if lanes.rows[lane] >= 0 and not lanes.scores[lane] < bar:
             pool.rows[count] = lanes.rows[lane]
             pool.scores[count] = lanes.scores[lane]
-            page: Record = tables.pages[lanes.rows[lane]]
+            page: Record = shard.pages.records[lanes.rows[lane]]
             pool.ties[count] = mix(page.url_hash ^ salt)
             count += 1
     return count

@@ -12,12 +12,12 @@ from typing import Final, TypeAlias
 
 from streamsched.formula import Formula
 from streamsched.numerics.arrays import Ints
-from streamsched.ranking.block_layout import Shelves
+from streamsched.ranking.block_layout import BlockLayout
 from streamsched.ranking.full_scan import Query, Ranked
-from streamsched.ranking.incremental_topk import CLOCKS_S, Standing
+from streamsched.ranking.incremental_topk import CLOCKS_S, IncrementalTopK
 from streamsched.state.page_table import PageTable
 
-__all__ = ["Roster", "Waiting"]
+__all__ = ["FormulaSwitch", "Waiting"]
 
 Waiting: TypeAlias = Callable[[], None]  # returns when what was begun is done
 
@@ -27,7 +27,7 @@ _FEW: Final = 1 << 16
 _PAUSE_S: Final = 5e-4  # in between, so that whoever waits for the lock gets it
 
 
-class Roster:
+class FormulaSwitch:
     """The ranking by the formula in use, kept up while it is asked. For one call at a time, under its owner's lock.
 
     ``current``: that ranking.
@@ -36,11 +36,11 @@ class Roster:
     def __init__(self, pages: PageTable, formula: Formula, threads: int | None) -> None:
         self._pages = pages
         self._threads = threads
-        self._shelves = Shelves()
+        self._shelves = BlockLayout()
         self._formula = formula
-        self.current = Standing(formula, self._shelves, threads)
-        self._next: Standing | None = None
-        self._new: Standing | None = None  # of the pages never visited alone, once it was asked for
+        self.current = IncrementalTopK(formula, self._shelves, threads)
+        self._next: IncrementalTopK | None = None
+        self._new: IncrementalTopK | None = None  # of the pages never visited alone, once it was asked for
         self._since = 0  # outcomes since the last query
 
     @property
@@ -49,25 +49,25 @@ class Roster:
         return self._formula
 
     def rank(self, query: Query) -> Ranked:
-        """Return the best pages: see `Standing.rank`."""
+        """Return the best pages: see `IncrementalTopK.rank`."""
         self._since = 0
         if self._pages.touched is None:
             self._pages.watch()
             self._absorb(None)
         else:
             self.keep_up()
-        return self.current.rank(self._pages.tables, query)
+        return self.current.rank(self._pages.arrays, query)
 
     def peek(self, query: Query) -> Ranked:
         """Return the best pages, as `rank` does, and leave the ranking ready for earlier times than the query's."""
         if self._is_far(query):
-            return self.current.scan.rank(self._pages.tables, query)
+            return self.current.scan.rank(self._pages.arrays, query)
         return self.rank(query)
 
     def peek_new(self, query: Query) -> Ranked:
         """Return the best of the pages never visited, as `rank_new` does, and leave the ranking as `peek` does."""
         if self._is_far(query):
-            return self.current.scan.rank(self._pages.tables, replace(query, only_new=True))
+            return self.current.scan.rank(self._pages.arrays, replace(query, only_new=True))
         return self.rank_new(query)
 
     def _is_far(self, query: Query) -> bool:
@@ -76,17 +76,17 @@ class Roster:
         return math.isfinite(clock) and not abs(query.now - clock) <= max(self.current.step_s, CLOCKS_S)
 
     def rank_new(self, query: Query) -> Ranked:
-        """Return the best of the pages never visited: see `Standing.rank`. To be asked after `rank`."""
+        """Return the best of the pages never visited: see `IncrementalTopK.rank`. To be asked after `rank`."""
         if self._new is None:
-            self._new = Standing(self._formula, self._shelves, self._threads, only_new=True)
-            self._new.follow(self._pages.tables, self.current)
-        return self._new.rank(self._pages.tables, query)
+            self._new = IncrementalTopK(self._formula, self._shelves, self._threads, only_new=True)
+            self._new.follow(self._pages.arrays, self.current)
+        return self._new.rank(self._pages.arrays, query)
 
     def settle(self) -> None:
         """Note that pages of the last answers were leased."""
-        self.current.settle(self._pages.tables)
+        self.current.settle(self._pages.arrays)
         if self._new is not None:
-            self._new.settle(self._pages.tables)
+            self._new.settle(self._pages.arrays)
 
     def nbytes(self) -> int:
         """Return the bytes of memory that rankings take."""
@@ -99,7 +99,7 @@ class Roster:
         if touched is not None:
             if rows is not None:
                 touched.add(rows)
-            touched.spread(self._pages.tables)
+            touched.spread(self._pages.arrays)
             self._absorb(touched.take())
 
     def count(self, outcomes: int) -> None:
@@ -123,15 +123,19 @@ class Roster:
         with lock:
             self._next = None
             if self._pages.touched is None or self.current.clock == -math.inf:
-                self._take_over(formula, Standing(formula, self._shelves, self._threads), done)
+                self._take_over(formula, IncrementalTopK(formula, self._shelves, self._threads), done)
                 return _no_wait
-            self._next = Standing(formula, self._shelves, self._threads)
+            self._next = IncrementalTopK(formula, self._shelves, self._threads)
             thread = threading.Thread(target=self._prepare, args=(formula, self._next, lock, done), daemon=True)
             thread.start()
         return thread.join
 
     def _prepare(
-        self, formula: Formula, standing: Standing, lock: AbstractContextManager[object], done: Callable[[], object]
+        self,
+        formula: Formula,
+        standing: IncrementalTopK,
+        lock: AbstractContextManager[object],
+        done: Callable[[], object],
     ) -> None:
         first, more = 0, True
         while more:
@@ -139,22 +143,22 @@ class Roster:
                 if self._next is not standing:
                     return
                 if self._pages.touched is not None:
-                    standing.follow(self._pages.tables, self.current)
-                    more = standing.prepare(self._pages.tables, first, _CHUNK)
+                    standing.follow(self._pages.arrays, self.current)
+                    more = standing.prepare(self._pages.arrays, first, _CHUNK)
                 if not more or self._pages.touched is None:
                     self._take_over(formula, standing, done)
                     return
             first += _CHUNK
             time.sleep(_PAUSE_S)
 
-    def _take_over(self, formula: Formula, standing: Standing, done: Callable[[], object]) -> None:
+    def _take_over(self, formula: Formula, standing: IncrementalTopK, done: Callable[[], object]) -> None:
         self._formula, self.current, self._next, self._new = formula, standing, None, None
         done()
 
     def _absorb(self, rows: Ints | None) -> None:
         for standing in (self.current, self._next, self._new):
             if standing is not None:
-                standing.absorb(self._pages.tables, rows)
+                standing.raise_bounds(self._pages.arrays, rows)
 
 
 def _no_wait() -> None:

@@ -18,17 +18,17 @@ import numpy as np
 from streamsched.formula import BLOCK, Arena, Program
 from streamsched.formula.terminals import TerminalColumns, context_of
 from streamsched.numerics.arrays import Floats, Hashes, Ints, Record, Rows
-from streamsched.numerics.jit import bare_kernel, inlined, mix
+from streamsched.numerics.jit import bare_kernel, inlined_kernel, mix
 from streamsched.numerics.topk_order import select_top, sort_keys
-from streamsched.politeness.eligibility import are_eligible, haste, rest_until
-from streamsched.politeness.limits import Limits, host_room, make_limits, overdue_at
-from streamsched.politeness.politeness_settings import Manners
-from streamsched.ranking.host_slots import Room, Seats, Terms, is_outdone
-from streamsched.records.schema import VISITED, Tables
+from streamsched.politeness.eligibility import are_eligible, not_before, overdue_priority
+from streamsched.politeness.limits import Limits, host_capacity, make_limits, overdue_at
+from streamsched.politeness.politeness_settings import Politeness
+from streamsched.ranking.host_slots import HostSlots, HostUsage, SlotLimits, host_slots_beat
+from streamsched.records.schema import VISITED, ShardArrays
 
-__all__ = ["DEFAULT_LIMITS", "FullScan", "Query", "Ranked", "Ranking", "seat_pages"]
+__all__ = ["DEFAULT_LIMITS", "FullScan", "Query", "Ranked", "Ranking", "fill_slots"]
 
-DEFAULT_LIMITS: Final = make_limits(Manners())
+DEFAULT_LIMITS: Final = make_limits(Politeness())
 _SAMPLE_BLOCKS: Final = 64  # runs of rows that the first threshold is taken from
 _SAMPLE_ROWS: Final = 256  # rows a run
 _THREADED_ROWS: Final = 4 * BLOCK  # fewer rows are scored faster than threads start
@@ -48,9 +48,9 @@ class Query:
     only_new: bool = False  # of the pages never visited alone
 
     @property
-    def terms(self) -> Terms:
+    def terms(self) -> SlotLimits:
         """What hosts have room for."""
-        return Terms(self.limits, self.now, self.lease_s)
+        return SlotLimits(self.limits, self.now, self.lease_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +64,12 @@ class Ranked:
 class Ranking(Protocol):
     """Answers which k eligible pages are best at any time, under one program."""
 
-    def rank(self, tables: Tables, query: Query) -> Ranked:
+    def rank(self, shard: ShardArrays, query: Query) -> Ranked:
         """Return the best `query.k` pages that may be handed out at `query.now`, as far as hosts have room."""
         ...
 
 
-def seat_pages(seats: Seats, tables: Tables, query: Query, best: Ranked) -> Ranked:
+def fill_slots(seats: HostSlots, shard: ShardArrays, query: Query, best: Ranked) -> Ranked:
     """Return the query's first pages and behind them those of `best`, as far as their hosts have room. O(m).
 
     The first ones' scores are inf.
@@ -77,14 +77,14 @@ def seat_pages(seats: Seats, tables: Tables, query: Query, best: Ranked) -> Rank
     others = ~np.isin(best.rows, query.first) if query.first.size else slice(None)
     rows = np.concatenate([query.first, best.rows[others]])
     scores = np.concatenate([np.full(query.first.size, np.inf), best.scores[others]])
-    kept = seats.seat(tables, query.terms, rows, scores, query.k)
+    kept = seats.seat(shard, query.terms, rows, scores, query.k)
     return Ranked(rows[kept], scores[kept])
 
 
 class FullScan:
     """A ranking that scores all pages at each query: O(pages) time, memory for two blocks and 2 k candidates a thread.
 
-    What was asked for ranks as though it scored inf, what is overdue by `haste`.
+    What was asked for ranks as though it scored inf, what is overdue by `overdue_priority`.
 
     For one query at a time; the threads are its own.
     """
@@ -92,78 +92,78 @@ class FullScan:
     def __init__(self, program: Program, threads: int | None = None) -> None:
         self._threads = threads or min(os.cpu_count() or 1, 8)
         self._workers = [_Worker(program) for _ in range(self._threads)]
-        self._seats = Seats()
+        self._seats = HostSlots()
 
-    def rank(self, tables: Tables, query: Query) -> Ranked:
+    def rank(self, shard: ShardArrays, query: Query) -> Ranked:
         """Return the best `query.k` pages that may be handed out at `query.now`, as far as hosts have room.
 
         O(pages), again for each time that full hosts leave too few; then their other pages are passed over.
         """
-        self._seats.clear(tables)
-        pages = int(tables.corpus["pages"][0])
+        self._seats.clear(shard)
+        pages = int(shard.corpus["pages"][0])
         query = replace(query, k=min(query.k, pages))  # candidates take memory by k
         wanted = query.k
         while query.k > 0:
-            best = self._best(tables, replace(query, k=wanted), pages)
-            seated = seat_pages(self._seats, tables, query, best)
+            best = self._best(shard, replace(query, k=wanted), pages)
+            seated = fill_slots(self._seats, shard, query, best)
             if seated.rows.size == query.k or best.rows.size < wanted or wanted == pages:
-                self._seats.clear(tables)
-                return self.name_scores(tables, query, seated)
+                self._seats.clear(shard)
+                return self.name_scores(shard, query, seated)
             wanted = min(4 * wanted, pages)
         return Ranked(np.empty(0, np.int64), np.empty(0))
 
-    def name_scores(self, tables: Tables, query: Query, seated: Ranked) -> Ranked:
+    def name_scores(self, shard: ShardArrays, query: Query, seated: Ranked) -> Ranked:
         """Give the pages that came first, whatever they score, their scores. O(first)."""
         if not query.first.size:
             return seated
         before = int(np.count_nonzero(np.isin(seated.rows, query.first)))
-        own = self.score(tables, query.now, query.cycle_s, seated.rows[:before])
+        own = self.score(shard, query.now, query.cycle_s, seated.rows[:before])
         return Ranked(seated.rows, np.concatenate([own, seated.scores[before:]]))
 
-    def _best(self, tables: Tables, query: Query, pages: int) -> Ranked:
+    def _best(self, shard: ShardArrays, query: Query, pages: int) -> Ranked:
         """Return the best `query.k` pages that may be handed out, each alone."""
-        start = self._first_bar(tables, query, pages)
-        ranked = self._scan(tables, query, pages, start)
+        start = self._first_bar(shard, query, pages)
+        ranked = self._scan(shard, query, pages, start)
         if start is not None and ranked.rows.size < query.k:
-            return self._scan(tables, query, pages, None)  # the sample misled, or too few pages are eligible
+            return self._scan(shard, query, pages, None)  # the sample misled, or too few pages are eligible
         return ranked
 
-    def score(self, tables: Tables, now: float, cycle_s: float, rows: Rows | None = None) -> Floats:
+    def score(self, shard: ShardArrays, now: float, cycle_s: float, rows: Rows | None = None) -> Floats:
         """Return the scores of `rows`, or of all pages: float64[m]. O(m)."""
-        size = int(tables.corpus["pages"][0]) if rows is None else rows.size
+        size = int(shard.corpus["pages"][0]) if rows is None else rows.size
         scores = np.empty(size)
         for start in range(0, size, BLOCK):
             stop = min(start + BLOCK, size)
             part = slice(start, stop) if rows is None else rows[start:stop]
-            scores[start:stop] = self._workers[0].score(tables, part, now, cycle_s)
+            scores[start:stop] = self._workers[0].score(shard, part, now, cycle_s)
         return scores
 
-    def foresee(self, tables: Tables, query: Query) -> float:
+    def foresee(self, shard: ShardArrays, query: Query) -> float:
         """Return about what the last of the best `query.k` pages scores, from a sample; -inf for few pages. O(1)."""
-        self._seats.clear(tables)
-        bar = self._first_bar(tables, query, int(tables.corpus["pages"][0]))
+        self._seats.clear(shard)
+        bar = self._first_bar(shard, query, int(shard.corpus["pages"][0]))
         return -math.inf if bar is None else bar
 
-    def _first_bar(self, tables: Tables, query: Query, pages: int) -> float | None:
+    def _first_bar(self, shard: ShardArrays, query: Query, pages: int) -> float | None:
         """Return a score that k eligible pages very likely reach, from an evenly spread sample; None for few pages."""
         if pages < 8 * _SAMPLE_BLOCKS * _SAMPLE_ROWS or query.k > pages // 8:
             return None
         starts = np.linspace(0, pages - _SAMPLE_ROWS, _SAMPLE_BLOCKS).astype(np.int64)
         rows = (starts[:, None] + np.arange(_SAMPLE_ROWS)).ravel()
-        rows = rows[are_eligible(tables, rows, query.now, query.limits)]
+        rows = rows[are_eligible(shard, rows, query.now, query.limits)]
         # No page of a host whose seats are taken: the bar is for the others.
-        rows = rows[self._seats.room.used[tables.groups["host"][tables.pages["group"][rows]]] == 0]
+        rows = rows[self._seats.room.used[shard.groups.records["host"][shard.pages.records["group"][rows]]] == 0]
         if query.only_new:
-            rows = rows[(tables.pages["flags"][rows] & VISITED) == 0]
+            rows = rows[(shard.pages.records["flags"][rows] & VISITED) == 0]
         expected = query.k * rows.size / pages
         place = int(expected + 6 * np.sqrt(expected) + 10)  # six standard deviations on the safe side
         if place >= rows.size:
             return None
-        scores = self.score(tables, query.now, query.cycle_s, rows)
+        scores = self.score(shard, query.now, query.cycle_s, rows)
         bar = float(scores[select_top(scores, np.zeros(rows.size, np.uint64), place + 1)[-1]])
         return None if np.isnan(bar) else bar
 
-    def _scan(self, tables: Tables, query: Query, pages: int, bar: float | None) -> Ranked:
+    def _scan(self, shard: ShardArrays, query: Query, pages: int, bar: float | None) -> Ranked:
         blocks = iter(range(0, pages, BLOCK))
         workers = self._workers if pages >= _THREADED_ROWS else self._workers[:1]
         jobs = [(worker, _Candidates(query.k, bar)) for worker in workers]
@@ -171,8 +171,8 @@ class FullScan:
         def scan(worker: _Worker, candidates: _Candidates) -> None:
             for start in blocks:  # a range's iterator hands each block to one thread only
                 part = slice(start, min(start + BLOCK, pages))
-                scores = worker.score(tables, part, query.now, query.cycle_s)
-                candidates.add(tables, scores, start, query, self._seats.room)
+                scores = worker.score(shard, part, query.now, query.cycle_s)
+                candidates.add(shard, scores, start, query, self._seats.room)
 
         if len(jobs) == 1:
             scan(*jobs[0])
@@ -197,9 +197,9 @@ class _Worker:
         self._columns = TerminalColumns(program.terminals, BLOCK, self._arena.slots)  # where the program reads them
         self._scores = np.empty(BLOCK)
 
-    def score(self, tables: Tables, rows: slice | Rows, now: float, cycle_s: float) -> Floats:
+    def score(self, shard: ShardArrays, rows: slice | Rows, now: float, cycle_s: float) -> Floats:
         """Return the scores of the pages of `rows`: float64[m], valid until the next call."""
-        pages, traces, context = tables.pages[rows], tables.traces[rows], context_of(tables, rows)
+        pages, traces, context = shard.pages.records[rows], shard.pages.traces[rows], context_of(shard, rows)
         out = self._scores[: pages.size]
         self._program.run(self._columns.fill(pages, traces, context, now, cycle_s), out, self._arena)
         return out
@@ -233,12 +233,12 @@ class _Candidates:
         self._count = 0
         self._bar = _Bar(np.uint64(0), _LAST) if bar is None else _Bar(sort_keys(np.array([bar]))[0], _LAST)
 
-    def add(self, tables: Tables, scores: Floats, start: int, query: Query, room: Room) -> None:
+    def add(self, shard: ShardArrays, scores: Floats, start: int, query: Query, room: HostUsage) -> None:
         """Take in the rows from `start` on that may be among the best."""
         if self._count + scores.size > self._held.rows.size:
             self._shrink()
         asked = _Asked(query.now, np.uint64(query.salt), query.limits, query.lease_s, query.only_new, room)
-        self._count = _collect(tables, _Part(scores, start), asked, self._bar, self._held, self._count)
+        self._count = _collect(shard, _Part(scores, start), asked, self._bar, self._held, self._count)
 
     def held(self) -> _Held:
         """Return the rows held so far."""
@@ -271,21 +271,21 @@ class _Asked(NamedTuple):
     limits: Limits
     lease_s: float
     only_new: bool
-    room: Room
+    room: HostUsage
 
 
 @bare_kernel
-def _collect(tables: Tables, part: _Part, asked: _Asked, bar: _Bar, held: _Held, count: int) -> int:
+def _collect(shard: ShardArrays, part: _Part, asked: _Asked, bar: _Bar, held: _Held, count: int) -> int:
     """Append to `held` the rows that may be handed out and are not worse than `bar`; return how many it holds then."""
     scores, start = part.scores, part.start
     sign = np.uint64(1 << 63)
     words = scores.view(np.uint64)
     for i in range(scores.size):
         score = scores[i]
-        if asked.only_new and tables.pages[start + i].flags & VISITED:
+        if asked.only_new and shard.pages.records[start + i].flags & VISITED:
             continue
-        if overdue_at(tables.pages[start + i], asked.limits) <= asked.now:
-            score = scores[i] = haste(overdue_at(tables.pages[start + i], asked.limits), asked.now)
+        if overdue_at(shard.pages.records[start + i], asked.limits) <= asked.now:
+            score = scores[i] = overdue_priority(overdue_at(shard.pages.records[start + i], asked.limits), asked.now)
             key = words[i] | sign
         elif np.isnan(score):
             key = np.uint64(0)
@@ -293,9 +293,9 @@ def _collect(tables: Tables, part: _Part, asked: _Asked, bar: _Bar, held: _Held,
             key = sign
         else:
             key = ~words[i] if words[i] & sign else words[i] | sign
-        if key < bar.key or not _is_open(tables, start + i, score, asked):
+        if key < bar.key or not _is_open(shard, start + i, score, asked):
             continue
-        tie = mix(tables.pages[start + i].url_hash ^ asked.salt)
+        tie = mix(shard.pages.records[start + i].url_hash ^ asked.salt)
         if key == bar.key and tie > bar.tie:
             continue
         held.rows[count] = start + i
@@ -305,14 +305,14 @@ def _collect(tables: Tables, part: _Part, asked: _Asked, bar: _Bar, held: _Held,
     return count
 
 
-@inlined
-def _is_open(tables: Tables, row: int, score: float, asked: _Asked) -> bool:
+@inlined_kernel
+def _is_open(shard: ShardArrays, row: int, score: float, asked: _Asked) -> bool:
     """Return whether a page may be handed out, and its host's seats are not all taken by better ones. O(1)."""
-    if rest_until(tables, row, asked.limits, asked.now) > asked.now:
+    if not_before(shard, row, asked.limits, asked.now) > asked.now:
         return False
-    page: Record = tables.pages[row]
-    group: Record = tables.groups[page.group]
-    if host_room(tables.groups[group.host], asked.limits, asked.now, asked.lease_s) <= 0:
+    page: Record = shard.pages.records[row]
+    group: Record = shard.groups.records[page.group]
+    if host_capacity(shard.groups.records[group.host], asked.limits, asked.now, asked.lease_s) <= 0:
         return False
-    terms = Terms(asked.limits, asked.now, asked.lease_s)
-    return not is_outdone(tables, terms, group.host, score, asked.room)
+    terms = SlotLimits(asked.limits, asked.now, asked.lease_s)
+    return not host_slots_beat(shard, terms, group.host, score, asked.room)

@@ -13,12 +13,12 @@ import numpy as np
 import numpy.typing as npt
 
 from streamsched.numerics.arrays import Floats, Ints, Record
-from streamsched.numerics.growable_array import Region
-from streamsched.numerics.jit import bare_kernel, inlined
-from streamsched.politeness.limits import Limits, host_room
-from streamsched.records.schema import Tables
+from streamsched.numerics.growable_array import GrowableArray
+from streamsched.numerics.jit import bare_kernel, inlined_kernel
+from streamsched.politeness.limits import Limits, host_capacity
+from streamsched.records.schema import ShardArrays
 
-__all__ = ["Room", "Seats", "Terms", "is_outdone"]
+__all__ = ["HostSlots", "HostUsage", "SlotLimits", "host_slots_beat"]
 
 Singles = npt.NDArray[np.float32]
 
@@ -26,7 +26,7 @@ _RESERVED_GROUPS: Final = 1 << 24
 _MARGIN: Final = 0.25  # of what lies between the best and the last of a full host's pages
 
 
-class Room(NamedTuple):
+class HostUsage(NamedTuple):
     """How full hosts are in the batch that is being made, by group, as kernels take it."""
 
     used: npt.NDArray[np.int32]  # int32[groups]: pages seated
@@ -34,7 +34,7 @@ class Room(NamedTuple):
     floor: Singles  # float32[groups]: what pages of a host that was full have scored at least; -inf where it was not
 
 
-class Terms(NamedTuple):
+class SlotLimits(NamedTuple):
     """What hosts have room for: by which limits, when, and for how long pages will be out."""
 
     limits: Limits
@@ -42,78 +42,78 @@ class Terms(NamedTuple):
     lease_s: float
 
 
-class Seats:
+class HostSlots:
     """The places of one batch. For one call at a time; takes 12 bytes of memory for each host that it meets."""
 
     def __init__(self) -> None:
-        self._used = Region(np.int32, _RESERVED_GROUPS)
-        self._least = Region(np.float32, _RESERVED_GROUPS)
-        self._floor = Region(np.float32, _RESERVED_GROUPS)
+        self._used = GrowableArray(np.int32, _RESERVED_GROUPS)
+        self._least = GrowableArray(np.float32, _RESERVED_GROUPS)
+        self._floor = GrowableArray(np.float32, _RESERVED_GROUPS)
         self._groups = 0
         self._seated = np.empty(0, np.int64)
 
     @property
-    def room(self) -> Room:
+    def room(self) -> HostUsage:
         """How full hosts are, valid until the next call."""
-        return Room(self._used.array, self._least.array, self._floor.array)
+        return HostUsage(self._used.array, self._least.array, self._floor.array)
 
-    def seat(self, tables: Tables, terms: Terms, rows: Ints, scores: Floats, k: int) -> Ints:
+    def seat(self, shard: ShardArrays, terms: SlotLimits, rows: Ints, scores: Floats, k: int) -> Ints:
         """Seat the first `k` of ``rows``: int64[m] whose hosts have room; return their places in it: int64[n]. O(m).
 
         `scores`: float64[m], descending; inf for pages that are to come first. What was seated before is forgotten.
         """
-        self.clear(tables)
+        self.clear(shard)
         kept = np.empty(min(k, rows.size), np.int64)
-        count = _seat(tables, terms, rows, scores, self.room, kept)
+        count = _seat(shard, terms, rows, scores, self.room, kept)
         self._seated = rows[kept[:count]]
         return kept[:count]
 
-    def clear(self, tables: Tables) -> None:
+    def clear(self, shard: ShardArrays) -> None:
         """Forget who is seated, and make room for hosts that are new. O(k)."""
-        self.cover(tables)
-        self._used.array[tables.groups["host"][tables.pages["group"][self._seated]]] = 0
+        self.cover(shard)
+        self._used.array[shard.groups.records["host"][shard.pages.records["group"][self._seated]]] = 0
         self._seated = self._seated[:0]
 
     def nbytes(self) -> int:
         """Return the bytes of memory in use."""
         return 12 * self._groups
 
-    def cover(self, tables: Tables) -> None:
+    def cover(self, shard: ShardArrays) -> None:
         """Make room for hosts that are new. O(new hosts)."""
-        groups = int(tables.corpus["groups"][0])
+        groups = int(shard.corpus["groups"][0])
         if groups > self._groups:
             for region in (self._used, self._least, self._floor):
                 region.ensure(groups)
             self._floor.array[self._groups : groups] = -np.inf
             self._groups = groups
 
-    def remember(self, tables: Tables, terms: Terms, scores: Floats) -> None:
+    def remember(self, shard: ShardArrays, terms: SlotLimits, scores: Floats) -> None:
         """Note for each host with pages seated what they scored: float64[seated], if it is full with them. O(k)."""
-        _remember(tables, terms, self._seated, scores, self.room)
+        _remember(shard, terms, self._seated, scores, self.room)
 
 
-@inlined
-def is_outdone(tables: Tables, terms: Terms, host: int, bound: float, room: Room) -> bool:
+@inlined_kernel
+def host_slots_beat(shard: ShardArrays, terms: SlotLimits, host: int, bound: float, room: HostUsage) -> bool:
     """Return whether a host's seats are all taken, by better pages than such as score `bound` at the most. O(1)."""
     if room.used[host] == 0 or not bound < room.least[host]:
         return False
-    return bool(room.used[host] >= host_room(tables.groups[host], terms.limits, terms.now, terms.lease_s))
+    return bool(room.used[host] >= host_capacity(shard.groups.records[host], terms.limits, terms.now, terms.lease_s))
 
 
 @bare_kernel
-def _remember(tables: Tables, terms: Terms, rows: Ints, scores: Floats, room: Room) -> None:
+def _remember(shard: ShardArrays, terms: SlotLimits, rows: Ints, scores: Floats, room: HostUsage) -> None:
     for i in range(rows.size):  # from the worst of a host up to its best, which decides
         row = rows[rows.size - 1 - i]
-        page: Record = tables.pages[row]
-        group: Record = tables.groups[page.group]
+        page: Record = shard.pages.records[row]
+        group: Record = shard.groups.records[page.group]
         host = group.host
         best, least = scores[rows.size - 1 - i], room.least[host]
-        full = room.used[host] >= host_room(tables.groups[host], terms.limits, terms.now, terms.lease_s)
+        full = room.used[host] >= host_capacity(shard.groups.records[host], terms.limits, terms.now, terms.lease_s)
         known = full and np.isfinite(least) and np.isfinite(best)
         room.floor[host] = least - _MARGIN * (best - least) if known else -np.inf
 
 
-@inlined
+@inlined_kernel
 def _round_down(score: float) -> np.float32:
     """Return the greatest float32 that is not above `score`. O(1)."""
     single = np.float32(score)
@@ -121,14 +121,16 @@ def _round_down(score: float) -> np.float32:
 
 
 @bare_kernel
-def _seat(tables: Tables, terms: Terms, rows: Ints, scores: Floats, room: Room, kept: Ints) -> int:
+def _seat(shard: ShardArrays, terms: SlotLimits, rows: Ints, scores: Floats, room: HostUsage, kept: Ints) -> int:
     count = 0
     for i in range(rows.size):
         if count == kept.size:
             break
-        page: Record = tables.pages[rows[i]]
-        group: Record = tables.groups[page.group]
-        if room.used[group.host] < host_room(tables.groups[group.host], terms.limits, terms.now, terms.lease_s):
+        page: Record = shard.pages.records[rows[i]]
+        group: Record = shard.groups.records[page.group]
+        if room.used[group.host] < host_capacity(
+            shard.groups.records[group.host], terms.limits, terms.now, terms.lease_s
+        ):
             room.used[group.host] += 1
             room.least[group.host] = _round_down(scores[i])
             kept[count] = i

@@ -20,24 +20,24 @@ from streamsched.numerics.arrays import Ints
 from streamsched.ranking.block_bounds import (
     BoundTable,
     Lanes,
-    Stage,
+    RankingArrays,
+    list_above_bar,
     list_due,
-    list_hot,
     settle,
     slice_lanes,
 )
-from streamsched.ranking.block_layout import BLOCK_ROWS, Shelves
-from streamsched.ranking.block_refresh import absorb
+from streamsched.ranking.block_layout import BLOCK_ROWS, BlockLayout
+from streamsched.ranking.block_refresh import raise_bounds
 from streamsched.ranking.block_scorer import LANES
-from streamsched.ranking.bound_expiry import Moment
+from streamsched.ranking.bound_expiry import QueryTime
 from streamsched.ranking.candidate_pool import Candidates
-from streamsched.ranking.full_scan import DEFAULT_LIMITS, FullScan, Query, Ranked, seat_pages
-from streamsched.ranking.host_slots import Seats
-from streamsched.ranking.invariants import Inspected, find_disorder, find_false_bounds
-from streamsched.ranking.parallel_refresh import Crew
-from streamsched.records.schema import VISITED, Tables
+from streamsched.ranking.full_scan import DEFAULT_LIMITS, FullScan, Query, Ranked, fill_slots
+from streamsched.ranking.host_slots import HostSlots
+from streamsched.ranking.invariants import InspectedRanking, find_disorder, find_false_bounds
+from streamsched.ranking.parallel_refresh import ParallelRefresh
+from streamsched.records.schema import VISITED, ShardArrays
 
-__all__ = ["CLOCKS_S", "Standing"]
+__all__ = ["CLOCKS_S", "IncrementalTopK"]
 
 _FEWEST_PAGES: Final = 1 << 14  # fewer are all scored in less time
 _MOST_OPENED: Final = 16  # a query opens one block of so many at the most: beyond, scoring all pages is faster
@@ -93,19 +93,19 @@ class _Trend:
         self.bar = bar
 
 
-class Standing:
+class IncrementalTopK:
     """The ranking of one shard's pages by one formula, kept up to date.
 
-    2.8 bytes a page, 7.3 with its shelves, and 12 for each host and URL pattern.
+    2.8 bytes a page, 7.3 with its layout, and 12 for each host and URL pattern.
 
-    For one call at a time. Whoever changes a page's record has to say so by `absorb` before the next query, the end of
-    its lease too; `settle` comes after pages of an answer were leased.
+    For one call at a time. Whoever changes a page's record has to say so by `raise_bounds` before the next query, the
+    end of its lease too; `settle` comes after pages of an answer were leased.
     """
 
     def __init__(
         self,
         formula: Formula,
-        shelves: Shelves,
+        layout: BlockLayout,
         threads: int | None = None,
         *,
         only_new: bool = False,
@@ -114,8 +114,8 @@ class Standing:
         """Begin without bounds. `only_new`: rank the pages never visited alone."""
         self.scan = FullScan(formula.compile(), threads)
         self.scans = 0  # queries that scored all pages
-        self._crew = Crew(formula, threads)
-        self._shelves = shelves  # other rankings may take pages in, too
+        self._crew = ParallelRefresh(formula, threads)
+        self._shelves = layout  # other rankings may take pages in, too
         self._pages = 0  # of those, how many are covered
         self._only_new = only_new
         self._table = BoundTable(VISITED if only_new else 0, 0)
@@ -125,8 +125,8 @@ class Standing:
         self._listed, self._bounds = np.empty(0, np.int64), np.empty(0)
         self._nodes = np.empty(0, np.int64)
         self._opened = _Opened(np.empty(0, np.int64), _make_lanes(0))
-        self._moment = Moment(-math.inf, -math.inf, 1.0, -math.inf, 0.0, 0.0, DEFAULT_LIMITS, math.inf)
-        self._seats, self._found = Seats(), Candidates()
+        self._moment = QueryTime(-math.inf, -math.inf, 1.0, -math.inf, 0.0, 0.0, DEFAULT_LIMITS, math.inf)
+        self._seats, self._found = HostSlots(), Candidates()
         self._trends: dict[int, _Trend] = {}  # by the length of k
         self._k = 0  # of the newest query
         self._in_vain = 0  # queries in a row that scored all pages
@@ -141,22 +141,22 @@ class Standing:
         """How far apart the times of queries are, in seconds; 0 before there were some."""
         return self._moment.step * self._moment.cycle_s
 
-    def rank(self, tables: Tables, query: Query) -> Ranked:
+    def rank(self, shard: ShardArrays, query: Query) -> Ranked:
         """Return the best `query.k` pages that may be handed out at `query.now`, as far as hosts have room.
 
         O(k) blocks where bounds are close, O(pages) where they say too little.
         """
-        self._cover(tables)
+        self._cover(shard)
         query = replace(query, only_new=self._only_new)
         k = min(query.k, self._shelves.pages)
         if self._shelves.pages < self._fewest or k <= 0:
-            return self.scan.rank(tables, query)
+            return self.scan.rank(shard, query)
         if query.now < self._clock - CLOCKS_S:
             self._table.cover(self._table.blocks)  # bounds say nothing of earlier times
             self._clock = query.now
         step, self._clock = max(query.now - self._clock, 0.0), max(query.now, self._clock)
         trend, self._k = self._trends.setdefault(k.bit_length(), _Trend()), k
-        self._moment = Moment(
+        self._moment = QueryTime(
             query.now,
             query.now - CLOCKS_S,
             query.cycle_s,
@@ -166,89 +166,89 @@ class Standing:
             query.limits,
             query.lease_s,
         )
-        ranked = self._search(tables, query, k)
-        self._seats.clear(tables)
+        ranked = self._search(shard, query, k)
+        self._seats.clear(shard)
         if ranked is None:
-            self.settle(tables)
-            ranked = self.scan.rank(tables, query)
-            seat_pages(self._seats, tables, query, ranked)
-            self._seats.remember(tables, query.terms, ranked.scores)
-            self._seats.clear(tables)
+            self.settle(shard)
+            ranked = self.scan.rank(shard, query)
+            fill_slots(self._seats, shard, query, ranked)
+            self._seats.remember(shard, query.terms, ranked.scores)
+            self._seats.clear(shard)
             self.scans += 1
             self._in_vain += 1
             bar = float(ranked.scores[-1]) if ranked.rows.size == k else -math.inf
             trend.follow(bar, query.now, query.cycle_s)
             self._moment = self._moment._replace(target=trend.target, fall=trend.fall, step=trend.step)
-            self._renew(tables, step)
+            self._renew(shard, step)
             return ranked
         self._in_vain = 0
         trend.follow(self._opened.bar, query.now, query.cycle_s)
-        return self.scan.name_scores(tables, query, ranked)
+        return self.scan.name_scores(shard, query, ranked)
 
-    def settle(self, tables: Tables) -> None:
+    def settle(self, shard: ShardArrays) -> None:
         """Keep the bounds that the last query has told, of the pages that are eligible still. O(blocks opened)."""
         opened = self._opened
         if opened.count:
             blocks = opened.blocks[: opened.count]
-            settle(self._stage(tables), blocks, opened.lanes, self._moment, opened.bar)
+            settle(self._stage(shard), blocks, opened.lanes, self._moment, opened.bar)
             opened.count = 0
 
-    def absorb(self, tables: Tables, rows: Ints | None) -> None:
+    def raise_bounds(self, shard: ShardArrays, rows: Ints | None) -> None:
         """Take in that the pages of ``rows``: int64[m] have changed, all of them for None. O(m)."""
-        self.settle(tables)
-        self._cover(tables)
+        self.settle(shard)
+        self._cover(shard)
         if rows is None:
             self._table.cover(self._table.blocks)
         elif rows.size and self._clock > -math.inf:
-            absorb(self._stage(tables), rows, self._moment, self._own)
+            raise_bounds(self._stage(shard), rows, self._moment, self._own)
 
-    def follow(self, tables: Tables, other: Standing) -> None:
+    def follow(self, shard: ShardArrays, other: IncrementalTopK) -> None:
         """Take over the clock of `other`, and what its last query went by. O(new pages)."""
-        self._cover(tables)
+        self._cover(shard)
         self._clock, self._k = other._clock, other._k
         self._moment = other._moment._replace(target=self._moment.target, fall=0.0)
 
-    def prepare(self, tables: Tables, first: int, count: int) -> bool:
+    def prepare(self, shard: ShardArrays, first: int, count: int) -> bool:
         """Bound `count` blocks from number `first` on; return whether there are more behind them. O(count)."""
-        self._cover(tables)
+        self._cover(shard)
         if first == 0:
             moment = self._moment
             query = Query(self._k, self._clock, moment.cycle_s, 0, moment.limits, only_new=self._only_new)
-            bar = self.scan.foresee(tables, query)
+            bar = self.scan.foresee(shard, query)
             self._trends = {self._k.bit_length(): _Trend(bar, clock=self._clock, target=bar)}
             self._moment = moment._replace(target=bar)
-        self._open_and_settle(tables, np.arange(first, min(first + count, self._table.blocks)))
+        self._open_and_settle(shard, np.arange(first, min(first + count, self._table.blocks)))
         return first + count < self._table.blocks
 
-    def check(self, tables: Tables) -> list[str]:
+    def check(self, shard: ShardArrays) -> list[str]:
         """Return which invariants do not hold, none where the ranking is sound. O(pages).
 
         What has happened to pages must have been told before.
         """
         moment = self._moment._replace(now=self._clock, since=self._clock - CLOCKS_S)
-        ranking = Inspected(self._shelves.order, self._table.arrays, self.scan, moment, self._pages)
+        ranking = InspectedRanking(self._shelves.order, self._table.arrays, self.scan, moment, self._pages)
         opened = self._opened.blocks[: self._opened.count]
-        disorder = find_disorder(tables, self._shelves.order, self._shelves.pages)
-        return disorder + find_false_bounds(tables, ranking, opened)
+        disorder = find_disorder(shard, self._shelves.order, self._shelves.pages)
+        return disorder + find_false_bounds(shard, ranking, opened)
 
     def nbytes(self) -> int:
-        """Return the bytes of memory in use beside the shelves."""
+        """Return the bytes of memory in use beside the layout."""
         return self._table.nbytes() + self._seats.nbytes()
 
-    def _stage(self, tables: Tables) -> Stage:
-        return Stage(tables, self._shelves.order, self._table.arrays, self._crew.gauge, self._seats.room)
+    def _stage(self, shard: ShardArrays) -> RankingArrays:
+        return RankingArrays(shard, self._shelves.order, self._table.arrays, self._crew.scorer, self._seats.room)
 
-    def _cover(self, tables: Tables) -> None:
-        self._shelves.take_in(tables)
-        self._seats.cover(tables)
+    def _cover(self, shard: ShardArrays) -> None:
+        self._shelves.take_in(shard)
+        self._seats.cover(shard)
         if self._pages != self._shelves.pages:
-            self.settle(tables)
+            self.settle(shard)
             self._table.cover(self._shelves.blocks, self._shelves.first_changed(self._pages))
             nodes = self._table.arrays.node_end.size
             self._nodes = self._nodes if self._nodes.size >= nodes else np.empty(2 * nodes, np.int64)
             self._pages = self._shelves.pages
 
-    def _search(self, tables: Tables, query: Query, k: int) -> Ranked | None:
+    def _search(self, shard: ShardArrays, query: Query, k: int) -> Ranked | None:
         """Return the best `k` pages, or None where that takes opening too many blocks."""
         blocks, vain = self._table.blocks, self._in_vain
         most, wanted = max(blocks // _MOST_OPENED, min(_FEW_OPENED, blocks // 8)), k + k // 16 + _SPARE
@@ -256,66 +256,66 @@ class Standing:
             return None
         opened, found, query = self._opened, self._found, replace(query, k=k)
         opened.bar = -math.inf
-        self._seats.clear(tables)
+        self._seats.clear(shard)
         due = np.empty(most + 1, np.int64)
-        count = list_due(self._stage(tables), self._moment, self._nodes, due)
+        count = list_due(self._stage(shard), self._moment, self._nodes, due)
         if count > most:
             return None
-        self._open(tables, due[:count])
-        picked, seen, again = self._guess(tables, wanted), 0, _FEWEST_BLOCKS
+        self._open(shard, due[:count])
+        picked, seen, again = self._guess(shard, wanted), 0, _FEWEST_BLOCKS
         while True:
             if opened.count + picked.size > most:
                 return None
-            self._open(tables, picked)
+            self._open(shard, picked)
             lanes = slice_lanes(opened.lanes, 0, opened.count)
-            seated = found.seat(self._seats, tables, query, lanes, seen * BLOCK_ROWS)
+            seated = found.seat(self._seats, shard, query, lanes, seen * BLOCK_ROWS)
             seen, opened.bar = opened.count, found.bar
-            picked = self._pick(tables, max(again, 2 * (k - seated.rows.size)))
+            picked = self._pick(shard, max(again, 2 * (k - seated.rows.size)))
             again *= 2
             if not picked.size:
-                self._seats.remember(tables, query.terms, seated.scores)
+                self._seats.remember(shard, query.terms, seated.scores)
                 return seated
 
-    def _guess(self, tables: Tables, wanted: int) -> Ints:
+    def _guess(self, shard: ShardArrays, wanted: int) -> Ints:
         """Return the blocks to open first: those that reach the bar that was foreseen, unless these are too many."""
         target = self._moment.target
         if target > -math.inf:
-            picked = self._list(tables, _WIDER * wanted, target, foreseen=True)
+            picked = self._list(shard, _WIDER * wanted, target, foreseen=True)
             if picked.size < _WIDER * wanted:
                 self._found.clear(target)
                 return picked
         self._found.clear(-math.inf)
-        return self._pick(tables, wanted)
+        return self._pick(shard, wanted)
 
-    def _pick(self, tables: Tables, wanted: int) -> Ints:
+    def _pick(self, shard: ShardArrays, wanted: int) -> Ints:
         """Return the blocks to open next: of those that reach the bar, the `wanted` of the highest bounds, or more."""
         arrays, bar = self._table.arrays, self._opened.bar
         nodes = arrays.node_bound.size
         if bar == -math.inf and wanted < nodes:  # so many nodes hold as many such blocks, unless they are open already
             start = float(np.partition(arrays.node_bound, nodes - wanted)[nodes - wanted])
-            picked = self._list(tables, wanted, start)
+            picked = self._list(shard, wanted, start)
             if picked.size:
                 return picked
-        return self._list(tables, wanted, bar)
+        return self._list(shard, wanted, bar)
 
-    def _list(self, tables: Tables, wanted: int, bar: float, *, foreseen: bool = False) -> Ints:
+    def _list(self, shard: ShardArrays, wanted: int, bar: float, *, foreseen: bool = False) -> Ints:
         """Return the `wanted` blocks of the highest bounds that reach `bar`, with all that tie with the last."""
         if self._listed.size < self._table.blocks:  # memory is taken as it is filled
             self._listed, self._bounds = np.empty(2 * self._table.blocks, np.int64), np.empty(2 * self._table.blocks)
-        count = list_hot(self._stage(tables), self._moment, bar, foreseen, self._nodes, self._listed, self._bounds)
+        count = list_above_bar(self._stage(shard), self._moment, bar, foreseen, self._nodes, self._listed, self._bounds)
         picked, bounds = self._listed[:count], self._bounds[:count]
         if count > wanted:
             picked = picked[bounds >= np.partition(bounds, count - wanted)[count - wanted]]
         return picked
 
-    def _open(self, tables: Tables, picked: Ints) -> None:
+    def _open(self, shard: ShardArrays, picked: Ints) -> None:
         opened = self._opened
         first, opened.count = opened.count, opened.count + picked.size
         if opened.count > opened.blocks.size:
             self._grow(opened, first)
         opened.blocks[first : opened.count] = picked
         part = slice_lanes(opened.lanes, first, opened.count)
-        self._crew.open(self._stage(tables), picked, self._moment, part)
+        self._crew.open(self._stage(shard), picked, self._moment, part)
 
     @staticmethod
     def _grow(opened: _Opened, used: int) -> None:
@@ -326,7 +326,7 @@ class Standing:
             new[:] = old
         opened.blocks, opened.lanes = blocks, lanes
 
-    def _renew(self, tables: Tables, step: float) -> None:
+    def _renew(self, shard: ShardArrays, step: float) -> None:
         """Renew all bounds that have ended, for longer than the clock's last step, and those that are high. O(pages).
 
         At the second query in a row that scored all pages, for a single one is no use of a ranking that is kept; then
@@ -335,18 +335,18 @@ class Standing:
         vain = self._in_vain
         if vain < _PATIENCE or (vain & (vain - 1) and vain % _TRIES_AGAIN) or 2 * self._k > self._table.blocks:
             return
-        stage, arrays = self._stage(tables), self._table.arrays
+        stage, arrays = self._stage(shard), self._table.arrays
         due = np.empty(arrays.bound.size, np.int64)
         due = due[: list_due(stage, self._moment, self._nodes, due)]
         if step < math.inf:
             arrays.reach[due] = np.maximum(arrays.reach[due], _AHEAD * step / self._moment.cycle_s)
-        self._open_and_settle(tables, due)
-        self._open_and_settle(tables, self._list(tables, arrays.bound.size, self._moment.target, foreseen=True))
+        self._open_and_settle(shard, due)
+        self._open_and_settle(shard, self._list(shard, arrays.bound.size, self._moment.target, foreseen=True))
 
-    def _open_and_settle(self, tables: Tables, picked: Ints) -> None:
+    def _open_and_settle(self, shard: ShardArrays, picked: Ints) -> None:
         for start in range(0, picked.size, _CHUNK):
-            self._open(tables, picked[start : start + _CHUNK])
-            self.settle(tables)
+            self._open(shard, picked[start : start + _CHUNK])
+            self.settle(shard)
 
 
 def _make_lanes(count: int) -> Lanes:

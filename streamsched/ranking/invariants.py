@@ -7,29 +7,29 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from streamsched.numerics.arrays import Bools, Ints
-from streamsched.politeness.eligibility import hasten, read_waits
+from streamsched.politeness.eligibility import overdue_priorities, read_waits
 from streamsched.ranking.block_bounds import NODE_BLOCKS, Blocks
 from streamsched.ranking.block_layout import BLOCK_ROWS, MIXED, Order
-from streamsched.ranking.bound_expiry import Moment
+from streamsched.ranking.bound_expiry import QueryTime
 from streamsched.ranking.full_scan import FullScan
-from streamsched.records.schema import LEASED, OUT, Tables
+from streamsched.records.schema import LEASED, OUT, ShardArrays
 
-__all__ = ["Inspected", "find_disorder", "find_false_bounds"]
+__all__ = ["InspectedRanking", "find_disorder", "find_false_bounds"]
 
 _TIMES: Final = 8  # at which bounds are compared with scores, beside the clock
 
 
-class Inspected(NamedTuple):
+class InspectedRanking(NamedTuple):
     """A ranking with what its bounds were told by: of the first `pages` pages, from the moment's `now` on."""
 
     order: Order
     blocks: Blocks
     scan: FullScan
-    moment: Moment
+    moment: QueryTime
     pages: int
 
 
-def find_disorder(tables: Tables, order: Order, pages: int) -> list[str]:
+def find_disorder(shard: ShardArrays, order: Order, pages: int) -> list[str]:
     """Return what is wrong with the order of the first `pages` pages, nothing where it is sound. O(pages)."""
     size = 1 << order.bits
     permuted = hosts_told = True
@@ -39,13 +39,13 @@ def find_disorder(tables: Tables, order: Order, pages: int) -> list[str]:
         numbers = np.arange(rows.size)
         permuted = permuted and np.array_equal(np.sort(rows), numbers) and np.array_equal(places[rows], numbers)
         if permuted:
-            hosts = tables.groups["host"][tables.pages["group"][start + rows]]
+            hosts = shard.groups.records["host"][shard.pages.records["group"][start + rows]]
             hosts_told = hosts_told and _tells_hosts(order, start, hosts)
-    holds = {"shelves hold each of their rows once": permuted, "blocks tell their hosts": hosts_told}
+    holds = {"layout hold each of their rows once": permuted, "blocks tell their hosts": hosts_told}
     return [name for name, fits in holds.items() if not fits]
 
 
-def find_false_bounds(tables: Tables, ranking: Inspected, opened: Ints) -> list[str]:
+def find_false_bounds(shard: ShardArrays, ranking: InspectedRanking, opened: Ints) -> list[str]:
     """Return which promises of a ranking's bounds do not hold, none where they are sound. O(pages).
 
     ``opened``: int64[m], the blocks that the last query has opened and that are not settled yet.
@@ -62,7 +62,7 @@ def find_false_bounds(tables: Tables, ranking: Inspected, opened: Ints) -> list[
     chosen = ends[np.linspace(0, ends.size - 1, min(ends.size, _TIMES)).astype(np.int64)]
     for time_s in [ranking.moment.since, clock, *np.nextafter(chosen, -np.inf)]:
         if told.any():
-            faults += _find_exceeded(tables, ranking, float(time_s))
+            faults += _find_exceeded(shard, ranking, float(time_s))
     return faults
 
 
@@ -94,18 +94,18 @@ def _are_summed_up(blocks: Blocks, told: Bools) -> bool:
     return True
 
 
-def _find_exceeded(tables: Tables, ranking: Inspected, time_s: float) -> list[str]:
+def _find_exceeded(shard: ShardArrays, ranking: InspectedRanking, time_s: float) -> list[str]:
     """Return which blocks' bounds are exceeded by a page that may be handed out at `time_s`."""
     blocks, moment = ranking.blocks, ranking.moment
     rows = np.arange(ranking.pages)
-    flags = tables.pages["flags"][rows]
-    waits = read_waits(tables, rows, moment.limits)
+    flags = shard.pages.records["flags"][rows]
+    waits = read_waits(shard, rows, moment.limits)
     counted = ((flags & blocks.mask) == blocks.want) & (np.maximum(waits.ready_at, waits.host_ready_s) <= time_s)
     counted &= (flags & OUT) == 0  # of these, the end of the lease is told
-    counted &= ((flags & LEASED) == 0) | (tables.lease_until_s[rows] <= time_s)
-    scores = ranking.scan.score(tables, time_s, moment.cycle_s, rows)
+    counted &= ((flags & LEASED) == 0) | (shard.pages.lease_until_s[rows] <= time_s)
+    scores = ranking.scan.score(shard, time_s, moment.cycle_s, rows)
     hasty = waits.overdue_at <= time_s
-    scores[hasty] = hasten(waits.overdue_at[hasty], time_s)
+    scores[hasty] = overdue_priorities(waits.overdue_at[hasty], time_s)
     starts = rows & ~((1 << ranking.order.bits) - 1)
     of_block = (starts + ranking.order.places[: rows.size]) // BLOCK_ROWS
     bound = blocks.bound[of_block]

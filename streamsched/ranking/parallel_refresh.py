@@ -8,35 +8,35 @@ from typing import Final
 
 from streamsched.formula import Formula
 from streamsched.numerics.arrays import Ints
-from streamsched.ranking.block_bounds import Lanes, Stage, slice_lanes
-from streamsched.ranking.block_refresh import open_blocks
-from streamsched.ranking.block_scorer import LEADERS, make_gauge
-from streamsched.ranking.bound_expiry import Moment
+from streamsched.ranking.block_bounds import Lanes, RankingArrays, slice_lanes
+from streamsched.ranking.block_refresh import refresh_blocks
+from streamsched.ranking.block_scorer import LEADERS, make_block_scorer
+from streamsched.ranking.bound_expiry import QueryTime
 
-__all__ = ["Crew"]
+__all__ = ["ParallelRefresh"]
 
 _MOST: Final = 2  # a query is too short for more to pay
 _FEWEST_BLOCKS: Final = 512  # fewer are opened faster than another thread is woken
 
 
-class Crew:
+class ParallelRefresh:
     """The gauges of one formula, one for each thread. For one call at a time."""
 
     def __init__(self, formula: Formula, threads: int | None) -> None:
         count = min(threads or os.cpu_count() or 1, _MOST)
-        self.gauge, *self._others = (make_gauge(formula) for _ in range(count))
+        self.scorer, *self._others = (make_block_scorer(formula) for _ in range(count))
         self._pool: ThreadPoolExecutor | None = None
 
-    def open(self, stage: Stage, picked: Ints, moment: Moment, lanes: Lanes) -> None:
-        """Open the blocks ``picked``: int64[m], none of them twice; see `open_blocks`. O(m)."""
+    def open(self, stage: RankingArrays, picked: Ints, moment: QueryTime, lanes: Lanes) -> None:
+        """Open the blocks ``picked``: int64[m], none of them twice; see `refresh_blocks`. O(m)."""
         if not self._others or picked.size < _FEWEST_BLOCKS:
-            open_blocks(stage, picked, moment, lanes)
+            refresh_blocks(stage, picked, moment, lanes)
             return
         if self._pool is None:
             self._pool = ThreadPoolExecutor(1, "streamsched-opening")
         middle = picked.size // (2 * LEADERS) * LEADERS
-        theirs = stage._replace(gauge=self._others[0])
+        theirs = stage._replace(scorer=self._others[0])
         back = slice_lanes(lanes, middle, picked.size)
-        opened = self._pool.submit(open_blocks, theirs, picked[middle:], moment, back)
-        open_blocks(stage, picked[:middle], moment, slice_lanes(lanes, 0, middle))
+        opened = self._pool.submit(refresh_blocks, theirs, picked[middle:], moment, back)
+        refresh_blocks(stage, picked[:middle], moment, slice_lanes(lanes, 0, middle))
         opened.result()

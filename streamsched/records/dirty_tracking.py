@@ -16,12 +16,20 @@ import numpy as np
 
 from streamsched.numerics.arrays import Hashes, Ints, Record, Records
 from streamsched.numerics.growable_array import reserve_rows
-from streamsched.numerics.jit import bare_kernel, inlined, trailing_zeros
-from streamsched.records.schema import GROUP_WAS, LINK_WAS, ROW_WAS, Marked, Tables
+from streamsched.numerics.jit import bare_kernel, inlined_kernel, trailing_zeros
+from streamsched.records.schema import OLD_GROUP, OLD_LINK, OLD_ROW, DirtyArrays, ShardArrays
 
-__all__ = ["Dirty", "Marks", "find_marked", "mark_group", "mark_groups", "mark_row", "mark_rows"]
+__all__ = [
+    "DirtySet",
+    "DirtyTracker",
+    "find_dirty",
+    "mark_dirty_group",
+    "mark_dirty_groups",
+    "mark_dirty_row",
+    "mark_dirty_rows",
+]
 
-# Positions in Marked.counts.
+# Positions in DirtyArrays.counts.
 _ROWS: Final = 0  # rows that there were at the instant; 0 while nothing is marked
 _GROUPS: Final = 1
 _ROWS_COPIED: Final = 2  # the save under way has copied the rows before this one; `_ALL` where none is under way
@@ -32,72 +40,72 @@ _OLD_GROUPS: Final = 5
 _ALL: Final = 1 << 62
 
 
-@inlined
-def mark_row(tables: Tables, row: int) -> None:
+@inlined_kernel
+def mark_dirty_row(shard: ShardArrays, row: int) -> None:
     """Note that the page, trace or lease of `row` is about to be written to. O(1)."""
-    marked = tables.marked
+    marked = shard.dirty
     if row < marked.counts[_ROWS]:
         bit = np.uint64(1) << np.uint64(row & 63)
         if marked.rows[row >> 6] & bit == np.uint64(0):
             marked.rows[row >> 6] |= bit
             if row >= marked.counts[_ROWS_COPIED]:
-                _keep_row(tables, row)
+                _keep_row(shard, row)
 
 
-@inlined
-def mark_group(tables: Tables, group: int) -> None:
+@inlined_kernel
+def mark_dirty_group(shard: ShardArrays, group: int) -> None:
     """Note that the record of `group` is about to be written to. O(1)."""
-    marked = tables.marked
+    marked = shard.dirty
     if group < marked.counts[_GROUPS]:
         bit = np.uint64(1) << np.uint64(group & 63)
         if marked.groups[group >> 6] & bit == np.uint64(0):
             marked.groups[group >> 6] |= bit
             if group >= marked.counts[_GROUPS_COPIED]:
-                _keep_group(tables, group)
+                _keep_group(shard, group)
 
 
 @bare_kernel
-def _keep_row(tables: Tables, row: int) -> None:
-    marked = tables.marked
+def _keep_row(shard: ShardArrays, row: int) -> None:
+    marked = shard.dirty
     at = marked.counts[_OLD_ROWS]
     old: Record = marked.old_rows[at]
     old.row = row
-    old.page = tables.pages[row]
-    old.trace = tables.traces[row]
-    old.lease_until_s = tables.lease_until_s[row]
+    old.page = shard.pages.records[row]
+    old.trace = shard.pages.traces[row]
+    old.lease_until_s = shard.pages.lease_until_s[row]
     link: Record = marked.old_links[at]
     link.row = row
-    link.link = tables.rhythm.links[row]
-    link.schedule = tables.rhythm.schedules[tables.rhythm.links[row].schedule]
+    link.link = shard.seasonality.links[row]
+    link.schedule = shard.seasonality.schedules[shard.seasonality.links[row].schedule]
     marked.counts[_OLD_ROWS] = at + 1
 
 
 @bare_kernel
-def _keep_group(tables: Tables, group: int) -> None:
-    marked = tables.marked
+def _keep_group(shard: ShardArrays, group: int) -> None:
+    marked = shard.dirty
     at = marked.counts[_OLD_GROUPS]
     old: Record = marked.old_groups[at]
     old.number = group
-    old.group = tables.groups[group]
+    old.group = shard.groups.records[group]
     marked.counts[_OLD_GROUPS] = at + 1
 
 
 @bare_kernel
-def mark_rows(tables: Tables, rows: Ints) -> None:
+def mark_dirty_rows(shard: ShardArrays, rows: Ints) -> None:
     """Note that ``rows``: int64[m] are about to be written to. O(m)."""
     for i in range(rows.size):
-        mark_row(tables, rows[i])
+        mark_dirty_row(shard, rows[i])
 
 
 @bare_kernel
-def mark_groups(tables: Tables, groups: Ints) -> None:
+def mark_dirty_groups(shard: ShardArrays, groups: Ints) -> None:
     """Note that ``groups``: int64[m] are about to be written to. O(m)."""
     for i in range(groups.size):
-        mark_group(tables, groups[i])
+        mark_dirty_group(shard, groups[i])
 
 
 @dataclass(frozen=True, slots=True)
-class Dirty:
+class DirtySet:
     """What was written to between two instants: bits, and how many rows and groups there were at the first.
 
     ``rows``, ``groups``: uint64[words]; rows from ``known_rows`` on, groups from ``known_groups`` on are new.
@@ -109,7 +117,7 @@ class Dirty:
     known_groups: int
 
 
-class Marks:
+class DirtyTracker:
     """The marks of one shard. For one call at a time, under the shard's lock.
 
     ``turn``: held while a save is under way, of which there is one at a time; ``marking``: whether anything is marked.
@@ -120,13 +128,13 @@ class Marks:
         self.marking = False
         self.turn = threading.Lock()
 
-    def begin(self, rows: int, groups: int) -> Dirty:
+    def begin(self, rows: int, groups: int) -> DirtySet:
         """Let a save's instant be now, with so many rows and groups; return what was marked before. O(rows / 64)."""
         before, self.marking = self.arrays, True
         counts = np.array([rows, groups, 0, 0, 0, 0], np.int64)
-        old = _room_for(ROW_WAS, rows), _room_for(LINK_WAS, rows), _room_for(GROUP_WAS, groups)
-        self.arrays = Marked(_bits(rows), _bits(groups), *old, counts)
-        return Dirty(before.rows, before.groups, int(before.counts[_ROWS]), int(before.counts[_GROUPS]))
+        old = _room_for(OLD_ROW, rows), _room_for(OLD_LINK, rows), _room_for(OLD_GROUP, groups)
+        self.arrays = DirtyArrays(_bits(rows), _bits(groups), *old, counts)
+        return DirtySet(before.rows, before.groups, int(before.counts[_ROWS]), int(before.counts[_GROUPS]))
 
     def copied(self, *, rows: int | None = None, groups: int | None = None) -> None:
         """Note that the save has copied all rows before `rows`, all groups before `groups`. O(1)."""
@@ -136,7 +144,7 @@ class Marks:
             self.arrays.counts[_GROUPS_COPIED] = groups
 
     def end(self) -> tuple[Records, Records, Records]:
-        """Keep no more records; return those kept: ROW_WAS[m], LINK_WAS[m], GROUP_WAS[k]. Marks go on. O(1)."""
+        """Keep no more records; return those kept: ROW_WAS[m], LINK_WAS[m], GROUP_WAS[k]. DirtyTracker go on. O(1)."""
         counts = self.arrays.counts
         old_rows = self.arrays.old_rows[: counts[_OLD_ROWS]]
         old_links = self.arrays.old_links[: counts[_OLD_ROWS]]
@@ -148,7 +156,7 @@ class Marks:
         )
         return old_rows, old_links, old_groups
 
-    def take_back(self, dirty: Dirty) -> None:
+    def take_back(self, dirty: DirtySet) -> None:
         """Mark again what `begin` returned: the save came to nothing. O(rows / 64)."""
         counts = self.arrays.counts
         _unite(self.arrays.rows, dirty.rows, dirty.known_rows, int(counts[_ROWS]))
@@ -159,12 +167,12 @@ class Marks:
         self.arrays, self.marking = _marks_nothing(), False
 
 
-def find_marked(bits: Hashes, start: int, stop: int) -> Ints:
+def find_dirty(bits: Hashes, start: int, stop: int) -> Ints:
     """Return the numbers from `start`, a multiple of 64, up to `stop` whose bits are set: int64[m], ascending.
 
     O(stop - start) / 64, and O(m).
 
-    >>> find_marked(np.array([0b1001, 1], np.uint64), 0, 65).tolist()
+    >>> find_dirty(np.array([0b1001, 1], np.uint64), 0, 65).tolist()
     [0, 3, 64]
     """
     words = bits[start >> 6 : -(-stop // 64)]
@@ -202,7 +210,7 @@ def _room_for(dtype: np.dtype[Any], count: int) -> Records:
     return room if room.size == count else np.zeros(count, dtype)
 
 
-def _marks_nothing() -> Marked:
+def _marks_nothing() -> DirtyArrays:
     counts = np.array([0, 0, _ALL, _ALL, 0, 0], np.int64)
     none = np.empty(0, np.uint64)
-    return Marked(none, none, np.empty(0, ROW_WAS), np.empty(0, LINK_WAS), np.empty(0, GROUP_WAS), counts)
+    return DirtyArrays(none, none, np.empty(0, OLD_ROW), np.empty(0, OLD_LINK), np.empty(0, OLD_GROUP), counts)

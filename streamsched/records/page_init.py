@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from streamsched.numerics.arrays import Record
-from streamsched.numerics.jit import inlined
+from streamsched.numerics.jit import inlined_kernel
 from streamsched.records.schema import LONGEST_INTERVAL
 
-__all__ = ["give_prior"]
+__all__ = ["assign_prior"]
 
 
-@inlined
-def give_prior(page: Record, shape: float, mean: float) -> None:
+@inlined_kernel
+def assign_prior(page: Record, shape: float, mean: float) -> None:
     """Give a page the Gamma prior of that shape and mean rate per cycle, rounded to single precision. O(1).
 
     Its exposure is `LONGEST_INTERVAL` at the most: it stays finite whatever the mean.

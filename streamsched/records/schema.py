@@ -1,10 +1,10 @@
 """The layout of a shard's state: what a page, a group of pages and the corpus remember, as fixed-size records.
 
 A page is 64 bytes (`PAGE`) and 40 of what scoring seldom reads (`TRACE`). All that a score reads of a page stands in
-these two, its prior as well, in what its group shows of surges, and in `Rhythms`: of when in the week pages change, a
-page's link names what it goes by. So a score moves only with the clock, when something is done to that very page, or
-when its group shows something else. Rows of both are given out in the order in which pages are first seen, and never
-move or end.
+these two, its prior as well, in what its group shows of surges, and in `SeasonalityArrays`: of when in the week pages
+change, a page's link names what it goes by. So a score moves only with the clock, when something is done to that very
+page, or when its group shows something else. Rows of both are given out in the order in which pages are first seen, and
+never move or end.
 """
 
 from __future__ import annotations
@@ -18,40 +18,42 @@ from streamsched.numerics.arrays import Bytes, Floats, Hashes, Ints, Records
 from streamsched.numerics.packed_urls import PackedUrls
 
 __all__ = [
-    "ANYONE",
-    "CHAIN",
+    "BY_SETTINGS",
     "CORPUS",
     "DAY_SETS",
     "FOR_PANEL",
     "GROUP",
-    "GROUP_WAS",
     "LEASED",
-    "LINK",
-    "LINK_WAS",
     "LONGEST_INTERVAL",
+    "MEMBER_LINK",
+    "NO_GROUP",
+    "OLD_GROUP",
+    "OLD_LINK",
+    "OLD_ROW",
+    "OLD_SCHEDULE",
     "OUT",
     "PAGE",
     "POOLED",
     "PROFILE",
-    "ROW_WAS",
     "SCHEDULE",
-    "SCHEDULE_WAS",
-    "SETTINGS_OWN",
+    "SEASONALITY",
+    "SEASONAL_LINK",
     "SHORTEST_INTERVAL",
     "SUCCEEDED",
     "SURGE_SHARES",
-    "TEMPO",
     "TRACE",
     "URGENT",
     "VISIT",
     "VISITED",
     "WEEK_HOURS",
     "WITH_FINGERPRINT",
-    "Calendar",
-    "Marked",
+    "DirtyArrays",
+    "GroupArrays",
+    "PageArrays",
     "PageLookup",
-    "Rhythms",
-    "Tables",
+    "RegionClocks",
+    "SeasonalityArrays",
+    "ShardArrays",
 ]
 
 # Bits of PAGE.flags.
@@ -63,7 +65,7 @@ FOR_PANEL: Final = 16  # as well as LEASED: not for its score, so its outcome sa
 OUT: Final = 32  # as well as LEASED: its host counts it among its pages that are out
 URGENT: Final = 64  # asked for: to be visited once whatever its score
 
-SETTINGS_OWN: Final = 0xFFFF  # in GROUP.most_out and GROUP.most_batch: what the settings say of all hosts
+BY_SETTINGS: Final = 0xFFFF  # in GROUP.most_out and GROUP.most_batch: what the settings say of all hosts
 
 # Bounds of a time in cycles, as learned from and as scored. Beyond them lie clock errors: without the one a rate could
 # become infinite, without the other an exposure, and NaN would spread from one page's prior to every page.
@@ -74,7 +76,7 @@ SURGE_SHARES: Final = 5  # shares of a group's pages that a surge may hit, as `s
 
 WEEK_HOURS: Final = 168
 DAY_SETS: Final = 128  # sets of days of the week, bit 0 Monday; the empty one is none
-ANYONE: Final = 0xFFFFFFFF  # in PROFILE.group: of no group, but of all pages or those of a region
+NO_GROUP: Final = 0xFFFFFFFF  # in PROFILE.group: of no group, but of all pages or those of a region
 
 PAGE: Final = np.dtype(
     [
@@ -124,7 +126,7 @@ GROUP: Final = np.dtype(
         ("out", "<u4"),  # pages out on lease
         ("most_out", "<u2"),  # ... at the most
         ("most_batch", "<u2"),  # pages in a batch at the most
-        ("strikes", "u1"),  # times in a row that it answered 429
+        ("consecutive_429s", "u1"),  # times in a row that it answered 429
         ("why", "u1"),  # it rests until ready_s, as `politeness` names it
         ("depth", "u1"),  # path segments in the name
         ("asked", "u1"),  # 1 where it asked for a rest since it was last given visits, whatever it rests for
@@ -143,7 +145,7 @@ GROUP: Final = np.dtype(
         ("kept_weights", "<f4", SURGE_SHARES),
     ]
 )
-CHAIN: Final = np.dtype([("before", "<u4"), ("after", "<u4")])  # `chains`: rows plus 1, 0 for none. Not saved.
+MEMBER_LINK: Final = np.dtype([("before", "<u4"), ("after", "<u4")])  # `chains`: rows plus 1, 0 for none. Not saved.
 VISIT: Final = np.dtype(
     [
         ("at_s", "<f8"),  # its end
@@ -152,8 +154,8 @@ VISIT: Final = np.dtype(
         ("spare", "u1", 3),
     ]
 )
-ROW_WAS: Final = np.dtype([("row", "<u8"), ("page", PAGE), ("trace", TRACE), ("lease_until_s", "<f8")])
-GROUP_WAS: Final = np.dtype([("number", "<u8"), ("group", GROUP)])
+OLD_ROW: Final = np.dtype([("row", "<u8"), ("page", PAGE), ("trace", TRACE), ("lease_until_s", "<f8")])
+OLD_GROUP: Final = np.dtype([("number", "<u8"), ("group", GROUP)])
 CORPUS: Final = np.dtype(
     [
         ("pages", "<i8"),  # rows given out
@@ -180,7 +182,7 @@ CORPUS: Final = np.dtype(
 )
 
 
-LINK: Final = np.dtype(
+SEASONAL_LINK: Final = np.dtype(
     [
         ("profile", "<u4"),  # number of the profile the page goes by
         ("schedule", "<u4"),  # number of its own schedule, 0 for none
@@ -243,7 +245,7 @@ POOLED: Final = np.dtype(
         ("hours_sum", "<f8", 24),
     ]
 )
-TEMPO: Final = np.dtype(
+SEASONALITY: Final = np.dtype(
     [
         ("profiles", "<i8"),  # profiles given out; those of all pages and of the regions are the first
         ("schedules", "<i8"),  # schedules given out, numbered from 1
@@ -254,11 +256,11 @@ TEMPO: Final = np.dtype(
         ("linked", "<i8"),  # 1 once pages have links: 0 in states that were saved before there were any
     ]
 )
-LINK_WAS: Final = np.dtype([("row", "<u8"), ("link", LINK), ("schedule", SCHEDULE)])
-SCHEDULE_WAS: Final = np.dtype([("number", "<u8"), ("schedule", SCHEDULE)])
+OLD_LINK: Final = np.dtype([("row", "<u8"), ("link", SEASONAL_LINK), ("schedule", SCHEDULE)])
+OLD_SCHEDULE: Final = np.dtype([("number", "<u8"), ("schedule", SCHEDULE)])
 
 
-class Calendar(NamedTuple):
+class RegionClocks(NamedTuple):
     """Which top-level domains belong to a region, and the regions' clocks, by region: number 0 is all other pages'."""
 
     domains: Hashes  # uint64[domains]: hashes of their names
@@ -268,7 +270,7 @@ class Calendar(NamedTuple):
     quarters: Ints  # int64[switches]: how many quarters of an hour the clock is before UTC from then on
 
 
-class Rhythms(NamedTuple):
+class SeasonalityArrays(NamedTuple):
     """When in the week pages change: of each page which profile and schedule it goes by, and these."""
 
     links: Records  # LINK[rows]
@@ -277,11 +279,11 @@ class Rhythms(NamedTuple):
     pooled: Records  # POOLED[most], to work in
     work: Floats  # float64[336], likewise
     of_group: npt.NDArray[np.uint32]  # uint32[groups]: the profile that a group's pages go by
-    tempo: Records  # TEMPO[1]
-    calendar: Calendar
+    state: Records  # SEASONALITY[1]
+    calendar: RegionClocks
 
 
-class Marked(NamedTuple):
+class DirtyArrays(NamedTuple):
     """Which rows and groups were written to since the last save, and what they were before: see `marks`."""
 
     rows: Hashes  # uint64[words]: a bit a row
@@ -292,31 +294,43 @@ class Marked(NamedTuple):
     counts: Ints  # int64[6], as `marks` names them
 
 
-class Tables(NamedTuple):
-    """The arrays of one shard as kernels take them; lengths are the rows reserved, counts stand in ``corpus[0]``."""
+class PageArrays(NamedTuple):
+    """The arrays of pages; lengths are the rows reserved."""
 
-    pages: Records  # PAGE[rows]
+    records: Records  # PAGE[rows]
     traces: Records  # TRACE[rows]
     text: Bytes  # the URLs, one after another
     lease_until_s: Floats  # float64[rows], meaningful where LEASED is set
-    groups: Records  # GROUP[groups]
+
+
+class GroupArrays(NamedTuple):
+    """The arrays of groups, which are hosts and URL patterns; lengths are the groups reserved."""
+
+    records: Records  # GROUP[groups]
     names: Bytes  # the groups' names
-    group_slots: Hashes  # hash index of the groups
+    slots: Hashes  # hash index of the groups
     candidates: Bytes  # how often a path prefix that is no group yet was met
     scratch: Bytes  # one URL's name under construction
+    member_links: Records  # MEMBER_LINK[rows]: linked list of each group's pages
+    first_members: npt.NDArray[np.uint32]  # uint32[groups]: the first of them, plus 1; 0 for none
+
+
+class ShardArrays(NamedTuple):
+    """The arrays of one shard, by the room that owns them; counts are in ``corpus[0]``."""
+
+    pages: PageArrays
+    groups: GroupArrays
     journal: Records  # VISIT[a power of two], a ring
     corpus: Records  # CORPUS[1]
-    marked: Marked
-    chains: Records  # CHAIN[rows]: the pages of each group, one after another
-    heads: npt.NDArray[np.uint32]  # uint32[groups]: the first of them, plus 1; 0 for none
-    rhythm: Rhythms
+    dirty: DirtyArrays
+    seasonality: SeasonalityArrays
 
 
 class PageLookup(Protocol):
     """What finds pages by their URLs: a page table, as rules see it."""
 
     @property
-    def tables(self) -> Tables:
+    def arrays(self) -> ShardArrays:
         """The arrays as kernels take them."""
         ...
 

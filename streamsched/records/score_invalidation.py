@@ -12,23 +12,23 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from streamsched.numerics.arrays import Floats, Ints, Records
-from streamsched.numerics.jit import bare_kernel, inlined
-from streamsched.records.pattern_members import list_rows
-from streamsched.records.schema import Tables
+from streamsched.numerics.jit import bare_kernel, inlined_kernel
+from streamsched.records.pattern_members import list_members
+from streamsched.records.schema import ShardArrays
 
-__all__ = ["CAPACITY", "UNWATCHED", "Noted", "Touched", "note_group", "note_row"]
+__all__ = ["CAPACITY", "UNWATCHED", "InvalidatedRows", "InvalidationBuffer", "invalidate_group", "invalidate_row"]
 
 CAPACITY: Final = 1 << 16  # rows; where more outcomes came, bounds are better made anew
 GROUP_CAPACITY: Final = 1 << 12  # groups; of so many the pages are hardly fewer than rows have room
 _SWEPT_PER_ROW: Final = 4  # rows that the sweep passes for each interval: as many of these are told for one noted
 
-# Positions in Noted.marks.
+# Positions in InvalidationBuffer.marks.
 _COUNT: Final = 0  # rows noted, those for which there was no room too
 _KNOWN: Final = 1  # rows given out at the last asking: whoever asked finds those from there on by itself
 _GROUPS: Final = 2  # groups noted, those for which there was no room too
 
 
-class Noted(NamedTuple):
+class InvalidationBuffer(NamedTuple):
     """The rows and groups noted since the last asking, as kernels take them."""
 
     rows: Ints  # int64[capacity]
@@ -37,13 +37,13 @@ class Noted(NamedTuple):
     since_s: Floats  # float64[capacity of groups]: concerned are a group's pages that were last visited before
 
 
-UNWATCHED: Final = Noted(  # no row is known: none is ever noted, nor any group
+UNWATCHED: Final = InvalidationBuffer(  # no row is known: none is ever noted, nor any group
     np.empty(0, np.int64), np.zeros(3, np.int64), np.empty(0, np.int64), np.empty(0)
 )
 
 
-@inlined
-def note_row(noted: Noted, row: int) -> None:
+@inlined_kernel
+def invalidate_row(noted: InvalidationBuffer, row: int) -> None:
     """Note that the score of `row` may have moved. O(1)."""
     marks = noted.marks
     if row < marks[_KNOWN]:
@@ -53,8 +53,8 @@ def note_row(noted: Noted, row: int) -> None:
         marks[_COUNT] = at + 1
 
 
-@inlined
-def note_group(noted: Noted, group: int, since_s: float) -> None:
+@inlined_kernel
+def invalidate_group(noted: InvalidationBuffer, group: int, since_s: float) -> None:
     """Note that the scores of the pages of `group` that were last visited before `since_s` may have moved. O(1)."""
     marks = noted.marks
     if marks[_KNOWN]:
@@ -68,7 +68,7 @@ def note_group(noted: Noted, group: int, since_s: float) -> None:
         marks[_GROUPS] = at + 1
 
 
-class Touched:
+class InvalidatedRows:
     """The rows of one shard whose scores may have moved since the last `take` or `forget`, or since it was made.
 
     ``corpus``: CORPUS[1], the shard's own. Pages that came since are not told: they are the rows from `known` on.
@@ -78,7 +78,7 @@ class Touched:
 
     def __init__(self, corpus: Records, capacity: int = CAPACITY) -> None:
         groups = min(capacity, GROUP_CAPACITY)
-        self.noted = Noted(
+        self.noted = InvalidationBuffer(
             np.empty(capacity, np.int64), np.zeros(3, np.int64), np.empty(groups, np.int64), np.empty(groups)
         )
         self._corpus = corpus
@@ -113,9 +113,9 @@ class Touched:
         room[:] = rows[: room.size]
         self.noted.marks[_COUNT] = count + rows.size
 
-    def spread(self, tables: Tables) -> None:
+    def spread(self, shard: ShardArrays) -> None:
         """Turn the groups that were noted into rows: before these are taken. O(pages of the groups)."""
-        _spread(tables, self.noted)
+        _spread(shard, self.noted)
 
     def _place(self) -> tuple[int, int]:
         """Return how many sweeps are over, and where the present one stands."""
@@ -138,7 +138,7 @@ class Touched:
 
 
 @bare_kernel
-def _spread(tables: Tables, noted: Noted) -> None:
+def _spread(shard: ShardArrays, noted: InvalidationBuffer) -> None:
     marks = noted.marks
     if marks[_GROUPS] > noted.groups.size:
         marks[_COUNT] = noted.rows.size + 1
@@ -146,5 +146,5 @@ def _spread(tables: Tables, noted: Noted) -> None:
         if marks[_COUNT] > noted.rows.size:
             break
         count = marks[_COUNT]
-        marks[_COUNT] = list_rows(tables, noted.groups[i], noted.since_s[i], marks[_KNOWN], noted.rows, count)
+        marks[_COUNT] = list_members(shard, noted.groups[i], noted.since_s[i], marks[_KNOWN], noted.rows, count)
     marks[_GROUPS] = 0

@@ -13,15 +13,15 @@ import numpy as np
 from streamsched.numerics.arrays import Bytes, Hashes, Ints, Record, frozen
 from streamsched.numerics.jit import bare_kernel, prefetch
 from streamsched.numerics.packed_urls import PackedUrls, decode_spans, hash_bytes, same_bytes
-from streamsched.records.page_init import give_prior
-from streamsched.records.schema import Tables
+from streamsched.records.page_init import assign_prior
+from streamsched.records.schema import ShardArrays
 
-__all__ = ["MAX_PAGES", "NOT_FOUND", "ROWS_AT_ONCE", "IndexArrays", "UrlIndex", "resolve", "url_text", "url_texts"]
+__all__ = ["LOOKUP_CHUNK", "MAX_PAGES", "NOT_FOUND", "IndexArrays", "UrlIndex", "resolve", "url_text", "url_texts"]
 
 NOT_FOUND: Final = -1
 MAX_PAGES: Final = (1 << 32) - 2  # a slot keeps row + 1 in 32 bits
 _FEWEST_SLOTS: Final = 1 << 10
-ROWS_AT_ONCE: Final = 2048  # their records, two or three cache lines each, fill an eighth of a core's second cache
+LOOKUP_CHUNK: Final = 2048  # their records, two or three cache lines each, fill an eighth of a core's second cache
 _AT_ONCE: Final = 32  # look-ups whose memory is asked for together, so that they wait together
 _MOVED_PER_INSERT: Final = 8  # old slots moved for each new URL: the old table is empty long before the new one is full
 
@@ -41,7 +41,7 @@ class UrlIndex:
         self.moved: Ints = np.zeros(1, np.int64)
         self._keys: Hashes = np.empty(_AT_ONCE, np.uint64)
         self._likely: Ints = np.empty(_AT_ONCE, np.int64)
-        self._rows: Ints = np.empty(ROWS_AT_ONCE, np.int64)
+        self._rows: Ints = np.empty(LOOKUP_CHUNK, np.int64)
 
     def ensure(self, pages: int) -> None:
         """Make room for `pages` pages in all; O(1), or O(pages) where one call at least doubles them."""
@@ -50,19 +50,19 @@ class UrlIndex:
             self.old, self.slots = self.slots, np.zeros(2 * self.slots.size, np.uint64)
             self.moved[0] = 0
 
-    def find(self, tables: Tables, urls: PackedUrls) -> Ints:
+    def find(self, shard: ShardArrays, urls: PackedUrls) -> Ints:
         """Return the rows of `urls`: int64[n], NOT_FOUND for those unknown. O(1) a URL."""
         rows = np.empty(len(urls), np.int64)
-        resolve(tables, self.arrays(), frozen(urls.blob), frozen(urls.offsets), rows, False)
+        resolve(shard, self.arrays(), frozen(urls.blob), frozen(urls.offsets), rows, False)
         return rows
 
-    def enter(self, tables: Tables, urls: PackedUrls) -> Ints:
+    def enter(self, shard: ShardArrays, urls: PackedUrls) -> Ints:
         """Return the rows of `urls`: int64[n], giving the next ones to those unknown. O(1) a URL.
 
         Room must have been made for n more pages and their text.
         """
         rows = np.empty(len(urls), np.int64)
-        resolve(tables, self.arrays(), frozen(urls.blob), frozen(urls.offsets), rows, True)
+        resolve(shard, self.arrays(), frozen(urls.blob), frozen(urls.offsets), rows, True)
         self.settle()
         return rows
 
@@ -75,13 +75,13 @@ class UrlIndex:
         """Return the index as kernels take it, valid until it grows."""
         return IndexArrays(self.slots, self.old, self.moved, self._keys, self._likely, self._rows)
 
-    def rebuild(self, tables: Tables) -> None:
-        """Enter every page of `tables` anew. O(pages)."""
+    def rebuild(self, shard: ShardArrays) -> None:
+        """Enter every page of `shard` anew. O(pages)."""
         self.__init__()  # type: ignore[misc]
-        pages = int(tables.corpus["pages"][0])
+        pages = int(shard.corpus["pages"][0])
         while 4 * pages > 3 * self.slots.size:
             self.slots = np.zeros(2 * self.slots.size, np.uint64)
-        _enter_all(tables, self.slots, pages)
+        _enter_all(shard, self.slots, pages)
 
     def nbytes(self) -> int:
         """Return the memory held, in bytes."""
@@ -99,30 +99,30 @@ class IndexArrays(NamedTuple):
     rows: Ints  # int64[ROWS_AT_ONCE], for whoever looks rows up to use at once
 
 
-def url_text(tables: Tables, row: int) -> str:
+def url_text(shard: ShardArrays, row: int) -> str:
     """Return the URL of `row`. O(length)."""
-    return decode_spans(tables.text, tables.traces["url_span"][row : row + 1])[0]
+    return decode_spans(shard.pages.text, shard.pages.traces["url_span"][row : row + 1])[0]
 
 
-def url_texts(tables: Tables, rows: Ints) -> list[str]:
+def url_texts(shard: ShardArrays, rows: Ints) -> list[str]:
     """Return the URLs of `rows`: int64[m]. O(total length)."""
-    return decode_spans(tables.text, tables.traces["url_span"][rows])
+    return decode_spans(shard.pages.text, shard.pages.traces["url_span"][rows])
 
 
 @bare_kernel
-def resolve(tables: Tables, index: IndexArrays, blob: Bytes, offsets: Ints, rows: Ints, insert: bool) -> None:
+def resolve(shard: ShardArrays, index: IndexArrays, blob: Bytes, offsets: Ints, rows: Ints, insert: bool) -> None:
     """Fill `rows` in order, `_AT_ONCE` at a time: first all their memory is asked for, then each is looked up."""
     for first in range(0, rows.size, _AT_ONCE):
         count = min(_AT_ONCE, rows.size - first)
-        _ask_ahead(tables, index, blob, offsets, first, count)
+        _ask_ahead(shard, index, blob, offsets, first, count)
         for i in range(count):
             start, stop = offsets[first + i], offsets[first + i + 1]
             key = index.keys[i]
-            row = _find(tables, index.slots, key, blob, start, stop)
+            row = _find(shard, index.slots, key, blob, start, stop)
             if row < 0 and index.moved[0] < index.old.size:
-                row = _find(tables, index.old, key, blob, start, stop)
+                row = _find(shard, index.old, key, blob, start, stop)
             if row < 0 and insert:
-                row = _append(tables, key, blob, start, stop)
+                row = _append(shard, key, blob, start, stop)
                 _place(index.slots, key >> np.uint64(32), row)
                 if index.moved[0] < index.old.size:
                     _move(index.old, index.slots, index.moved, _MOVED_PER_INSERT)
@@ -130,7 +130,7 @@ def resolve(tables: Tables, index: IndexArrays, blob: Bytes, offsets: Ints, rows
 
 
 @bare_kernel
-def _ask_ahead(tables: Tables, index: IndexArrays, blob: Bytes, offsets: Ints, first: int, count: int) -> None:
+def _ask_ahead(shard: ShardArrays, index: IndexArrays, blob: Bytes, offsets: Ints, first: int, count: int) -> None:
     """Hash the next URLs, and bring slots, records and text of the rows that they likely have into the cache."""
     mask = np.uint64(index.slots.size - 1)
     for i in range(count):
@@ -140,15 +140,15 @@ def _ask_ahead(tables: Tables, index: IndexArrays, blob: Bytes, offsets: Ints, f
     for i in range(count):
         index.likely[i] = _likely_row(index.slots, index.keys[i])
         if index.likely[i] >= 0:
-            prefetch(tables.pages, index.likely[i])
-            prefetch(tables.traces, index.likely[i])
-            prefetch(tables.traces, index.likely[i] + 1)  # up to where the record ends, often the next cache line
+            prefetch(shard.pages.records, index.likely[i])
+            prefetch(shard.pages.traces, index.likely[i])
+            prefetch(shard.pages.traces, index.likely[i] + 1)  # up to where the record ends, often the next cache line
     for i in range(count):
         if index.likely[i] >= 0:
-            trace: Record = tables.traces[index.likely[i]]
+            trace: Record = shard.pages.traces[index.likely[i]]
             start = np.int64(trace.url_span >> np.uint64(16))
-            prefetch(tables.text, start)
-            prefetch(tables.text, start + 64)
+            prefetch(shard.pages.text, start)
+            prefetch(shard.pages.text, start + 64)
 
 
 @bare_kernel
@@ -166,42 +166,42 @@ def _likely_row(slots: Hashes, key: int) -> int:
 
 
 @bare_kernel
-def _find(tables: Tables, slots: Hashes, key: int, blob: Bytes, start: int, stop: int) -> int:
+def _find(shard: ShardArrays, slots: Hashes, key: int, blob: Bytes, start: int, stop: int) -> int:
     mask = np.uint64(slots.size - 1)
     tag = key >> np.uint64(32)
     position = tag & mask
     while slots[position] != 0:
         if slots[position] >> np.uint64(32) == tag:
             row = int(np.int64(slots[position] & np.uint64(0xFFFFFFFF))) - 1
-            if tables.pages[row].url_hash == key and _is_spelled(tables, row, blob, start, stop):
+            if shard.pages.records[row].url_hash == key and _is_spelled(shard, row, blob, start, stop):
                 return row
         position = (position + np.uint64(1)) & mask
     return NOT_FOUND
 
 
 @bare_kernel
-def _is_spelled(tables: Tables, row: int, blob: Bytes, start: int, stop: int) -> bool:
-    span = tables.traces[row].url_span
+def _is_spelled(shard: ShardArrays, row: int, blob: Bytes, start: int, stop: int) -> bool:
+    span = shard.pages.traces[row].url_span
     length = stop - start
     if np.int64(span & np.uint64(0xFFFF)) != length:
         return False
     at = np.int64(span >> np.uint64(16))
-    return same_bytes(tables.text, at, blob, start, length)
+    return same_bytes(shard.pages.text, at, blob, start, length)
 
 
 @bare_kernel
-def _append(tables: Tables, key: int, blob: Bytes, start: int, stop: int) -> int:
+def _append(shard: ShardArrays, key: int, blob: Bytes, start: int, stop: int) -> int:
     """Give the next row to a new URL, as a page of which nothing is known; return the row."""
-    corpus = tables.corpus[0]
+    corpus = shard.corpus[0]
     row = int(corpus.pages)
     for i in range(stop - start):
-        tables.text[corpus.text_end + i] = blob[start + i]
-    trace = tables.traces[row]
+        shard.pages.text[corpus.text_end + i] = blob[start + i]
+    trace = shard.pages.traces[row]
     trace.url_span = (np.uint64(corpus.text_end) << np.uint64(16)) | np.uint64(stop - start)
     trace.last_outcome_s = -np.inf
-    page = tables.pages[row]
+    page = shard.pages.records[row]
     page.url_hash = key
-    give_prior(page, corpus.shape, corpus.mean)  # until it is sorted into its group
+    assign_prior(page, corpus.shape, corpus.mean)  # until it is sorted into its group
     page.importance = 1.0
     page.cost = 1.0
     corpus.text_end += stop - start
@@ -229,9 +229,9 @@ def _move(old: Hashes, slots: Hashes, moved: Ints, count: int) -> None:
 
 
 @bare_kernel
-def _enter_all(tables: Tables, slots: Hashes, pages: int) -> None:
+def _enter_all(shard: ShardArrays, slots: Hashes, pages: int) -> None:
     mask = np.uint64(slots.size - 1)
     for row in range(pages):
         if row + _AT_ONCE < pages:
-            prefetch(slots, np.int64((tables.pages[row + _AT_ONCE].url_hash >> np.uint64(32)) & mask))
-        _place(slots, tables.pages[row].url_hash >> np.uint64(32), row)
+            prefetch(slots, np.int64((shard.pages.records[row + _AT_ONCE].url_hash >> np.uint64(32)) & mask))
+        _place(slots, shard.pages.records[row].url_hash >> np.uint64(32), row)

@@ -15,13 +15,15 @@ from streamsched.numerics.arrays import Hashes, Ints, Records
 from streamsched.numerics.jit import bare_kernel, mix
 from streamsched.numerics.packed_urls import decode_spans, hash_bytes, same_bytes
 from streamsched.numerics.url_syntax import default_port, find_authority
-from streamsched.records.dirty_tracking import mark_group
-from streamsched.records.pattern_members import link_page, unlink_page
-from streamsched.records.schema import SETTINGS_OWN, Tables
+from streamsched.records.dirty_tracking import mark_dirty_group
+from streamsched.records.pattern_members import add_member, remove_member
+from streamsched.records.schema import BY_SETTINGS, ShardArrays
 
 __all__ = [
     "GROUP_PAGES",
     "MAX_DEPTH",
+    "assign_deeper_group",
+    "assign_group",
     "candidate_space",
     "find_host",
     "group_name",
@@ -29,8 +31,6 @@ __all__ = [
     "host_names",
     "place_groups",
     "renew_candidates",
-    "sort_page",
-    "sort_page_deeper",
 ]
 
 GROUP_PAGES: Final = 16  # pages; fewer say less of a rate than the prior of the group above them
@@ -40,91 +40,91 @@ _FEWEST_CANDIDATES: Final = 1 << 16
 _SLASH, _QUERY, _HASH = ord("/"), ord("?"), ord("#")
 
 
-def group_name(tables: Tables, group: int) -> str:
+def group_name(shard: ShardArrays, group: int) -> str:
     """Return the name of `group`: its host, and for a URL pattern the path prefix up to its slash. O(length)."""
-    name = group_names(tables, np.array([group]))[0]
-    return f"{name}/" if tables.groups["depth"][group] else name
+    name = group_names(shard, np.array([group]))[0]
+    return f"{name}/" if shard.groups.records["depth"][group] else name
 
 
-def group_names(tables: Tables, groups: Ints) -> list[str]:
+def group_names(shard: ShardArrays, groups: Ints) -> list[str]:
     """Return the names of `groups`: int64[m], prefixes without their last slash. O(total length)."""
-    return decode_spans(tables.names, tables.groups["name_span"][groups])
+    return decode_spans(shard.groups.names, shard.groups.records["name_span"][groups])
 
 
-def find_host(tables: Tables, name: str) -> int:
+def find_host(shard: ShardArrays, name: str) -> int:
     """Return the group of the host called `name`, as groups are, -1 where no page of it is known. O(length)."""
     raw = name.encode("utf-8", "replace")
-    if not 0 < len(raw) <= tables.scratch.size or b"/" in raw:
+    if not 0 < len(raw) <= shard.groups.scratch.size or b"/" in raw:
         return -1
-    tables.scratch[: len(raw)] = np.frombuffer(raw, np.uint8)
-    return _find(tables, len(raw))
+    shard.groups.scratch[: len(raw)] = np.frombuffer(raw, np.uint8)
+    return _find(shard, len(raw))
 
 
-def host_names(tables: Tables, rows: Ints) -> list[str]:
+def host_names(shard: ShardArrays, rows: Ints) -> list[str]:
     """Return the hosts of the pages of `rows`: int64[m]. O(m log m)."""
-    hosts, place = np.unique(tables.groups["host"][tables.pages["group"][rows]], return_inverse=True)
-    names = group_names(tables, hosts)
+    hosts, place = np.unique(shard.groups.records["host"][shard.pages.records["group"][rows]], return_inverse=True)
+    names = group_names(shard, hosts)
     return [names[i] for i in place.tolist()]
 
 
 @bare_kernel
-def sort_page(tables: Tables, row: int) -> None:
+def assign_group(shard: ShardArrays, row: int) -> None:
     """Sort a new page into the deepest group of its URL, opening its host and a prefix where due. O(URL).
 
     One prefix at the most, however many the sketch takes for due: the caller has made room for two groups a page.
     """
-    start, stop, end = _spell_host(tables, row)
-    group = _find(tables, end)
+    start, stop, end = _spell_host(shard, row)
+    group = _find(shard, end)
     if group < 0:
-        group = _open(tables, end, -1, 0)
+        group = _open(shard, end, -1, 0)
     opened = False
     for depth in range(1, MAX_DEPTH + 1):
-        start, end = _spell_segment(tables, start, stop, end)
+        start, end = _spell_segment(shard, start, stop, end)
         if start < 0:
             break
-        child = _find(tables, end)
+        child = _find(shard, end)
         if child < 0:
-            if not _is_due(tables, end) or opened:
+            if not _is_due(shard, end) or opened:
                 break
-            child = _open(tables, end, group, depth)
+            child = _open(shard, end, group, depth)
             opened = True
         group = child
-    mark_group(tables, group)
-    tables.pages[row].group = group
-    tables.groups[group].pages += 1
-    link_page(tables, row)
+    mark_dirty_group(shard, group)
+    shard.pages.records[row].group = group
+    shard.groups.records[group].pages += 1
+    add_member(shard, row)
 
 
 @bare_kernel
-def sort_page_deeper(tables: Tables, row: int) -> None:
+def assign_deeper_group(shard: ShardArrays, row: int) -> None:
     """Move a page down to the deepest group its URL has by now. O(URL)."""
-    start, stop, end = _spell_host(tables, row)
-    first = group = int(np.int64(tables.pages[row].group))
+    start, stop, end = _spell_host(shard, row)
+    first = group = int(np.int64(shard.pages.records[row].group))
     for depth in range(1, MAX_DEPTH + 1):
-        start, end = _spell_segment(tables, start, stop, end)
+        start, end = _spell_segment(shard, start, stop, end)
         if start < 0:
             break
-        if depth <= tables.groups[group].depth:
+        if depth <= shard.groups.records[group].depth:
             continue
-        child = _find(tables, end)
+        child = _find(shard, end)
         if child < 0:
             break
-        mark_group(tables, group)
-        mark_group(tables, child)
-        tables.groups[group].pages -= 1
-        tables.groups[child].pages += 1
+        mark_dirty_group(shard, group)
+        mark_dirty_group(shard, child)
+        shard.groups.records[group].pages -= 1
+        shard.groups.records[child].pages += 1
         group = child
     if group != first:
-        unlink_page(tables, row)
-        tables.pages[row].group = group
-        link_page(tables, row)
+        remove_member(shard, row)
+        shard.pages.records[row].group = group
+        add_member(shard, row)
 
 
 @bare_kernel
-def _spell_host(tables: Tables, row: int) -> tuple[int, int, int]:
+def _spell_host(shard: ShardArrays, row: int) -> tuple[int, int, int]:
     """Write the page's host into the scratch; return where the rest of the URL begins and ends, and the host's size."""
-    text, name = tables.text, tables.scratch
-    span = tables.traces[row].url_span
+    text, name = shard.pages.text, shard.groups.scratch
+    span = shard.pages.traces[row].url_span
     # In a kernel int() leaves a uint64 unsigned, and unsigned with signed makes a float.
     start = int(np.int64(span >> np.uint64(16)))
     stop = start + int(np.int64(span & np.uint64(0xFFFF)))
@@ -138,62 +138,62 @@ def _spell_host(tables: Tables, row: int) -> tuple[int, int, int]:
 
 
 @bare_kernel
-def _spell_segment(tables: Tables, start: int, stop: int, size: int) -> tuple[int, int]:
+def _spell_segment(shard: ShardArrays, start: int, stop: int, size: int) -> tuple[int, int]:
     """Add the next directory, from the slash at `start` to the slash after it, to the scratch that holds `size` bytes.
 
     Returns where the one after it starts, and the scratch's new size; -1 where the path holds no further directory.
     """
-    text = tables.text
+    text = shard.pages.text
     for i in range(start, stop):
         if text[i] == _QUERY or text[i] == _HASH:
             return -1, size
-        tables.scratch[size + i - start] = text[i]
+        shard.groups.scratch[size + i - start] = text[i]
         if text[i] == _SLASH and i > start:
             return i, size + i - start
     return -1, size
 
 
 @bare_kernel
-def _find(tables: Tables, size: int) -> int:
+def _find(shard: ShardArrays, size: int) -> int:
     """Return the group whose name is the scratch's first `size` bytes, -1 where there is none. O(size)."""
-    key = hash_bytes(tables.scratch, 0, size)
-    slots = tables.group_slots
+    key = hash_bytes(shard.groups.scratch, 0, size)
+    slots = shard.groups.slots
     mask = np.uint64(slots.size - 1)
     tag = key >> np.uint64(32)
     position = tag & mask
     while slots[position] != 0:
         if slots[position] >> np.uint64(32) == tag:
             group = int(np.int64(slots[position] & np.uint64(0xFFFFFFFF))) - 1
-            if tables.groups[group].key == key and _is_named(tables, group, size):
+            if shard.groups.records[group].key == key and _is_named(shard, group, size):
                 return group
         position = (position + np.uint64(1)) & mask
     return -1
 
 
 @bare_kernel
-def _is_named(tables: Tables, group: int, size: int) -> bool:
-    span = tables.groups[group].name_span
+def _is_named(shard: ShardArrays, group: int, size: int) -> bool:
+    span = shard.groups.records[group].name_span
     if np.int64(span & np.uint64(0xFFFF)) != size:
         return False
-    return same_bytes(tables.names, np.int64(span >> np.uint64(16)), tables.scratch, 0, size)
+    return same_bytes(shard.groups.names, np.int64(span >> np.uint64(16)), shard.groups.scratch, 0, size)
 
 
 @bare_kernel
-def _open(tables: Tables, size: int, parent: int, depth: int) -> int:
+def _open(shard: ShardArrays, size: int, parent: int, depth: int) -> int:
     """Open the group named by the scratch's first `size` bytes under `parent`, -1 for a host; return it."""
-    corpus = tables.corpus[0]
+    corpus = shard.corpus[0]
     group = int(corpus.groups)
-    key = hash_bytes(tables.scratch, 0, size)
-    record = tables.groups[group]
+    key = hash_bytes(shard.groups.scratch, 0, size)
+    record = shard.groups.records[group]
     record.key = key
     record.name_span = (np.uint64(corpus.names_end) << np.uint64(16)) | np.uint64(size)
     for i in range(size):
-        tables.names[corpus.names_end + i] = tables.scratch[i]
+        shard.groups.names[corpus.names_end + i] = shard.groups.scratch[i]
     corpus.names_end += size
     record.depth = depth
     record.ready_s = -np.inf
     record.delay_s = np.nan
-    record.most_out = record.most_batch = SETTINGS_OWN
+    record.most_out = record.most_batch = BY_SETTINGS
     record.open_s = record.kept_s = -np.inf
     if parent < 0:
         record.parent = group
@@ -201,11 +201,11 @@ def _open(tables: Tables, size: int, parent: int, depth: int) -> int:
         record.mean = record.learned = corpus.mean
     else:
         record.parent = parent
-        record.host = tables.groups[parent].host
-        record.mean = record.learned = tables.groups[parent].mean
-        mark_group(tables, parent)
-        tables.groups[parent].recheck_until = corpus.sweep + 1
-    _place(tables.group_slots, key, group)
+        record.host = shard.groups.records[parent].host
+        record.mean = record.learned = shard.groups.records[parent].mean
+        mark_dirty_group(shard, parent)
+        shard.groups.records[parent].recheck_until = corpus.sweep + 1
+    _place(shard.groups.slots, key, group)
     corpus.groups = group + 1
     return group
 
@@ -229,18 +229,18 @@ def place_groups(slots: Hashes, groups: Records, count: int) -> None:
 
 
 @bare_kernel
-def _is_due(tables: Tables, size: int) -> bool:
+def _is_due(shard: ShardArrays, size: int) -> bool:
     """Count one more page with this prefix; return whether `GROUP_PAGES` have met it.
 
     A count-min sketch of two rows in one array: prefixes that collide can only make a group early, never lose one.
     """
-    key = hash_bytes(tables.scratch, 0, size)
-    mask = np.uint64(candidate_space(tables.corpus[0].sorted) - 1)
+    key = hash_bytes(shard.groups.scratch, 0, size)
+    mask = np.uint64(candidate_space(shard.corpus[0].sorted) - 1)
     first, second = np.int64(key & mask), np.int64(mix(key) & mask)
-    tables.candidates[first] = min(tables.candidates[first] + 1, 255)
+    shard.groups.candidates[first] = min(shard.groups.candidates[first] + 1, 255)
     if second != first:
-        tables.candidates[second] = min(tables.candidates[second] + 1, 255)
-    return bool(min(tables.candidates[first], tables.candidates[second]) >= GROUP_PAGES)
+        shard.groups.candidates[second] = min(shard.groups.candidates[second] + 1, 255)
+    return bool(min(shard.groups.candidates[first], shard.groups.candidates[second]) >= GROUP_PAGES)
 
 
 @bare_kernel
@@ -253,7 +253,7 @@ def candidate_space(pages: int) -> int:
 
 
 @bare_kernel
-def renew_candidates(tables: Tables, pages: int) -> None:
+def renew_candidates(shard: ShardArrays, pages: int) -> None:
     """Forget the counts where the coming of page number `pages` makes the sketch grow. O(1) amortised."""
     if pages > 2 * _FEWEST_CANDIDATES and candidate_space(pages) != candidate_space(pages - 1):
-        tables.candidates[: candidate_space(pages)] = 0
+        shard.groups.candidates[: candidate_space(pages)] = 0

@@ -12,8 +12,8 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from streamsched.numerics.arrays import Bools, Floats, Hashes, Ints, Record, Records
-from streamsched.numerics.jit import bare_kernel, inlined, mix
-from streamsched.records.schema import Tables
+from streamsched.numerics.jit import bare_kernel, inlined_kernel, mix
+from streamsched.records.schema import ShardArrays
 
 __all__ = [
     "JOURNAL_VISITS",
@@ -23,10 +23,10 @@ __all__ = [
     "Visits",
     "copy_sample",
     "find_sampled",
-    "keep_visit",
     "narrow_sample",
     "number_sample",
     "read_visits",
+    "record_visit",
     "sample_bar",
     "sample_hashes",
 ]
@@ -43,68 +43,74 @@ _ROWS_AT_ONCE: Final = 1 << 16  # hashed together, in cache
 _WHOLE: Final = np.uint64((1 << 64) - 1)
 
 
-@inlined
-def narrow_sample(tables: Tables, pages: int) -> None:
+@inlined_kernel
+def narrow_sample(shard: ShardArrays, pages: int) -> None:
     """Halve the sample where `pages` pages would make it too large. O(1)."""
-    corpus = tables.corpus[0]
+    corpus = shard.corpus[0]
     if pages > np.int64(SAMPLE_PAGES) << corpus.halvings:
         corpus.halvings += 1
 
 
-@inlined
-def keep_visit(tables: Tables, row: int, at_s: float, flags: int) -> None:
+@inlined_kernel
+def record_visit(shard: ShardArrays, row: int, at_s: float, flags: int) -> None:
     """Append a visit of `row` that told something, where the page is sampled; the oldest gives way. O(1)."""
-    corpus = tables.corpus[0]
-    if mix(tables.pages[row].url_hash ^ _SAMPLE_SALT) <= _WHOLE >> np.uint64(corpus.halvings):
-        visit: Record = tables.journal[corpus.journaled & (tables.journal.size - 1)]
+    corpus = shard.corpus[0]
+    if mix(shard.pages.records[row].url_hash ^ _SAMPLE_SALT) <= _WHOLE >> np.uint64(corpus.halvings):
+        visit: Record = shard.journal[corpus.journaled & (shard.journal.size - 1)]
         visit.at_s = at_s
         visit.row = row
         visit.flags = flags
         corpus.journaled += 1
 
 
-def sample_bar(tables: Tables) -> int:
+def sample_bar(shard: ShardArrays) -> int:
     """Return the greatest sample hash that is in the sample. O(1)."""
-    return int(_WHOLE) >> int(tables.corpus["halvings"][0])
+    return int(_WHOLE) >> int(shard.corpus["halvings"][0])
 
 
-def sample_hashes(tables: Tables, rows: Ints) -> Hashes:
+def sample_hashes(shard: ShardArrays, rows: Ints) -> Hashes:
     """Return the hashes by which the pages of `rows`: int64[m] are sampled: uint64[m]. O(m)."""
     hashes = np.empty(rows.size, np.uint64)
-    _hash_pages(tables.pages, rows, hashes)
+    _hash_pages(shard.pages.records, rows, hashes)
     return hashes
 
 
-def find_sampled(tables: Tables, start: int, stop: int, bar: int) -> Ints:
+def find_sampled(shard: ShardArrays, start: int, stop: int, bar: int) -> Ints:
     """Return which of the rows from `start` up to `stop` have a sample hash of at most `bar`, ascending. O(rows)."""
     found = [np.empty(0, np.int64)]
     for first in range(start, stop, _ROWS_AT_ONCE):
         rows = np.arange(first, min(first + _ROWS_AT_ONCE, stop))
-        found.append(rows[sample_hashes(tables, rows) <= np.uint64(bar)])
+        found.append(rows[sample_hashes(shard, rows) <= np.uint64(bar)])
     return np.concatenate(found)
 
 
-def copy_sample(tables: Tables, rows: Ints) -> Tables:
+def copy_sample(shard: ShardArrays, rows: Ints) -> ShardArrays:
     """Return the pages of ``rows``: int64[m] alone, copied, with the journal, the priors and profiles as they are.
 
-    O(m + v). Milliseconds, for it is what keeps others waiting. The journal still has the rows of `tables`: see
+    O(m + v). Milliseconds, for it is what keeps others waiting. The journal still has the rows of `shard`: see
     `number_sample`.
     """
-    groups = tables.groups[: int(tables.corpus["groups"][0])].copy()
-    corpus = tables.corpus.copy()
+    groups = shard.groups.records[: int(shard.corpus["groups"][0])].copy()
+    corpus = shard.corpus.copy()
     corpus["pages"] = rows.size
-    written = min(int(corpus["journaled"][0]), tables.journal.size)
-    journal = tables.journal[:written].copy()
-    rhythm = tables.rhythm
-    rhythm = rhythm._replace(
-        tempo=rhythm.tempo.copy(),
-        profiles=rhythm.profiles[: int(rhythm.tempo["profiles"][0])].copy(),
-        of_group=rhythm.of_group[: groups.size].copy(),
+    written = min(int(corpus["journaled"][0]), shard.journal.size)
+    journal = shard.journal[:written].copy()
+    seasonality = shard.seasonality
+    seasonality = seasonality._replace(
+        state=seasonality.state.copy(),
+        profiles=seasonality.profiles[: int(seasonality.state["profiles"][0])].copy(),
+        of_group=seasonality.of_group[: groups.size].copy(),
     )
-    return tables._replace(pages=tables.pages[rows], groups=groups, journal=journal, corpus=corpus, rhythm=rhythm)
+    return shard._replace(
+        pages=shard.pages._replace(records=shard.pages.records[rows]),
+        groups=shard.groups._replace(records=groups),
+        journal=journal,
+        corpus=corpus,
+        seasonality=seasonality,
+    )
 
 
-def number_sample(copied: Tables, rows: Ints) -> Tables:
+def number_sample(copied: ShardArrays, rows: Ints) -> ShardArrays:
     """Return what `copy_sample` returned for ``rows``: int64[m], ascending, its journal with pages as they lie there.
 
     Visits to other pages are gone from it. O(v log m).
@@ -131,14 +137,14 @@ class Visits(NamedTuple):
     first: Bools
 
 
-def read_visits(tables: Tables) -> Visits:
+def read_visits(shard: ShardArrays) -> Visits:
     """Return the journal's visits to pages that are still in the sample. O(pages + v log v)."""
-    journaled = int(tables.corpus["journaled"][0])
-    ring = tables.journal[:journaled]
+    journaled = int(shard.corpus["journaled"][0])
+    ring = shard.journal[:journaled]
     if journaled > ring.size:
         ring = np.roll(ring, -(journaled % ring.size))  # the oldest first
-    sampled = np.zeros(int(tables.corpus["pages"][0]), np.bool_)
-    sampled[find_sampled(tables, 0, sampled.size, sample_bar(tables))] = True
+    sampled = np.zeros(int(shard.corpus["pages"][0]), np.bool_)
+    sampled[find_sampled(shard, 0, sampled.size, sample_bar(shard))] = True
     ring = ring[sampled[ring["row"]]]
     ring = ring[np.argsort(ring["row"], kind="stable")]
     flags = ring["flags"]

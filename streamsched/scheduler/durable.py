@@ -23,7 +23,7 @@ from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.outcomes import Outcome, OutcomeBatch
 from streamsched.persistence.call_codec import (
     Rereader,
-    Taken,
+    StreamOffsets,
     encode_call,
     pack_batch,
     pack_rules,
@@ -31,14 +31,14 @@ from streamsched.persistence.call_codec import (
     replay,
     sum_hashes,
 )
-from streamsched.persistence.files import list_images, sweep_drafts, telling
+from streamsched.persistence.files import as_snapshot_errors, list_images, remove_drafts
 from streamsched.persistence.image_format import read_image
-from streamsched.persistence.image_reader import Loaded, load_images
-from streamsched.persistence.image_writer import IMAGES_KEPT, Saved, drop_images, oldest_call, save_image
+from streamsched.persistence.image_reader import LoadedImages, load_images
+from streamsched.persistence.image_writer import IMAGES_KEPT, SavedImage, drop_images, oldest_call, save_image
 from streamsched.persistence.lock import lock_state
 from streamsched.persistence.recovery import has_state, whole_calls
 from streamsched.persistence.write_ahead_log import CallLog, cut_log, last_call
-from streamsched.politeness.politeness_settings import HostRule, Manners, Rule
+from streamsched.politeness.politeness_settings import HostRule, Politeness, Rule
 from streamsched.scheduler.results import Batch, Observed
 from streamsched.scheduler.scheduler import Scheduler
 
@@ -122,7 +122,7 @@ class DurableScheduler(Scheduler):
         directory = Path(directory)
         with ExitStack() as stack:
             stack.enter_context(lock_state(directory, make=True))
-            sweep_drafts(directory)
+            remove_drafts(directory)
             loaded = load_images(directory) if has_state(directory) else None
             if loaded is None:
                 scheduler, number = cls(**(settings or {})), 0
@@ -134,33 +134,33 @@ class DurableScheduler(Scheduler):
             scheduler._resources.push(stack.pop_all())  # noqa: SLF001
         return scheduler
 
-    def _go_through(self, directory: Path, loaded: Loaded, reread: Rereader | None) -> int:
+    def _go_through(self, directory: Path, loaded: LoadedImages, reread: Rereader | None) -> int:
         """Apply the calls since the image, and let them be the last in the log; return the number of the last."""
         self._begin_marks()
         number = loaded.sequence
         calls = whole_calls(directory, loaded.sequence)
         for number in replay(self, calls, str(directory), reread):  # noqa: B007
             pass
-        with telling(directory, "cannot be written"):
+        with as_snapshot_errors(directory, "cannot be written"):
             cut_log(directory, number)
         return number
 
     def _begin_marks(self) -> None:
         """Mark what is written to from now on, as though a save had just ended."""
-        marks, corpus = self.pages.marks, self.pages.tables.corpus[0]
+        marks, corpus = self.pages.marks, self.pages.arrays.corpus[0]
         marks.begin(int(corpus["pages"]), int(corpus["groups"]))
         marks.end()
-        self._loaded_corpus = self.pages.tables.corpus.copy()
+        self._loaded_corpus = self.pages.arrays.corpus.copy()
 
-    def _own(self, directory: Path, plan: SavePlan, number: int, loaded: Loaded | None) -> None:
+    def _own(self, directory: Path, plan: SavePlan, number: int, loaded: LoadedImages | None) -> None:
         """Log calls from number `number` on, and save."""
         self._resources = ExitStack()
         self.directory = directory
         self.plan = plan
         self._log = CallLog(directory, number)
-        self._taken: list[Taken] = []  # from streams, since the log was last written to
+        self._taken: list[StreamOffsets] = []  # from streams, since the log was last written to
         self._beyond: dict[str, int] = {}  # outcomes taken of streams that stand within what comes as one
-        self._last: Saved | None = None  # what an increment would follow
+        self._last: SavedImage | None = None  # what an increment would follow
         self._steps_bytes = self._base_bytes = self._base_pages = 0  # of increments, of the image before, its pages
         self._saving = threading.Lock()
         self._wake = threading.Event()
@@ -170,14 +170,14 @@ class DurableScheduler(Scheduler):
         self._thread: threading.Thread | None = None
         self._settle(loaded)
 
-    def _settle(self, loaded: Loaded | None) -> None:
+    def _settle(self, loaded: LoadedImages | None) -> None:
         """Save a new state, or find what increments are to follow; then begin to save by itself."""
         if loaded is None or loaded.faults or loaded.mark is None:
             self.snapshot(full=True)
         else:
             nbytes = [path.stat().st_size for path in loaded.files]
             path, positions = loaded.files[-1], loaded.settings["positions"]
-            self._last = Saved(loaded.name, path, nbytes[-1], self._loaded_corpus, loaded.mark, positions)
+            self._last = SavedImage(loaded.name, path, nbytes[-1], self._loaded_corpus, loaded.mark, positions)
             self._saved_changes = -int(self._log is not None and self._log.sequence > loaded.sequence)
             self._base_bytes, self._base_pages, self._steps_bytes = nbytes[0], len(self), sum(nbytes[1:])
         self._thread = threading.Thread(target=self._save_now_and_then, name="streamsched saves", daemon=True)
@@ -192,7 +192,7 @@ class DurableScheduler(Scheduler):
         with self._lock:
             seen = super().observe(outcomes)
             if not self._taken or self._taken[-1].path != path:
-                self._taken.append(Taken(path, self.positions.get(path), self._beyond.get(path, 0), 0, None))
+                self._taken.append(StreamOffsets(path, self.positions.get(path), self._beyond.get(path, 0), 0, None))
             if position is None:
                 self._beyond[path] = self._beyond.get(path, 0) + len(outcomes)
             else:
@@ -246,7 +246,7 @@ class DurableScheduler(Scheduler):
                 "panel": batch.panel,
                 "sum": sum_hashes(self.pages, batch.rows),
                 "panel_state": self._panel.state(),
-                "shares_state": self._shares.state(),
+                "shares_state": self._quotas.state(),
             }
             number = self._note(call, {"rows": batch.rows.astype(np.uint32)})
         self._log.commit(number)
@@ -296,30 +296,30 @@ class DurableScheduler(Scheduler):
         self._log.commit(number)
         return concerned
 
-    def set_manners(self, manners: Manners) -> None:
-        """Keep to other manners as `Scheduler.set_manners` does; on disk when this returns."""
+    def set_politeness(self, politeness: Politeness) -> None:
+        """Keep to other politeness as `Scheduler.set_politeness` does; on disk when this returns."""
         if self._log is None:
-            super().set_manners(manners)
+            super().set_politeness(politeness)
             return
         with self._lock:
             self._log.check()
-            super().set_manners(manners)
-            number = self._note({"call": "set manners", "manners": manners.to_json()})
+            super().set_politeness(politeness)
+            number = self._note({"call": "set politeness", "politeness": politeness.to_json()})
         self._log.commit(number)
 
     @property
     def per_host(self) -> int | None:
         """The most pages of one host in a batch, as `Scheduler.per_host`; on disk once it is set."""
-        return self.manners.per_batch
+        return self.politeness.per_batch
 
     @per_host.setter
     def per_host(self, most: int | None) -> None:
         with self._lock:
             if self._log is not None:
                 self._log.check()
-            self._courtesy.limit_batches(most)
-            self._pages.limits = self._courtesy.limits
-            number = self._note({"call": "limit", "per_host": self.manners.per_batch})
+            self._politeness_policy.limit_batches(most)
+            self._pages.limits = self._politeness_policy.limits
+            number = self._note({"call": "limit", "per_host": self.politeness.per_batch})
         if self._log is not None:
             self._log.commit(number)
 
@@ -363,7 +363,7 @@ class DurableScheduler(Scheduler):
         return self._changes, self._missed
 
     @property
-    def saved(self) -> Saved:
+    def saved(self) -> SavedImage:
         """The newest image on disk: its ``path``, and the ``positions`` of streams that are safe with it."""
         assert self._last is not None
         return self._last
@@ -404,12 +404,12 @@ class DurableScheduler(Scheduler):
                 self.trouble = log.failure
             return saved.path
 
-    def _take_stock(self, saved: Saved, before: Saved | None, calls: _Calls) -> None:
+    def _take_stock(self, saved: SavedImage, before: SavedImage | None, calls: _Calls) -> None:
         """Note that an image is on disk, and remove what it makes needless."""
         self._last, self._saved_changes = saved, calls.changes
         if before is None:
             self._base_bytes, self._base_pages, self._steps_bytes = saved.nbytes, int(saved.corpus["pages"][0]), 0
-            with telling(self.directory, "cannot be written"):
+            with as_snapshot_errors(self.directory, "cannot be written"):
                 drop_images(self.directory, self.plan.kept)
                 calls.log.drop_until(oldest_call(self.directory))
         else:

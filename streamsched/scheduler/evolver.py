@@ -15,7 +15,7 @@ from typing import Any, Final, Self
 
 from streamsched.errors import FormulaError, SettingsError, SnapshotError, StreamschedError
 from streamsched.evolution.data.change_history import ChangeHistory
-from streamsched.evolution.findings import Breeding, DataSpan
+from streamsched.evolution.findings import DataSpan, EvolutionResult
 from streamsched.evolution.gp.loop import derive_seed
 from streamsched.evolution.plan import EvolutionPlan
 from streamsched.evolution.process.exchange_files import read_json, write_json
@@ -220,7 +220,7 @@ class Evolver:
         data = DataSpan(training.span.start_s, cycles, pages, share, training.panel_pages, training.newcomers)
         return draws, data
 
-    def _conclude(self, draft: EvolutionRecord, outcome: Breeding | str) -> EvolutionRecord:
+    def _conclude(self, draft: EvolutionRecord, outcome: EvolutionResult | str) -> EvolutionRecord:
         """Write the record, then apply its decision: where a crash comes between, the next evolver catches up."""
         self._draft = None
         if isinstance(outcome, str):
@@ -234,7 +234,7 @@ class Evolver:
             except FormulaError as error:
                 why = f"the challenger cannot be used: {str(error).splitlines()[0]}"
                 record = replace(record, decision="failed", why=why, champion_after=before)
-        if isinstance(outcome, Breeding) and record.decision != "failed":
+        if isinstance(outcome, EvolutionResult) and record.decision != "failed":
             record = self._keep(outcome.archive, record)
         if self._book is not None:
             record = self._book.append(record)
@@ -242,7 +242,7 @@ class Evolver:
             self.scheduler.use(record.champion_after)
         return record
 
-    def _judge(self, draft: EvolutionRecord, bred: Breeding) -> EvolutionRecord:
+    def _judge(self, draft: EvolutionRecord, bred: EvolutionResult) -> EvolutionRecord:
         """Return the record with its decision: what evolution advises, unless the champion has changed meanwhile."""
         record = replace(
             draft,

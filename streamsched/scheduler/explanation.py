@@ -7,19 +7,19 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from streamsched.estimation.seasonality.periodicity_test import judge_page
-from streamsched.estimation.surges import spared_share
+from streamsched.estimation.seasonality.periodicity_test import test_periodicity
+from streamsched.estimation.surges import share_not_hit
 from streamsched.formula import BLOCK
 from streamsched.formula.champion import Champion
 from streamsched.formula.terminals import PROVIDED, TerminalColumns, context_of
 from streamsched.numerics.arrays import Hashes, Ints, Record
 from streamsched.numerics.durations import format_duration, format_moment
 from streamsched.numerics.topk_order import sort_keys, tie_keys
-from streamsched.politeness.eligibility import are_eligible, hasten, read_waits, say_eligibility
+from streamsched.politeness.eligibility import are_eligible, describe_eligibility, overdue_priorities, read_waits
 from streamsched.politeness.leases import are_leased
 from streamsched.politeness.limits import Limits
 from streamsched.ranking.full_scan import FullScan, Query
-from streamsched.records.schema import VISITED, Tables
+from streamsched.records.schema import VISITED, ShardArrays
 from streamsched.records.url_index import url_text
 from streamsched.records.url_patterns import group_name
 
@@ -87,28 +87,28 @@ class RankedBy(NamedTuple):
     limits: Limits
 
 
-def explain_page(tables: Tables, ranked: RankedBy, query: Query, row: int) -> Explanation:
+def explain_page(shard: ShardArrays, ranked: RankedBy, query: Query, row: int) -> Explanation:
     """Return the explanation of `row` at `query.now`. O(pages), for its place."""
     rows = np.array([row])
-    page = tables.pages[row]
+    page = shard.pages.records[row]
     now = query.now
     fill = TerminalColumns(PROVIDED, 1).fill
-    columns = fill(tables.pages[rows], tables.traces[rows], context_of(tables, rows), now, query.cycle_s)
+    columns = fill(shard.pages.records[rows], shard.pages.traces[rows], context_of(shard, rows), now, query.cycle_s)
     terminals = {name: float(column[0]) for name, column in columns.items()}
-    group = tables.groups[page["group"]]
-    leased = bool(are_leased(tables, rows, now)[0])
-    eligible = bool(are_eligible(tables, rows, now, ranked.limits)[0])
-    from_s, standing = say_eligibility(tables, row, now, ranked.limits)
+    group = shard.groups.records[page["group"]]
+    leased = bool(are_leased(shard, rows, now)[0])
+    eligible = bool(are_eligible(shard, rows, now, ranked.limits)[0])
+    from_s, standing = describe_eligibility(shard, row, now, ranked.limits)
     visited = bool(page["flags"] & VISITED)
-    last_outcome_s = tables.traces["last_outcome_s"][row]
-    position, of_eligible = _place(tables, ranked, query, row)
+    last_outcome_s = shard.pages.traces["last_outcome_s"][row]
+    position, of_eligible = _place(shard, ranked, query, row)
     return Explanation(
-        url=url_text(tables, row),
-        host=group_name(tables, int(group["host"])),
-        pattern=group_name(tables, int(page["group"])),
+        url=url_text(shard, row),
+        host=group_name(shard, int(group["host"])),
+        pattern=group_name(shard, int(page["group"])),
         formula=ranked.champion.formula.text,
         champion=str(ranked.champion),
-        score=float(ranked.ranking.score(tables, now, query.cycle_s, rows)[0]),
+        score=float(ranked.ranking.score(shard, now, query.cycle_s, rows)[0]),
         eligible=eligible,
         eligible_from_s=from_s,
         position=position if eligible else None,
@@ -120,8 +120,8 @@ def explain_page(tables: Tables, ranked: RankedBy, query: Query, row: int) -> Ex
         last_visit_s=float(page["last_visit_s"]) if visited else None,
         last_outcome_s=float(last_outcome_s) if np.isfinite(last_outcome_s) else None,
         failures=int(page["failures"]),
-        leased_until_s=float(tables.lease_until_s[row]) if leased else None,
-        reasons=(*standing, *_reasons(tables, query, row, terminals)),
+        leased_until_s=float(shard.pages.lease_until_s[row]) if leased else None,
+        reasons=(*standing, *_reasons(shard, query, row, terminals)),
     )
 
 
@@ -130,35 +130,35 @@ def _prior_rate(page: Record) -> float:
     return float(page["prior_shape"]) / float(page["prior_exposure"])
 
 
-def _place(tables: Tables, ranked: RankedBy, query: Query, row: int) -> tuple[int, int]:
+def _place(shard: ShardArrays, ranked: RankedBy, query: Query, row: int) -> tuple[int, int]:
     """Return the row's place among the eligible pages, were it one of them, and how many these are."""
-    pages = int(tables.corpus["pages"][0])
+    pages = int(shard.corpus["pages"][0])
     better = eligible = 0
-    keys = _rank_keys(tables, ranked, query, np.array([row]))
-    own = (keys[0], tie_keys(tables.pages["url_hash"][row : row + 1], query.salt)[0])
+    keys = _rank_keys(shard, ranked, query, np.array([row]))
+    own = (keys[0], tie_keys(shard.pages.records["url_hash"][row : row + 1], query.salt)[0])
     for start in range(0, pages, BLOCK):
         rows = np.arange(start, min(start + BLOCK, pages))
-        rows = rows[are_eligible(tables, rows, query.now, ranked.limits)]
-        keys = _rank_keys(tables, ranked, query, rows)
+        rows = rows[are_eligible(shard, rows, query.now, ranked.limits)]
+        keys = _rank_keys(shard, ranked, query, rows)
         level = rows[keys == own[0]]
         better += int(np.count_nonzero(keys > own[0]))
-        better += int(np.count_nonzero(tie_keys(tables.pages["url_hash"][level], query.salt) < own[1]))
+        better += int(np.count_nonzero(tie_keys(shard.pages.records["url_hash"][level], query.salt) < own[1]))
         eligible += rows.size
     return better + 1, eligible
 
 
-def _rank_keys(tables: Tables, ranked: RankedBy, query: Query, rows: Ints) -> Hashes:
+def _rank_keys(shard: ShardArrays, ranked: RankedBy, query: Query, rows: Ints) -> Hashes:
     """Return by what ``rows``: int64[m] are ranked, uint64[m]: what is overdue or asked for before all else."""
-    scores = ranked.ranking.score(tables, query.now, query.cycle_s, rows)
-    overdue_s = read_waits(tables, rows, ranked.limits).overdue_at
+    scores = ranked.ranking.score(shard, query.now, query.cycle_s, rows)
+    overdue_s = read_waits(shard, rows, ranked.limits).overdue_at
     hasty = overdue_s <= query.now
-    scores[hasty] = hasten(overdue_s[hasty], query.now)
+    scores[hasty] = overdue_priorities(overdue_s[hasty], query.now)
     return sort_keys(scores)
 
 
-def _reasons(tables: Tables, query: Query, row: int, terminals: dict[str, float]) -> list[str]:
-    page = tables.pages[row]
-    group = tables.groups[page["group"]]
+def _reasons(shard: ShardArrays, query: Query, row: int, terminals: dict[str, float]) -> list[str]:
+    page = shard.pages.records[row]
+    group = shard.groups.records[page["group"]]
     reasons = []
     since = format_duration(terminals["t"] * query.cycle_s)
     if page["flags"] & VISITED:
@@ -168,18 +168,18 @@ def _reasons(tables: Tables, query: Query, row: int, terminals: dict[str, float]
         reasons.append(f"{seen}; P(changed since) by its own rate is {terminals['posterior']:.3g}")
     else:
         reasons.append(f"never visited; known for {since}")
-    pattern = group_name(tables, int(page["group"]))
+    pattern = group_name(shard, int(page["group"]))
     reasons.append(
         f"rate {terminals['rate']:.3g} a cycle; without its own visits it would be taken for {_prior_rate(page):.3g}, "
         f"the prior of {pattern} ({group['pages']} {'page' if group['pages'] == 1 else 'pages'})"
     )
     reasons += _hours_since(terminals)
     reasons += _borne_surges(group, page, pattern)
-    unseen = 1.0 - (1.0 - terminals["surge"]) / spared_share(group, page["last_visit_s"])
+    unseen = 1.0 - (1.0 - terminals["surge"]) / share_not_hit(group, page["last_visit_s"])
     if unseen >= _WORTH_SAYING:
         reasons.append(f"surges in {pattern} that no visit told of: P(hit since by one) is {unseen:.3g}")
-    if tables.rhythm.links["schedule"][row]:
-        reasons.append(str(judge_page(tables, row)))
+    if shard.seasonality.links["schedule"][row]:
+        reasons.append(str(test_periodicity(shard, row)))
     if page["failures"]:
         visits = "visit" if page["failures"] == 1 else f"{page['failures']} visits"
         reasons.append(f"{'at least ' if page['failures'] == _MOST_COUNTED else ''}the last {visits} failed")

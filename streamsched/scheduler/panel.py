@@ -19,8 +19,8 @@ import numpy as np
 from streamsched.numerics.arrays import Ints
 from streamsched.politeness.eligibility import are_eligible
 from streamsched.politeness.limits import Limits
-from streamsched.ranking.host_slots import Seats, Terms
-from streamsched.records.schema import Tables
+from streamsched.ranking.host_slots import HostSlots, SlotLimits
+from streamsched.records.schema import ShardArrays
 from streamsched.records.visit_journal import find_sampled, sample_bar, sample_hashes
 
 __all__ = ["NO_PANEL", "Panel"]
@@ -41,10 +41,10 @@ class Panel:
         self._handed = 0  # pages handed out in it
         self._own = 0  # of these, the panel's
         self._rows = np.empty(0, np.int64)  # members, by ascending sample hash
-        self._seats = Seats()
+        self._seats = HostSlots()
         self._searched = 0  # rows among which members were looked for
 
-    def choose(self, tables: Tables, k: int, now: float, limits: Limits, lease_s: float) -> Ints:
+    def choose(self, shard: ShardArrays, k: int, now: float, limits: Limits, lease_s: float) -> Ints:
         """Return the members to put first into a batch of `k` pages at `now`: int64[m]. O(panel + new pages).
 
         Those that may be handed out and had no outcome in this cycle, as far as their hosts have room. Where the panel
@@ -54,17 +54,17 @@ class Panel:
             return np.empty(0, np.int64)
         cycle = math.floor(now / self._cycle_s)
         if self._cycle is None or cycle > self._cycle:
-            self._turn(tables, cycle)
-        self._renew(tables)
-        tried = np.floor(tables.traces["last_outcome_s"][self._rows] / self._cycle_s) >= cycle
+            self._turn(shard, cycle)
+        self._renew(shard)
+        tried = np.floor(shard.pages.traces["last_outcome_s"][self._rows] / self._cycle_s) >= cycle
         due = self._rows[~tried]
-        due = due[are_eligible(tables, due, now, limits)]
-        k = min(k, int(tables.corpus["pages"][0]))
+        due = due[are_eligible(shard, due, now, limits)]
+        k = min(k, int(shard.corpus["pages"][0]))
         allowed = math.ceil(self.share * (self._handed + k) - _ROUNDING) - self._own
         kept = self._seats.seat(
-            tables, Terms(limits, now, lease_s), due, np.full(due.size, np.inf), min(max(allowed, 0), k)
+            shard, SlotLimits(limits, now, lease_s), due, np.full(due.size, np.inf), min(max(allowed, 0), k)
         )
-        self._seats.clear(tables)
+        self._seats.clear(shard)
         return due[kept]
 
     def count(self, pages: int, own: int) -> None:
@@ -73,13 +73,13 @@ class Panel:
             self._handed += pages
             self._own += own
 
-    def holds(self, tables: Tables, row: int) -> bool:
+    def holds(self, shard: ShardArrays, row: int) -> bool:
         """Return whether the page of `row` is a member. O(1)."""
-        return int(sample_hashes(tables, np.array([row]))[0]) <= self.bar
+        return int(sample_hashes(shard, np.array([row]))[0]) <= self.bar
 
-    def reasons(self, tables: Tables, row: int) -> tuple[str, ...]:
+    def reasons(self, shard: ShardArrays, row: int) -> tuple[str, ...]:
         """Return what there is to say of the page of `row` as a member, if it is one. O(1)."""
-        if not self.holds(tables, row):
+        if not self.holds(shard, row):
             return ()
         return (f"in the panel: visited every cycle, for {self.share:.0%} of the pages handed out",)
 
@@ -101,33 +101,33 @@ class Panel:
         self.bar, self._cycle = state["bar"], state["cycle"]
         self._handed, self._own = state["handed"], state["own"]
 
-    def _turn(self, tables: Tables, cycle: int) -> None:
+    def _turn(self, shard: ShardArrays, cycle: int) -> None:
         """Begin a new cycle, with as many members as the last one's pages suggest."""
-        self._renew(tables)
+        self._renew(shard)
         wanted = round(self.share * self._handed)
         size = self._rows.size
         if wanted and not wanted / _SLACK <= size <= wanted * _SLACK:
-            self._resize(tables, wanted)
+            self._resize(shard, wanted)
         self._cycle, self._handed, self._own = cycle, 0, 0
 
-    def _resize(self, tables: Tables, size: int) -> None:
+    def _resize(self, shard: ShardArrays, size: int) -> None:
         """Set the bar so that `size` pages of the sample are members, or all of it."""
-        bar = sample_bar(tables)
+        bar = sample_bar(shard)
         if self.bar < bar or size < self._rows.size:
-            rows = find_sampled(tables, 0, int(tables.corpus["pages"][0]), bar)
-            hashes = np.sort(sample_hashes(tables, rows))
+            rows = find_sampled(shard, 0, int(shard.corpus["pages"][0]), bar)
+            hashes = np.sort(sample_hashes(shard, rows))
             self.bar = int(hashes[size - 1]) if size < hashes.size else bar
             self._rows, self._searched = np.empty(0, np.int64), 0
-            self._renew(tables)
+            self._renew(shard)
 
-    def _renew(self, tables: Tables) -> None:
+    def _renew(self, shard: ShardArrays) -> None:
         """Let new pages become members, and members leave that the sample has left."""
-        pages = int(tables.corpus["pages"][0])
-        bar = min(self.bar, sample_bar(tables))
+        pages = int(shard.corpus["pages"][0])
+        bar = min(self.bar, sample_bar(shard))
         if (bar == self.bar and self._searched == pages) or bar < 0:
             return
-        rows = np.concatenate([self._rows, find_sampled(tables, self._searched, pages, bar)])
-        hashes = sample_hashes(tables, rows)
+        rows = np.concatenate([self._rows, find_sampled(shard, self._searched, pages, bar)])
+        hashes = sample_hashes(shard, rows)
         order = np.argsort(hashes, kind="stable")
         self._rows = rows[order[hashes[order] <= np.uint64(bar)]]
         self._searched, self.bar = pages, bar

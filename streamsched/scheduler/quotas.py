@@ -1,4 +1,4 @@
-"""Shares of a batch that do not go by score alone: pages never visited, and pages drawn by lot.
+"""BatchQuotas of a batch that do not go by score alone: pages never visited, and pages drawn by lot.
 
 So many of a batch's pages at least are such as were never visited, where there are so many: of a page that nobody has
 looked at a formula may think anything. Exploration gives some places to pages drawn by lot from all that may be handed
@@ -21,12 +21,12 @@ from streamsched.numerics.arrays import Bools, Floats, Ints
 from streamsched.numerics.jit import bare_kernel
 from streamsched.numerics.topk_order import select_top, tie_keys
 from streamsched.politeness.eligibility import are_eligible
-from streamsched.politeness.limits import host_room
-from streamsched.ranking.full_scan import Query, Ranked, seat_pages
-from streamsched.ranking.host_slots import Seats
-from streamsched.records.schema import URGENT, VISITED, Tables
+from streamsched.politeness.limits import host_capacity
+from streamsched.ranking.full_scan import Query, Ranked, fill_slots
+from streamsched.ranking.host_slots import HostSlots
+from streamsched.records.schema import URGENT, VISITED, ShardArrays
 
-__all__ = ["Places", "Shares", "Ways", "put_in_order", "swap_in"]
+__all__ = ["BatchQuotas", "Places", "RankedSources", "put_in_order", "swap_in"]
 
 _ROUNDING: Final = 1e-9  # of a page: 0.1 * 30 is 3.0000000000000004 and means 3
 _DIGITS: Final = 9  # that fractions of pages are kept to
@@ -35,14 +35,14 @@ _FEW: Final = 8  # pages: for fewer, as many rows are drawn
 _KEPT_LOTS: Final = 8  # that are made up for later, beside those of the last batch
 
 
-class Ways(NamedTuple):
+class RankedSources(NamedTuple):
     """How to rank the pages never visited, and how to score pages by their rows."""
 
     rank_new: Callable[[Query], Ranked]
     score: Callable[[Ints], Floats]
 
 
-class Shares:
+class BatchQuotas:
     """The shares of one scheduler's batches. ``new``: of pages never visited; ``explore``: of pages drawn by lot."""
 
     def __init__(self, new: float, explore: float, seed: int) -> None:
@@ -53,16 +53,16 @@ class Shares:
         self._drawn = 0.0  # or given up, where there was no page to draw for too long
         self._owed = 0.0  # of a page never visited, below 1: what batches so far had too little room for
         self._first_new = 0  # the first row that may never have been visited
-        self._seats = Seats()
+        self._seats = HostSlots()
 
-    def adjust(self, tables: Tables, query: Query, ranked: Ranked, ways: Ways) -> Ranked:
+    def adjust(self, shard: ShardArrays, query: Query, ranked: Ranked, ways: RankedSources) -> Ranked:
         """Return the batch `ranked`, the answer to `query`, with its shares, in the order of scores. O(batch)."""
         rows = ranked.rows
-        if self.new and self._find_new(tables):
-            rows = self._add_new(tables, query, rows, ways)
+        if self.new and self._find_new(shard):
+            rows = self._add_new(shard, query, rows, ways)
         if self.explore:
-            rows = self._add_lots(tables, query, rows)
-        return ranked if rows is ranked.rows else put_in_order(tables, query, ranked, rows, ways.score)
+            rows = self._add_lots(shard, query, rows)
+        return ranked if rows is ranked.rows else put_in_order(shard, query, ranked, rows, ways.score)
 
     @contextmanager
     def unchanged(self) -> Iterator[None]:
@@ -83,57 +83,57 @@ class Shares:
         self._handed, self._drawn = state["handed"], state["drawn"]
         self._owed = state.get("owed", 0.0)  # states of before it was kept have none
 
-    def _find_new(self, tables: Tables) -> bool:
+    def _find_new(self, shard: ShardArrays) -> bool:
         """Return whether some page was never visited. O(1) amortised."""
-        self._first_new = _pass_visited(tables, self._first_new)
-        return self._first_new < int(tables.corpus["pages"][0])
+        self._first_new = _pass_visited(shard, self._first_new)
+        return self._first_new < int(shard.corpus["pages"][0])
 
-    def _add_new(self, tables: Tables, query: Query, rows: Ints, ways: Ways) -> Ints:
+    def _add_new(self, shard: ShardArrays, query: Query, rows: Ints, ways: RankedSources) -> Ints:
         """Return the batch ``rows``: int64[m] with as many pages never visited as are due, if there are. O(m).
 
         What is due beyond whole pages is left to later batches, so that small ones reach the share, too.
         """
         due = self.new * rows.size + self._owed
         wanted = math.floor(due + _ROUNDING)
-        new = _are_new(tables, rows)
+        new = _are_new(shard, rows)
         missing = wanted - int(np.count_nonzero(new))
         if missing > 0:
             keep = _drop_last(rows, np.isin(rows, query.first) | new, missing)
             found = ways.rank_new(replace(query, k=rows.size, first=rows[keep]))
-            rows = self._fill_up(tables, query, found.rows, rows)
-        had = int(np.count_nonzero(_are_new(tables, rows)))
+            rows = self._fill_up(shard, query, found.rows, rows)
+        had = int(np.count_nonzero(_are_new(shard, rows)))
         self._owed = max(round(due - max(wanted, had), _DIGITS), 0.0)
         return rows
 
-    def _add_lots(self, tables: Tables, query: Query, rows: Ints) -> Ints:
+    def _add_lots(self, shard: ShardArrays, query: Query, rows: Ints) -> Ints:
         """Return the batch ``rows``: int64[m] with as many pages drawn by lot as are due, if they have room. O(m)."""
         self._handed += rows.size
         due = self.explore * self._handed
         wanted = math.floor(due - self._drawn + _ROUNDING)
         if wanted > 0:
-            stays = np.isin(rows, query.first) | ((tables.pages["flags"][rows] & URGENT) != 0)
-            stays |= _are_new(tables, rows) if self.new else False
-            lots = self._draw(tables, query, rows, wanted)
-            rows, seated = swap_in(tables, query, Places(rows, stays), lots, wanted)
+            stays = np.isin(rows, query.first) | ((shard.pages.records["flags"][rows] & URGENT) != 0)
+            stays |= _are_new(shard, rows) if self.new else False
+            lots = self._draw(shard, query, rows, wanted)
+            rows, seated = swap_in(shard, query, Places(rows, stays), lots, wanted)
             # Where for long there is nothing to draw, that must not make whole batches of lots one day.
             self._drawn = max(self._drawn + seated, round(due - self.explore * rows.size - _KEPT_LOTS, _DIGITS))
         return rows
 
-    def _fill_up(self, tables: Tables, query: Query, chosen: Ints, before: Ints) -> Ints:
+    def _fill_up(self, shard: ShardArrays, query: Query, chosen: Ints, before: Ints) -> Ints:
         """Return the pages `chosen`, and of those `before` as many as there is room for besides."""
         others = Ranked(before, np.zeros(before.size))
-        seated = seat_pages(self._seats, tables, replace(query, k=before.size, first=chosen), others)
-        self._seats.clear(tables)
+        seated = fill_slots(self._seats, shard, replace(query, k=before.size, first=chosen), others)
+        self._seats.clear(shard)
         return seated.rows
 
-    def _draw(self, tables: Tables, query: Query, batch: Ints, count: int) -> Ints:
+    def _draw(self, shard: ShardArrays, query: Query, batch: Ints, count: int) -> Ints:
         """Return pages drawn by lot that may be handed out and are not in the batch, enough for `count`: int64[m]."""
-        pages = int(tables.corpus["pages"][0])
+        pages = int(shard.corpus["pages"][0])
         size = _TRIES * max(count, _FEW)
         lots = np.random.default_rng([abs(self._seed), self._handed]).integers(pages, size=size)
         rows = lots[np.sort(np.unique(lots, return_index=True)[1])]
         rows = rows[~np.isin(rows, batch)]
-        return rows[are_eligible(tables, rows, query.now, query.limits)]
+        return rows[are_eligible(shard, rows, query.now, query.limits)]
 
 
 class Places(NamedTuple):
@@ -143,12 +143,12 @@ class Places(NamedTuple):
     stays: Bools
 
 
-def swap_in(tables: Tables, query: Query, places: Places, lots: Ints, count: int) -> tuple[Ints, int]:
+def swap_in(shard: ShardArrays, query: Query, places: Places, lots: Ints, count: int) -> tuple[Ints, int]:
     """Return the batch with up to `count` of ``lots``: int64[n] in it, and how many these are. O(m + n).
 
     A lot takes the place of the worst page of all, or of the worst of its own host where that has no more room.
     """
-    hosts = _hosts(tables, places.rows)
+    hosts = _hosts(shard, places.rows)
     used = Counter(hosts)
     worst = np.flatnonzero(~places.stays).tolist()
     own: dict[int, list[int]] = {}
@@ -156,10 +156,10 @@ def swap_in(tables: Tables, query: Query, places: Places, lots: Ints, count: int
         own.setdefault(hosts[place], []).append(place)
     keep = np.ones(places.rows.size, np.bool_)
     seated: list[int] = []
-    for lot, host in zip(lots.tolist(), _hosts(tables, lots), strict=True):
+    for lot, host in zip(lots.tolist(), _hosts(shard, lots), strict=True):
         if len(seated) == count:
             break
-        full = used[host] >= host_room(tables.groups[host], query.limits, query.now, query.lease_s)
+        full = used[host] >= host_capacity(shard.groups.records[host], query.limits, query.now, query.lease_s)
         places_left = own.get(host, []) if full else worst
         while places_left and not keep[places_left[-1]]:
             places_left.pop()
@@ -172,13 +172,15 @@ def swap_in(tables: Tables, query: Query, places: Places, lots: Ints, count: int
     return (np.concatenate([places.rows[keep], np.array(seated, np.int64)]) if seated else places.rows), len(seated)
 
 
-def _hosts(tables: Tables, rows: Ints) -> list[int]:
+def _hosts(shard: ShardArrays, rows: Ints) -> list[int]:
     """Return the hosts' numbers of ``rows``: int64[m]. O(m)."""
-    hosts: list[int] = tables.groups["host"][tables.pages["group"][rows]].tolist()
+    hosts: list[int] = shard.groups.records["host"][shard.pages.records["group"][rows]].tolist()
     return hosts
 
 
-def put_in_order(tables: Tables, query: Query, ranked: Ranked, rows: Ints, score: Callable[[Ints], Floats]) -> Ranked:
+def put_in_order(
+    shard: ShardArrays, query: Query, ranked: Ranked, rows: Ints, score: Callable[[Ints], Floats]
+) -> Ranked:
     """Return ``rows``: int64[m] as a batch: the query's first pages, then the others from the best score down.
 
     `ranked`: pages whose scores are known; `score`: scores pages by their rows.
@@ -188,14 +190,14 @@ def put_in_order(tables: Tables, query: Query, ranked: Ranked, rows: Ints, score
     scores[known] = ranked.scores[place]  # more than they score for those that are overdue
     ahead = np.isin(rows, query.first)
     first, rest = np.flatnonzero(ahead), np.flatnonzero(~ahead)
-    ties = tie_keys(tables.pages["url_hash"][rows[rest]], query.salt)
+    ties = tie_keys(shard.pages.records["url_hash"][rows[rest]], query.salt)
     order = np.concatenate([first, rest[select_top(scores[rest], ties, rest.size)]])
     return Ranked(rows[order], scores[order])
 
 
-def _are_new(tables: Tables, rows: Ints) -> Bools:
+def _are_new(shard: ShardArrays, rows: Ints) -> Bools:
     """Return whether each of ``rows``: int64[m] was never visited: bool[m]. O(m)."""
-    new: Bools = (tables.pages["flags"][rows] & VISITED) == 0
+    new: Bools = (shard.pages.records["flags"][rows] & VISITED) == 0
     return new
 
 
@@ -208,8 +210,8 @@ def _drop_last(rows: Ints, stays: Bools, count: int) -> Bools:
 
 
 @bare_kernel
-def _pass_visited(tables: Tables, row: int) -> int:
+def _pass_visited(shard: ShardArrays, row: int) -> int:
     """Return the first row from `row` on that was never visited, or how many there are."""
-    while row < tables.corpus[0].pages and tables.pages[row].flags & VISITED:
+    while row < shard.corpus[0].pages and shard.pages.records[row].flags & VISITED:
         row += 1
     return row

@@ -13,8 +13,8 @@ import numpy.typing as npt
 
 from streamsched.errors import SettingsError, UnknownPage
 from streamsched.estimation.change_detection import CHANGE_BITS
-from streamsched.estimation.seasonality.regions import REGIONS, Region, check_regions
-from streamsched.evolution.data.training_data import Span, Training, complete_training, count_cycles, gather_training
+from streamsched.estimation.seasonality.regions import REGIONS, TimeRegion, check_regions
+from streamsched.evolution.data.training_data import Span, Training, count_cycles, gather_training, impute_training
 from streamsched.formula import Formula
 from streamsched.formula.champion import BY_HAND, OBJECTIVES, Champion, find_formula, parse_provided
 from streamsched.numerics.argument_checks import check_share, check_time, check_whole
@@ -23,21 +23,21 @@ from streamsched.numerics.durations import parse_duration
 from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.numerics.topk_order import tie_keys
 from streamsched.outcomes import Outcome, OutcomeBatch
-from streamsched.persistence.call_codec import HandOut, StreamNeeded
+from streamsched.persistence.call_codec import GrantedLeases, StreamNeeded
 from streamsched.persistence.image_writer import save_state
 from streamsched.persistence.recovery import restore_state
-from streamsched.politeness.policy import Courtesy
-from streamsched.politeness.politeness_settings import HostRule, Manners, Rule
-from streamsched.ranking.formula_switch import Roster
+from streamsched.politeness.policy import PolitenessPolicy
+from streamsched.politeness.politeness_settings import HostRule, Politeness, Rule
+from streamsched.ranking.formula_switch import FormulaSwitch
 from streamsched.ranking.full_scan import FullScan
-from streamsched.records.schema import Tables
+from streamsched.records.schema import ShardArrays
 from streamsched.records.visit_journal import copy_sample, find_sampled, number_sample, sample_bar
-from streamsched.scheduler.batch_builder import Dispatch
+from streamsched.scheduler.batch_builder import BatchBuilder
 from streamsched.scheduler.explanation import Explanation
 from streamsched.scheduler.panel import Panel
-from streamsched.scheduler.quotas import Shares
+from streamsched.scheduler.quotas import BatchQuotas
 from streamsched.scheduler.results import KEPT_REJECTIONS, Batch, Observed
-from streamsched.scheduler.surge_probes import Scouts
+from streamsched.scheduler.surge_probes import SurgeProbes
 from streamsched.state.digest import digest_state
 from streamsched.state.page_table import PageTable
 
@@ -54,17 +54,17 @@ class Scheduler:
 
     `cycle`: the unit of t and of rates, as ``"1d"`` or seconds; `objective`: what the crawl is for, ``"changes"`` found
     or ``"freshness"`` of the copies kept, weighted by importance, or any formula; `formula`: the same as a formula
-    alone, in place of an objective; `seed`: salts the order of equal scores, which is drawn anew each cycle; `manners`:
-    how often pages and hosts may be visited; `per_host`: the most pages of one host in a batch, as in `manners`;
-    `change_bits`: from how many differing bits of 64 two fingerprints are two contents; `panel`: the share of the pages
-    handed out that goes to a uniform sample visited every cycle, for evolution to learn from; `new_share`: the share of
-    the pages handed out that pages never visited have at the least, where there are so many; `explore_share`: that of
-    pages drawn by lot; `surges`: whether visits tell of surges, which change many pages of a host or URL pattern at
-    once: without, the terminal is 0 and each change counts as its page's own; `scouts`: whether batches have pages
-    that are visited for what they tell of surges, where the formula reads these; `regions`: whose pages' hours of the
-    week are learned apart, by top-level domain, and by which clocks; None to learn no rhythms at all, which saves some
-    memory and time; `threads`: of the ranking, None for the machine's (the result is the same). Methods may be called
-    from several threads; each waits for the others.
+    alone, in place of an objective; `seed`: salts the order of equal scores, which is drawn anew each cycle;
+    `politeness`: how often pages and hosts may be visited; `per_host`: the most pages of one host in a batch, as in
+    `politeness`; `change_bits`: from how many differing bits of 64 two fingerprints are two contents; `panel`: the
+    share of the pages handed out that goes to a uniform sample visited every cycle, for evolution to learn from;
+    `new_share`: the share of the pages handed out that pages never visited have at the least, where there are so many;
+    `explore_share`: that of pages drawn by lot; `surges`: whether visits tell of surges, which change many pages of a
+    host or URL pattern at once: without, the terminal is 0 and each change counts as its page's own; `surge_probes`:
+    whether batches have pages that are visited for what they tell of surges, where the formula reads these; `regions`:
+    whose pages' hours of the week are learned apart, by top-level domain, and by which clocks; None to learn no rhythms
+    at all, which saves some memory and time; `threads`: of the ranking, None for the machine's (the result is the
+    same). Methods may be called from several threads; each waits for the others.
 
     >>> s = Scheduler(cycle="1d")
     >>> s.observe([Outcome("https://a.example/", 0.0), Outcome("https://a.example/", 86400.0, changed=True)]).changed
@@ -80,15 +80,15 @@ class Scheduler:
         objective: str | None = None,
         formula: str | Formula | None = None,
         seed: int = 0,
-        manners: Manners | None = None,
+        politeness: Politeness | None = None,
         per_host: int | None = None,
         change_bits: int = CHANGE_BITS,
         panel: float = 0.0,
         new_share: float = 0.1,
         explore_share: float = 0.0,
         surges: bool = True,
-        scouts: bool = True,
-        regions: Mapping[str, Region] | None = REGIONS,
+        surge_probes: bool = True,
+        regions: Mapping[str, TimeRegion] | None = REGIONS,
         threads: int | None = None,
     ) -> None:
         """Start with no pages. Raises SettingsError for a setting that cannot work, FormulaError for a formula."""
@@ -103,15 +103,15 @@ class Scheduler:
         bits = check_whole("change_bits", change_bits, 1, "1 to 64 bits", most=64)
         self._pages = PageTable(self.cycle_s, bits, None if regions is None else check_regions(regions))
         self._pages.surges = bool(surges)
-        self._courtesy = Courtesy(manners, per_host)
-        self._pages.limits = self._courtesy.limits
+        self._politeness_policy = PolitenessPolicy(politeness, per_host)
+        self._pages.limits = self._politeness_policy.limits
         self._panel = Panel(check_share("panel", panel), self.cycle_s)
         new, explore = check_share("new_share", new_share), check_share("explore_share", explore_share)
-        self._shares = Shares(new, explore, self.seed)
+        self._quotas = BatchQuotas(new, explore, self.seed)
         self._champion = self._wanted = Champion(parse_provided(find_formula(objective, formula)))
-        self._roster = Roster(self._pages, self.formula, self._threads)
-        self._scouts = Scouts() if scouts else None
-        self._dispatch = self._assemble()
+        self._formula_switch = FormulaSwitch(self._pages, self.formula, self._threads)
+        self._scouts = SurgeProbes() if surge_probes else None
+        self._batch_builder = self._assemble()
 
     def __len__(self) -> int:
         """Return how many pages are known."""
@@ -130,20 +130,20 @@ class Scheduler:
         return self._champion.formula
 
     @property
-    def manners(self) -> Manners:
+    def politeness(self) -> Politeness:
         """How often pages and hosts may be visited; what `set_rules` sets goes before it."""
-        return self._courtesy.manners
+        return self._politeness_policy.politeness
 
     @property
     def per_host(self) -> int | None:
-        """The most pages of one host in a batch: the manners' `per_batch`. May be set anew."""
-        return self.manners.per_batch
+        """The most pages of one host in a batch: the politeness' `per_batch`. May be set anew."""
+        return self.politeness.per_batch
 
     @per_host.setter
     def per_host(self, most: int | None) -> None:
         with self._lock:
-            self._courtesy.limit_batches(most)
-            self._pages.limits = self._courtesy.limits
+            self._politeness_policy.limit_batches(most)
+            self._pages.limits = self._politeness_policy.limits
 
     @property
     def champion(self) -> Champion:
@@ -158,7 +158,7 @@ class Scheduler:
     def state_bytes(self) -> dict[str, int]:
         """Return the bytes of memory in use for each part of the state, the rankings among them. O(1)."""
         with self._lock:
-            return self._pages.state_bytes() | {"ranking": self._roster.nbytes()}
+            return self._pages.state_bytes() | {"ranking": self._formula_switch.nbytes()}
 
     def observe(self, outcomes: OutcomeBatch | Outcome | Iterable[Outcome]) -> Observed:
         """Apply crawl outcomes in their order, each at once; say what became of them. O(1) an outcome.
@@ -175,8 +175,8 @@ class Scheduler:
             valid[[problem.record for problem in problems]] = False
             batch = batch.take(np.flatnonzero(valid))
         with self._lock:
-            counts = self._pages.observe(batch, self._roster.count).tolist()
-            self._courtesy.reach(self._pages.tables)
+            counts = self._pages.observe(batch, self._formula_switch.count).tolist()
+            self._politeness_policy.reach(self._pages.arrays)
         applied, changed, first_visits, failures, duplicates, late, _, served, hits = counts
         kept = tuple(problems[:KEPT_REJECTIONS])
         return Observed(applied, changed, first_visits, duplicates, late, len(problems), failures, kept, served, hits)
@@ -196,23 +196,23 @@ class Scheduler:
                 self._pages.weigh(packed, weights)
         return added
 
-    def rank(self, k: int = 1000, *, now: float, scouts: bool = False) -> Batch:
+    def rank(self, k: int = 1000, *, now: float, surge_probes: bool = False) -> Batch:
         """Return the best `k` pages that may be handed out at `now`, shares and panel aside, without leasing them.
 
-        It knows no lease, so of a host with a `delay` there may be more than in any batch. `scouts`: have in place of
-        the worst of them the scouts that a batch has, pages visited for what they tell of surges.
+        It knows no lease, so of a host with a `delay` there may be more than in any batch. `surge_probes`: have in
+        place of the worst of them the surge_probes that a batch has, pages visited for what they tell of surges.
 
         O(k); O(pages) for times long after that of the last batch, or before it.
         """
         now, k = check_time(now), _check_pages(k)
         with self._lock:
-            return self._dispatch.look(k, now, scouts=scouts)
+            return self._batch_builder.look(k, now, surge_probes=surge_probes)
 
     def next_batch(self, k: int = 1000, *, now: float, lease: str | float = "10m") -> Batch:
         """Return the best `k` pages and lease them, members of the panel that are due before all others.
 
-        Where the formula reads `surge`, scouts take the places of the worst: pages of groups that nobody has visited
-        for long, where finding a surge is worth more than what these would find.
+        Where the formula reads `surge`, surge_probes take the places of the worst: pages of groups that nobody has
+        visited for long, where finding a surge is worth more than what these would find.
 
         None of them is handed out again before its outcome is observed or `now` + `lease` has come. Of a host with a
         `delay` there are as many as can be visited that far apart within the lease, one at the least: the crawler
@@ -222,12 +222,12 @@ class Scheduler:
         now, k = check_time(now), _check_pages(k)
         lease_s = parse_duration(lease, "lease")
         with self._lock:
-            return self._dispatch.hand_out(k, now, lease_s)
+            return self._batch_builder.hand_out(k, now, lease_s)
 
-    def hand_out_again(self, handed: HandOut) -> None:
+    def restore_leases(self, handed: GrantedLeases) -> None:
         """Lease the pages that `next_batch` handed out once, as it did. O(pages handed out)."""
         with self._lock:
-            self._dispatch.hand_out_again(handed)
+            self._batch_builder.restore_leases(handed)
 
     def release(self, urls: Sequence[str]) -> int:
         """Give leased pages back unvisited; return how many of `urls` are known. O(1) a URL.
@@ -237,8 +237,8 @@ class Scheduler:
         """
         with self._lock:
             rows = self._find(urls)
-            self._courtesy.leases.release(self._pages.tables, rows[rows >= 0])
-            self._roster.keep_up(rows)
+            self._politeness_policy.leases.release(self._pages.arrays, rows[rows >= 0])
+            self._formula_switch.keep_up(rows)
         return int(np.count_nonzero(rows >= 0))
 
     def ask(self, urls: Sequence[str], *, now: float) -> int:
@@ -252,8 +252,8 @@ class Scheduler:
         with self._lock:
             added = self._add(packed, now)
             rows = self._pages.find(packed)
-            self._courtesy.ask(self._pages.tables, rows)
-            self._roster.keep_up(rows)
+            self._politeness_policy.ask(self._pages.arrays, rows)
+            self._formula_switch.keep_up(rows)
         return added
 
     def block(self, host: str, until: float) -> int:
@@ -264,9 +264,9 @@ class Scheduler:
         SettingsError for what is no host or no time.
         """
         with self._lock:
-            blocked, sooner = self._courtesy.block(self._pages.tables, host, until)
+            blocked, sooner = self._politeness_policy.block(self._pages.arrays, host, until)
             if sooner:  # else what is said of pages until then holds
-                self._roster.forget()
+                self._formula_switch.forget()
         return blocked.size
 
     def set_rules(self, rules: Mapping[str, Rule | HostRule | None]) -> int:
@@ -279,23 +279,23 @@ class Scheduler:
         work.
         """
         with self._lock:
-            concerned = self._courtesy.set_rules(self._pages, rules).size
-            self._roster.forget()
+            concerned = self._politeness_policy.set_rules(self._pages, rules).size
+            self._formula_switch.forget()
         return concerned
 
-    def set_manners(self, manners: Manners) -> None:
-        """Keep to other `manners` from now on, of rests under way too; leases last as they were granted. O(pages).
+    def set_politeness(self, politeness: Politeness) -> None:
+        """Keep to other `politeness` from now on, of rests under way too; leases last as they were granted. O(pages).
 
         Raises SettingsError for what are none.
         """
-        if not isinstance(manners, Manners):
-            raise SettingsError("manners", manners, "Manners")
+        if not isinstance(politeness, Politeness):
+            raise SettingsError("politeness", politeness, "Politeness")
         with self._lock:
-            told = self._courtesy.state() | {"manners": manners.to_json()}
-            self._courtesy = Courtesy.restored(told, self._pages.tables)
-            self._pages.limits = self._courtesy.limits
-            self._dispatch = self._assemble()
-            self._roster.forget()
+            told = self._politeness_policy.state() | {"politeness": politeness.to_json()}
+            self._politeness_policy = PolitenessPolicy.restored(told, self._pages.arrays)
+            self._pages.limits = self._politeness_policy.limits
+            self._batch_builder = self._assemble()
+            self._formula_switch.forget()
 
     def set_rule(self, target: str, rule: Rule | HostRule | None) -> int:
         """Set one rule as `set_rules` does; many at once take less time."""
@@ -305,17 +305,19 @@ class Scheduler:
         """Return the scores of `urls` at `now`: float64[n]. O(1) a URL. Raises UnknownPage for a page never seen."""
         with self._lock:
             rows = self._known(urls)
-            return self._scan.score(self._pages.tables, check_time(now), self.cycle_s, rows)
+            return self._scan.score(self._pages.arrays, check_time(now), self.cycle_s, rows)
 
     def scores(self, *, now: float) -> Floats:
         """Return the scores of all pages by row: float64[pages]. O(pages)."""
         with self._lock:
-            return self._scan.score(self._pages.tables, check_time(now), self.cycle_s)
+            return self._scan.score(self._pages.arrays, check_time(now), self.cycle_s)
 
     def tie_keys(self, *, now: float = 0.0) -> Hashes:
         """Return the salted page hashes by row, uint64[pages]: the smaller goes first among equal scores. O(pages)."""
         with self._lock:
-            return tie_keys(self._pages.tables.pages["url_hash"][: len(self)], self._dispatch.salt(check_time(now)))
+            return tie_keys(
+                self._pages.arrays.pages.records["url_hash"][: len(self)], self._batch_builder.salt(check_time(now))
+            )
 
     def explain(self, url: str, *, now: float, k: int = 1000, lease: str | float = "10m") -> Explanation:
         """Return what is known of a page, its score and place at `now`, and why the next batch of `k` has it or not.
@@ -327,7 +329,7 @@ class Scheduler:
         lease_s = parse_duration(lease, "lease")
         with self._lock:
             row = int(self._known([url])[0])
-            return self._dispatch.explain(row, self._champion, self._dispatch.query(k, now, lease_s))
+            return self._batch_builder.explain(row, self._champion, self._batch_builder.query(k, now, lease_s))
 
     def training(self, cycles: int, *, now: float, seed: int = 0) -> Training:
         """Return in which of the last `cycles` whole cycles up to `now` each page of a uniform sample changed.
@@ -342,7 +344,7 @@ class Scheduler:
         sample, panel_bar = self._copy_sample()
         gathered = gather_training(sample, span, panel_bar)
         for seed in seeds:
-            yield complete_training(gathered, check_whole("seed", seed, None, "a whole number"))
+            yield impute_training(gathered, check_whole("seed", seed, None, "a whole number"))
 
     def known_cycles(self, *, now: float, share: float = 0.5) -> float:
         """Return how many cycles up to `now` are whole for `share` of the pages or more; inf for a long time. O(pages).
@@ -361,7 +363,7 @@ class Scheduler:
         champion = formula if isinstance(formula, Champion) else Champion(parsed, BY_HAND)
 
         self._wanted = champion
-        waiting = self._roster.change(parsed, self._lock, lambda: self._crown(champion))
+        waiting = self._formula_switch.change(parsed, self._lock, lambda: self._crown(champion))
         if wait:
             waiting()
 
@@ -401,8 +403,8 @@ class Scheduler:
             new_share=settings["shares"]["new"],
             explore_share=settings["shares"]["explore"],
             surges=settings.get("surges", True),
-            scouts=settings.get("scouts", True),
-            regions=pages.tempo.regions,
+            surge_probes=settings.get("surge_probes", True),
+            regions=pages.seasonality.regions,
             threads=threads,
         )
         if settings["champion"]["formula"] == settings["formula"]:
@@ -410,12 +412,12 @@ class Scheduler:
         scheduler.positions = settings["positions"]
         pages.surges = scheduler._pages.surges
         scheduler._pages = pages
-        scheduler._roster = Roster(pages, scheduler.formula, scheduler._threads)
-        scheduler._courtesy = Courtesy.restored(settings["courtesy"], pages.tables)
-        pages.limits = scheduler._courtesy.limits
+        scheduler._formula_switch = FormulaSwitch(pages, scheduler.formula, scheduler._threads)
+        scheduler._politeness_policy = PolitenessPolicy.restored(settings["politeness_policy"], pages.arrays)
+        pages.limits = scheduler._politeness_policy.limits
         scheduler._panel.restore(settings["panel"])
-        scheduler._shares.restore(settings["shares"])
-        scheduler._dispatch = scheduler._assemble()
+        scheduler._quotas.restore(settings["shares"])
+        scheduler._batch_builder = scheduler._assemble()
         return scheduler
 
     def digest(self) -> str:
@@ -423,16 +425,16 @@ class Scheduler:
         with self._lock:
             return digest_state(self._pages, {k: v for k, v in self.settings().items() if k not in _NOT_DIGESTED})
 
-    def _copy_sample(self) -> tuple[Tables, int]:
+    def _copy_sample(self) -> tuple[ShardArrays, int]:
         """Return the journal's sample as a table of its own, and the panel's bar. O(pages), O(sample) of it locked.
 
         Hashes of pages stay as they are, so that the sample is found without the lock.
         """
         with self._lock:
-            tables, pages = self._pages.tables, len(self)
-        rows = find_sampled(tables, 0, pages, sample_bar(tables))
+            shard, pages = self._pages.arrays, len(self)
+        rows = find_sampled(shard, 0, pages, sample_bar(shard))
         with self._lock:
-            copied, panel_bar = copy_sample(self._pages.tables, rows), self._panel.bar
+            copied, panel_bar = copy_sample(self._pages.arrays, rows), self._panel.bar
         return number_sample(copied, rows), panel_bar
 
     @property
@@ -447,22 +449,30 @@ class Scheduler:
             "formula": self._wanted.formula.text,  # which may still be made ready
             "champion": self._wanted.to_json(),
             "seed": self.seed,
-            "courtesy": self._courtesy.state(),
+            "politeness_policy": self._politeness_policy.state(),
             "change_bits": self._pages.change_bits,
             "panel": self._panel.state(),
-            "shares": self._shares.state(),
+            "shares": self._quotas.state(),
             "surges": self._pages.surges,
-            "regions": self._pages.tempo.to_json(),
+            "regions": self._pages.seasonality.to_json(),
             "positions": dict(self.positions),
-        } | ({} if self._scouts else {"scouts": False})
+        } | ({} if self._scouts else {"surge_probes": False})
 
-    def _assemble(self) -> Dispatch:
-        return Dispatch(self._pages, self._courtesy, self._roster, self._panel, self._shares, self.seed, self._scouts)
+    def _assemble(self) -> BatchBuilder:
+        return BatchBuilder(
+            self._pages,
+            self._politeness_policy,
+            self._formula_switch,
+            self._panel,
+            self._quotas,
+            self.seed,
+            self._scouts,
+        )
 
     def _add(self, urls: PackedUrls, now: float) -> int:
         added = self._pages.discover(urls, float(now))
-        self._courtesy.reach(self._pages.tables)
-        self._courtesy.forget(float(now))
+        self._politeness_policy.reach(self._pages.arrays)
+        self._politeness_policy.forget(float(now))
         return added
 
     def _find(self, urls: Sequence[str]) -> Ints:
@@ -477,7 +487,7 @@ class Scheduler:
 
     @property
     def _scan(self) -> FullScan:
-        return self._roster.current.scan
+        return self._formula_switch.current.scan
 
 
 def _check_urls(urls: PackedUrls, now: float, importance: Floats | None = None) -> None:

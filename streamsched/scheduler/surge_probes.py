@@ -1,12 +1,12 @@
-"""Scouts: pages of a batch that are visited for what they tell of others, whether a surge has hit their group.
+"""SurgeProbes: pages of a batch that are visited for what they tell of others, whether a surge has hit their group.
 
 A score says what a visit to that page finds. That a visit finds a surge is worth more: all other pages of the group
 that the surge has hit are then visited a cycle sooner. So many pages are expected to be hit unseen: those not visited
 since the window began by the suspicion that it has a surge, and all by the chance that one has come since. `SCOUTS`
-pages tell a surge from changes of a page's own; what is expected is shared out among them. A batch takes the scouts of
-a group in place of its worst pages, as long as a scout's part is no less than the probability that the page it takes
-the place of has changed. Pages of the group that the batch has anyway, or that are out, count as
-scouts. Nothing is remembered: what is worth a visit follows from what `surges` has learned, and is over with the
+pages tell a surge from changes of a page's own; what is expected is shared out among them. A batch takes the
+surge_probes of a group in place of its worst pages, as long as a surge probe's part is no less than the probability
+that the page it takes the place of has changed. Pages of the group that the batch has anyway, or that are out, count as
+surge_probes. Nothing is remembered: what is worth a visit follows from what `surges` has learned, and is over with the
 visits' outcomes.
 """
 
@@ -17,97 +17,101 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from streamsched.estimation.surges import MEAN_SHARE, surge_chance, suspicion
+from streamsched.estimation.surges import MEAN_SHARE, surge_probability, unseen_surge_value
 from streamsched.formula import Formula
 from streamsched.formula.champion import OBJECTIVES
 from streamsched.numerics.arrays import Floats, Ints, Record
 from streamsched.numerics.jit import bare_kernel, mix
 from streamsched.numerics.topk_order import sort_keys, tie_keys
 from streamsched.numerics.vector_math import expm1
-from streamsched.politeness.eligibility import HASTY, are_eligible
+from streamsched.politeness.eligibility import OVERDUE_SCORE, are_eligible
 from streamsched.ranking.full_scan import FullScan, Query, Ranked
-from streamsched.records.pattern_members import list_rows
-from streamsched.records.schema import LEASED, LONGEST_INTERVAL, URGENT, Tables
+from streamsched.records.pattern_members import list_members
+from streamsched.records.schema import LEASED, LONGEST_INTERVAL, URGENT, ShardArrays
 from streamsched.scheduler.quotas import Places, put_in_order, swap_in
 
-__all__ = ["SCOUTS", "Scouts"]
+__all__ = ["SCOUTS", "SurgeProbes"]
 
 SCOUTS: Final = 5  # pages of a group: if a surge has hit half of all, some of these 31 times in 32
 _LEAST_PAGES: Final = 16  # of a group: as many as open a URL pattern; with fewer there is little to gain
-_MOST: Final = 0.5  # of a batch's pages may be scouts
-_MOST_ROWS: Final = 1 << 12  # of a group's pages, from which its scouts are chosen: the newest; of all groups ...
+_MOST: Final = 0.5  # of a batch's pages may be surge_probes
+_MOST_ROWS: Final = 1 << 12  # of a group's pages, from which its surge_probes are chosen: the newest; of all groups ...
 _ROWS_A_PAGE: Final = 64  # ... so many more for each page of the batch
 _GROUPS: Final = 1 << 14  # groups looked at for a batch, and for each page of it ...
 _GROUPS_A_PAGE: Final = 16  # ... so many more: all groups where batches are large, else from a place drawn by lot on
 
 
 class _Due(NamedTuple):
-    """Groups that are worth scouts, best first: their numbers, and what each scout is worth."""
+    """Groups that are worth surge_probes, best first: their numbers, and what each surge probe is worth."""
 
     groups: Ints
     worth: Floats
 
 
-class Scouts:
+class SurgeProbes:
     """Who of a batch is sent ahead. O(1) memory; for one call at a time."""
 
     def __init__(self) -> None:
         self._likely = FullScan(Formula.parse(OBJECTIVES["changes"]).compile(), 1)
 
     def adjust(
-        self, tables: Tables, query: Query, batch: Ranked, stays: Ints, score: Callable[[Ints], Floats]
+        self, shard: ShardArrays, query: Query, batch: Ranked, stays: Ints, score: Callable[[Ints], Floats]
     ) -> tuple[Ranked, Ints]:
-        """Return the batch with its scouts, in the order of scores, and who these are: int64[s].
+        """Return the batch with its surge_probes, in the order of scores, and who these are: int64[s].
 
         `stays`: rows that keep their places; `score`: scores pages by their rows. O(batch + groups looked at + pages of
-        those worth scouts).
+        those worth surge_probes).
         """
         rows = batch.rows
-        keep = np.isin(rows, stays) | ((tables.pages["flags"][rows] & URGENT) != 0) | (batch.scores >= HASTY)
+        keep = (
+            np.isin(rows, stays)
+            | ((shard.pages.records["flags"][rows] & URGENT) != 0)
+            | (batch.scores >= OVERDUE_SCORE)
+        )
         most = min(int(_MOST * rows.size), int(np.count_nonzero(~keep)))
         if most == 0:
             return batch, rows[:0]
-        bars = self._likely.score(tables, query.now, query.cycle_s, rows[~keep][::-1][:most])
-        due = _find_due(tables, query, float(bars[0]), most)
-        lots, worth = _choose(tables, query, due, rows, score)
+        bars = self._likely.score(shard, query.now, query.cycle_s, rows[~keep][::-1][:most])
+        due = _find_due(shard, query, float(bars[0]), most)
+        lots, worth = _choose(shard, query, due, rows, score)
         beats = worth[:most] >= bars[: worth.size]
         count = beats.size if beats.all() else int(np.argmin(beats))
         if count == 0:
             return batch, rows[:0]
-        mixed, seated = swap_in(tables, query, Places(rows, keep), lots[:count], count)
+        mixed, seated = swap_in(shard, query, Places(rows, keep), lots[:count], count)
         if not seated:
             return batch, rows[:0]
-        return put_in_order(tables, query, batch, mixed, score), mixed[mixed.size - seated :]
+        return put_in_order(shard, query, batch, mixed, score), mixed[mixed.size - seated :]
 
 
-def _find_due(tables: Tables, query: Query, bar: float, most: int) -> _Due:
-    """Return at most `most` groups a scout of which is worth `bar` or more."""
-    groups = int(tables.corpus["groups"][0])
+def _find_due(shard: ShardArrays, query: Query, bar: float, most: int) -> _Due:
+    """Return at most `most` groups a surge probe of which is worth `bar` or more."""
+    groups = int(shard.corpus["groups"][0])
     count = min(groups, _GROUPS + _GROUPS_A_PAGE * query.k)
     start = int(mix(np.uint64(int(query.now) & (2**63 - 1)))) % groups if count < groups else 0
     out, worth = np.empty(count, np.int64), np.empty(count)
-    found = _list_due(tables, (start, count), query.now, query.cycle_s, bar, out, worth)
+    found = _list_due(shard, (start, count), query.now, query.cycle_s, bar, out, worth)
     order = np.lexsort((out[:found], -worth[:found]))[:most]
-    rows = np.cumsum(np.minimum(tables.groups["pages"][out[order]].astype(np.int64), _MOST_ROWS))
+    rows = np.cumsum(np.minimum(shard.groups.records["pages"][out[order]].astype(np.int64), _MOST_ROWS))
     order = order[rows <= _MOST_ROWS + _ROWS_A_PAGE * query.k]
     return _Due(out[order], worth[order])
 
 
 def _choose(
-    tables: Tables, query: Query, due: _Due, batch: Ints, score: Callable[[Ints], Floats]
+    shard: ShardArrays, query: Query, due: _Due, batch: Ints, score: Callable[[Ints], Floats]
 ) -> tuple[Ints, Floats]:
-    """Return the scouts of the groups that are due, and what each is worth: int64[s], float64[s], best first.
+    """Return the surge_probes of the groups that are due, and what each is worth: int64[s], float64[s], best first.
 
     As many of a group's best pages as are missing from the batch and are not out.
     """
-    rows, ends = _list_all(tables, due.groups)
+    rows, ends = _list_all(shard, due.groups)
     place = np.repeat(np.arange(due.groups.size), np.diff(ends, prepend=0))
-    there = np.isin(rows, batch) | ((tables.pages["flags"][rows] & LEASED) != 0)
+    there = np.isin(rows, batch) | ((shard.pages.records["flags"][rows] & LEASED) != 0)
     missing = SCOUTS - np.bincount(place[there], minlength=due.groups.size)
     free = ~there & (missing[place] > 0)
-    free[free] = are_eligible(tables, rows[free], query.now, query.limits)
+    free[free] = are_eligible(shard, rows[free], query.now, query.limits)
     rows, place = rows[free], place[free]
-    ties = tie_keys(tables.pages["url_hash"][rows], query.salt)
+    ties = tie_keys(shard.pages.records["url_hash"][rows], query.salt)
     order = np.lexsort((ties, ~sort_keys(score(rows)), place))
     rows, place = rows[order], place[order]
     nth = np.arange(rows.size) - np.searchsorted(place, place)
@@ -115,42 +119,43 @@ def _choose(
     return rows[sent], due.worth[place[sent]]
 
 
-def _list_all(tables: Tables, groups: Ints) -> tuple[Ints, Ints]:
+def _list_all(shard: ShardArrays, groups: Ints) -> tuple[Ints, Ints]:
     """Return the rows of all `groups`, one group after another, and where each group's end: int64[m], int64[groups]."""
-    sizes = np.minimum(tables.groups["pages"][groups].astype(np.int64), _MOST_ROWS)
+    sizes = np.minimum(shard.groups.records["pages"][groups].astype(np.int64), _MOST_ROWS)
     out, ends = np.empty(int(sizes.sum()), np.int64), np.cumsum(sizes)
-    return out[: _list_rows(tables, groups, sizes, out)], ends
+    return out[: _list_rows(shard, groups, sizes, out)], ends
 
 
 @bare_kernel
-def _list_rows(tables: Tables, groups: Ints, sizes: Ints, out: Ints) -> int:
+def _list_rows(shard: ShardArrays, groups: Ints, sizes: Ints, out: Ints) -> int:
     """Write to `out` so many rows of each group's pages as `sizes` says, no more than it has; return how many."""
     count = 0
-    known = tables.corpus[0].pages
+    known = shard.corpus[0].pages
     for i in range(groups.size):
         room = count + sizes[i]
-        count = min(list_rows(tables, groups[i], np.inf, known, out[:room], count), room)
+        count = min(list_members(shard, groups[i], np.inf, known, out[:room], count), room)
     return count
 
 
 @bare_kernel
 def _list_due(  # noqa: PLR0913, PLR0917  a kernel
-    tables: Tables, span: tuple[int, int], now: float, cycle_s: float, bar: float, out: Ints, worth: Floats
+    shard: ShardArrays, span: tuple[int, int], now: float, cycle_s: float, bar: float, out: Ints, worth: Floats
 ) -> int:
-    """Write to `out` those of ``span[1]`` groups from number ``span[0]`` on a scout of which is worth `bar` or more.
+    """Write to `out` those of ``span[1]`` groups from number ``span[0]`` on a surge probe of which is worth `bar` or
+    more.
 
     And to `worth` what one is worth: stale pages found a cycle sooner, as expected. Returns how many. O(groups).
     """
-    groups = tables.corpus[0].groups
+    groups = shard.corpus[0].groups
     count = 0
     for i in range(span[1]):
         number = (span[0] + i) % groups
-        group: Record = tables.groups[number]
+        group: Record = shard.groups.records[number]
         if group.pages < _LEAST_PAGES or group.open_s == -np.inf:
             continue
         elapsed = min(max((now - group.open_s) / cycle_s, 0.0), LONGEST_INTERVAL)
-        since = 0.0 - expm1(-surge_chance(group) * elapsed)
-        expected = MEAN_SHARE * (suspicion(group) * group.open_left + since * (group.pages - 1.0))
+        since = 0.0 - expm1(-surge_probability(group) * elapsed)
+        expected = MEAN_SHARE * (unseen_surge_value(group) * group.open_left + since * (group.pages - 1.0))
         value = expected / SCOUTS
         if value > 0.0 and value >= bar:
             out[count] = number

@@ -1,4 +1,4 @@
-"""Batches published to a topic, for crawlers that read what to visit next from Kafka."""
+"""BatchPublisher published to a topic, for crawlers that read what to visit next from Kafka."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from streamsched.errors import SnapshotError, SourceError
 from streamsched.numerics.argument_checks import check_whole
 from streamsched.numerics.durations import parse_duration
 from streamsched.scheduler.durable import DurableScheduler
-from streamsched.service.event_log import tell
+from streamsched.service.event_log import log_event
 
-__all__ = ["BatchPlan", "Batches"]
+__all__ = ["BatchPlan", "BatchPublisher"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class BatchPlan:
         object.__setattr__(self, "lease", parse_duration(self.lease, "lease"))
 
 
-class Batches:
+class BatchPublisher:
     """Hands out pages of `scheduler` through `sink` by `plan`, as of the time of `wall`, when `clock` has gone on.
 
     The leases are on disk before a page is sent: a crash between costs the wait for their end, and no page is sent
@@ -75,9 +75,9 @@ class Batches:
             try:
                 self._publish()
             except SnapshotError as error:  # told by whoever sees to saving; no lease, no batch
-                tell("no batch", logging.ERROR, reason=str(error))
+                log_event("no batch", logging.ERROR, reason=str(error))
             except SourceError as error:
-                tell("batch waits for brokers", logging.ERROR, pages=self._waiting, reason=str(error))
+                log_event("batch waits for brokers", logging.ERROR, pages=self._waiting, reason=str(error))
 
     def _publish(self) -> None:
         if not self._waiting:
@@ -86,7 +86,7 @@ class Batches:
             self._sink.send_batch(batch)
         self._sink.flush()
         self.sent += self._waiting
-        tell("batch", logging.DEBUG, pages=self._waiting)
+        log_event("batch", logging.DEBUG, pages=self._waiting)
         self._waiting = 0
 
     def __enter__(self) -> Self:
@@ -98,4 +98,4 @@ class Batches:
         try:
             self._sink.close()
         except SourceError as unsent:
-            tell("batch not taken", logging.ERROR, pages=self._waiting, reason=str(unsent))
+            log_event("batch not taken", logging.ERROR, pages=self._waiting, reason=str(unsent))

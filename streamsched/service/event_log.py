@@ -11,15 +11,15 @@ from typing import Any, Final
 
 from rich.console import Console
 
-__all__ = ["LOG", "logging_to", "tell"]
+__all__ = ["LOG", "log_event", "logging_to"]
 
 LOG: Final = logging.getLogger("streamsched")
 
 
-def tell(event: str, level: int = logging.INFO, /, **fields: Any) -> None:
+def log_event(event: str, level: int = logging.INFO, /, **fields: Any) -> None:
     """Log that `event` came about, with what is known of it.
 
-    >>> tell("saved", file="snapshot-00000001.state", pages=12)
+    >>> log_event("saved", file="snapshot-00000001.state", pages=12)
     """
     LOG.log(level, event, extra={"fields": fields})
 

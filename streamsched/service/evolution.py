@@ -15,15 +15,15 @@ from streamsched.outcomes import OutcomeBatch
 from streamsched.scheduler.evolver import Evolver
 from streamsched.scheduler.results import Observed
 from streamsched.scheduler.scheduler import Scheduler
-from streamsched.service.event_log import tell
+from streamsched.service.event_log import log_event
 
-__all__ = ["Apply", "Evolving", "EvolvingBeside", "EvolvingIntake", "cut_at_cycles"]
+__all__ = ["Apply", "EvolutionHook", "FileEvolution", "LiveEvolution", "cut_at_cycles"]
 
 Apply = Callable[[OutcomeBatch, bool], Observed]
 """Takes a part of a delivery, and whether it is the last."""
 
 
-class Evolving(Protocol):
+class EvolutionHook(Protocol):
     """What an intake asks of those who evolve along with it. ``evolutions``: how many came to their end."""
 
     evolutions: int
@@ -37,7 +37,7 @@ class Evolving(Protocol):
         ...
 
 
-class EvolvingBeside:
+class LiveEvolution:
     """Takes outcomes of the present into a scheduler; `evolver` evolves beside, by the time of `clock`."""
 
     def __init__(self, evolver: Evolver, clock: Callable[[], float]) -> None:
@@ -56,14 +56,14 @@ class EvolvingBeside:
         try:
             record = self._evolver.tick(self._clock())
         except SnapshotError as error:  # the record could not be written: the champion stays
-            tell("evolution not recorded", logging.ERROR, reason=str(error))
+            log_event("evolution not recorded", logging.ERROR, reason=str(error))
             return
         if record is not None:
             self.evolutions += 1
-            tell("evolved", record=record.number, decision=record.decision, why=record.why)
+            log_event("evolved", record=record.number, decision=record.decision, why=record.why)
 
 
-class EvolvingIntake:
+class FileEvolution:
     """Takes outcomes into `scheduler`, and evolves every so many cycles of their time, here and now.
 
     A file's past runs faster than the clock: evolution beside it would end at another outcome each time. Here it ends
@@ -102,7 +102,7 @@ class EvolvingIntake:
             record = self._evolver.evolve_now(now, trigger)
             self._save()
             self.evolutions += 1
-            tell("evolved", record=record.number, decision=record.decision, why=record.why)
+            log_event("evolved", record=record.number, decision=record.decision, why=record.why)
 
 
 def cut_at_cycles(

@@ -6,7 +6,7 @@ from streamsched.evolution.records import EvolutionRecord, RecordBook
 from streamsched.formula.champion import BY_HAND, Champion, parse_provided
 from streamsched.scheduler.scheduler import Scheduler
 
-__all__ = ["put_in_charge", "set_formula"]
+__all__ = ["set_formula", "use_recorded_formula"]
 
 
 def set_formula(scheduler: Scheduler, book: RecordBook, now: float, formula: str) -> EvolutionRecord:
@@ -17,10 +17,10 @@ def set_formula(scheduler: Scheduler, book: RecordBook, now: float, formula: str
     before, number = scheduler.champion, book.next_number()
     champion = Champion(parse_provided(formula), BY_HAND, number, now)
     why = "asked for this formula"
-    return put_in_charge(scheduler, book, EvolutionRecord(number, now, "asked", "set", why, before, champion))
+    return use_recorded_formula(scheduler, book, EvolutionRecord(number, now, "asked", "set", why, before, champion))
 
 
-def put_in_charge(scheduler: Scheduler, book: RecordBook, record: EvolutionRecord) -> EvolutionRecord:
+def use_recorded_formula(scheduler: Scheduler, book: RecordBook, record: EvolutionRecord) -> EvolutionRecord:
     """Rank by the champion that `record` leads to, and write and return the record.
 
     Raises FormulaError where it cannot be used, SnapshotError where the record cannot be written.

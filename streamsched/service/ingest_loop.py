@@ -15,17 +15,17 @@ from streamsched.errors import SnapshotError, SourceError
 from streamsched.outcomes import OutcomeBatch
 from streamsched.scheduler.durable import DurableScheduler
 from streamsched.scheduler.results import Observed
-from streamsched.service.batch_publisher import Batches
-from streamsched.service.event_log import tell
-from streamsched.service.evolution import Evolving
+from streamsched.service.batch_publisher import BatchPublisher
+from streamsched.service.event_log import log_event
+from streamsched.service.evolution import EvolutionHook
 
-__all__ = ["Intake"]
+__all__ = ["IngestLoop"]
 
 _CHORES_S: Final = 1.0  # between two looks at what was saved and what is wrong
 _NOTHING: Final = OutcomeBatch([], [])
 
 
-class Intake:
+class IngestLoop:
     """Takes what `source` delivers into `scheduler`. For one thread, which may be another one during a rebalance.
 
     ``total``: what became of the outcomes so far. `again`: whether the source can be read again from a position; else
@@ -39,8 +39,8 @@ class Intake:
         source: FileSource | KafkaSource,
         *,
         again: bool = True,
-        evolving: Evolving | None = None,
-        batches: Batches | None = None,
+        evolving: EvolutionHook | None = None,
+        batches: BatchPublisher | None = None,
         each_s: float | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -62,7 +62,7 @@ class Intake:
         if isinstance(source, KafkaSource):
             source.on_revoke = self._hand_over
 
-    def take(self, deliveries: Iterable[Delivery | None], seen: Callable[[Intake], None]) -> SourceError | None:
+    def take(self, deliveries: Iterable[Delivery | None], seen: Callable[[IngestLoop], None]) -> SourceError | None:
         """Apply all `deliveries`, None where nothing came for a while; return what kept more from coming.
 
         `seen` is called after each.
@@ -124,7 +124,9 @@ class Intake:
             start = self._source.starts[path]
             self._scheduler.take(_NOTHING, path, start.to_json())
             level = logging.WARNING if start.offset else logging.INFO
-            tell("partition begun: this state has nothing of what came before", level, partition=path, at=start.offset)
+            log_event(
+                "partition begun: this state has nothing of what came before", level, partition=path, at=start.offset
+            )
 
         def apply(part: OutcomeBatch, is_last: bool) -> Observed:
             if not self._again:
@@ -160,14 +162,14 @@ class Intake:
         try:
             self._scheduler.snapshot()
         except SnapshotError as error:  # then it begins where the last save stands: nothing is lost, for it or for us
-            tell("not saved before partitions were taken away", logging.ERROR, reason=str(error))
+            log_event("not saved before partitions were taken away", logging.ERROR, reason=str(error))
         else:
             self._tell_saved()
             for _ in range(self._scheduler.plan.kept):
                 if self._is_safe(positions):
                     break
             self._commit(anyway=True)
-        tell("partitions taken away", partitions=",".join(sorted(positions)))
+        log_event("partitions taken away", partitions=",".join(sorted(positions)))
 
     def _waits_to_commit(self) -> bool:
         return isinstance(self._source, KafkaSource) and not self._safe.issuperset(self._source.positions)
@@ -187,7 +189,7 @@ class Intake:
             self._source.commit({path: Position.from_json(position) for path, position in ours.items()})
             self._committed = ours
         except SourceError as error:
-            tell("not committed", logging.WARNING, reason=str(error))
+            log_event("not committed", logging.WARNING, reason=str(error))
 
     def _is_safe(self, paths: Iterable[str]) -> bool:
         """Return whether all images know of `paths`, having seen to it that they soon will.
@@ -207,9 +209,9 @@ class Intake:
         saved, trouble = self._scheduler.saved, self._scheduler.trouble
         if saved is not self._saved:
             self._saved = saved
-            tell("saved", file=saved.path.name, bytes=saved.nbytes, pages=len(self._scheduler))
+            log_event("saved", file=saved.path.name, bytes=saved.nbytes, pages=len(self._scheduler))
         if trouble is not None and str(trouble) != str(self._trouble):
-            tell("cannot save", logging.ERROR, reason=str(trouble))
+            log_event("cannot save", logging.ERROR, reason=str(trouble))
         self._trouble = trouble
 
     def _tell_rejected(self) -> None:
@@ -219,7 +221,7 @@ class Intake:
             level = (
                 logging.WARNING if isinstance(self._source, KafkaSource) else logging.INFO
             )  # of files told at the end
-            tell("rejected", level, count=new, last=str(self._source.rejections[-1]))
+            log_event("rejected", level, count=new, last=str(self._source.rejections[-1]))
 
     def _tell_progress(self) -> None:
         now, applied = self._clock(), self.total.applied
@@ -228,6 +230,6 @@ class Intake:
         fields |= {"pages": len(self._scheduler), "lag": self.lag}
         if self._batches is not None:
             fields["handed_out"] = self._batches.sent
-        tell("progress", **fields)
+        log_event("progress", **fields)
         if isinstance(self._source, KafkaSource) and self.lag is None:
-            tell("waiting for partitions: others of the group may hold them", logging.WARNING)
+            log_event("waiting for partitions: others of the group may hold them", logging.WARNING)

@@ -11,10 +11,10 @@ from streamsched.persistence.lock import lock_state
 from streamsched.persistence.recovery import newest_image
 from streamsched.scheduler.durable import DurableScheduler
 
-__all__ = ["open_to_call"]
+__all__ = ["open_state"]
 
 
-def open_to_call(directory: Path) -> DurableScheduler:
+def open_state(directory: Path) -> DurableScheduler:
     """Return the scheduler whose state is in `directory`: what it is told is on disk when it answers. O(pages).
 
     Raises SnapshotError where there is no state, StateInUse where another process owns it.

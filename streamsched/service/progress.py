@@ -9,15 +9,15 @@ from typing import Final, Self
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from streamsched.service.ingest_loop import Intake
+from streamsched.service.ingest_loop import IngestLoop
 
-__all__ = ["Display"]
+__all__ = ["ProgressLine"]
 
 _EACH_S: Final = 0.2  # between two readings of the speed
 _WEIGHT: Final = 0.3  # of the newest among them
 
 
-class Display:
+class ProgressLine:
     """Shows how far an intake is while its block runs, where `console` is a terminal: ``is_shown``."""
 
     def __init__(self, console: Console) -> None:
@@ -29,7 +29,7 @@ class Display:
         self._applied = 0
         self._speed = 0.0
 
-    def show(self, intake: Intake) -> None:
+    def show(self, intake: IngestLoop) -> None:
         """Show how far `intake` is."""
         if not self.is_shown:
             return

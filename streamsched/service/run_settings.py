@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from streamsched.connectors.kafka import SCHEME, read_settings
 from streamsched.errors import FormulaError, SettingsError, SettingsErrors
-from streamsched.politeness.politeness_settings import HostRule, Manners, Rule
+from streamsched.politeness.politeness_settings import HostRule, Politeness, Rule
 from streamsched.scheduler.durable import SavePlan
 from streamsched.scheduler.scheduler import Scheduler
 from streamsched.service.batch_publisher import BatchPlan
@@ -30,7 +30,7 @@ class RunSettings:
     """What a run is to do.
 
     ``source``: a file's path, "-" for standard input, or a topic's URL; ``scheduler``: what was said of the scheduler,
-    as it takes it; ``manners``: None where nothing was said; ``rules``: by target, None to take one back; ``kafka``:
+    as it takes it; ``politeness``: None where nothing was said; ``rules``: by target, None to take one back; ``kafka``:
     more of what the topics' URLs may say; ``evolve_every``: cycles; ``batches_to``: a topic's URL, None for none;
     ``log_level``: None for that of the kind of source.
     """
@@ -42,7 +42,7 @@ class RunSettings:
     from_start: bool = False
     dead_letters: Path | None = None
     scheduler: Mapping[str, Any] = field(default_factory=dict)
-    manners: Manners | None = None
+    politeness: Politeness | None = None
     rules: Mapping[str, Rule | HostRule | None] = field(default_factory=dict)
     kafka: Mapping[str, str] = field(default_factory=dict, repr=False)  # passwords are among them
     save: SavePlan = field(default_factory=SavePlan)
@@ -88,16 +88,16 @@ class _Reading:
             if name not in KNOWN and name.split(".")[0] not in OPEN_TABLES:
                 self.errors.append(SettingsError(word.place, word.value, "a setting that docs/run.md lists"))
         own = {name: value for name, value in found.items() if "." not in name}
-        tables = {table: _of_table(found, table) for table in ("scheduler", "manners", "save", "batches", "log")}
+        tables = {table: _of_table(found, table) for table in ("scheduler", "politeness", "save", "batches", "log")}
         scheduler = self._together("scheduler", tables["scheduler"], Scheduler)
-        manners = self._together("manners", tables["manners"], Manners)
+        politeness = self._together("politeness", tables["politeness"], Politeness)
         save = self._together("save", tables["save"], SavePlan)
         kafka, rules = self._read_kafka(), self._read_rules()
         if self.errors:
             return RunSettings("", Path())
         logs = {f"log_{name}": value for name, value in tables["log"].items()}
         return RunSettings(
-            **own, **logs, scheduler=scheduler, manners=Manners(**manners) if manners else None,
+            **own, **logs, scheduler=scheduler, politeness=Politeness(**politeness) if politeness else None,
             save=SavePlan(**save), kafka=kafka, rules=rules, batches_to=tables["batches"].pop("to", None),
             batches=BatchPlan(**tables["batches"]),
         )  # fmt: skip

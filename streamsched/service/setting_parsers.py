@@ -11,7 +11,7 @@ from streamsched.connectors.formats.detection import FORMATS
 from streamsched.connectors.kafka import SCHEME, KafkaSettings, read_settings
 from streamsched.errors import SettingsError
 from streamsched.numerics.argument_checks import check_whole
-from streamsched.politeness.politeness_settings import HostRule, Manners, Rule
+from streamsched.politeness.politeness_settings import HostRule, Politeness, Rule
 from streamsched.scheduler.durable import SavePlan
 from streamsched.scheduler.scheduler import Scheduler
 from streamsched.service.batch_publisher import BatchPlan
@@ -135,7 +135,7 @@ _SCHEDULER: Final[dict[str, Callable[[Any], Any]]] = {
     "cycle": _or_none, "objective": _or_none, "formula": _or_none, "seed": _number, "change_bits": _number,
     "panel": _number, "new_share": _number, "explore_share": _number,
 }  # fmt: skip
-_COUNTS: Final = ("in_flight", "per_batch", "retire_after")  # of Manners; its other settings are lengths of time
+_COUNTS: Final = ("in_flight", "per_batch", "retire_after")  # of Politeness; its other settings are lengths of time
 READERS: Final[dict[str, Callable[[Any], Any]]] = {
     "source": _read_source,
     "state": _read_path,
@@ -147,8 +147,10 @@ READERS: Final[dict[str, Callable[[Any], Any]]] = {
     "threads": _alone(Scheduler, "threads", _number, "scheduler"),
     **{f"scheduler.{name}": _alone(Scheduler, name, convert, "scheduler") for name, convert in _SCHEDULER.items()},
     **{
-        f"manners.{one.name}": _alone(Manners, one.name, _number if one.name in _COUNTS else _or_none, "manners")
-        for one in fields(Manners)
+        f"politeness.{one.name}": _alone(
+            Politeness, one.name, _number if one.name in _COUNTS else _or_none, "politeness"
+        )
+        for one in fields(Politeness)
     },
     "save.every": _alone(SavePlan, "every", _or_none, "save"),
     **{f"save.{name}": _alone(SavePlan, name, _number, "save") for name in ("increments", "share", "kept")},

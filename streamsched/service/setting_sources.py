@@ -69,14 +69,14 @@ def read_environment(environment: Mapping[str, str], known: Collection[str]) -> 
 def read_assignments(texts: Iterable[str]) -> Words:
     """Return the settings in `texts` of the form ``NAME=VALUE``. Raises SettingsError where one has another.
 
-    >>> read_assignments(["manners.delay=2s"])["manners.delay"].value
+    >>> read_assignments(["politeness.delay=2s"])["politeness.delay"].value
     '2s'
     """
     words: Words = {}
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals or not name:
-            raise SettingsError("--set", text, "NAME=VALUE, as manners.delay=2s")
+            raise SettingsError("--set", text, "NAME=VALUE, as politeness.delay=2s")
         words[name] = Word(value, f"--set {name}")
     return words
 

@@ -14,11 +14,11 @@ from streamsched.errors import SettingsError, SettingsErrors, SourceError
 from streamsched.persistence.recovery import has_state
 from streamsched.scheduler.durable import DurableScheduler
 from streamsched.scheduler.scheduler import Scheduler
-from streamsched.service.batch_publisher import Batches
+from streamsched.service.batch_publisher import BatchPublisher
 from streamsched.service.run_settings import RunSettings
 from streamsched.service.stream_replay import reread_files, reread_with
 
-__all__ = ["go_on", "open_run_batches", "open_run_source", "open_run_state"]
+__all__ = ["open_run_batches", "open_run_source", "open_run_state", "resume_source"]
 
 _PATIENCE: Final = "5s"  # with the brokers of batches: taking outcomes waits meanwhile
 _OF_READING: Final = ("group", "partitions", "start", "lost", "until_end", "dead_letters", "versions")
@@ -35,14 +35,16 @@ def open_run_source(settings: RunSettings) -> FileSource | KafkaSource:
     return open_kafka(settings.source, words, dead_letters=settings.dead_letters)
 
 
-def open_run_batches(settings: RunSettings, scheduler: DurableScheduler, wall: Callable[[], float]) -> Batches | None:
+def open_run_batches(
+    settings: RunSettings, scheduler: DurableScheduler, wall: Callable[[], float]
+) -> BatchPublisher | None:
     """Return what publishes batches of `scheduler`, None where no topic is named. Raises SourceError."""
     if settings.batches_to is None:
         return None
     reading = {name.replace("-", "_") for name in _OF_READING}
     words = {name: word for name, word in settings.kafka.items() if name.replace("-", "_") not in reading}
     sink = open_sink(settings.batches_to, {"patience": _PATIENCE, **words})
-    return Batches(scheduler, sink, settings.batches, wall=wall, clock=time.monotonic)
+    return BatchPublisher(scheduler, sink, settings.batches, wall=wall, clock=time.monotonic)
 
 
 def open_run_state(settings: RunSettings, now: float) -> DurableScheduler:
@@ -52,16 +54,20 @@ def open_run_state(settings: RunSettings, now: float) -> DurableScheduler:
     """
     is_new = not has_state(settings.state)
     reread = reread_with(settings.source, settings.kafka) if settings.is_topic else reread_files
-    manners = {} if settings.manners is None else {"manners": settings.manners}
+    politeness = {} if settings.politeness is None else {"politeness": settings.politeness}
     scheduler = DurableScheduler.open(
-        settings.state, {**settings.scheduler, **manners}, reread=reread, plan=settings.save, threads=settings.threads
+        settings.state,
+        {**settings.scheduler, **politeness},
+        reread=reread,
+        plan=settings.save,
+        threads=settings.threads,
     )
     try:
         if not is_new:
             _check_lasting(scheduler, settings)
             _change_formula(scheduler, settings, now)
-            if settings.manners is not None and settings.manners != scheduler.manners:
-                scheduler.set_manners(settings.manners)
+            if settings.politeness is not None and settings.politeness != scheduler.politeness:
+                scheduler.set_politeness(settings.politeness)
         if settings.rules:
             scheduler.set_rules(settings.rules)
     except BaseException:
@@ -70,7 +76,7 @@ def open_run_state(settings: RunSettings, now: float) -> DurableScheduler:
     return scheduler
 
 
-def go_on(source: FileSource | KafkaSource, scheduler: Scheduler, settings: RunSettings) -> None:
+def resume_source(source: FileSource | KafkaSource, scheduler: Scheduler, settings: RunSettings) -> None:
     """Have `source` go on where the state stands. Raises SourceError where it is not the one that the state knows."""
     if isinstance(source, KafkaSource):
         for path, position in scheduler.positions.items():

@@ -34,21 +34,21 @@ def digest_state(pages: PageTable, settings: dict[str, Any]) -> str:
 
 def _arrays(pages: PageTable) -> dict[str, npt.NDArray[Any]]:
     """Return the arrays that are the state, cut to what is in use."""
-    tables = pages.tables
-    corpus, tempo = tables.corpus[0], tables.rhythm.tempo[0]
+    shard = pages.arrays
+    corpus, seasonality = shard.corpus[0], shard.seasonality.state[0]
     count, groups = int(corpus["pages"]), int(corpus["groups"])
     return {
-        "corpus": tables.corpus,
-        "pages": tables.pages[:count],
-        "traces": tables.traces[:count],
-        "lease_until_s": tables.lease_until_s[:count],
-        "text": tables.text[: int(corpus["text_end"])],
-        "groups": tables.groups[:groups],
-        "names": tables.names[: int(corpus["names_end"])],
-        "journal": tables.journal[: int(corpus["journaled"])],
-        "candidates": tables.candidates[: candidate_space(count)],
-        "links": tables.rhythm.links[:count],
-        "schedules": tables.rhythm.schedules[: 1 + int(tempo["schedules"])],
-        "profiles": tables.rhythm.profiles[: int(tempo["profiles"])],
-        "tempo": tables.rhythm.tempo,
+        "corpus": shard.corpus,
+        "pages": shard.pages.records[:count],
+        "traces": shard.pages.traces[:count],
+        "lease_until_s": shard.pages.lease_until_s[:count],
+        "text": shard.pages.text[: int(corpus["text_end"])],
+        "groups": shard.groups.records[:groups],
+        "names": shard.groups.names[: int(corpus["names_end"])],
+        "journal": shard.journal[: int(corpus["journaled"])],
+        "candidates": shard.groups.candidates[: candidate_space(count)],
+        "links": shard.seasonality.links[:count],
+        "schedules": shard.seasonality.schedules[: 1 + int(seasonality["schedules"])],
+        "profiles": shard.seasonality.profiles[: int(seasonality["profiles"])],
+        "seasonality": shard.seasonality.state,
     }

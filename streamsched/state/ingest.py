@@ -7,17 +7,25 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from streamsched.estimation.change_detection import CHANGE, FAILURE, FIRST, is_gone, is_success, judge, shows_content
-from streamsched.estimation.hierarchical_prior import advance_sweep, renew_prior, weigh_pattern
-from streamsched.estimation.page_update import learn
-from streamsched.estimation.seasonality.group_profiles import follow_profile, renew_link, set_clock
-from streamsched.estimation.seasonality.seasonality_update import learn_rhythm, prefetch_rhythm
-from streamsched.estimation.surges import weigh_surges
+from streamsched.estimation.change_detection import (
+    CHANGE,
+    FAILURE,
+    FIRST,
+    detect_change,
+    is_gone,
+    is_success,
+    shows_content,
+)
+from streamsched.estimation.hierarchical_prior import advance_sweep, refresh_prior, update_pattern_evidence
+from streamsched.estimation.page_update import update_page
+from streamsched.estimation.seasonality.group_profiles import inherit_profile, refresh_link, store_utc_offset
+from streamsched.estimation.seasonality.seasonality_update import prefetch_seasonality, update_seasonality
+from streamsched.estimation.surges import update_surges
 from streamsched.numerics.arrays import Bools, Bytes, Floats, Hashes, Ints, Record
-from streamsched.numerics.jit import bare_kernel, inlined, prefetch
+from streamsched.numerics.jit import bare_kernel, inlined_kernel, prefetch
 from streamsched.outcomes import CHANGED, COST, FINGERPRINT, IMPORTANCE, RETRY_AFTER, STATUS
-from streamsched.politeness.limits import Limits, hear_host, recall
-from streamsched.records.dirty_tracking import mark_group, mark_row
+from streamsched.politeness.limits import Limits, apply_host_response, release_slot
+from streamsched.records.dirty_tracking import mark_dirty_group, mark_dirty_row
 from streamsched.records.schema import (
     FOR_PANEL,
     LEASED,
@@ -25,14 +33,14 @@ from streamsched.records.schema import (
     URGENT,
     VISITED,
     WITH_FINGERPRINT,
-    Tables,
+    ShardArrays,
 )
-from streamsched.records.score_invalidation import Noted, note_row
-from streamsched.records.url_index import ROWS_AT_ONCE, IndexArrays, resolve
-from streamsched.records.url_patterns import renew_candidates, sort_page
-from streamsched.records.visit_journal import SAW_CHANGE, WAS_FIRST, keep_visit, narrow_sample
+from streamsched.records.score_invalidation import InvalidationBuffer, invalidate_row
+from streamsched.records.url_index import LOOKUP_CHUNK, IndexArrays, resolve
+from streamsched.records.url_patterns import assign_group, renew_candidates
+from streamsched.records.visit_journal import SAW_CHANGE, WAS_FIRST, narrow_sample, record_visit
 
-__all__ = ["COUNTS", "Columns", "Rules", "Told", "apply_outcomes", "begin_pages"]
+__all__ = ["COUNTS", "IngestCounts", "IngestRules", "OutcomeColumns", "apply_outcomes", "init_pages"]
 
 # Positions in the counts that `apply_outcomes` adds to; every outcome is APPLIED, DUPLICATES or LATE, and an applied
 # one also one of the rest. Of those that were leased for their score and showed whether their page had changed, SERVED
@@ -44,7 +52,7 @@ _AHEAD: Final = 12  # outcomes between asking the memory for a group and using i
 _HOST_AHEAD: Final = 6  # ... for its host, which the group names
 
 
-class Rules(NamedTuple):
+class IngestRules(NamedTuple):
     """How outcomes are read: the cycle in seconds, from how many bits on fingerprints differ, the limits, and whether
     they tell of surges.
     """
@@ -55,7 +63,7 @@ class Rules(NamedTuple):
     surges: bool
 
 
-class Columns(NamedTuple):
+class OutcomeColumns(NamedTuple):
     """The columns of a batch as the kernel takes them; an absent one has length 0."""
 
     blob: Bytes
@@ -70,109 +78,120 @@ class Columns(NamedTuple):
     retry_after: Floats
 
 
-class Told(NamedTuple):
+class IngestCounts(NamedTuple):
     """What a batch did: ``counts``: int64[COUNTS], and the rows whose scores it may have moved."""
 
     counts: Ints
-    noted: Noted
+    noted: InvalidationBuffer
 
 
 @bare_kernel
-def begin_pages(tables: Tables, known_since_s: float) -> None:
+def init_pages(shard: ShardArrays, known_since_s: float) -> None:
     """Sort into groups all pages entered since the last call, as known since `known_since_s`. O(URL) a page."""
-    for row in range(tables.corpus[0].sorted, tables.corpus[0].pages):
-        _begin_page(tables, row, known_since_s)
+    for row in range(shard.corpus[0].sorted, shard.corpus[0].pages):
+        _init_page(shard, row, known_since_s)
 
 
 @bare_kernel
-def _begin_page(tables: Tables, row: int, known_since_s: float) -> None:
-    mark_row(tables, row)
-    tables.pages[row].last_visit_s = known_since_s
-    renew_candidates(tables, row + 1)
-    tables.corpus[0].sorted = row + 1
-    narrow_sample(tables, row + 1)
-    known_groups = int(tables.corpus[0].groups)
-    sort_page(tables, row)
-    for group in range(known_groups, tables.corpus[0].groups):
-        follow_profile(tables, group)
-    renew_prior(tables, tables.pages[row])
-    renew_link(tables, row)
-    set_clock(tables.rhythm, row, known_since_s)
+def _init_page(shard: ShardArrays, row: int, known_since_s: float) -> None:
+    mark_dirty_row(shard, row)
+    shard.pages.records[row].last_visit_s = known_since_s
+    renew_candidates(shard, row + 1)
+    shard.corpus[0].sorted = row + 1
+    narrow_sample(shard, row + 1)
+    known_groups = int(shard.corpus[0].groups)
+    assign_group(shard, row)
+    for group in range(known_groups, shard.corpus[0].groups):
+        inherit_profile(shard, group)
+    refresh_prior(shard, shard.pages.records[row])
+    refresh_link(shard, row)
+    store_utc_offset(shard.seasonality, row, known_since_s)
 
 
 @bare_kernel
 def apply_outcomes(
-    tables: Tables, index: IndexArrays, columns: Columns, span: tuple[int, int], rules: Rules, told: Told
+    shard: ShardArrays,
+    index: IndexArrays,
+    columns: OutcomeColumns,
+    span: tuple[int, int],
+    rules: IngestRules,
+    told: IngestCounts,
 ) -> None:
     """Apply the outcomes from ``span[0]`` up to ``span[1]``, in order, and add to what is told. O(1) each.
 
-    A page that is new gets the next row: room must have been made. Rows are looked up `ROWS_AT_ONCE` outcomes at a
+    A page that is new gets the next row: room must have been made. Rows are looked up `LOOKUP_CHUNK` outcomes at a
     time, so few that their records are still in the core's own cache when the outcomes are applied.
     """
-    for start in range(span[0], span[1], ROWS_AT_ONCE):
-        rows = index.rows[: min(ROWS_AT_ONCE, span[1] - start)]
-        resolve(tables, index, columns.blob, columns.offsets[start : start + rows.size + 1], rows, True)
-        _apply(tables, rows, start, columns, rules, told)
+    for start in range(span[0], span[1], LOOKUP_CHUNK):
+        rows = index.rows[: min(LOOKUP_CHUNK, span[1] - start)]
+        resolve(shard, index, columns.blob, columns.offsets[start : start + rows.size + 1], rows, True)
+        _apply(shard, rows, start, columns, rules, told)
 
 
 @bare_kernel
-def _apply(tables: Tables, rows: Ints, start: int, columns: Columns, rules: Rules, told: Told) -> None:
+def _apply(
+    shard: ShardArrays, rows: Ints, start: int, columns: OutcomeColumns, rules: IngestRules, told: IngestCounts
+) -> None:
     """Apply outcome ``start + i`` to ``rows[i]``, in order."""
     counts = told.counts
     for i in range(rows.size):
         if i + _AHEAD < rows.size:
-            soon: Record = tables.pages[rows[i + _AHEAD]]
-            prefetch(tables.groups, np.int64(soon.group))
-            prefetch(tables.rhythm.links, rows[i + _AHEAD])
+            soon: Record = shard.pages.records[rows[i + _AHEAD]]
+            prefetch(shard.groups.records, np.int64(soon.group))
+            prefetch(shard.seasonality.links, rows[i + _AHEAD])
         if i + _HOST_AHEAD < rows.size:
-            near: Record = tables.pages[rows[i + _HOST_AHEAD]]
-            group: Record = tables.groups[near.group]
-            prefetch(tables.groups, np.int64(group.host))
-            prefetch_rhythm(tables.rhythm, rows[i + _HOST_AHEAD])
+            near: Record = shard.pages.records[rows[i + _HOST_AHEAD]]
+            group: Record = shard.groups.records[near.group]
+            prefetch(shard.groups.records, np.int64(group.host))
+            prefetch_seasonality(shard.seasonality, rows[i + _HOST_AHEAD])
         at = start + i
         fetched_at = columns.fetched_at[at]
-        for row in range(tables.corpus[0].sorted, rows[i] + 1):  # more than one only after an interrupt
-            _begin_page(tables, row, fetched_at)
-        page: Record = tables.pages[rows[i]]
-        trace: Record = tables.traces[rows[i]]
+        for row in range(shard.corpus[0].sorted, rows[i] + 1):  # more than one only after an interrupt
+            _init_page(shard, row, fetched_at)
+        page: Record = shard.pages.records[rows[i]]
+        trace: Record = shard.pages.traces[rows[i]]
         if fetched_at <= trace.last_outcome_s:
             counts[DUPLICATES if fetched_at == trace.last_outcome_s else LATE] += 1
             continue
         counts[APPLIED] += 1
-        note_row(told.noted, rows[i])
+        invalidate_row(told.noted, rows[i])
         served = (page.flags & (LEASED | FOR_PANEL)) == LEASED
-        became = _apply_one(tables, rows[i], at, columns, rules, told.noted)
+        became = _apply_one(shard, rows[i], at, columns, rules, told.noted)
         counts[became] += 1
         if served and became in (CHANGES, UNCHANGED):
             counts[SERVED] += 1
             counts[HITS] += became == CHANGES
 
 
-@inlined
-def _apply_one(tables: Tables, row: int, at: int, columns: Columns, rules: Rules, noted: Noted) -> int:
+@inlined_kernel
+def _apply_one(
+    shard: ShardArrays, row: int, at: int, columns: OutcomeColumns, rules: IngestRules, noted: InvalidationBuffer
+) -> int:
     """Apply one outcome that is newer than all of its page; return the count it belongs to besides APPLIED."""
-    page = tables.pages[row]
-    trace = tables.traces[row]
+    page = shard.pages.records[row]
+    trace = shard.pages.traces[row]
     given = columns.given[at]
-    group: Record = tables.groups[page.group]
-    mark_row(tables, row)
-    mark_group(tables, np.int64(page.group))
-    mark_group(tables, np.int64(group.host))
+    group: Record = shard.groups.records[page.group]
+    mark_dirty_row(shard, row)
+    mark_dirty_group(shard, np.int64(page.group))
+    mark_dirty_group(shard, np.int64(group.host))
     trace.last_outcome_s = columns.fetched_at[at]
-    recall(tables, row)
+    release_slot(shard, row)
     page.flags &= ~np.uint8(LEASED | FOR_PANEL | URGENT)
-    tables.corpus[0].applied += 1
-    renew_prior(tables, page)  # whatever the outcome: the page's record is at hand, and its group's
-    renew_link(tables, row)
+    shard.corpus[0].applied += 1
+    refresh_prior(shard, page)  # whatever the outcome: the page's record is at hand, and its group's
+    refresh_link(shard, row)
     if given & IMPORTANCE:
         page.importance = columns.importance[at]
     if given & COST:
         page.cost = columns.cost[at]
     status = columns.status[at] if given & STATUS else np.int32(200)
     retry_after = columns.retry_after[at] if given & RETRY_AFTER else 0.0
-    hear_host(tables.groups[group.host], rules.limits, given, status, retry_after, columns.fetched_at[at])
+    apply_host_response(
+        shard.groups.records[group.host], rules.limits, given, status, retry_after, columns.fetched_at[at]
+    )
     fingerprint = columns.fingerprint[at] if given & FINGERPRINT else np.uint64(0)
-    verdict = judge(
+    verdict = detect_change(
         given,
         status,
         fingerprint,
@@ -184,47 +203,47 @@ def _apply_one(tables: Tables, row: int, at: int, columns: Columns, rules: Rules
         rules.change_bits,
     )
     if verdict == FAILURE:
-        tables.corpus[0].failures += 1
+        shard.corpus[0].failures += 1
         if page.failures < 0xFF:
             page.failures += 1
         return FAILURES
     if verdict != FIRST:
-        due = learn_rhythm(tables, row, columns.fetched_at[at], verdict == CHANGE, rules.cycle_s)
-        _learn(tables, row, columns.fetched_at[at], verdict == CHANGE, due, rules, noted)
-    _remember(tables, row, status, verdict == CHANGE, shows_content(given, status), fingerprint)
+        due = update_seasonality(shard, row, columns.fetched_at[at], verdict == CHANGE, rules.cycle_s)
+        _learn(shard, row, columns.fetched_at[at], verdict == CHANGE, due, rules, noted)
+    _remember(shard, row, status, verdict == CHANGE, shows_content(given, status), fingerprint)
     page.last_visit_s = columns.fetched_at[at]
-    set_clock(tables.rhythm, row, columns.fetched_at[at])
-    keep_visit(tables, row, columns.fetched_at[at], SAW_CHANGE * (verdict == CHANGE) + WAS_FIRST * (verdict == FIRST))
+    store_utc_offset(shard.seasonality, row, columns.fetched_at[at])
+    record_visit(shard, row, columns.fetched_at[at], SAW_CHANGE * (verdict == CHANGE) + WAS_FIRST * (verdict == FIRST))
     if verdict == FIRST:
         return FIRST_VISITS
-    advance_sweep(tables)
+    advance_sweep(shard)
     return CHANGES if verdict == CHANGE else UNCHANGED
 
 
-@inlined
+@inlined_kernel
 def _learn(  # noqa: PLR0913, PLR0917  a kernel
-    tables: Tables, row: int, at_s: float, changed: bool, due: float, rules: Rules, noted: Noted
+    shard: ShardArrays, row: int, at_s: float, changed: bool, due: float, rules: IngestRules, noted: InvalidationBuffer
 ) -> None:
     """Update the page's estimators, its group's counts and what is known of surges with one observed interval.
 
     `due`: how probable a change was by the page's schedule; NaN where it has none.
     """
-    page: Record = tables.pages[row]
-    group: Record = tables.groups[page.group]
+    page: Record = shard.pages.records[row]
+    group: Record = shard.groups.records[page.group]
     interval = (at_s - page.last_visit_s) / rules.cycle_s
     group.visits += 1
     group.changes += changed
     own = 1.0
     if rules.surges:
-        own = weigh_surges(tables, noted, page, at_s, interval, changed, due, rules.cycle_s)
-    weigh_pattern(tables, page, interval, changed, own)
-    learn(page, tables.traces[row], interval, changed, own)
+        own = update_surges(shard, noted, page, at_s, interval, changed, due, rules.cycle_s)
+    update_pattern_evidence(shard, page, interval, changed, own)
+    update_page(page, shard.pages.traces[row], interval, changed, own)
 
 
-@inlined
-def _remember(tables: Tables, row: int, status: int, changed: bool, shows: bool, fingerprint: int) -> None:
+@inlined_kernel
+def _remember(shard: ShardArrays, row: int, status: int, changed: bool, shows: bool, fingerprint: int) -> None:
     """Keep what the next visit is to be compared with."""
-    page = tables.pages[row]
+    page = shard.pages.records[row]
     page.failures = 0
     page.gone = min(page.gone + 1, 255) if is_gone(status) else 0
     page.flags |= np.uint8(VISITED)
@@ -236,4 +255,4 @@ def _remember(tables: Tables, row: int, status: int, changed: bool, shows: bool,
         page.flags &= ~np.uint8(SUCCEEDED)
     if shows:
         page.flags |= np.uint8(WITH_FINGERPRINT)
-        tables.traces[row].fingerprint = fingerprint
+        shard.pages.traces[row].fingerprint = fingerprint

@@ -7,24 +7,33 @@ from typing import Any, Final, Self
 
 import numpy as np
 
-from streamsched.estimation.hierarchical_prior import begin_corpus
-from streamsched.estimation.seasonality.regions import REGIONS
-from streamsched.estimation.seasonality.regions import Region as PeopleRegion
-from streamsched.estimation.seasonality.seasonality_tables import Tempo
+from streamsched.estimation.hierarchical_prior import init_corpus
+from streamsched.estimation.seasonality.regions import REGIONS, TimeRegion
+from streamsched.estimation.seasonality.seasonality_tables import SeasonalityTables
 from streamsched.numerics.arrays import Floats, Ints, frozen
-from streamsched.numerics.growable_array import Region
+from streamsched.numerics.growable_array import GrowableArray
 from streamsched.numerics.packed_urls import MAX_URL_BYTES, PackedUrls
 from streamsched.outcomes import OutcomeBatch
 from streamsched.politeness.limits import make_limits
-from streamsched.politeness.politeness_settings import Manners
-from streamsched.records.dirty_tracking import Marks, mark_rows
-from streamsched.records.pattern_members import rebuild_chains
-from streamsched.records.schema import CHAIN, CORPUS, GROUP, PAGE, TRACE, VISIT, Tables
-from streamsched.records.score_invalidation import UNWATCHED, Touched
+from streamsched.politeness.politeness_settings import Politeness
+from streamsched.records.dirty_tracking import DirtyTracker, mark_dirty_rows
+from streamsched.records.pattern_members import rebuild_members
+from streamsched.records.schema import (
+    CORPUS,
+    GROUP,
+    MEMBER_LINK,
+    PAGE,
+    TRACE,
+    VISIT,
+    GroupArrays,
+    PageArrays,
+    ShardArrays,
+)
+from streamsched.records.score_invalidation import UNWATCHED, InvalidatedRows
 from streamsched.records.url_index import MAX_PAGES, UrlIndex, url_texts
 from streamsched.records.url_patterns import candidate_space, place_groups
 from streamsched.records.visit_journal import JOURNAL_VISITS
-from streamsched.state.ingest import COUNTS, Columns, Rules, Told, apply_outcomes, begin_pages
+from streamsched.state.ingest import COUNTS, IngestCounts, IngestRules, OutcomeColumns, apply_outcomes, init_pages
 from streamsched.state.invariants import find_faults
 
 __all__ = ["PageTable"]
@@ -41,71 +50,70 @@ class PageTable:
 
     Grows without moving a row; 112 bytes a page in `PAGE`, `TRACE` and the lease column, 8 in the chains of groups, 11
     to 21 in the URL index, about one in the groups' sketch, 200 a group, the URL's own text, and 45 at the most for
-    rhythms (`Tempo`). Not safe to use from several threads at once.
+    rhythms (`SeasonalityTables`). Not safe to use from several threads at once.
     """
 
-    def __init__(self, cycle_s: float, change_bits: int, regions: Mapping[str, PeopleRegion] | None = REGIONS) -> None:
+    def __init__(self, cycle_s: float, change_bits: int, regions: Mapping[str, TimeRegion] | None = REGIONS) -> None:
         """Begin without pages. `regions`: whose rhythms are learned; None to learn none."""
         self.cycle_s = cycle_s
         self.change_bits = change_bits
-        self.limits = make_limits(Manners())  # of whom visits say something: set it before they come
+        self.limits = make_limits(Politeness())  # of whom visits say something: set it before they come
         self.surges = True  # whether visits tell of surges: set it before they come, too
-        self._pages = Region(PAGE, _RESERVED_PAGES)
-        self._traces = Region(TRACE, _RESERVED_PAGES)
-        self._leases = Region(np.float64, _RESERVED_PAGES)
-        self._text = Region(np.uint8, _RESERVED_TEXT)
-        self._groups = Region(GROUP, _RESERVED_PAGES // 8)
-        self._chains = Region(CHAIN, _RESERVED_PAGES)
-        self._heads = Region(np.uint32, _RESERVED_PAGES // 8)
-        self._names = Region(np.uint8, _RESERVED_TEXT // 8)
-        self._candidates = Region(np.uint8, max(_RESERVED_PAGES, candidate_space(0)))
-        self._journal = Region(VISIT, JOURNAL_VISITS)
+        self._pages = GrowableArray(PAGE, _RESERVED_PAGES)
+        self._traces = GrowableArray(TRACE, _RESERVED_PAGES)
+        self._leases = GrowableArray(np.float64, _RESERVED_PAGES)
+        self._text = GrowableArray(np.uint8, _RESERVED_TEXT)
+        self._groups = GrowableArray(GROUP, _RESERVED_PAGES // 8)
+        self._chains = GrowableArray(MEMBER_LINK, _RESERVED_PAGES)
+        self._heads = GrowableArray(np.uint32, _RESERVED_PAGES // 8)
+        self._names = GrowableArray(np.uint8, _RESERVED_TEXT // 8)
+        self._candidates = GrowableArray(np.uint8, max(_RESERVED_PAGES, candidate_space(0)))
+        self._journal = GrowableArray(VISIT, JOURNAL_VISITS)
         self._journal.ensure(JOURNAL_VISITS)
         self._group_slots = np.zeros(_FEWEST_GROUP_SLOTS, np.uint64)
         self._scratch = np.zeros(MAX_URL_BYTES, np.uint8)
         self._corpus = np.zeros(1, CORPUS)
         self._index = UrlIndex()
-        self.tempo = Tempo(regions, _RESERVED_PAGES)
-        self.marks = Marks()
-        self.touched: Touched | None = None
-        begin_corpus(self._corpus, cycle_s)
+        self.seasonality = SeasonalityTables(regions, _RESERVED_PAGES)
+        self.marks = DirtyTracker()
+        self.touched: InvalidatedRows | None = None
+        init_corpus(self._corpus, cycle_s)
 
     @classmethod
     def of_settings(cls, settings: Mapping[str, Any]) -> Self:
         """Return a table for what is loaded with these settings of a scheduler: fill it, then `rebuild_index`."""
         told = settings.get("regions", {name: region.to_json() for name, region in REGIONS.items()})
-        regions = None if told is None else {name: PeopleRegion.from_json(region) for name, region in told.items()}
+        regions = None if told is None else {name: TimeRegion.from_json(region) for name, region in told.items()}
         table = cls(settings["cycle_s"], settings["change_bits"], regions)
-        table.tempo.forget()
+        table.seasonality.forget()
         return table
 
     def __len__(self) -> int:
         return int(self._corpus["pages"][0])
 
     @property
-    def tables(self) -> Tables:
+    def arrays(self) -> ShardArrays:
         """The arrays as kernels take them, valid until the next call that adds pages."""
-        return Tables(
-            self._pages.array,
-            self._traces.array,
-            self._text.array,
-            self._leases.array,
-            self._groups.array,
-            self._names.array,
-            self._group_slots,
-            self._candidates.array,
-            self._scratch,
+        return ShardArrays(
+            PageArrays(self._pages.array, self._traces.array, self._text.array, self._leases.array),
+            GroupArrays(
+                self._groups.array,
+                self._names.array,
+                self._group_slots,
+                self._candidates.array,
+                self._scratch,
+                self._chains.array,
+                self._heads.array,
+            ),
             self._journal.array,
             self._corpus,
             self.marks.arrays,
-            self._chains.array,
-            self._heads.array,
-            self.tempo.arrays,
+            self.seasonality.arrays,
         )
 
     def find(self, urls: PackedUrls) -> Ints:
         """Return the rows of `urls`: int64[n], -1 for pages never seen. O(1) a URL."""
-        return self._index.find(self.tables, urls)
+        return self._index.find(self.arrays, urls)
 
     def observe(self, batch: OutcomeBatch, then: Callable[[int], object] | None = None) -> Ints:
         """Apply a valid batch in stream order; return int64[COUNTS], as `streamsched.state.ingest` orders them.
@@ -113,8 +121,8 @@ class PageTable:
         Calls `then` with the number of outcomes whenever some tens of thousands are applied, and at the end.
         O(1) an outcome, amortised: 104 bytes of the page's records, its group's mean, and four rows of the sweep.
         """
-        told = Told(np.zeros(COUNTS, np.int64), self.touched.noted if self.touched else UNWATCHED)
-        columns = Columns(
+        told = IngestCounts(np.zeros(COUNTS, np.int64), self.touched.noted if self.touched else UNWATCHED)
+        columns = OutcomeColumns(
             frozen(batch.urls.blob),
             frozen(batch.urls.offsets),
             frozen(batch.fetched_at),
@@ -126,11 +134,11 @@ class PageTable:
             frozen(batch.cost),
             frozen(batch.retry_after),
         )
-        rules = Rules(self.cycle_s, self.change_bits, self.limits, self.surges)
+        rules = IngestRules(self.cycle_s, self.change_bits, self.limits, self.surges)
         for start in range(0, len(batch), _CHUNK):
             span = (start, min(start + _CHUNK, len(batch)))
             self._make_room(batch.urls, *span)
-            apply_outcomes(self.tables, self._index.arrays(), columns, span, rules, told)
+            apply_outcomes(self.arrays, self._index.arrays(), columns, span, rules, told)
             if then is not None:
                 then(span[1] - span[0])
         self._index.settle()
@@ -142,8 +150,8 @@ class PageTable:
         for start in range(0, len(urls), _CHUNK):
             stop = min(start + _CHUNK, len(urls))
             self._make_room(urls, start, stop)
-            self._index.enter(self.tables, PackedUrls(urls.blob, urls.offsets[start : stop + 1]))
-            begin_pages(self.tables, now)
+            self._index.enter(self.arrays, PackedUrls(urls.blob, urls.offsets[start : stop + 1]))
+            init_pages(self.arrays, now)
         return len(self) - before
 
     def weigh(self, urls: PackedUrls, importance: Floats) -> None:
@@ -151,16 +159,16 @@ class PageTable:
         rows = self.find(urls)
         if self.touched:
             self.touched.add(rows)
-        mark_rows(self.tables, rows)
+        mark_dirty_rows(self.arrays, rows)
         self._pages.array["importance"][rows] = importance
 
-    def watch(self) -> Touched:
+    def watch(self) -> InvalidatedRows:
         """Note from now on which rows' scores may have moved, for one reader; return where. O(1).
 
-        Told are the rows of applied outcomes, those that the sweep passed, and those weighed; what else is written to
-        the records is for the writer to tell. Nothing of it is saved.
+        IngestCounts are the rows of applied outcomes, those that the sweep passed, and those weighed; what else is
+        written to the records is for the writer to tell. Nothing of it is saved.
         """
-        self.touched = Touched(self._corpus)
+        self.touched = InvalidatedRows(self._corpus)
         return self.touched
 
     def unwatch(self) -> None:
@@ -169,10 +177,10 @@ class PageTable:
 
     def rebuild_index(self) -> None:
         """Enter all pages and groups into the hash indexes anew, after the records were loaded. O(pages)."""
-        self._index.rebuild(self.tables)
+        self._index.rebuild(self.arrays)
         self._place_groups(int(self._corpus["groups"][0]))
-        rebuild_chains(self.tables)
-        self.tempo.rebuild(self.tables)
+        rebuild_members(self.arrays)
+        self.seasonality.rebuild(self.arrays)
 
     def state_bytes(self) -> dict[str, int]:
         """Return the bytes of memory in use for each part of the state."""
@@ -181,9 +189,9 @@ class PageTable:
         return {
             "pages": pages * (PAGE.itemsize + TRACE.itemsize),
             "leases": pages * 8,
-            "chains": pages * CHAIN.itemsize + groups * 4,
+            "chains": pages * MEMBER_LINK.itemsize + groups * 4,
             "url_index": self._index.nbytes(),
-            "rhythms": self.tempo.nbytes(pages, groups),
+            "rhythms": self.seasonality.nbytes(pages, groups),
             "groups": groups * GROUP.itemsize + int(corpus["names_end"]) + self._group_slots.nbytes,
             "sketch": max(1 << 16, pages // 2),
             "journal": min(int(corpus["journaled"]), self._journal.array.size) * VISIT.itemsize,
@@ -201,13 +209,13 @@ class PageTable:
         self._groups.ensure(groups)
         self._heads.ensure(groups)
         self._names.ensure(names)
-        self.tempo.reserve(pages, groups)
+        self.seasonality.reserve(pages, groups)
 
     def faults(self) -> list[str]:
         """Return which invariants of the table do not hold, none where it is sound. O(pages)."""
-        tables = self.tables
-        urls = PackedUrls.pack(url_texts(tables, np.arange(len(self))))
-        return find_faults(tables, self.find(urls))
+        shard = self.arrays
+        urls = PackedUrls.pack(url_texts(shard, np.arange(len(self))))
+        return find_faults(shard, self.find(urls))
 
     def _make_room(self, urls: PackedUrls, start: int, stop: int) -> None:
         """Make room for as many new pages as `urls` has from `start` up to `stop`, should all of them be new."""

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.command_line import ROOT, Command, write
+from tests.support.command_line import Command, write
+from tests.support.paths import ROOT
 
 TINY = ("--population", "10", "--generations", "2", "--seeds", "2", "--budget", "0.2")
 

@@ -13,7 +13,7 @@ from streamsched import OutcomeBatch, Scheduler
 from streamsched.evolution import pipeline
 from streamsched.evolution.plan import EvolutionPlan
 from streamsched.evolution.records import RecordBook
-from streamsched.service.evolution import EvolvingIntake, cut_at_cycles
+from streamsched.service.evolution import FileEvolution, cut_at_cycles
 from tests.support import fake_evolutions
 from tests.support.command_line import DAY, NOW, Command, crawl, write
 
@@ -59,7 +59,7 @@ def test_batches_may_be_cut_anywhere(tmp_path: Path, size: int) -> None:
     days = np.repeat(np.arange(1, 11), 12) * DAY
     urls = [f"https://a.example/{i % 12}" for i in range(days.size)]
     scheduler = Scheduler()
-    intake = EvolvingIntake(scheduler, EvolutionPlan(every=4, drift=None), tmp_path)
+    intake = FileEvolution(scheduler, EvolutionPlan(every=4, drift=None), tmp_path)
     applied = 0
     for start in range(0, days.size, size):
         batch = OutcomeBatch(urls[start : start + size], days[start : start + size])

@@ -15,7 +15,8 @@ from streamsched.cli import exits
 from streamsched.cli.arguments import duration, moment, url, whole
 from streamsched.cli.main import build_parser
 from streamsched.cli.output import plain
-from tests.support.command_line import ROOT, Command
+from tests.support.command_line import Command
+from tests.support.paths import ROOT
 
 COMMANDS = (
     "replay",

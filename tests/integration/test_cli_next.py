@@ -11,7 +11,7 @@ import pytest
 from streamsched import (
     FormulaError,
     InvalidOutcome,
-    Manners,
+    Politeness,
     ReplayError,
     Scheduler,
     SettingsError,
@@ -169,7 +169,7 @@ def test_explain_tells_a_page_apart(streamsched: Command, state: Path) -> None:
 
 
 def test_explain_speaks_of_the_batch_of_a_lease(streamsched: Command, tmp_path: Path) -> None:
-    scheduler = Scheduler(manners=Manners(delay="1m"))
+    scheduler = Scheduler(politeness=Politeness(delay="1m"))
     scheduler.discover([f"https://a.example/{i}" for i in range(9)], now=0.0)
     scheduler.save(tmp_path)
     worst = scheduler.rank(9, now=NOW).urls[-1]

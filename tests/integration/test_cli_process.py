@@ -18,7 +18,8 @@ import pytest
 from streamsched import Scheduler
 from streamsched.cli import main
 from streamsched.persistence.recovery import has_state
-from tests.support.command_line import ROOT, Command, change_log, crawl, finish, outcome, start, write
+from tests.support.command_line import Command, change_log, crawl, finish, outcome, start, write
+from tests.support.paths import ROOT
 
 LINES = crawl()
 NOTICE = re.compile(r"streamsched: compiling kernels for this machine \(\w+ and others\), once; later runs find them\n")

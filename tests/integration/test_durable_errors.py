@@ -15,8 +15,8 @@ from streamsched import Outcome, Scheduler, SnapshotError
 from streamsched.errors import StateInUse
 from streamsched.persistence.files import list_images
 from streamsched.scheduler.durable import DurableScheduler, SavePlan
+from tests.support.paths import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 NEVER = SavePlan(every=1e9)
 
 

@@ -29,7 +29,7 @@ LOOK_S = 0.002
 
 @pytest.fixture(autouse=True, scope="module")
 def small_tables() -> Iterator[None]:
-    """Tables of few rows; and kernels compiled before processes of the lowest priority need them."""
+    """ShardArrays of few rows; and kernels compiled before processes of the lowest priority need them."""
     with small_reserve():
         service = Service(None)
         service.evolver.evolve_now(service.now)

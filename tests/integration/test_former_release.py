@@ -49,7 +49,7 @@ def check_knowledge(scheduler: Scheduler) -> None:
     told = scheduler.explain("https://a.jp/docs/1", now=NOW).terminals
     assert (told["n"], told["X"], told["surge"], told["rhythm"]) == (9.0, 2.0, 0.0, 1.0)
     assert told["tau"] == pytest.approx(told["t"])
-    assert scheduler.pages.tempo.regions == REGIONS
+    assert scheduler.pages.seasonality.regions == REGIONS
 
 
 def test_it_loads_as_it_was_left(former: Path) -> None:
@@ -65,8 +65,8 @@ def test_it_opens_and_learns_on(former: Path) -> None:
         for i in range(12):
             changed = [Outcome(f"https://a.jp/docs/{n}", NOW + i * DAY, changed=True) for n in (1, 2)]
             scheduler.observe(changed)
-        assert scheduler.pages.tables.rhythm.tempo["schedules"][0] == 2
-        assert set(scheduler.pages.tables.rhythm.links["profile"][:24].tolist()) == {0, 1}  # a.jp is of CJK
+        assert scheduler.pages.arrays.seasonality.state["schedules"][0] == 2
+        assert set(scheduler.pages.arrays.seasonality.links["profile"][:24].tolist()) == {0, 1}  # a.jp is of CJK
         digest = scheduler.digest()
     assert read_image(newest_image(former)).is_present
     assert Scheduler.load(former).digest() == digest

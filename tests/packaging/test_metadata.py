@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.support.paths import ROOT
+
 MINOR = re.compile(r"Programming Language :: Python :: 3\.(\d+)")
 
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from streamsched import OutcomeBatch, PackedUrls
 from streamsched.connectors import Delivery, Position
 from streamsched.errors import ReplayError
-from streamsched.estimation.seasonality.timezones import set_clock
+from streamsched.estimation.seasonality.timezones import offsets_between
 from streamsched.replay import ChangeLog
 from streamsched.replay.analysis import AnalysisSettings, merge_regions, parse_region
 from streamsched.replay.analysis.statistics.detection_chances import binomial_tail, exceed
@@ -203,7 +203,7 @@ def test_clocks_show_what_the_database_says(name: str, times: list[int]) -> None
     assume(times)
     centre = times[0]
     times = [time for time in times if abs(time - centre) < 400 * 86400]
-    shown = set_clock(name, min(times), max(times)).read(np.array(times, np.float64))
+    shown = offsets_between(name, min(times), max(times)).read(np.array(times, np.float64))
     zone = zone_of(name)
     assert shown.tolist() == [time + analysis.utc_offset(time, zone).total_seconds() for time in times]
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamsched.outcomes import Outcome
-from streamsched.politeness.politeness_settings import HostRule, Manners
+from streamsched.politeness.politeness_settings import HostRule, Politeness
 from tests.property.test_politeness import some_counts
 from tests.reference import ranking
 from tests.support.scheduler_twins import START_S, Twins, small_shards
@@ -19,8 +19,8 @@ host_rules = st.dictionaries(
     st.sampled_from(HOSTS),
     st.builds(HostRule, delay=st.sampled_from([None, 0.0, 200.0, 1e4]), in_flight=some_counts, per_batch=some_counts),
 )
-manners = st.builds(
-    Manners,
+politeness = st.builds(
+    Politeness,
     delay=st.sampled_from([0.0, 0.0, 300.0]),
     in_flight=some_counts,
     per_batch=some_counts,
@@ -29,10 +29,10 @@ manners = st.builds(
 
 
 @settings(max_examples=150)
-@given(pages, manners, host_rules, st.sets(st.sampled_from(HOSTS), max_size=1), st.integers(0, 3), st.integers(0, 6))
+@given(pages, politeness, host_rules, st.sets(st.sampled_from(HOSTS), max_size=1), st.integers(0, 3), st.integers(0, 6))
 def test_no_batch_that_hosts_allow_is_better(
     pages: list[tuple[str, float]],
-    manners: Manners,
+    politeness: Politeness,
     host_rules: dict[str, HostRule],
     blocked: set[str],
     before: int,
@@ -40,7 +40,7 @@ def test_no_batch_that_hosts_allow_is_better(
 ) -> None:
     """Greatest sum, and page by page no worse than any other; after a first batch that is still out."""
     with small_shards():
-        twins = Twins("importance - cost", manners)
+        twins = Twins("importance - cost", politeness)
         for number, (host, score) in enumerate(pages):
             outcome = Outcome(f"https://{host}/{number}", START_S, importance=max(score, 0.0), cost=max(-score, 0.0))
             twins.observe([outcome])

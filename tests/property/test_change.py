@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamsched.estimation.change_detection import VERDICTS, hamming, judge, popcount
+from streamsched.estimation.change_detection import VERDICTS, detect_change, hamming, popcount
 from streamsched.outcomes import CHANGED, FINGERPRINT, STATUS
 from tests.reference import estimators
 
@@ -24,7 +24,7 @@ def test_judge_is_the_list_of_rules(visit: dict[str, Any], page: dict[str, Any] 
     """Absent fields hold junk, so that a look at one would show."""
     given_bits = STATUS * ("status" in visit) + FINGERPRINT * ("fingerprint" in visit) + CHANGED * ("changed" in visit)
     known = page or {}
-    code = judge(
+    code = detect_change(
         given_bits,
         visit.get("status", junk % 1000),
         np.uint64(visit.get("fingerprint", junk)),

@@ -12,14 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamsched.outcomes import Outcome, OutcomeBatch
-from streamsched.politeness.politeness_settings import Manners
+from streamsched.politeness.politeness_settings import Politeness
 from streamsched.ranking import formula_switch, full_scan
-from streamsched.ranking.incremental_topk import Standing
+from streamsched.ranking.incremental_topk import IncrementalTopK
 from streamsched.scheduler.scheduler import Scheduler
 from tests.support.guarded_memory import small_rankings, small_reserve
 from tests.support.outcome_streams import DAY
 
-MANNERS = Manners(delay=10.0, in_flight=40, per_batch=9, backoff=3_600.0, min_revisit=600.0, max_revisit="20d")
+MANNERS = Politeness(delay=10.0, in_flight=40, per_batch=9, backoff=3_600.0, min_revisit=600.0, max_revisit="20d")
 FORMULAS = ("posterior", "importance * t * (3 - t)", "1", "NAD * t")
 
 ways = st.sampled_from([(1, True, 1), (1, True, 8), (3, True, 1), (1, False, 1), (3, False, 1)])
@@ -32,7 +32,7 @@ def ranked_so(kept: bool, most_opened: int) -> Iterator[None]:
         for name, value in {"BLOCK": 64, "_THREADED_ROWS": 64, "_SAMPLE_ROWS": 3, "_SAMPLE_BLOCKS": 2}.items():
             patch.setattr(full_scan, name, value)
         if not kept:
-            patch.setattr(formula_switch, "Standing", partial(Standing, fewest_pages=1 << 40))
+            patch.setattr(formula_switch, "IncrementalTopK", partial(IncrementalTopK, fewest_pages=1 << 40))
         yield
 
 
@@ -42,7 +42,9 @@ def live(seed: int, steps: int, way: tuple[int, bool, int]) -> tuple[list[tuple[
     rng = np.random.default_rng(seed)
     seen = []
     with ranked_so(kept, most_opened):
-        scheduler = Scheduler(seed=seed, manners=MANNERS, threads=threads, new_share=0.2, explore_share=0.1, panel=0.1)
+        scheduler = Scheduler(
+            seed=seed, politeness=MANNERS, threads=threads, new_share=0.2, explore_share=0.1, panel=0.1
+        )
         now = 1_000 * DAY
         for step in range(steps):
             found = [f"https://h{int(host)}.example/{step}/{i}" for i, host in enumerate(rng.integers(0, 9, 40))]

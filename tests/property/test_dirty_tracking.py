@@ -19,8 +19,8 @@ from streamsched.numerics.arrays import Hashes
 from streamsched.persistence import snapshot_view
 from streamsched.persistence.image_format import ImageWriter
 from streamsched.persistence.image_reader import load_images
-from streamsched.persistence.snapshot_view import Moment
-from streamsched.records.dirty_tracking import find_marked
+from streamsched.persistence.snapshot_view import SnapshotView
+from streamsched.records.dirty_tracking import find_dirty
 from streamsched.state.digest import digest_state
 from tests.support.guarded_memory import small_reserve
 from tests.support.random_calls import KINDS, URLS, Call, calls, settings_of
@@ -33,16 +33,18 @@ def small_tables() -> Iterator[None]:
 
 
 def rows_of(scheduler: Scheduler) -> list[bytes]:
-    tables = scheduler.pages.tables
+    shard = scheduler.pages.arrays
     return [
-        tables.pages[row].tobytes() + tables.traces[row].tobytes() + tables.lease_until_s[row].tobytes()
+        shard.pages.records[row].tobytes()
+        + shard.pages.traces[row].tobytes()
+        + shard.pages.lease_until_s[row].tobytes()
         for row in range(len(scheduler))
     ]
 
 
 def groups_of(scheduler: Scheduler) -> list[bytes]:
-    tables = scheduler.pages.tables
-    return [tables.groups[group].tobytes() for group in range(int(tables.corpus["groups"][0]))]
+    shard = scheduler.pages.arrays
+    return [shard.groups.records[group].tobytes() for group in range(int(shard.corpus["groups"][0]))]
 
 
 def changed(before: list[bytes], after: list[bytes]) -> set[int]:
@@ -50,7 +52,7 @@ def changed(before: list[bytes], after: list[bytes]) -> set[int]:
 
 
 def numbers(bits: Hashes, count: int) -> set[int]:
-    return set(find_marked(bits, 0, count).tolist())
+    return set(find_dirty(bits, 0, count).tolist())
 
 
 @pytest.mark.parametrize("kind", range(KINDS))
@@ -105,7 +107,7 @@ def test_image_is_that_of_its_instant(
         corpus = None
         for place in range(3):
             digest = digest_of(scheduler)
-            moment = Moment(scheduler, corpus)
+            moment = SnapshotView(scheduler, corpus)
             names = [None, "lost" if lost else "+0001", "+0001" if lost else "+0002"]
             path = Path(folder) / f"snapshot-00000001{names[place] or ''}.state"
             with ImageWriter(path) as writer:
@@ -136,7 +138,7 @@ def digest_of(scheduler: Scheduler) -> str:
 def test_bits_are_listed() -> None:
     bits = np.zeros(5, np.uint64)
     bits[0], bits[2], bits[4] = 1 | 1 << 63, 1 << 5, 1
-    assert find_marked(bits, 0, 320).tolist() == [0, 63, 133, 256]
-    assert find_marked(bits, 64, 256).tolist() == [133]
-    assert find_marked(bits, 0, 63).tolist() == [0]
-    assert find_marked(bits, 0, 0).tolist() == []
+    assert find_dirty(bits, 0, 320).tolist() == [0, 63, 133, 256]
+    assert find_dirty(bits, 64, 256).tolist() == [133]
+    assert find_dirty(bits, 0, 63).tolist() == [0]
+    assert find_dirty(bits, 0, 0).tolist() == []

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamsched.evolution.data.imputation import ALL_ALIKE, Sightings, complete_history
+from streamsched.evolution.data.imputation import ALL_ALIKE, PageVisits, impute_history
 from tests.reference.imputation import Draws, complete
 
 times = st.sampled_from([-1e15, -3.0, -0.5, 0.0, 0.5, 1.0, 1.5, 2.0, 4.25, 5.0, 6.0, 7.75, 8.0, 9.0, 1e15]) | st.floats(
@@ -32,7 +32,7 @@ def test_kernel_is_its_twin(
     profiles = [busy or [1.0] * 9, [1.0] * 9]
     numbers = [i % 2 for i in range(len(pages))]
     flat = [visit for found, *_ in pages for visit in found]
-    sightings = Sightings(
+    sightings = PageVisits(
         np.cumsum([0, *(len(found) for found, *_ in pages)]),
         np.array([at for at, _ in flat], np.float64),
         np.array([saw for _, saw in flat], np.bool_),
@@ -41,7 +41,7 @@ def test_kernel_is_its_twin(
         np.array([page_hash for *_, page_hash in pages], np.uint64),
         *(ALL_ALIKE if busy is None else (np.array(profiles)[:, :cycles].copy(), np.array(numbers, np.int64))),
     )
-    changed, sure = complete_history(sightings, cycles, seed)
+    changed, sure = impute_history(sightings, cycles, seed)
     assert changed.shape == sure.shape == (len(pages), cycles)
     for i, (found, posterior, page_hash) in enumerate(pages):
         assert (changed[i].tolist(), sure[i].tolist()) == complete(

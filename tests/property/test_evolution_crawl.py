@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamsched.evolution.data.change_history import ChangeHistory
-from streamsched.evolution.data.cycle_times import Timing
+from streamsched.evolution.data.cycle_times import CycleTimes
 from streamsched.evolution.gp.genomes import to_formula
-from streamsched.evolution.gp.symbols import TERMINAL_SETS, Alphabet, TerminalSet
+from streamsched.evolution.gp.symbols import TERMINAL_SETS, SymbolSet, TerminalSet
 from streamsched.evolution.simulation import simulated_surges
 from streamsched.evolution.simulation.compiled_programs import Prepared, prepare
 from streamsched.evolution.simulation.evaluator import Evaluator, Metric, Program
@@ -66,10 +66,10 @@ def shapes(cycles: int) -> st.SearchStrategy[int]:
     whole = (1 << cycles) - 1
     moments = st.integers(0, cycles - 1)
     run = st.builds(lambda first, length: ((1 << length) - 1 << first) & whole, moments, st.integers(1, cycles))
-    rhythm = st.builds(
+    seasonality = st.builds(
         lambda first, period: sum(1 << at for at in range(first, cycles, period)), moments, st.integers(1, 9)
     )
-    return st.sampled_from([0, 0, whole]) | moments.map(lambda at: 1 << at) | run | rhythm | st.integers(0, whole)
+    return st.sampled_from([0, 0, whole]) | moments.map(lambda at: 1 << at) | run | seasonality | st.integers(0, whole)
 
 
 def ups_and_downs(draw: st.DrawFn, least: int, whole: int) -> Ints:
@@ -79,7 +79,7 @@ def ups_and_downs(draw: st.DrawFn, least: int, whole: int) -> Ints:
 
 
 @st.composite
-def timings(draw: st.DrawFn, pages: int, cycles: int) -> Timing:
+def timings(draw: st.DrawFn, pages: int, cycles: int) -> CycleTimes:
     """When cycles were: days, hours and odd lengths, by clocks that may be changed, over profiles of all shapes."""
     kinds = draw(st.integers(1, 3))
     profiles = np.zeros(kinds, PROFILE)
@@ -92,7 +92,7 @@ def timings(draw: st.DrawFn, pages: int, cycles: int) -> Timing:
     quarters = np.array([draw(clocks) for _ in range(kinds)], np.int64)
     profile_of = np.array(draw(st.lists(st.integers(0, kinds - 1), min_size=pages, max_size=pages)), np.int64)
     start_s = draw(st.sampled_from([1.7e9, 1_700_006_400.0, 0.0, -1e6]))
-    return Timing(
+    return CycleTimes(
         start_s, draw(st.sampled_from([86_400.0, 3_600.0, 21_600.0, 100_000.0])), profiles, quarters, profile_of
     )
 
@@ -178,7 +178,7 @@ def test_more_cycles_than_a_word_has_bits(trial: Trial, formula: Formula) -> Non
 
 
 @st.composite
-def genomes(draw: st.DrawFn, alphabet: Alphabet, most: int = 30) -> bytes:
+def genomes(draw: st.DrawFn, alphabet: SymbolSet, most: int = 30) -> bytes:
     """Any program in prefix order: symbols until every operand is there."""
     word: list[int] = []
     open_operands = 1
@@ -193,7 +193,7 @@ def genomes(draw: st.DrawFn, alphabet: Alphabet, most: int = 30) -> bytes:
 @settings(max_examples=150, deadline=None)
 @given(trials(st.integers(1, 8)), st.sampled_from(sorted(TERMINAL_SETS)), st.data())
 def test_genomes_are_their_formulas(trial: Trial, terminals: TerminalSet, data: st.DataObject) -> None:
-    alphabet = Alphabet(TERMINAL_SETS[terminals])
+    alphabet = SymbolSet(TERMINAL_SETS[terminals])
     words = data.draw(st.lists(genomes(alphabet), min_size=1, max_size=3))
     formulas = [to_formula(word, alphabet) for word in words]
     evaluator = Evaluator([trial], "ndcg", alphabet=alphabet, workers=1)
@@ -272,7 +272,7 @@ def test_without_a_deadline_all_is_evaluated() -> None:
 def test_a_deadline_breaks_off_the_crawl_it_meets(monkeypatch: pytest.MonkeyPatch) -> None:
     evaluator = Evaluator([STEADY], workers=1)
 
-    def expire(program: Program, alphabet: Alphabet | None) -> Prepared:
+    def expire(program: Program, alphabet: SymbolSet | None) -> Prepared:
         if program == SOME[2]:
             evaluator._expire()
         return prepare(program, alphabet)

@@ -25,18 +25,18 @@ from streamsched.evolution.gp.genomes import (
 )
 from streamsched.evolution.gp.loop import Elite, evolve_population, evolve_seeds, rank_elites
 from streamsched.evolution.gp.operators import Breeder, cross, replace_subtree, swap_subtrees
-from streamsched.evolution.gp.symbols import TERMINAL_SETS, Alphabet
+from streamsched.evolution.gp.symbols import TERMINAL_SETS, SymbolSet
 from streamsched.formula import Formula
 from streamsched.numerics.arrays import Floats
 from tests.reference import genomes as naive
 
-TINY = Alphabet(("X", "t"), (0.5,))
-alphabets = st.sampled_from([TINY, *map(Alphabet, TERMINAL_SETS.values()), Alphabet(("t",), ())])
+TINY = SymbolSet(("X", "t"), (0.5,))
+alphabets = st.sampled_from([TINY, *map(SymbolSet, TERMINAL_SETS.values()), SymbolSet(("t",), ())])
 seeds = st.integers(0, 2**64)
 
 
 @st.composite
-def genomes(draw: st.DrawFn, alphabet: Alphabet, leaves: int = 12) -> bytes:
+def genomes(draw: st.DrawFn, alphabet: SymbolSet, leaves: int = 12) -> bytes:
     leaf = st.builds(lambda symbol: bytes([symbol]), st.integers(0, alphabet.leaves - 1))
     codes = range(alphabet.leaves, len(alphabet.arity))
     binary = st.sampled_from([code for code in codes if alphabet.arity[code] == 2])
@@ -50,12 +50,12 @@ def genomes(draw: st.DrawFn, alphabet: Alphabet, leaves: int = 12) -> bytes:
 
 
 @st.composite
-def worded(draw: st.DrawFn, count: int = 1, leaves: int = 12) -> tuple[Alphabet, list[bytes]]:
+def worded(draw: st.DrawFn, count: int = 1, leaves: int = 12) -> tuple[SymbolSet, list[bytes]]:
     alphabet = draw(alphabets)
     return alphabet, [draw(genomes(alphabet, leaves)) for _ in range(count)]
 
 
-def tree_of(genome: bytes, alphabet: Alphabet) -> naive.Tree:
+def tree_of(genome: bytes, alphabet: SymbolSet) -> naive.Tree:
     tree = naive.read_tree(genome, alphabet)
     assert tree is not None
     return tree
@@ -63,7 +63,7 @@ def tree_of(genome: bytes, alphabet: Alphabet) -> naive.Tree:
 
 @settings(max_examples=200, deadline=None)
 @given(worded())
-def test_levels_and_ends_are_those_of_the_tree(word: tuple[Alphabet, list[bytes]]) -> None:
+def test_levels_and_ends_are_those_of_the_tree(word: tuple[SymbolSet, list[bytes]]) -> None:
     alphabet, [genome] = word
     tree = tree_of(genome, alphabet)
     assert naive.write_tree(tree) == genome
@@ -75,7 +75,7 @@ def test_levels_and_ends_are_those_of_the_tree(word: tuple[Alphabet, list[bytes]
 
 @settings(max_examples=300, deadline=None)
 @given(alphabets, st.lists(st.integers(0, 14), max_size=8).map(bytes) | st.binary(max_size=8))
-def test_genomes_are_whole_trees(alphabet: Alphabet, genome: bytes) -> None:
+def test_genomes_are_whole_trees(alphabet: SymbolSet, genome: bytes) -> None:
     assert is_genome(genome, alphabet) == (naive.read_tree(genome, alphabet) is not None)
     if not is_genome(genome, alphabet):
         with pytest.raises(ValueError, match="expected one whole tree"):
@@ -84,7 +84,7 @@ def test_genomes_are_whole_trees(alphabet: Alphabet, genome: bytes) -> None:
 
 @settings(max_examples=200, deadline=None)
 @given(worded(leaves=40))
-def test_genomes_are_formulas_that_print_and_parse(word: tuple[Alphabet, list[bytes]]) -> None:
+def test_genomes_are_formulas_that_print_and_parse(word: tuple[SymbolSet, list[bytes]]) -> None:
     alphabet, [genome] = word
     formula = to_formula(genome, alphabet)
     assert (formula.size, formula.depth) == (len(genome), depth_of(genome, alphabet))
@@ -94,7 +94,7 @@ def test_genomes_are_formulas_that_print_and_parse(word: tuple[Alphabet, list[by
 
 @settings(max_examples=200, deadline=None)
 @given(alphabets, st.integers(1, 9), seeds, st.booleans())
-def test_grown_trees_keep_their_depth(alphabet: Alphabet, depth: int, seed: int, leaf: bool) -> None:
+def test_grown_trees_keep_their_depth(alphabet: SymbolSet, depth: int, seed: int, leaf: bool) -> None:
     genome = grow_tree(alphabet, depth, Random(seed), leaf=leaf)
     assert is_genome(genome, alphabet)
     assert 1 + (depth > 1 and not leaf) <= depth_of(genome, alphabet) <= depth
@@ -102,7 +102,7 @@ def test_grown_trees_keep_their_depth(alphabet: Alphabet, depth: int, seed: int,
 
 @settings(max_examples=100, deadline=None)
 @given(alphabets, st.integers(1, 9), seeds)
-def test_full_trees_have_all_leaves_at_one_level(alphabet: Alphabet, depth: int, seed: int) -> None:
+def test_full_trees_have_all_leaves_at_one_level(alphabet: SymbolSet, depth: int, seed: int) -> None:
     genome = full_tree(alphabet, depth, Random(seed))
     assert is_genome(genome, alphabet)
     levels = levels_of(genome, alphabet)
@@ -112,7 +112,7 @@ def test_full_trees_have_all_leaves_at_one_level(alphabet: Alphabet, depth: int,
 @settings(max_examples=60, deadline=None)
 @given(alphabets, st.integers(0, 60), st.tuples(st.integers(1, 6), st.integers(1, 6)), seeds)
 def test_ramped_trees_are_as_many_and_as_deep_as_asked(
-    alphabet: Alphabet, count: int, depths: tuple[int, int], seed: int
+    alphabet: SymbolSet, count: int, depths: tuple[int, int], seed: int
 ) -> None:
     low, high = min(depths), max(depths)
     trees = ramped_trees(count, (low, high), alphabet, Random(seed))
@@ -124,7 +124,7 @@ def test_ramped_trees_are_as_many_and_as_deep_as_asked(
 @settings(max_examples=200, deadline=None)
 @given(worded(count=2, leaves=5), seeds, st.integers(0, 3))
 def test_a_crossover_puts_a_subtree_of_one_into_the_other(
-    word: tuple[Alphabet, list[bytes]], seed: int, spare: int
+    word: tuple[SymbolSet, list[bytes]], seed: int, spare: int
 ) -> None:
     alphabet, [first, second] = word
     max_depth = max(depth_of(first, alphabet), depth_of(second, alphabet)) + spare
@@ -137,7 +137,7 @@ def test_a_crossover_puts_a_subtree_of_one_into_the_other(
 
 @settings(max_examples=200, deadline=None)
 @given(worded(leaves=8), seeds, st.integers(0, 3))
-def test_a_swap_exchanges_two_subtrees_apart(word: tuple[Alphabet, list[bytes]], seed: int, spare: int) -> None:
+def test_a_swap_exchanges_two_subtrees_apart(word: tuple[SymbolSet, list[bytes]], seed: int, spare: int) -> None:
     alphabet, [genome] = word
     max_depth = depth_of(genome, alphabet) + spare
     child = swap_subtrees(genome, alphabet, max_depth, Random(seed))
@@ -148,7 +148,7 @@ def test_a_swap_exchanges_two_subtrees_apart(word: tuple[Alphabet, list[bytes]],
 @settings(max_examples=200, deadline=None)
 @given(worded(), seeds, st.integers(0, 3), st.integers(1, 6))
 def test_a_replacement_changes_one_subtree(
-    word: tuple[Alphabet, list[bytes]], seed: int, spare: int, initial: int
+    word: tuple[SymbolSet, list[bytes]], seed: int, spare: int, initial: int
 ) -> None:
     alphabet, [genome] = word
     depth = depth_of(genome, alphabet)
@@ -169,7 +169,7 @@ rates = st.tuples(*[st.sampled_from([0.0, 1.0, 5.0])] * 4).filter(any)
 @settings(max_examples=150, deadline=None)
 @given(worded(count=5, leaves=6), seeds, rates, st.integers(1, 6), st.integers(1, 4))
 def test_offspring_are_whole_and_no_deeper_than_allowed(
-    word: tuple[Alphabet, list[bytes]],
+    word: tuple[SymbolSet, list[bytes]],
     seed: int,
     weights: tuple[float, float, float, float],
     crossover_depth: int,

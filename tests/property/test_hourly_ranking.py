@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from streamsched import Scheduler
-from streamsched.estimation.seasonality.regions import Region
+from streamsched.estimation.seasonality.regions import TimeRegion
 from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.outcomes import Outcome
-from streamsched.politeness.politeness_settings import Manners
-from streamsched.ranking.incremental_topk import Standing
+from streamsched.politeness.politeness_settings import Politeness
+from streamsched.ranking.incremental_topk import IncrementalTopK
 from tests.reference.seasonality import utc
 from tests.support.intensities import Clock, merge, office, published, visit
 from tests.support.scheduler_twins import small_shards
@@ -23,8 +23,8 @@ HOUR = 3_600.0
 START_S = utc(2024, 2, 12)  # six weeks and a half before clocks are put forward in Europe, ...
 FROM_S = START_S + 6 * 168 * HOUR
 UNTIL_S = utc(2024, 4, 1, 12)  # ... and a day after
-ZONES = {"east": Region(("jp",), "Asia/Kolkata"), "west": Region(("de",), "Europe/Berlin")}
-FREE = Manners(delay=0.0, in_flight=None, backoff=1.0, min_revisit=0.0)
+ZONES = {"east": TimeRegion(("jp",), "Asia/Kolkata"), "west": TimeRegion(("de",), "Europe/Berlin")}
+FREE = Politeness(delay=0.0, in_flight=None, backoff=1.0, min_revisit=0.0)
 
 
 def learned(formula: str) -> tuple[Scheduler, list[str]]:
@@ -32,7 +32,7 @@ def learned(formula: str) -> tuple[Scheduler, list[str]]:
     rng = np.random.default_rng(1)
     urls = [f"https://{'a.jp' if i % 2 else 'a.de'}/{i}" for i in range(PAGES)]
     per = rng.gamma(2.0, 0.3, PAGES // 2)
-    scheduler = Scheduler(formula=formula, manners=FREE, regions=ZONES, new_share=0.0, scouts=False, threads=1)
+    scheduler = Scheduler(formula=formula, politeness=FREE, regions=ZONES, new_share=0.0, surge_probes=False, threads=1)
     parts = []
     for first, clock, turn in ((0, Clock(1.0), 0), (1, Clock(5.5), 8)):
         visits = visit(rng, np.roll(office(), turn), per, np.full(PAGES // 2, 6.0), weeks=6, clock=clock)
@@ -45,14 +45,14 @@ def learned(formula: str) -> tuple[Scheduler, list[str]]:
 def searches(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """Counts what becomes of searches: whether bounds left any block unopened."""
     met: Counter[str] = Counter()
-    search = Standing._search
+    search = IncrementalTopK._search
 
-    def spy(standing: Standing, *arguments: Any) -> object:
+    def spy(standing: IncrementalTopK, *arguments: Any) -> object:
         found = search(standing, *arguments)
         met["given up" if found is None else "all" if standing._opened.count == standing._table.blocks else "some"] += 1
         return found
 
-    monkeypatch.setattr(Standing, "_search", spy)
+    monkeypatch.setattr(IncrementalTopK, "_search", spy)
     return met
 
 
@@ -68,7 +68,7 @@ def test_the_ranking_is_exact_across_hours(formula: str, searches: Counter[str])
     with small_shards():
         scheduler, urls = learned(formula)
         assert all(published(scheduler, region).max() > 1.5 for region in (1, 2))
-        assert int(scheduler.pages.tables.rhythm.tempo["schedules"][0]) > 10
+        assert int(scheduler.pages.arrays.seasonality.state["schedules"][0]) > 10
         rng = np.random.default_rng(2)
         searches.clear()
         leaders, now = [], FROM_S

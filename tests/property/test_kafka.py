@@ -13,7 +13,7 @@ from streamsched.connectors.formats.msgpack_frames import encode_frame
 from streamsched.connectors.kafka.clients.protocol import Messages
 from streamsched.connectors.kafka.decoding import decode_messages
 from streamsched.connectors.kafka.envelopes import sort_messages
-from streamsched.connectors.kafka.message_keys import choose_partitions, differ, spell_hosts
+from streamsched.connectors.kafka.message_keys import choose_partitions, differ, host_keys
 from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.outcomes import Outcome, OutcomeBatch
 from tests.reference import message_keys
@@ -54,7 +54,7 @@ values = st.lists(whole | broken | st.none(), max_size=40)
 
 @given(urls | texts)
 def test_hosts(found: list[str]) -> None:
-    assert list(spell_hosts(PackedUrls.pack(found))) == [message_keys.spell_host(url) for url in found]
+    assert list(host_keys(PackedUrls.pack(found))) == [message_keys.spell_host(url) for url in found]
 
 
 @given(st.lists(st.binary(max_size=20)), st.integers(1, 1000))

@@ -26,8 +26,8 @@ from streamsched import Scheduler
 from streamsched.formula import Binary, BinaryOp, Constant, Formula, Node, Terminal, Unary, UnaryOp
 from streamsched.formula.terminals import PROVIDED
 from streamsched.outcomes import Outcome
-from streamsched.politeness.politeness_settings import HostRule, Manners, Rule
-from streamsched.ranking.incremental_topk import Standing
+from streamsched.politeness.politeness_settings import HostRule, Politeness, Rule
+from streamsched.ranking.incremental_topk import IncrementalTopK
 from streamsched.records.schema import WEEK_HOURS
 from tests.property.test_politeness import lengths, some_counts
 from tests.support.outcome_streams import DAY, PREFIXES, Crawl, some
@@ -74,7 +74,7 @@ moves = st.sampled_from(
     [0.0, 0.0, 1.0, 60.0, 1_799.5, 3_600.0, 3_600.0, 5 * 3_600.0, DAY / 3, DAY, 30 * DAY, 365 * DAY, -1.0, -3 * DAY]
 )
 some_manners = st.builds(
-    Manners,
+    Politeness,
     delay=st.sampled_from([0.0, 0.0, 1.0, 3_600.0]),
     in_flight=some_counts,
     backoff=lengths.map(lambda seconds: min(seconds, 604_800.0)),
@@ -132,26 +132,32 @@ class LiveRanking(RuleBasedStateMachine):
 
     @initialize(
         scale=scales,
-        manners=some_manners,
+        politeness=some_manners,
         formula=formulas,
         per_host=some_counts,
         eager=st.booleans(),
         hours=st.sampled_from([None, 1, 2, 3]),
     )
     def begin(
-        self, scale: Scale, manners: Manners, formula: Formula, per_host: int | None, eager: bool, hours: int | None
+        self,
+        scale: Scale,
+        politeness: Politeness,
+        formula: Formula,
+        per_host: int | None,
+        eager: bool,
+        hours: int | None,
     ) -> None:
         self.stack.enter_context(small_shards(scale.bits, scale.most_opened))
         self.stepper = self.stack.enter_context(stepped())
         self.watch()
-        self.twins = Twins(formula, manners, per_host=per_host, seed=scale.bits, eager=eager)
+        self.twins = Twins(formula, politeness, per_host=per_host, seed=scale.bits, eager=eager)
         if hours is not None:
             self.tell_hours(hours)
         self.discover(Crawl(PREFIXES[0], 0, scale.pages, 0.0, 0.0), None)
 
     def tell_hours(self, seed: int) -> None:
         """Let pages be busier at some hours than at others, until the sweep has seen that they are not."""
-        told = self.twins.scheduler.pages.tables.rhythm.profiles["told"]
+        told = self.twins.scheduler.pages.arrays.seasonality.profiles["told"]
         weights = np.random.default_rng(seed).choice([16, 30_000, 65_536, 300_000], (told.shape[0], 2, WEEK_HOURS))
         sums = np.concatenate([np.zeros_like(weights[:, :, :1]), np.cumsum(weights, axis=2)], axis=2)
         told[:] = sums.reshape(told.shape)
@@ -159,9 +165,9 @@ class LiveRanking(RuleBasedStateMachine):
     def watch(self) -> None:
         """Count what becomes of searches, so that it shows whether bounds decide anything."""
         patch = self.stack.enter_context(pytest.MonkeyPatch.context())
-        search, met = Standing._search, self.met
+        search, met = IncrementalTopK._search, self.met
 
-        def spy(standing: Standing, *arguments: Any) -> object:
+        def spy(standing: IncrementalTopK, *arguments: Any) -> object:
             found = search(standing, *arguments)
             blocks = standing._table.blocks
             part = "given up" if found is None else "all" if standing._opened.count == blocks else "some"
@@ -170,7 +176,7 @@ class LiveRanking(RuleBasedStateMachine):
                 met[f"{part}, by hours"] += 1
             return found
 
-        patch.setattr(Standing, "_search", spy)
+        patch.setattr(IncrementalTopK, "_search", spy)
 
     @rule(crawl=crawls)
     def observe(self, crawl: Crawl) -> None:
@@ -196,12 +202,12 @@ class LiveRanking(RuleBasedStateMachine):
             urls = [url for i, url in enumerate(self.twins.world.shard.pages) if i % part == place % part]
             hit = int(share * len(urls))
             self.twins.observe([Outcome(url, self.twins.now, changed=i < hit) for i, url in enumerate(urls)])
-        groups = self.twins.scheduler.pages.tables.groups
+        groups = self.twins.scheduler.pages.arrays.groups.records
         self.met["surges"] += bool((groups["open_shown"] > 0).any())
         self.met["kept surges"] += bool((groups["kept_shown"] > 0).any())
 
     def sweeps(self) -> int:
-        return int(self.twins.scheduler.pages.tables.corpus["sweep"][0])
+        return int(self.twins.scheduler.pages.arrays.corpus["sweep"][0])
 
     @rule(crawl=crawls, importance=st.none() | st.sampled_from([0.0, 5.0]))
     def discover(self, crawl: Crawl, importance: float | None) -> None:
@@ -291,7 +297,7 @@ class LiveRanking(RuleBasedStateMachine):
 
 def is_even(scheduler: Scheduler) -> bool:
     """Whether all hours are as busy, for pages of no region."""
-    told = scheduler.pages.tables.rhythm.profiles["told"][0].reshape(2, -1)
+    told = scheduler.pages.arrays.seasonality.profiles["told"][0].reshape(2, -1)
     return bool((np.ptp(np.diff(told.astype(np.int64)), axis=1) == 0).all())
 
 

@@ -17,12 +17,13 @@ from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.politeness.eligibility import are_eligible, read_waits
 from streamsched.politeness.glob_match import fits
 from streamsched.politeness.leases import Leases, are_leased
-from streamsched.politeness.limits import Limits, host_room
-from streamsched.politeness.politeness_settings import HostRule, Manners, Rule
-from streamsched.records.schema import Tables
+from streamsched.politeness.limits import Limits, host_capacity
+from streamsched.politeness.politeness_settings import HostRule, Politeness, Rule
+from streamsched.records.schema import ShardArrays
 from streamsched.records.url_patterns import find_host
 from streamsched.state.page_table import PageTable
-from tests.reference import politeness, shard
+from tests.reference import politeness as reference_politeness
+from tests.reference import shard
 from tests.support.guarded_memory import fenced, small_reserve
 from tests.support.outcome_streams import DAY, cut, streams
 
@@ -37,11 +38,11 @@ lengths = st.sampled_from([0.0, 1.0, 3_600.0, 1e5, 3e6])
 some_counts = st.none() | st.integers(1, 4)
 
 
-def shorten_backoff(backoff: float, backoff_most: float, **others: Any) -> Manners:
-    return Manners(backoff=min(backoff, backoff_most), backoff_most=backoff_most, **others)
+def shorten_backoff(backoff: float, backoff_most: float, **others: Any) -> Politeness:
+    return Politeness(backoff=min(backoff, backoff_most), backoff_most=backoff_most, **others)
 
 
-manners = st.builds(
+politeness = st.builds(
     shorten_backoff,
     delay=lengths,
     in_flight=some_counts,
@@ -65,29 +66,29 @@ def near(expected: object) -> object:
 
 
 @bare_kernel
-def read_rooms(tables: Tables, rows: Ints, limits: Limits, now: float, lease_s: float, rooms: Floats) -> None:
+def read_rooms(shard: ShardArrays, rows: Ints, limits: Limits, now: float, lease_s: float, rooms: Floats) -> None:
     for i in range(rows.size):
-        page: Record = tables.pages[rows[i]]
-        group: Record = tables.groups[page.group]
-        rooms[i] = host_room(tables.groups[group.host], limits, now, lease_s)
+        page: Record = shard.pages.records[rows[i]]
+        group: Record = shard.groups.records[page.group]
+        rooms[i] = host_capacity(shard.groups.records[group.host], limits, now, lease_s)
 
 
 class Both:
     """A scheduler and its twins, told the same."""
 
-    def __init__(self, manners: Manners) -> None:
-        self.manners = manners
-        self.scheduler = Scheduler(manners=manners)
+    def __init__(self, politeness: Politeness) -> None:
+        self.politeness = politeness
+        self.scheduler = Scheduler(politeness=politeness)
         self.shard = shard.Shard(DAY)
-        self.hosts: dict[str, politeness.Host] = {}
-        self.leases = politeness.Leases()
+        self.hosts: dict[str, reference_politeness.Host] = {}
+        self.leases = reference_politeness.Leases()
         self.rules: dict[str, Rule] = {}
         self.host_rules: dict[str, HostRule] = {}
         self.urgent: set[str] = set()
 
-    def host(self, url: str) -> politeness.Host:
+    def host(self, url: str) -> reference_politeness.Host:
         name = shard.names_of(url)[0]
-        host = self.hosts.setdefault(name, politeness.Host(self.manners))
+        host = self.hosts.setdefault(name, reference_politeness.Host(self.politeness))
         host.rule = self.host_rules.get(name, HostRule())
         host.out = {url for url in self.leases.until_s if shard.names_of(url)[0] == name}
         return host
@@ -116,23 +117,26 @@ class Both:
             self.leases.until_s[url] = now + lease_s
 
     def check(self, now: float) -> None:
-        tables, limits = self.scheduler.pages.tables, self.scheduler.pages.limits
+        shard, limits = self.scheduler.pages.arrays, self.scheduler.pages.limits
         assert self.scheduler.pages.faults() == []
         rows = np.arange(len(self.scheduler))
-        waits = read_waits(tables, rows, limits)
+        waits = read_waits(shard, rows, limits)
         rooms = np.empty(rows.size)
-        read_rooms(tables, rows, limits, now, 600.0, rooms)
-        eligible = are_eligible(tables, rows, now, limits)
-        leased = are_leased(tables, rows, now)
+        read_rooms(shard, rows, limits, now, 600.0, rooms)
+        eligible = are_eligible(shard, rows, now, limits)
+        leased = are_leased(shard, rows, now)
         for row, page in enumerate(self.shard.pages.values()):
-            rule = politeness.rule_of(page.url, self.rules)
+            rule = reference_politeness.rule_of(page.url, self.rules)
             host, urgent = self.host(page.url), page.url in self.urgent
-            ready = politeness.ready_at(page, rule, self.manners, urgent=urgent)
+            ready = reference_politeness.ready_at(page, rule, self.politeness, urgent=urgent)
             assert waits.ready_at[row] == near(ready)
-            overdue = politeness.overdue_at(page, rule, self.manners, urgent=urgent)
+            overdue = reference_politeness.overdue_at(page, rule, self.politeness, urgent=urgent)
             assert waits.overdue_at[row] == near(overdue)
-            record = tables.groups[tables.groups["host"][tables.pages["group"][row]]]
-            assert (float(record["ready_s"]), int(record["strikes"])) == (near(host.ready_s), host.strikes)
+            record = shard.groups.records[shard.groups.records["host"][shard.pages.records["group"][row]]]
+            assert (float(record["ready_s"]), int(record["consecutive_429s"])) == (
+                near(host.ready_s),
+                host.consecutive_429s,
+            )
             assert int(record["out"]) == len(host.out)
             assert rooms[row] == min(host.room(now, 600.0), 1 << 62)
             assert eligible[row] == (waits.ready_at[row] <= now and rooms[row] > 0 and not leased[row])
@@ -158,12 +162,12 @@ targets = st.sampled_from(
 
 
 @settings(max_examples=40)
-@given(streams(), sizes, manners, st.data())
+@given(streams(), sizes, politeness, st.data())
 def test_whatever_comes_pages_and_hosts_wait_as_their_twins_do(
-    outcomes: list[Outcome], sizes: list[int], manners: Manners, data: st.DataObject
+    outcomes: list[Outcome], sizes: list[int], politeness: Politeness, data: st.DataObject
 ) -> None:
     with fenced():
-        both, now = Both(manners), 0.0
+        both, now = Both(politeness), 0.0
         for part in cut(outcomes, sizes):
             for target, rule in data.draw(st.dictionaries(targets, rules, max_size=3)).items():
                 both.set_rule(target, rule)
@@ -183,7 +187,7 @@ def test_whatever_comes_pages_and_hosts_wait_as_their_twins_do(
 @given(st.text("ab*", max_size=8), st.text("ab*/", max_size=12))
 def test_globs_are_regular_expressions(glob: str, text: str) -> None:
     blob = np.frombuffer(b"*" + text.encode() + b"a", np.uint8).copy()
-    expected = politeness.fits(text.encode(), glob.encode())
+    expected = reference_politeness.fits(text.encode(), glob.encode())
     assert fits(blob, 1, 1 + len(text), np.array(list(glob.encode()), np.uint8)) == expected
 
 
@@ -215,13 +219,13 @@ def test_a_page_goes_by_the_rule_of_its_twin(
     for target, rule in rules:
         taken_back = data.draw(st.integers(0, 4)) == 0
         scheduler.set_rule(target, None if taken_back else rule)
-        known.pop(politeness.key_of(target), None)
+        known.pop(reference_politeness.key_of(target), None)
         if not taken_back:
-            known[politeness.key_of(target)] = rule
+            known[reference_politeness.key_of(target)] = rule
     scheduler.discover(urls[first:], now=0.0)
-    numbers = scheduler.pages.tables.pages["rule"][: len(urls)]
+    numbers = scheduler.pages.arrays.pages.records["rule"][: len(urls)]
     told = scheduler.pages.limits.rules[numbers]
-    expected = [politeness.rule_of(url, known) for url in urls]
+    expected = [reference_politeness.rule_of(url, known) for url in urls]
     assert told["never"].astype(bool).tolist() == [rule.never for rule in expected]
     assert told["min_revisit_s"].tolist() == [rule.min_revisit or 0.0 for rule in expected]
     assert told["max_revisit_s"].tolist() == [rule.max_revisit or np.inf for rule in expected]
@@ -244,22 +248,22 @@ def test_leases_run_out_in_time_and_once(acts: list[tuple[str, set[int], float]]
     table = PageTable(DAY, 6)
     urls = [f"https://{host}.example/{i}" for host in "ab" for i in range(3)]
     table.discover(PackedUrls.pack(urls), 0.0)
-    leases, twin = Leases(), politeness.Leases()
+    leases, twin = Leases(), reference_politeness.Leases()
     for step, (act, numbers, until_s) in enumerate(acts):
         rows = np.array(sorted(numbers), np.int64)
         if act == "grant":
-            leases.grant(table.tables, rows, until_s)
+            leases.grant(table.arrays, rows, until_s)
             twin.until_s |= {urls[number]: until_s for number in numbers}
         elif act == "report":
             table.observe(OutcomeBatch([urls[row] for row in rows], np.full(rows.size, 1e3 + step)))
         elif act == "release":
-            leases.release(table.tables, np.concatenate([rows, rows]))
+            leases.release(table.arrays, np.concatenate([rows, rows]))
         elif act == "rebuild":
-            leases.rebuild(table.tables)
+            leases.rebuild(table.arrays)
         else:
             due = [twin.until_s[url] for url in twin.until_s if twin.until_s[url] <= until_s]
-            rows = leases.expire(table.tables, until_s)
-            times = table.tables.lease_until_s[rows].tolist()
+            rows = leases.expire(table.arrays, until_s)
+            times = table.arrays.pages.lease_until_s[rows].tolist()
             assert times == sorted(due)
             assert sorted(urls[row] for row in rows) == sorted(twin.expire(until_s))
         if act in ("report", "release"):
@@ -267,6 +271,6 @@ def test_leases_run_out_in_time_and_once(acts: list[tuple[str, set[int], float]]
                 twin.until_s.pop(urls[number], None)
         out = twin.out()
         for host in ("a.example", "b.example"):
-            assert table.tables.groups["out"][find_host(table.tables, host)] == out[host]
+            assert table.arrays.groups.records["out"][find_host(table.arrays, host)] == out[host]
         assert leases.next_expiry() <= min(twin.until_s.values(), default=np.inf)
         assert table.faults() == []

@@ -40,10 +40,10 @@ def test_ranking_is_the_full_sort(pages: list[tuple[float, float | None]], k: in
     table = make_pages(len(pages))
     for row, (_, until) in enumerate(pages):
         if until is not None:
-            Leases().grant(table.tables, np.array([row]), until)
+            Leases().grant(table.arrays, np.array([row]), until)
     scan = FullScan(cast(Program, TableOfScores(values)), threads)
-    ranked = scan.rank(table.tables, Query(k, 100.0, 1.0, salt))
-    ties = tie_keys(table.tables.pages["url_hash"][: len(pages)], salt).tolist()
+    ranked = scan.rank(table.arrays, Query(k, 100.0, 1.0, salt))
+    ties = tie_keys(table.arrays.pages.records["url_hash"][: len(pages)], salt).tolist()
     eligible = [row for row, (_, until) in enumerate(pages) if until is None or until <= 100.0]
 
     def place(row: int) -> tuple[bool, float, int]:
@@ -52,5 +52,5 @@ def test_ranking_is_the_full_sort(pages: list[tuple[float, float | None]], k: in
 
     assert ranked.rows.tolist() == sorted(eligible, key=place)[:k]
     assert ranked.scores.tobytes() == values[ranked.rows].tobytes()
-    Leases().release(table.tables, np.arange(len(pages)))
-    assert scan.rank(table.tables, Query(1000, 100.0, 1.0, salt)).rows.size == len(pages)
+    Leases().release(table.arrays, np.arange(len(pages)))
+    assert scan.rank(table.arrays, Query(1000, 100.0, 1.0, salt)).rows.size == len(pages)

@@ -74,7 +74,7 @@ def test_every_outcome_twice_in_a_row_does_not_show(outcomes: list[Outcome]) -> 
 def test_repeats_over_many_groups_and_sweeps_do_not_show() -> None:
     batch = list(daily_crawl(pages=900, visits=8_000, seed=2))
     once = fed(batch)
-    assert int(once.pages.tables.corpus["sweep"][0]) > 5
+    assert int(once.pages.arrays.corpus["sweep"][0]) > 5
     assert fed(batch[:5_000], batch[:3_000], batch[4_000:], batch).digest() == once.digest()
 
 

@@ -16,7 +16,7 @@ from streamsched.connectors import Delivery, Position
 from streamsched.numerics.arrays import Rows
 from streamsched.replay import ChangeLog, Window
 from streamsched.replay.simulation.metrics import WAITS_DAYS
-from streamsched.replay.simulation.simulator import Question, Reading, Schedule, simulate
+from streamsched.replay.simulation.simulator import PolicyQuery, Reading, Schedule, simulate
 from streamsched.replay.truth.reader import read_outcomes
 from tests.reference import replay
 
@@ -50,7 +50,7 @@ class Scripted:
         assert now % CYCLE_S == 0
         self.urls += urls
 
-    def rank(self, question: Question) -> Rows:
+    def rank(self, question: PolicyQuery) -> Rows:
         assert question.known == len(self.urls)
         return np.array(self.choose(question.cycle, question.known, question.k), np.intp)
 

@@ -14,14 +14,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamsched import HostRule, Manners, Outcome, Rule, Scheduler, SnapshotError
+from streamsched import HostRule, Outcome, Politeness, Rule, Scheduler, SnapshotError
 from streamsched.persistence.image_format import read_image
 from streamsched.persistence.image_reader import check_image, load_images
 from streamsched.persistence.recovery import newest_image
 from tests.support.guarded_memory import small_reserve
 from tests.support.outcome_streams import cut, daily_crawl, streams
+from tests.support.paths import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 STEPS = 40  # batches that the process below observes, and states that it saves
 SAVING = """
 import sys
@@ -61,8 +61,8 @@ def answers(scheduler: Scheduler, now: float) -> list[object]:
 def test_loaded_scheduler_goes_on_as_the_saved_one(
     outcomes: list[Outcome], at: int, formula: str, per_host: int | None
 ) -> None:
-    manners = Manners(delay=3, in_flight=4, per_batch=per_host, min_revisit="1h", max_revisit="9d")
-    scheduler = Scheduler(cycle="12h", formula=formula, seed=2**70, manners=manners, change_bits=3, panel=0.4)
+    politeness = Politeness(delay=3, in_flight=4, per_batch=per_host, min_revisit="1h", max_revisit="9d")
+    scheduler = Scheduler(cycle="12h", formula=formula, seed=2**70, politeness=politeness, change_bits=3, panel=0.4)
     scheduler.set_rules({"a.example": HostRule(delay=9), "*/docs/*": Rule(never=True), "b.example/1": Rule()})
     scheduler.observe(outcomes[:at])
     scheduler.next_batch(5, now=1e5)
@@ -75,7 +75,7 @@ def test_loaded_scheduler_goes_on_as_the_saved_one(
         loaded = Scheduler.load(folder, threads=1)
     assert loaded.pages.faults() == []
     assert loaded.positions == scheduler.positions
-    assert loaded.manners == scheduler.manners
+    assert loaded.politeness == scheduler.politeness
     assert answers(loaded, 1.1e5) == answers(scheduler, 1.1e5)
     assert loaded.observe(outcomes[at // 2 :]) == scheduler.observe(outcomes[at // 2 :])
     assert loaded.pages.faults() == []

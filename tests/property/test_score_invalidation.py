@@ -23,8 +23,8 @@ def small_tables() -> Iterator[None]:
 
 
 def records(table: PageTable) -> list[bytes]:
-    tables = table.tables
-    return [tables.pages[row].tobytes() + tables.traces[row].tobytes() for row in range(len(table))]
+    shard = table.arrays
+    return [shard.pages.records[row].tobytes() + shard.pages.traces[row].tobytes() for row in range(len(table))]
 
 
 @settings(max_examples=60)

@@ -14,19 +14,25 @@ from hypothesis import strategies as st
 from streamsched.estimation.seasonality.group_profiles import weighted_hours
 from streamsched.estimation.seasonality.local_time import quarters_at
 from streamsched.estimation.seasonality.page_schedules import (
-    Sheet,
+    ScheduleView,
+    count_change,
     empty_by_day,
     empty_by_hour,
-    learn_schedule,
-    note_change,
     schedule_scale,
     scheduled_factor,
     scheduled_hours,
+    update_schedule,
 )
-from streamsched.estimation.seasonality.regions import Region, make_calendar
-from streamsched.estimation.seasonality.seasonal_terminals import Beats, bound_rhythm, due_since, fill_beat, tau_since
+from streamsched.estimation.seasonality.regions import TimeRegion, make_region_clocks
+from streamsched.estimation.seasonality.seasonal_terminals import (
+    SeasonalityView,
+    bound_seasonal_terminal,
+    due_since,
+    fill_seasonal_terminal,
+    tau_since,
+)
 from streamsched.numerics.arrays import Records
-from streamsched.records.schema import LINK, PAGE, PROFILE, SCHEDULE, WEEK_HOURS
+from streamsched.records.schema import PAGE, PROFILE, SCHEDULE, SEASONAL_LINK, WEEK_HOURS
 from tests.reference import seasonality
 from tests.reference.seasonality import HOUR, Link, Profile, Schedule, Told, local_hours
 
@@ -55,13 +61,13 @@ def written(told: Told) -> Records:
     return profiles
 
 
-def taught(told: Told, start: float, seen: list[tuple[float, bool]]) -> tuple[Sheet, Schedule, float]:
+def taught(told: Told, start: float, seen: list[tuple[float, bool]]) -> tuple[ScheduleView, Schedule, float]:
     """A schedule, and its twin, that learned from visits; the time of the last."""
-    sheet, twin = Sheet(np.zeros(2, SCHEDULE), 1, written(told), 1, 1), Schedule()
+    sheet, twin = ScheduleView(np.zeros(2, SCHEDULE), 1, written(told), 1, 1), Schedule()
     for number, (gap, changed) in enumerate(seen):
         end = start + gap
         counts = number, sum(one for _, one in seen[:number])
-        learn_schedule(sheet, start, end, changed, 0.3, *counts)
+        update_schedule(sheet, start, end, changed, 0.3, *counts)
         seasonality.learn_schedule(twin, told, (start, end), changed, 0.3, counts)
         start = end
     return sheet, twin, start
@@ -122,7 +128,7 @@ def test_terminals_are_those_of_the_twin(
     expected = seasonality.terminals(link, (2.0, 9.0), since, now, DAY_S)
     for name, code in (("tau", 12), ("rhythm", 13), ("due", 14)):
         out = np.empty(1)
-        fill_beat(code, beats, pages, now, DAY_S, out)
+        fill_seasonal_terminal(code, beats, pages, now, DAY_S, out)
         assert out[0] == pytest.approx(expected[name], rel=1e-6, abs=1e-9)
 
 
@@ -151,7 +157,7 @@ def test_time_is_weighed_across_changes_of_the_clock(
     Which comes to an hour of the busiest at most.
     """
     zone, switch_s = switch
-    calendar = make_calendar({"there": Region(("example",), zone)})
+    calendar = make_region_clocks({"there": TimeRegion(("example",), zone)})
     since, now = switch_s + 900.0 * first, switch_s + 900.0 * (first + quarters)
     beats, pages = linked(taught(told, 100.0, [])[0], own=False)
     pages["last_visit_s"] = since
@@ -167,12 +173,12 @@ def test_time_is_weighed_across_changes_of_the_clock(
         assert found == pytest.approx(true, rel=1e-9, abs=1e-9)
 
 
-def linked(sheet: Sheet, *, own: bool) -> tuple[Beats, Records]:
+def linked(sheet: ScheduleView, *, own: bool) -> tuple[SeasonalityView, Records]:
     """One page that goes by the sheet's profile, and by its schedule if that is its `own`."""
-    links, pages = np.zeros(1, LINK), np.zeros(1, PAGE)
+    links, pages = np.zeros(1, SEASONAL_LINK), np.zeros(1, PAGE)
     links["profile"], links["schedule"], links["age"] = 1, int(own), 1
     pages["last_visit_s"], pages["prior_shape"], pages["prior_exposure"] = 1.7e9 + 1_234.5, 2.0, 9.0
-    return Beats(links, sheet.schedules, sheet.profiles), pages
+    return SeasonalityView(links, sheet.schedules, sheet.profiles), pages
 
 
 @settings(max_examples=100)
@@ -199,10 +205,10 @@ def test_factors_of_a_span_are_bounded(
     beats, pages = linked(taught(told, 100.0, seen)[0], own=own)
     begin, low, high, out = 1.7e9 + since, np.empty(1), np.empty(1), np.empty(1)
     end = begin + span
-    bound_rhythm(beats, begin, np.array([end]), False, low)
-    bound_rhythm(beats, begin, np.array([end]), True, high)
+    bound_seasonal_terminal(beats, begin, np.array([end]), False, low)
+    bound_seasonal_terminal(beats, begin, np.array([end]), True, high)
     for now in (begin, end, begin + span * part / 200, min(np.ceil(begin / HOUR) * HOUR, end)):
-        fill_beat(13, beats, pages, now, DAY_S, out)
+        fill_seasonal_terminal(13, beats, pages, now, DAY_S, out)
         assert low[0] <= out[0] <= high[0]
 
 
@@ -213,7 +219,7 @@ def test_gaps_between_changes_are_counted_as_by_the_twin(seen: list[tuple[float,
     now = 1.7e9
     for gap, part in seen:
         now += gap * HOUR
-        note_change(schedules[0], now, gap * part)
+        count_change(schedules[0], now, gap * part)
         seasonality.note_change(twin, now, gap * part)
     found = schedules[0]
     assert (found["begun_s"], found["changed_s"], found["gaps"]) == (twin.begun_s, twin.changed_s, len(twin.gaps))

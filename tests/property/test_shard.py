@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamsched import Manners, Observed, OutcomeBatch, Scheduler
+from streamsched import Observed, OutcomeBatch, Politeness, Scheduler
 from streamsched.formula import Formula
 from streamsched.formula.terminals import BY_RHYTHM, PROVIDED
 from streamsched.numerics.jit import mix
@@ -76,21 +76,21 @@ def observe_both(scheduler: Scheduler, shard: reference_shard.Shard, outcomes: l
 
 def assert_same(scheduler: Scheduler, shard: reference_shard.Shard) -> None:
     assert scheduler.pages.faults() == []
-    tables = scheduler.pages.tables
-    assert [url_text(tables, row) for row in range(len(scheduler))] == list(shard.pages)
+    arrays = scheduler.pages.arrays
+    assert [url_text(arrays, row) for row in range(len(scheduler))] == list(shard.pages)
     for row, page in enumerate(shard.pages.values()):
         assert_same_page(scheduler, row, page)
-    corpus = tables.corpus[0]
+    corpus = arrays.corpus[0]
     sweep = (corpus["sweep"], corpus["sweep_row"], corpus["sweep_end"])
     assert sweep == (shard.sweeps, shard.sweep_row, shard.sweep_end)
     assert (corpus["mean"], corpus["shape"]) == near((shard.mean, shard.shape))
     members = Counter(page.group for page in shard.pages.values())
     assert corpus["groups"] == len(shard.groups)
     for index, (name, group) in enumerate(shard.groups.items()):
-        record = tables.groups[index]
-        assert group_name(tables, index) == "/".join(name) + "/" * (len(name) > 1)
-        assert group_name(tables, int(record["host"])) == name[0]
-        assert group_name(tables, int(record["parent"])).rstrip("/") == "/".join(name[:-1] or name).rstrip("/")
+        record = arrays.groups.records[index]
+        assert group_name(arrays, index) == "/".join(name) + "/" * (len(name) > 1)
+        assert group_name(arrays, int(record["host"])) == name[0]
+        assert group_name(arrays, int(record["parent"])).rstrip("/") == "/".join(name[:-1] or name).rstrip("/")
         assert (record["visits"], record["changes"], record["pages"]) == (group.visits, group.changes, members[name])
         assert record["mean"] == near(group.mean)
         assert (record["learned"], record["edge"]) == (
@@ -114,12 +114,12 @@ def assert_same_surges(record: Any, surges: GroupSurges) -> None:
 
 def journal_of(scheduler: Scheduler) -> list[reference_shard.Visit]:
     """All that the journal holds, the oldest first."""
-    tables = scheduler.pages.tables
-    written, size = int(tables.corpus["journaled"][0]), tables.journal.size
-    ring = [tables.journal[at % size] for at in range(max(0, written - size), written)]
+    shard = scheduler.pages.arrays
+    written, size = int(shard.corpus["journaled"][0]), shard.journal.size
+    ring = [shard.journal[at % size] for at in range(max(0, written - size), written)]
     return [
         reference_shard.Visit(
-            url_text(tables, int(visit["row"])),
+            url_text(shard, int(visit["row"])),
             float(visit["at_s"]),
             bool(visit["flags"] & SAW_CHANGE),
             bool(visit["flags"] & WAS_FIRST),
@@ -129,8 +129,8 @@ def journal_of(scheduler: Scheduler) -> list[reference_shard.Visit]:
 
 
 def assert_same_page(scheduler: Scheduler, row: int, page: reference_shard.Page) -> None:
-    tables = scheduler.pages.tables
-    record, trace = tables.pages[row], tables.traces[row]
+    shard = scheduler.pages.arrays
+    record, trace = shard.pages.records[row], shard.pages.traces[row]
     prior = float(record["prior_shape"]), float(record["prior_exposure"])
     assert prior == near(page.prior)
     assert record["url_hash"] == reference_shard.hash_of(page.url.encode())
@@ -202,9 +202,9 @@ def test_sample_is_halved_as_pages_double() -> None:
     assert [visit.at_s for visit in journal_of(scheduler)] == kept
     assert scheduler.pages.faults() == []
     left = np.flatnonzero(np.array(hashes) < 2**62)
-    tables = scheduler.pages.tables
-    assert find_sampled(tables, 0, 110_000, sample_bar(tables)).tolist() == left.tolist()
-    assert set(read_visits(tables).rows) == set(left)
+    shard = scheduler.pages.arrays
+    assert find_sampled(shard, 0, 110_000, sample_bar(shard)).tolist() == left.tolist()
+    assert set(read_visits(shard).rows) == set(left)
 
 
 @settings(max_examples=30)
@@ -212,10 +212,16 @@ def test_sample_is_halved_as_pages_double() -> None:
 def test_pages_are_handed_out_in_the_order_of_the_twin(
     outcomes: list[Outcome], formula: str, seed: int, per_host: int | None, share: float, data: st.DataObject
 ) -> None:
-    manners = Manners(backoff=0, retire_after=None)  # what rests is for the twin of politeness
+    politeness = Politeness(backoff=0, retire_after=None)  # what rests is for the twin of politeness
     outcomes = [replace(outcome, retry_after=None) for outcome in outcomes]
     scheduler = Scheduler(
-        formula=formula, seed=seed, per_host=per_host, panel=share, manners=manners, new_share=0.0, scouts=False
+        formula=formula,
+        seed=seed,
+        per_host=per_host,
+        panel=share,
+        politeness=politeness,
+        new_share=0.0,
+        surge_probes=False,
     )
     shard = reference_shard.Shard(DAY)
     panel = reference_shard.Panel(shard, share)

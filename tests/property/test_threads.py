@@ -1,7 +1,7 @@
 """Many threads at one scheduler: whatever they do, it is as though they had come one after the other.
 
 Each call takes the lock once, so the order in which they took it is known. Told in that order to a scheduler that
-scores all pages at each query, the same calls must give the same answers; and a twin watches over manners.
+scores all pages at each query, the same calls must give the same answers; and a twin watches over politeness.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ import pytest
 from streamsched import Batch, Scheduler
 from streamsched.formula import Formula
 from streamsched.outcomes import Outcome, OutcomeBatch
-from streamsched.politeness.politeness_settings import HostRule, Manners
+from streamsched.politeness.politeness_settings import HostRule, Politeness
 from streamsched.ranking import formula_switch
-from streamsched.ranking.formula_switch import Roster
-from streamsched.ranking.incremental_topk import Standing
+from streamsched.ranking.formula_switch import FormulaSwitch
+from streamsched.ranking.incremental_topk import IncrementalTopK
 from tests.reference.ranking import World
 from tests.reference.shard import names_of
 from tests.support.guarded_memory import small_rankings
@@ -38,7 +38,7 @@ START_S = 1_000 * DAY
 LEASE_S = 400.0
 HOSTS = [f"h{i}.example" for i in range(6)]
 URLS = [f"https://{HOSTS[i % 6]}/{i}" for i in range(600)]
-MANNERS = Manners(delay=20.0, in_flight=12, per_batch=4, backoff=300.0, min_revisit=100.0)
+MANNERS = Politeness(delay=20.0, in_flight=12, per_batch=4, backoff=300.0, min_revisit=100.0)
 FORMULAS = ("posterior", "importance * t", "t * (3 - t)", "1", "exp(-t) * rate")
 
 
@@ -79,7 +79,7 @@ class Call:
 
 
 def made(formula: str = FORMULAS[0]) -> Scheduler:
-    scheduler = Scheduler(formula=formula, manners=MANNERS, seed=3, new_share=0.0, threads=1)
+    scheduler = Scheduler(formula=formula, politeness=MANNERS, seed=3, new_share=0.0, threads=1)
     first = [Outcome(url, START_S - 300.0 - i * DAY / 50, importance=float(i % 13)) for i, url in enumerate(URLS)]
     scheduler.observe(first)
     scheduler.set_rule(HOSTS[0], HostRule(delay=0.0, in_flight=3, per_batch=2))
@@ -182,7 +182,7 @@ def _use(scheduler: Scheduler, formula: Formula) -> None:
 
 
 class Watch:
-    """A twin that is told each call in its turn, and breaks off where a batch breaks the manners or a lease."""
+    """A twin that is told each call in its turn, and breaks off where a batch breaks the politeness or a lease."""
 
     def __init__(self) -> None:
         self.world = World(DAY, MANNERS, 3)
@@ -227,21 +227,21 @@ def many_turns() -> Iterator[None]:
 
 
 def full_scans(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(formula_switch, "Standing", partial(Standing, fewest_pages=1 << 40))
+    patch.setattr(formula_switch, "IncrementalTopK", partial(IncrementalTopK, fewest_pages=1 << 40))
 
 
 @pytest.mark.parametrize("swapping", [False, True])
 def test_calls_of_eight_threads_are_as_if_one_after_the_other(swapping: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     scheduler, lock = made(), NumberedLock()
     swaps: list[Call] = []
-    take_over = Roster._take_over
+    take_over = FormulaSwitch._take_over
 
-    def noted(self: Roster, formula: Formula, *arguments: Any) -> None:
+    def noted(self: FormulaSwitch, formula: Formula, *arguments: Any) -> None:
         take_over(self, formula, *arguments)
         swaps.append(Call(lock.number, partial(_use, formula=formula), None, "use", formula))
 
     with monkeypatch.context() as patch:
-        patch.setattr(Roster, "_take_over", noted)
+        patch.setattr(FormulaSwitch, "_take_over", noted)
         scheduler._lock = lock  # type: ignore[assignment]
         crowd = Crowd(scheduler, lock, swapping=swapping)
         crowd.run()
@@ -257,8 +257,8 @@ def test_calls_of_eight_threads_are_as_if_one_after_the_other(swapping: bool, mo
         assert_same(call.act(again), call.told)
     assert again.digest() == scheduler.digest()
     assert scheduler.pages.faults() == []
-    roster_ = scheduler._roster
-    assert roster_.current.check(scheduler.pages.tables) == []
+    roster_ = scheduler._formula_switch
+    assert roster_.current.check(scheduler.pages.arrays) == []
 
 
 def assert_same(one: object, other: object) -> None:

@@ -6,12 +6,12 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
-from streamsched.evolution.gp.symbols import Alphabet
+from streamsched.evolution.gp.symbols import SymbolSet
 
 Tree: TypeAlias = tuple[int, list["Tree"]]  # a symbol and its operands
 
 
-def read_tree(genome: Sequence[int], alphabet: Alphabet) -> Tree | None:
+def read_tree(genome: Sequence[int], alphabet: SymbolSet) -> Tree | None:
     """The tree that a genome writes, None where it is not one whole tree."""
 
     def read(place: int) -> tuple[Tree, int]:

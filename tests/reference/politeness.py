@@ -8,7 +8,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from streamsched.outcomes import Outcome
-from streamsched.politeness.politeness_settings import HostRule, Manners, Rule
+from streamsched.politeness.politeness_settings import HostRule, Politeness, Rule
 from tests.reference.shard import Page, hash_of, names_of
 
 SCHEMES = ("", "http://", "https://")
@@ -26,27 +26,27 @@ def mixed(value: int) -> int:
     return (product >> 64) ^ (product & (1 << 64) - 1)
 
 
-def ready_at(page: Page, rule: Rule, manners: Manners, *, urgent: bool = False) -> float:
+def ready_at(page: Page, rule: Rule, politeness: Politeness, *, urgent: bool = False) -> float:
     """The earliest time that a page may be visited."""
     if rule.never:
         return math.inf
     times = [-math.inf]
-    least = float(manners.min_revisit if rule.min_revisit is None else rule.min_revisit)
+    least = float(politeness.min_revisit if rule.min_revisit is None else rule.min_revisit)
     if page.left is not None and least:
         times.append(page.last_visit_s + least)
     if page.failures:
-        rest = min(float(manners.backoff) * 2.0 ** (page.failures - 1), float(manners.backoff_most))
+        rest = min(float(politeness.backoff) * 2.0 ** (page.failures - 1), float(politeness.backoff_most))
         if rest:
             times.append(page.last_outcome_s + rest * jitter(page.url, page.failures, 0xB5C0FBCFEC4D3B2F))
-    if manners.retire_after is not None and page.gone >= manners.retire_after:
-        rest = float(manners.probe_every) * jitter(page.url, page.gone, 0x59F111F1B605D019)
+    if politeness.retire_after is not None and page.gone >= politeness.retire_after:
+        rest = float(politeness.probe_every) * jitter(page.url, page.gone, 0x59F111F1B605D019)
         times.append(page.last_outcome_s + rest)
     return -math.inf if urgent else max(times)
 
 
-def overdue_at(page: Page, rule: Rule, manners: Manners, *, urgent: bool = False) -> float:
+def overdue_at(page: Page, rule: Rule, politeness: Politeness, *, urgent: bool = False) -> float:
     """The time from which a page goes before others."""
-    most = manners.max_revisit if rule.max_revisit is None else rule.max_revisit
+    most = politeness.max_revisit if rule.max_revisit is None else rule.max_revisit
     if rule.never or (most is None and not urgent):
         return math.inf
     return -math.inf if urgent else page.last_visit_s + float(most or 0)
@@ -57,16 +57,16 @@ def overdue_at(page: Page, rule: Rule, manners: Manners, *, urgent: bool = False
 class Host:
     """One host: what it said, and what was handed out of it."""
 
-    manners: Manners
+    politeness: Politeness
     rule: HostRule = field(default_factory=HostRule)
     ready_s: float = -math.inf
     asked_for_rest: bool = False  # since it was last given visits
-    strikes: int = 0
+    consecutive_429s: int = 0
     out: set[str] = field(default_factory=set)
 
     @property
     def delay(self) -> float:
-        return float(self.manners.delay if self.rule.delay is None else self.rule.delay)
+        return float(self.politeness.delay if self.rule.delay is None else self.rule.delay)
 
     def hand_out(self, pages: int, now: float) -> None:
         """So many of its pages at once: it rests for as many delays."""
@@ -76,8 +76,8 @@ class Host:
 
     def room(self, now: float, lease_s: float) -> float:
         """How many more of its pages a batch may hold."""
-        in_flight = self.manners.in_flight if self.rule.in_flight is None else self.rule.in_flight
-        per_batch = self.manners.per_batch if self.rule.per_batch is None else self.rule.per_batch
+        in_flight = self.politeness.in_flight if self.rule.in_flight is None else self.rule.in_flight
+        per_batch = self.politeness.per_batch if self.rule.per_batch is None else self.rule.per_batch
         room = min(math.inf if in_flight is None else in_flight - len(self.out), per_batch or math.inf)
         if self.delay:
             room = min(room, max(1, lease_s // self.delay))
@@ -89,14 +89,17 @@ class Host:
         busy = self.asked_for_rest and outcome.fetched_at < self.ready_s
         until_s = -math.inf
         if status == 429 and not busy:
-            self.strikes = min(self.strikes + 1, 255)
-            if outcome.retry_after is None and self.manners.backoff:
-                rest = min(float(self.manners.backoff) * 2.0 ** (self.strikes - 1), float(self.manners.backoff_most))
+            self.consecutive_429s = min(self.consecutive_429s + 1, 255)
+            if outcome.retry_after is None and self.politeness.backoff:
+                rest = min(
+                    float(self.politeness.backoff) * 2.0 ** (self.consecutive_429s - 1),
+                    float(self.politeness.backoff_most),
+                )
                 until_s = outcome.fetched_at + rest
         if status in (429, 503) and outcome.retry_after is not None:
             until_s = outcome.fetched_at + outcome.retry_after
         if 0 < status < 500 and status != 429 and not busy:
-            self.strikes = 0
+            self.consecutive_429s = 0
         if until_s > -math.inf:
             self.ready_s, self.asked_for_rest = max(self.ready_s, until_s), True
 

@@ -8,39 +8,40 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 
 from streamsched.outcomes import Outcome
-from streamsched.politeness.politeness_settings import HostRule, Manners, Rule
-from tests.reference import politeness, shard
+from streamsched.politeness.politeness_settings import HostRule, Politeness, Rule
+from tests.reference import politeness as reference_politeness
+from tests.reference import shard
 from tests.reference.shard import names_of
 
 
 class World:
     """What a scheduler was told, and what it handed out, kept as plain Python keeps it."""
 
-    def __init__(self, cycle_s: float, manners: Manners, seed: int) -> None:
+    def __init__(self, cycle_s: float, politeness: Politeness, seed: int) -> None:
         self.cycle_s = cycle_s
-        self.manners = manners
+        self.politeness = politeness
         self.seed = seed
-        self.per_batch = manners.per_batch
+        self.per_batch = politeness.per_batch
         self.shard = shard.Shard(cycle_s)
-        self.hosts: dict[str, politeness.Host] = {}
-        self.leases = politeness.Leases()
+        self.hosts: dict[str, reference_politeness.Host] = {}
+        self.leases = reference_politeness.Leases()
         self.rules: dict[str, Rule] = {}
         self.urgent: set[str] = set()
         self.blocks: list[tuple[str, float]] = []
         self.unblocked: set[str] = set()  # hosts that blocks have not reached
 
-    def host(self, url: str) -> politeness.Host:
+    def host(self, url: str) -> reference_politeness.Host:
         """The host of a page."""
         name = names_of(url)[0]
         if name not in self.hosts:
-            self.hosts[name] = politeness.Host(self.manners)
+            self.hosts[name] = reference_politeness.Host(self.politeness)
             self.unblocked.add(name)
         return self.hosts[name]
 
     def reach(self) -> None:
         """Hosts that came are blocked as the last block that fits them says."""
         for name in self.unblocked:
-            fitting = [until_s for pattern, until_s in self.blocks if politeness.fits_host(name, pattern)]
+            fitting = [until_s for pattern, until_s in self.blocks if reference_politeness.fits_host(name, pattern)]
             self.hosts[name].ready_s = max([self.hosts[name].ready_s, *fitting[-1:]])
         self.unblocked.clear()
 
@@ -87,14 +88,16 @@ class World:
     def is_rested(self, url: str, now: float) -> bool:
         """Whether a page may be handed out, its host aside."""
         page = self.shard.pages[url]
-        rule = politeness.rule_of(url, self.rules)
-        ready_s = politeness.ready_at(page, rule, self.manners, urgent=url in self.urgent)
+        rule = reference_politeness.rule_of(url, self.rules)
+        ready_s = reference_politeness.ready_at(page, rule, self.politeness, urgent=url in self.urgent)
         return ready_s <= now and (page.lease_until_s is None or page.lease_until_s <= now)
 
     def haste(self, url: str, now: float) -> float | None:
         """What a page scores that goes before those that are neither asked for nor overdue; None for these."""
-        rule = politeness.rule_of(url, self.rules)
-        since_s = politeness.overdue_at(self.shard.pages[url], rule, self.manners, urgent=url in self.urgent)
+        rule = reference_politeness.rule_of(url, self.rules)
+        since_s = reference_politeness.overdue_at(
+            self.shard.pages[url], rule, self.politeness, urgent=url in self.urgent
+        )
         return 1e290 * (1.0 + (now - since_s)) if since_s <= now else None
 
     def rooms(self, now: float, lease_s: float) -> dict[str, float]:

@@ -101,7 +101,7 @@ class Shard:
         self.served = self.hits = 0
         self.journal: deque[Visit] = deque(maxlen=journal_visits)
         self.surges = Surges(cycle_s)
-        self.rhythm = seasonality.Rhythm(cycle_s)
+        self.seasonality = seasonality.Rhythm(cycle_s)
 
     def observe(self, outcome: Outcome) -> str:
         """Apply one outcome; what became of it: duplicate, late, failure, first, same or change."""
@@ -127,7 +127,7 @@ class Shard:
             span = page.last_visit_s, outcome.fetched_at
             elapsed = min(max((span[1] - span[0]) / self.cycle_s, 0.0), LONGEST_INTERVAL)
             hit = self.surges.terminal(page.group, page.last_visit_s, elapsed)
-            due = self.rhythm.learn(page.link, self.posterior(page), span, verdict == "change", counts, hit)
+            due = self.seasonality.learn(page.link, self.posterior(page), span, verdict == "change", counts, hit)
             self.learn(page, outcome.fetched_at, verdict == "change", due)
         page.left = left_behind(visit, page.left, verdict == "change")
         page.failures = 0
@@ -211,7 +211,7 @@ class Shard:
         exposure = min(self.shape / self.groups[page.group].mean, LONGEST_INTERVAL)
         page.prior = single(self.shape), single(exposure)
         schedule = page.link.schedule if page.link else None
-        page.link = seasonality.Link(self.rhythm.find(page.group), self.sweeps & 1, schedule)
+        page.link = seasonality.Link(self.seasonality.find(page.group), self.sweeps & 1, schedule)
 
     def posterior(self, page: Page) -> tuple[float, float]:
         """The page's Gamma posterior: the prior it was last given and what its own visits added."""
@@ -236,7 +236,7 @@ class Shard:
         page.group = self.deepest(page.url)
         self.give_prior(page)
         assert page.link is not None
-        self.rhythm.sum_up(page.link, row, self.sweeps)
+        self.seasonality.sum_up(page.link, row, self.sweeps)
         if page.flags:
             shape, exposure = self.posterior(page)
             mean = self.groups[page.group].mean
@@ -260,7 +260,7 @@ class Shard:
                 group.mean = above * (group.learned / above) ** (1.0 / (1.0 + odds))
         self.rates, self.gaps = [], []
         changes = {name: group.changes for name, group in self.groups.items()}
-        self.rhythm.publish(changes, self.sweeps, len(self.pages))
+        self.seasonality.publish(changes, self.sweeps, len(self.pages))
         self.sweeps += 1
         self.sweep_row = 0
 

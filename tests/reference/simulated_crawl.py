@@ -12,8 +12,15 @@ import numpy as np
 from streamsched.estimation.gamma_posterior import after_change
 from streamsched.estimation.seasonality.group_profiles import weighted_hours
 from streamsched.estimation.seasonality.local_time import local_hours
-from streamsched.estimation.seasonality.page_schedules import Sheet, learn_schedule
-from streamsched.estimation.seasonality.seasonal_terminals import DUE, RHYTHM, TAU, Beats, changed_since, fill_beat
+from streamsched.estimation.seasonality.page_schedules import ScheduleView, update_schedule
+from streamsched.estimation.seasonality.seasonal_terminals import (
+    DUE,
+    RHYTHM,
+    TAU,
+    SeasonalityView,
+    changed_since,
+    fill_seasonal_terminal,
+)
 from streamsched.estimation.surges import SHARES
 from streamsched.evolution.data.change_history import ChangeHistory
 from streamsched.evolution.simulation import simulated_surges
@@ -23,7 +30,7 @@ from streamsched.formula.terminals import BY_RHYTHM, NO_CONTEXT, PROVIDED, Termi
 from streamsched.numerics.arrays import Bools, Floats, Records
 from streamsched.numerics.jit import mix
 from streamsched.numerics.vector_math import expm1
-from streamsched.records.schema import LINK, PAGE, SCHEDULE, TRACE
+from streamsched.records.schema import PAGE, SCHEDULE, SEASONAL_LINK, TRACE
 
 KNOWN = tuple(name for name in TERMINALS if name in PROVIDED)
 
@@ -146,7 +153,7 @@ class Surges:
         cycles = trial.cycles or trial.history.cycles - trial.first
         self.numbers = simulated_surges.number_groups(trial.history.groups)
         changed = trial.history.changed[:, trial.first : trial.first + cycles]
-        self.tolls = simulated_surges.add_tolls(changed, self.numbers)  # to the bit: its own twin is `hit_share`
+        self.tolls = simulated_surges.add_surge_counts(changed, self.numbers)  # to the bit: its own twin is `hit_share`
 
     def of(self, page: Page, cycle: int) -> float:
         taken = self.tolls[:, self.numbers[page.index]]
@@ -185,14 +192,18 @@ class Rhythms:
         page.write(record, np.zeros(1, TRACE), 0)
         weighted = weighted_hours(self.timing.profiles[number], 0, start, end)
         foretold = changed_since(record[0], weighted, self.timing.cycle_s)
-        sheet = Sheet(page.schedule, 0, self.timing.profiles, number, 0)
-        learn_schedule(sheet, start, end, changed, foretold, len(page.flags), sum(page.flags))
+        sheet = ScheduleView(page.schedule, 0, self.timing.profiles, number, 0)
+        update_schedule(sheet, start, end, changed, foretold, len(page.flags), sum(page.flags))
 
     def fill(self, pages: Sequence[Page], records: Records, columns: dict[str, Floats], cycle: int) -> None:
         if self.timing is None:  # nothing is known
             columns |= {"tau": columns["t"], "rhythm": np.ones(len(pages)), "due": columns["posterior"]}
             return
-        links, schedules, timed = np.zeros(len(pages), LINK), np.zeros(1 + len(pages), SCHEDULE), records.copy()
+        links, schedules, timed = (
+            np.zeros(len(pages), SEASONAL_LINK),
+            np.zeros(1 + len(pages), SCHEDULE),
+            records.copy(),
+        )
         for page in pages:
             links[page.index]["profile"] = self.timing.profile[page.index]
             links[page.index]["quarters"] = self.quarters(page)
@@ -200,10 +211,10 @@ class Rhythms:
             if page.schedule is not None:
                 links[page.index]["schedule"] = page.index + 1
                 schedules[page.index + 1] = page.schedule[0]
-        beats = Beats(links, schedules, self.timing.profiles)
+        beats = SeasonalityView(links, schedules, self.timing.profiles)
         for name, code in (("tau", TAU), ("rhythm", RHYTHM), ("due", DUE)):
             columns[name] = np.empty(len(pages))
-            fill_beat(code, beats, timed, self.end_of(cycle), self.timing.cycle_s, columns[name])
+            fill_seasonal_terminal(code, beats, timed, self.end_of(cycle), self.timing.cycle_s, columns[name])
 
 
 def score(formula: Formula, pages: Sequence[Page], cycle: int, around: tuple[Surges, Rhythms]) -> list[float]:

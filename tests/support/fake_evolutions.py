@@ -12,74 +12,74 @@ from typing import Any
 
 import numpy as np
 
-from streamsched.evolution.findings import Breeding, Candidate
+from streamsched.evolution.findings import Candidate, EvolutionResult
 from streamsched.evolution.gp.evolution_settings import EvolutionSettings
 from streamsched.evolution.process.worker import RESULT_NAME
 from streamsched.evolution.promotion import decide
 from streamsched.formula import Formula
 
 
-def come_back(challenger: str, gain: float, seed: int, archive: Sequence[Formula] = ()) -> Breeding:
+def come_back(challenger: str, gain: float, seed: int, archive: Sequence[Formula] = ()) -> EvolutionResult:
     """A challenger that is better by `gain` everywhere."""
     level = np.linspace(0.2, 0.3, 24).reshape(4, 3, 2)
     verdict = decide(level, level * (1.0 + gain))
     elites = (challenger, f"{challenger} * {seed}", *(formula.text for formula in archive))
-    return Breeding(challenger, verdict, (Candidate(challenger, 0.3, 0.25, 0.2), Candidate("t", 0.1)), elites)
+    return EvolutionResult(challenger, verdict, (Candidate(challenger, 0.3, 0.25, 0.2), Candidate("t", 0.1)), elites)
 
 
-def win(_draws: Any, _champion: Formula, archive: Sequence[Formula], _settings: Any, seed: int) -> Breeding:
+def win(_draws: Any, _champion: Formula, archive: Sequence[Formula], _settings: Any, seed: int) -> EvolutionResult:
     return come_back("posterior + 0.01 * t", 0.1, seed, archive)
 
 
-def lose(*given: Any) -> Breeding:
+def lose(*given: Any) -> EvolutionResult:
     return come_back("NAD", -0.1, given[-1])
 
 
-def find_nothing(*_given: object) -> Breeding:
-    return Breeding(None, None)
+def find_nothing(*_given: object) -> EvolutionResult:
+    return EvolutionResult(None, None)
 
 
-def win_with_unknown_terminal(*_given: object) -> Breeding:
+def win_with_unknown_terminal(*_given: object) -> EvolutionResult:
     return come_back("unheard * t", 0.1, 0)
 
 
-def look(draws: Any, champion: Formula, archive: Any, settings: EvolutionSettings, seed: int) -> Breeding:
+def look(draws: Any, champion: Formula, archive: Any, settings: EvolutionSettings, seed: int) -> EvolutionResult:
     """Report in the candidates what was given, and the process's priority."""
     told = [len(draws), draws[0].pages, draws[0].cycles, settings.workers, os.nice(0), seed]
     texts = [*map(str, told), champion.text, *(formula.text for formula in archive)]
-    return Breeding(None, None, tuple(Candidate(text) for text in texts))
+    return EvolutionResult(None, None, tuple(Candidate(text) for text in texts))
 
 
-def hang(*_given: object) -> Breeding:
+def hang(*_given: object) -> EvolutionResult:
     while True:
         time.sleep(3600)
 
 
-def hang_deaf(*_given: object) -> Breeding:
+def hang_deaf(*_given: object) -> EvolutionResult:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     return hang()
 
 
-def crash(*_given: object) -> Breeding:
+def crash(*_given: object) -> EvolutionResult:
     raise RuntimeError("out of ideas")
 
 
-def die(*_given: object) -> Breeding:
+def die(*_given: object) -> EvolutionResult:
     os.kill(os.getpid(), signal.SIGKILL)
     return hang()
 
 
-def leave_garbage(*_given: object) -> Breeding:
+def leave_garbage(*_given: object) -> EvolutionResult:
     (Path(sys.argv[1]) / RESULT_NAME).write_text('{"crc": 1, "content": "[]"')
     os._exit(0)
 
 
-def leave_nothing(*_given: object) -> Breeding:
+def leave_nothing(*_given: object) -> EvolutionResult:
     os._exit(0)
 
 
-def promote_without_gain(*_given: object) -> Breeding:
+def promote_without_gain(*_given: object) -> EvolutionResult:
     bred = come_back("t", 0.1, 0)
     assert bred.verdict is not None
     object.__setattr__(bred.verdict, "noise", 1e9)

@@ -34,5 +34,5 @@ def make_pages(count: int) -> PageTable:
     blob = "".join(f"https://a.example/{i}" for i in range(count)).encode()
     lengths = 18 + np.char.str_len(np.arange(count).astype(str))
     table.discover(PackedUrls(blob, np.concatenate([[0], np.cumsum(lengths)])), 0.0)
-    table.tables.pages["importance"][:count] = np.arange(count)
+    table.arrays.pages.records["importance"][:count] = np.arange(count)
     return table

@@ -15,17 +15,17 @@ import pytest
 
 from streamsched.estimation.seasonality import seasonality_tables
 from streamsched.numerics.arrays import Records
-from streamsched.numerics.growable_array import Region
+from streamsched.numerics.growable_array import GrowableArray
 from streamsched.ranking import block_bounds, block_layout, formula_switch, host_slots, incremental_topk
-from streamsched.ranking.block_layout import Shelves
-from streamsched.ranking.incremental_topk import Standing
+from streamsched.ranking.block_layout import BlockLayout
+from streamsched.ranking.incremental_topk import IncrementalTopK
 from streamsched.state import page_table
 
 FENCE_BYTES = 1 << 14  # more than any one write is long
 POSTS = 0xA5
 
 
-class FencedRegion(Region):
+class FencedRegion(GrowableArray):
     """A region that reserves nothing and has exactly as many rows as were asked for."""
 
     __slots__ = ()
@@ -55,7 +55,7 @@ def fenced() -> Iterator[None]:
     """Page tables made in this block have fenced memory; at its end all fences must stand."""
     with pytest.MonkeyPatch.context() as patch:
         for module in (page_table, block_bounds, host_slots, block_layout):
-            patch.setattr(module, "Region", FencedRegion)
+            patch.setattr(module, "GrowableArray", FencedRegion)
         patch.setattr(seasonality_tables, "Memory", FencedRegion)
         yield
     fences = FencedRegion.fences.copy()
@@ -74,13 +74,13 @@ def small_reserve() -> Iterator[None]:
 
 @contextmanager
 def small_rankings(bits: int = 5, most_opened: int = 1) -> Iterator[None]:
-    """Schedulers made in this block keep bounds of any number of pages, on shelves of ``2**bits`` rows.
+    """Schedulers made in this block keep bounds of any number of pages, on layout of ``2**bits`` rows.
 
     And score all pages only where more than one block of `most_opened` would have to be opened.
     """
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(formula_switch, "Shelves", partial(Shelves, bits=bits))
-        patch.setattr(formula_switch, "Standing", partial(Standing, fewest_pages=1))
+        patch.setattr(formula_switch, "BlockLayout", partial(BlockLayout, bits=bits))
+        patch.setattr(formula_switch, "IncrementalTopK", partial(IncrementalTopK, fewest_pages=1))
         patch.setattr(incremental_topk, "_MOST_OPENED", most_opened)
         patch.setattr(incremental_topk, "_FEW_OPENED", 0)
         patch.setattr(incremental_topk, "_TRIES", 9)

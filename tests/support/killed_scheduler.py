@@ -8,7 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
-from streamsched import HostRule, Manners, OutcomeBatch, Scheduler
+from streamsched import HostRule, OutcomeBatch, Politeness, Scheduler
 from streamsched.scheduler.durable import DurableScheduler, SavePlan
 from tests.support.guarded_memory import small_reserve
 from tests.support.outcome_streams import cut, daily_crawl
@@ -16,7 +16,7 @@ from tests.support.outcome_streams import cut, daily_crawl
 __all__ = ["DEEDS", "SETTINGS", "do", "is_logged", "reread", "work"]
 
 DEEDS: Final = 240
-SETTINGS: Final[dict[str, Any]] = {"seed": 5, "panel": 0.2, "manners": Manners(in_flight=6), "threads": 1}
+SETTINGS: Final[dict[str, Any]] = {"seed": 5, "panel": 0.2, "politeness": Politeness(in_flight=6), "threads": 1}
 _PLAN: Final = SavePlan(every=0.02, increments=3)  # the shortest that tells a save from the next
 _PARTS: Final = [OutcomeBatch.from_outcomes(part) for part in cut(list(daily_crawl(300, 30 * DEEDS, seed=3)), [30])]
 

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 from hypothesis import strategies as st
 
-from streamsched import HostRule, Manners, Outcome, Rule, Scheduler
+from streamsched import HostRule, Outcome, Politeness, Rule, Scheduler
 from tests.support.outcome_streams import PREFIXES, streams
 
 __all__ = ["KINDS", "MANNERS", "URLS", "Call", "calls", "settings_of"]
@@ -16,7 +16,7 @@ Call: TypeAlias = Callable[[Scheduler], Any]
 """Asks something of a scheduler; what it answers is the same for equal states."""
 
 KINDS = 12
-MANNERS = Manners(delay=3, in_flight=4, min_revisit="1h", max_revisit="9d", retire_after=2)
+MANNERS = Politeness(delay=3, in_flight=4, min_revisit="1h", max_revisit="9d", retire_after=2)
 URLS = [f"{prefix}{number}" for prefix in PREFIXES for number in (0, 1, 5, 12)]
 HOSTS = ["a.example", "b.example", "*.example", "a.example:8080", "nobody.example"]
 FORMULAS = ["posterior", "t * X", "importance / cost - n", "rate"]
@@ -32,9 +32,9 @@ some_rules = st.one_of(
 
 
 def settings_of(seed: int = 7) -> dict[str, Any]:
-    """What a scheduler is made with that uses all there is: a panel, shares, manners."""
+    """What a scheduler is made with that uses all there is: a panel, shares, politeness."""
     return {
-        "cycle": "12h", "seed": seed, "manners": MANNERS, "panel": 0.3, "new_share": 0.2, "explore_share": 0.1,
+        "cycle": "12h", "seed": seed, "politeness": MANNERS, "panel": 0.3, "new_share": 0.2, "explore_share": 0.1,
         "change_bits": 3, "threads": 1,
     }  # fmt: skip
 
@@ -70,8 +70,8 @@ def calls(draw: st.DrawFn, only: int | None = None) -> Call:  # noqa: PLR0911  o
         given = draw(some_rules)
         return lambda scheduler: scheduler.set_rules(given)
     if kind == 10:
-        manners = draw(st.sampled_from([MANNERS, Manners(delay=1, backoff="2h")]))
-        return lambda scheduler: scheduler.set_manners(manners)
+        politeness = draw(st.sampled_from([MANNERS, Politeness(delay=1, backoff="2h")]))
+        return lambda scheduler: scheduler.set_politeness(politeness)
     formula, most = draw(st.sampled_from(FORMULAS)), draw(st.sampled_from([None, 1, 3]))
 
     def change(scheduler: Scheduler) -> None:

@@ -10,17 +10,17 @@ from pathlib import Path
 import numpy as np
 
 from streamsched import Batch, Scheduler
-from streamsched.estimation.seasonality.regions import REGIONS, Region
+from streamsched.estimation.seasonality.regions import REGIONS, TimeRegion
 from streamsched.formula import Formula
 from streamsched.outcomes import Outcome, OutcomeBatch
-from streamsched.politeness.politeness_settings import HostRule, Manners, Rule
+from streamsched.politeness.politeness_settings import HostRule, Politeness, Rule
 from tests.reference import politeness
 from tests.reference.ranking import World
 from tests.support.guarded_memory import fenced, small_rankings, small_reserve
 from tests.support.outcome_streams import DAY
 
 START_S = 1_000 * DAY
-DEFAULTS = Manners()
+DEFAULTS = Politeness()
 
 
 @contextmanager
@@ -36,24 +36,24 @@ class Twins:
     def __init__(
         self,
         formula: Formula | str,
-        manners: Manners = DEFAULTS,
+        politeness: Politeness = DEFAULTS,
         *,
         per_host: int | None = None,
         seed: int = 5,
         eager: bool = True,
-        regions: Mapping[str, Region] | None = REGIONS,
+        regions: Mapping[str, TimeRegion] | None = REGIONS,
     ) -> None:
         self.scheduler = Scheduler(
-            manners=manners,
+            politeness=politeness,
             formula=formula,
             per_host=per_host,
             seed=seed,
             new_share=0.0,
-            scouts=False,
+            surge_probes=False,
             threads=1,
             regions=regions,
         )
-        self.world = World(DAY, manners, seed)
+        self.world = World(DAY, politeness, seed)
         self.world.per_batch = per_host
         self.now = START_S
         self.eager = eager
@@ -70,7 +70,7 @@ class Twins:
         for url in urls:
             self.world.add(url, self.now)
         if self.eager:
-            self.scheduler._roster.keep_up()
+            self.scheduler._formula_switch.keep_up()
         else:
             self.told = False
 
@@ -129,12 +129,12 @@ class Twins:
 
     def rank_new(self, k: int) -> list[str]:
         expected = self.expect(k, math.inf, only_new=True)
-        roster, tables = self.scheduler._roster, self.scheduler.pages.tables
-        roster.keep_up(self.scheduler._courtesy.leases.expire(tables, self.now))  # as for a batch
-        dispatch = self.scheduler._dispatch
+        formula_switch, shard = self.scheduler._formula_switch, self.scheduler.pages.arrays
+        formula_switch.keep_up(self.scheduler._politeness_policy.leases.expire(shard, self.now))  # as for a batch
+        dispatch = self.scheduler._batch_builder
         query = dispatch.query(k, self.now, math.inf)
-        roster.rank(query)
-        batch = dispatch.name_pages(roster.rank_new(query), self.now)
+        formula_switch.rank(query)
+        batch = dispatch.name_pages(formula_switch.rank_new(query), self.now)
         compare(batch, expected)
         self.told = True
         return batch.urls
@@ -148,11 +148,11 @@ class Twins:
 
     def check(self) -> None:
         """What the scheduler keeps is true."""
-        pages, roster = self.scheduler.pages, self.scheduler._roster
+        pages, formula_switch = self.scheduler.pages, self.scheduler._formula_switch
         assert pages.faults() == []
         if pages.touched is not None and self.told:
-            for standing in (roster.current, roster._next, roster._new):
-                assert standing is None or standing.check(pages.tables) == []
+            for standing in (formula_switch.current, formula_switch._next, formula_switch._new):
+                assert standing is None or standing.check(pages.arrays) == []
 
 
 def compare(batch: Batch, expected: list[tuple[str, float]]) -> None:

@@ -1,4 +1,4 @@
-"""An analysis's figures, each as matplotlib draws it in the colours of a `Look`."""
+"""An analysis's figures, each as matplotlib draws it in the colours of a `PlotStyle`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from matplotlib.ticker import MaxNLocator
 from streamsched.replay.analysis.reporting.analysis_wording import ESTIMATORS, name_region, spell_length
 from streamsched.replay.analysis.reporting.axes import add_legend, begin, mark_lengths
 from streamsched.replay.analysis.reporting.heatmap import draw_heat
-from streamsched.replay.analysis.reporting.plot_style import Look
+from streamsched.replay.analysis.reporting.plot_style import PlotStyle
 from streamsched.replay.analysis.statistics.analysis import Analysis
 from streamsched.replay.analysis.statistics.analysis_settings import DAY_S, HOUR_S
 from streamsched.replay.analysis.statistics.frequencies import Histogram
@@ -48,7 +48,7 @@ class Drawing(NamedTuple):
     name: str
     title: str
     description: str
-    draw: Callable[[Look], Figure]
+    draw: Callable[[PlotStyle], Figure]
 
 
 def drawings(result: Analysis) -> dict[str, Drawing]:
@@ -119,7 +119,7 @@ FIGURES: Final[dict[str, Callable[[Analysis], Drawing | None]]] = {
 """What makes each figure, by its name; None where a log cannot show it."""
 
 
-def _draw_near(near: Histogram, look: Look) -> Figure:
+def _draw_near(near: Histogram, look: PlotStyle) -> Figure:
     unit_s, unit = (HOUR_S, "hours") if near.near_s <= 2 * DAY_S else (DAY_S, "days")
     with mpl.rc_context(STYLE):
         figure, axes = begin(look)
@@ -138,7 +138,7 @@ def _draw_near(near: Histogram, look: Look) -> Figure:
         return figure
 
 
-def _draw_week(parts: tuple[WeekPart, ...], look: Look, clock: str, *, hours: bool) -> Figure:
+def _draw_week(parts: tuple[WeekPart, ...], look: PlotStyle, clock: str, *, hours: bool) -> Figure:
     alone = len(parts) == 1
     with mpl.rc_context(STYLE):
         figure, axes = begin(look)
@@ -165,7 +165,7 @@ def _draw_week(parts: tuple[WeekPart, ...], look: Look, clock: str, *, hours: bo
         return figure
 
 
-def _draw_rates(result: Analysis, look: Look) -> Figure:
+def _draw_rates(result: Analysis, look: PlotStyle) -> Figure:
     with mpl.rc_context(STYLE):
         figure, axes = begin(look)
         look.dress_axes(axes, "How often pages change", "mean interval between changes", "share of pages at most that")

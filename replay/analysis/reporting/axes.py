@@ -8,7 +8,7 @@ from typing import Any, Final
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from streamsched.replay.analysis.reporting.plot_style import Look
+from streamsched.replay.analysis.reporting.plot_style import PlotStyle
 from streamsched.replay.analysis.statistics.analysis_settings import DAY_S, HOUR_S
 
 __all__ = ["add_legend", "begin", "mark_lengths"]
@@ -27,13 +27,13 @@ _TICKS_S: Final = {
 }
 
 
-def begin(look: Look, size: tuple[float, float] = _SIZE) -> tuple[Figure, Axes]:
+def begin(look: PlotStyle, size: tuple[float, float] = _SIZE) -> tuple[Figure, Axes]:
     """Return an empty figure of that size in inches, and its axes."""
     figure = Figure(figsize=size, layout="constrained", facecolor=look.page)
     return figure, figure.add_subplot()
 
 
-def add_legend(figure: Figure, axes: Axes, look: Look, columns: int = 3) -> None:
+def add_legend(figure: Figure, axes: Axes, look: PlotStyle, columns: int = 3) -> None:
     """Name the lines below the drawing, where they cover nothing."""
     handles, labels = axes.get_legend_handles_labels()
     drawn = {"frameon": False, "labelcolor": look.ink, "fontsize": 8.5}

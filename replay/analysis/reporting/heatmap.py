@@ -13,7 +13,7 @@ from matplotlib.path import Path
 
 from streamsched.numerics.arrays import Floats, Ints
 from streamsched.replay.analysis.reporting.axes import begin, mark_lengths
-from streamsched.replay.analysis.reporting.plot_style import Look
+from streamsched.replay.analysis.reporting.plot_style import PlotStyle
 from streamsched.replay.analysis.statistics.frequencies import HeatMap
 from streamsched.replay.analysis.statistics.page_types import PERIODS_S
 from streamsched.replay.reporting.svg import STYLE
@@ -21,7 +21,7 @@ from streamsched.replay.reporting.svg import STYLE
 __all__ = ["draw_heat"]
 
 
-def draw_heat(heat: HeatMap, look: Look) -> Figure:
+def draw_heat(heat: HeatMap, look: PlotStyle) -> Figure:
     """Return the heat map; there is an interval to show. O(bins)."""
     with mpl.rc_context(STYLE):
         figure, axes = begin(look, (4.9, 4.5))
@@ -78,7 +78,7 @@ def _frame(edges: Floats, filled: Ints) -> tuple[float, float]:
     return float(edges[places[0]]) / 1.1, float(edges[places[-1] + 1]) * 1.1
 
 
-def _add_scale(axes: Axes, limits: list[int], look: Look) -> None:
+def _add_scale(axes: Axes, limits: list[int], look: PlotStyle) -> None:
     """Put the levels' colours beside the map, with the counts they begin at and the most there is."""
     levels = len(limits) - 1
     bar = axes.inset_axes((1.04, 0.0, 0.05, 1.0))

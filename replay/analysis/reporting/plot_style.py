@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from streamsched.replay.reporting.palette import HUES, Stroke
 from streamsched.replay.reporting.svg import FAINT, HUE_CODES, INK, STYLE, dress_axes, finish_svg
 
-__all__ = ["EMBEDDED", "PRINTED", "RAMP", "Look", "embed", "spell_ramp"]
+__all__ = ["EMBEDDED", "PRINTED", "RAMP", "PlotStyle", "embed", "spell_ramp"]
 
 # From few to many, on a light page; a dark page has them the other way round. Each is darker than the one before, so
 # that they can be told apart without their hues.
@@ -34,7 +34,7 @@ _RAMP_CODES: Final = tuple(f"#0c0d{place:02x}" for place in range(len(RAMP)))
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class PlotStyle:
     """Colours by their parts: ``ink`` of text and marks, ``faint`` of grids, ``hues`` by name, ``ramp`` from few up.
 
     ``titled``: whether figures have their titles in them, which in a report stand above.
@@ -59,9 +59,9 @@ class Look:
         axes.set_ylabel(up, color=self.ink)
 
 
-EMBEDDED: Final = Look(INK, FAINT, "none", HUE_CODES, _RAMP_CODES, titled=False)
+EMBEDDED: Final = PlotStyle(INK, FAINT, "none", HUE_CODES, _RAMP_CODES, titled=False)
 _LIGHT: Final = {name: light for name, (light, _) in HUES.items()}
-PRINTED: Final = Look("#1d1d1b", "#cfcec8", "#ffffff", _LIGHT, RAMP, titled=True)
+PRINTED: Final = PlotStyle("#1d1d1b", "#cfcec8", "#ffffff", _LIGHT, RAMP, titled=True)
 
 
 def embed(figure: Figure, name: str, title: str, description: str) -> str:

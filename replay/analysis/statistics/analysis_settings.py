@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from streamsched.errors import ReplayError, SettingsError
-from streamsched.estimation.seasonality.regions import REGIONS, Region, check_regions
+from streamsched.estimation.seasonality.regions import REGIONS, TimeRegion, check_regions
 from streamsched.estimation.seasonality.timezones import find_zone
 from streamsched.replay.analysis.statistics.site_regions import ZONES
 from streamsched.replay.replay_settings import is_dated, spell_time
@@ -44,7 +44,7 @@ class AnalysisSettings:
     step_s: float | None = None
     near_s: float | None = None
     level: float = 0.01
-    regions: Mapping[str, Region] = field(default_factory=lambda: REGIONS)
+    regions: Mapping[str, TimeRegion] = field(default_factory=lambda: REGIONS)
     zones: Mapping[str, str] = field(default_factory=lambda: ZONES)
     zone: str = "UTC"
     local: bool = False
@@ -61,7 +61,7 @@ class AnalysisSettings:
         for zone in (self.zone, *self.zones.values()):
             find_zone(zone)
 
-    def clock_of(self, domain: str, region: Region) -> str | float:
+    def clock_of(self, domain: str, region: TimeRegion) -> str | float:
         """Return by which zone's clock the pages of a domain of `region` go."""
         own = self.zones.get(domain, region.zone)
         return own if self.local and own is not None else self.zone

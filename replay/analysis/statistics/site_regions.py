@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from streamsched.errors import SettingsError
-from streamsched.estimation.seasonality.regions import REGIONS, Region
+from streamsched.estimation.seasonality.regions import REGIONS, TimeRegion
 from streamsched.numerics.arrays import Bytes, Hashes, Ints, frozen
 from streamsched.numerics.jit import kernel
 from streamsched.numerics.packed_urls import PackedUrls, hash_bytes
@@ -47,7 +47,7 @@ class GivenRegion(NamedTuple):
     """A region as someone asked for it: the zone of each of its domains whose clocks are known."""
 
     name: str
-    region: Region
+    region: TimeRegion
     zones: Mapping[str, str]
 
 
@@ -57,7 +57,7 @@ def parse_region(text: str) -> GivenRegion:
     Raises SettingsError where it spells none.
 
     >>> parse_region("UK=uk@Europe/London,ie")
-    GivenRegion(name='UK', region=Region(domains=('uk', 'ie'), zone=None), zones={'uk': 'Europe/London'})
+    GivenRegion(name='UK', region=TimeRegion(domains=('uk', 'ie'), zone=None), zones={'uk': 'Europe/London'})
     """
     name, _, rest = text.partition("=")
     domains = [part.partition("@") for part in rest.split(",")]
@@ -66,10 +66,10 @@ def parse_region(text: str) -> GivenRegion:
     if not (_NAME.fullmatch(name) and all(map(_NAME.fullmatch, labels)) and all(zoned) and name != OTHERS):
         raise SettingsError("region", text, "NAME=DOMAIN,DOMAIN@ZONE such as UK=uk@Europe/London,ie")
     zones = {label: zone for label, (_, _, zone) in zip(labels, domains, strict=True) if zone}
-    return GivenRegion(name, Region(tuple(labels)), zones)
+    return GivenRegion(name, TimeRegion(tuple(labels)), zones)
 
 
-def merge_regions(given: Sequence[GivenRegion]) -> tuple[dict[str, Region], dict[str, str]]:
+def merge_regions(given: Sequence[GivenRegion]) -> tuple[dict[str, TimeRegion], dict[str, str]]:
     """Return the paper's regions and those `given`, which replace one of their name and take the domains they name.
 
     And the zones of their domains. Raises SettingsError where two have one name.
@@ -86,7 +86,7 @@ def merge_regions(given: Sequence[GivenRegion]) -> tuple[dict[str, Region], dict
         for name, region in REGIONS.items()
         if name not in names
     }
-    kept = {name: Region(domains) for name, domains in left.items() if domains}
+    kept = {name: TimeRegion(domains) for name, domains in left.items() if domains}
     zones = {domain: zone for domain, zone in ZONES.items() if domain not in taken}
     for one in given:
         zones |= one.zones

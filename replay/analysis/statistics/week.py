@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from streamsched.estimation.seasonality.timezones import Clock, set_clock
+from streamsched.estimation.seasonality.timezones import ZoneOffsets, offsets_between
 from streamsched.numerics.arrays import Floats, Ints
 from streamsched.numerics.jit import kernel
 from streamsched.replay.analysis.statistics.analysis_settings import HOUR_S, WEEK_S, AnalysisSettings, Span
@@ -89,7 +89,7 @@ def count_arrivals(log: ChangeLog, span: Span, settings: AnalysisSettings) -> Ar
     for name, group in _group(regions, domains):
         arrivals, exposure, count, pages = np.zeros(HOURS), np.zeros(HOURS), 0, 0
         for zone in dict.fromkeys(zones[at] for at in group):
-            clock = set_clock(zone, *span)
+            clock = offsets_between(zone, *span)
             members = [at for at in group if zones[at] == zone]
             mine = changed & np.isin(owner, members)
             arrivals += _spread(clock.read(since_s[mine]), clock.read(until_s[mine]), np.ones(np.count_nonzero(mine)))
@@ -107,7 +107,7 @@ def _group(regions: Iterable[str], domains: Sequence[tuple[str, str]]) -> list[t
     return [*groups, (OTHERS, [len(domains)])]
 
 
-def _expose(clock: Clock, span: Span) -> Floats:
+def _expose(clock: ZoneOffsets, span: Span) -> Floats:
     """Return how many hours of the span fell into each hour of the week, by `clock`: float64[168]. O(shifts)."""
     inner = clock.starts_s[(clock.starts_s > span[0]) & (clock.starts_s < span[1])]
     edges = np.concatenate([[span[0]], inner, [span[1]]])

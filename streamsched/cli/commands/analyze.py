@@ -12,7 +12,7 @@ from rich.console import Console
 
 from streamsched.cli.arguments import add_examples, duration, moment, share
 from streamsched.cli.exits import DONE
-from streamsched.cli.output import check_writable, complain, name_rejections, say, write_file
+from streamsched.cli.output import check_writable, echo, echo_error, name_rejections, write_file
 from streamsched.errors import SettingsError
 from streamsched.replay.analysis import (
     Analysis,
@@ -95,13 +95,13 @@ def _analyze(arguments: argparse.Namespace) -> int:
             progress("Drawing")
         written = _draw(result, arguments)
     if arguments.json == _STDIO:
-        say(to_json(result).rstrip("\n"))
+        echo(to_json(result).rstrip("\n"))
     else:
         print_summary(result)
     if arguments.json not in (None, _STDIO):
         write_file(Path(arguments.json), to_json(result))
     for line in written:
-        (complain if arguments.json == _STDIO else say)(line)
+        (echo_error if arguments.json == _STDIO else echo)(line)
     return DONE
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from streamsched.cli.arguments import add_examples
 from streamsched.cli.exits import DONE
-from streamsched.cli.output import name_rejections, say
+from streamsched.cli.output import echo, name_rejections
 from streamsched.connectors import open_source, write_jsonl, write_msgpack
 from streamsched.connectors.formats.detection import FORMATS
 
@@ -34,7 +34,7 @@ def _convert(arguments: argparse.Namespace) -> int:
     with open_source(arguments.input, format=arguments.format) as source:
         count = write((delivery.outcomes for delivery in source), arguments.output)
         name_rejections(source.rejections, source.rejected)
-        say(f"wrote {count:,} outcomes to {arguments.output}; rejected {source.rejected:,} records")
+        echo(f"wrote {count:,} outcomes to {arguments.output}; rejected {source.rejected:,} records")
     return DONE
 
 

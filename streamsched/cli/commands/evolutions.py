@@ -7,7 +7,7 @@ from typing import Final
 
 from streamsched.cli.arguments import add_examples, add_state
 from streamsched.cli.exits import DONE, NOTHING
-from streamsched.cli.output import complain, plain, say, say_json
+from streamsched.cli.output import echo, echo_error, echo_json, plain
 from streamsched.errors import SnapshotError
 from streamsched.evolution.records import EvolutionRecord, RecordBook
 from streamsched.formula.champion import METRIC_NAMES
@@ -38,23 +38,23 @@ def _evolutions(arguments: argparse.Namespace) -> int:
     book = RecordBook(arguments.state)
     records, faults = book.read()
     for fault in faults:
-        complain(f"{book.path}: {fault}")
+        echo_error(f"{book.path}: {fault}")
     if arguments.json:
-        say_json([record.to_json() for record in records])
+        echo_json([record.to_json() for record in records])
     else:
         for record in records:
             _tell(record)
     if faults and not records:
         raise SnapshotError(str(book.path), f"{_count(len(faults))} cannot be read as records, and there is no other")
     if not records and not arguments.json:
-        complain("streamsched: no evolution has been recorded yet")
+        echo_error("streamsched: no evolution has been recorded yet")
     return DONE if records else NOTHING
 
 
 def _tell(record: EvolutionRecord) -> None:
     """Print a head line for the record, and below it a line for each thing that it tells."""
     when = format_moment(record.when_s, "%Y-%m-%d %H:%M")
-    say(f"{record.number}  {when} UTC, {record.trigger}: {record.decision}")
+    echo(f"{record.number}  {when} UTC, {record.trigger}: {record.decision}")
     lines = {
         "champion": str(record.champion_after.formula),
         "challenger": f"{record.challenger}  ({_gain(record)})" if record.challenger else None,
@@ -63,7 +63,7 @@ def _tell(record: EvolutionRecord) -> None:
     }
     for name, text in lines.items():
         if text:
-            say(f"   {name:<10}  {plain(text)}")
+            echo(f"   {name:<10}  {plain(text)}")
 
 
 def _count(lines: int) -> str:

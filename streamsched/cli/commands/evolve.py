@@ -11,7 +11,7 @@ from rich.console import Console
 
 from streamsched.cli.arguments import add_examples, duration, moment, share, whole
 from streamsched.cli.exits import DONE
-from streamsched.cli.output import check_writable, complain, name_rejections, say, write_file
+from streamsched.cli.output import check_writable, echo, echo_error, name_rejections, write_file
 from streamsched.errors import SettingsError
 from streamsched.evolution.gp.evolution_settings import EvolutionSettings, Metric
 from streamsched.evolution.gp.symbols import TERMINAL_SETS
@@ -128,7 +128,7 @@ def _tell(result: ProtocolResult, arguments: argparse.Namespace) -> None:
     """Print the tables, and write the files asked for."""
     figures = to_json(result)
     if arguments.json == _STDIO:
-        say(figures.rstrip("\n"))
+        echo(figures.rstrip("\n"))
     else:
         print_protocol(result)
     if arguments.json not in (None, _STDIO):
@@ -137,4 +137,4 @@ def _tell(result: ProtocolResult, arguments: argparse.Namespace) -> None:
         from streamsched.replay.gp4c.protocol_report import render_protocol  # noqa: PLC0415  matplotlib is slow to import
 
         write_file(arguments.report, render_protocol(result))
-        (complain if arguments.json == _STDIO else say)(f"report: {arguments.report}")
+        (echo_error if arguments.json == _STDIO else echo)(f"report: {arguments.report}")

@@ -6,7 +6,7 @@ import argparse
 
 from streamsched.cli.arguments import add_examples, add_now, add_state, clock, duration, url, whole
 from streamsched.cli.exits import DONE
-from streamsched.cli.output import plain, say, say_json
+from streamsched.cli.output import echo, echo_json, plain
 from streamsched.scheduler.scheduler import Scheduler
 
 __all__ = ["add_arguments"]
@@ -33,8 +33,8 @@ def _explain(arguments: argparse.Namespace) -> int:
     scheduler, now = Scheduler.load(arguments.state), clock(arguments.now)
     explanation = scheduler.explain(arguments.url, now=now, k=arguments.k, lease=arguments.lease)
     if arguments.json:
-        say_json(explanation.as_dict())
+        echo_json(explanation.as_dict())
     else:
         for line in str(explanation).split("\n"):
-            say(plain(line))
+            echo(plain(line))
     return DONE

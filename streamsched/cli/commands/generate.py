@@ -14,7 +14,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 
 from streamsched.cli.arguments import add_examples, moment, whole
 from streamsched.cli.exits import DONE
-from streamsched.cli.output import check_writable, say
+from streamsched.cli.output import check_writable, echo
 from streamsched.errors import SettingsError
 from streamsched.replay import KINDS, SyntheticSettings, synthesize, write_changes
 
@@ -69,7 +69,7 @@ def _generate(arguments: argparse.Namespace) -> int:
         log = synthesize(settings, arguments.seed)
         count = write_changes(log, output, advance)
     pages = len(log.urls)  # which appear, each a line of the file; the others are changes
-    say(f"wrote {pages:,} pages and {count - pages:,} changes of theirs in {settings.days:,} days to {output}")
+    echo(f"wrote {pages:,} pages and {count - pages:,} changes of theirs in {settings.days:,} days to {output}")
     return DONE
 
 

@@ -6,10 +6,10 @@ import argparse
 
 from streamsched.cli.arguments import add_examples, add_now, add_state, clock, duration, whole
 from streamsched.cli.exits import DONE, NOTHING
-from streamsched.cli.output import plain, say, say_json
+from streamsched.cli.output import echo, echo_json, plain
 from streamsched.scheduler.results import Batch
 from streamsched.scheduler.scheduler import Scheduler
-from streamsched.service.open_state import open_to_call
+from streamsched.service.open_state import open_state
 
 __all__ = ["add_arguments"]
 
@@ -42,10 +42,10 @@ def _next(arguments: argparse.Namespace) -> int:
     batch = _peek(arguments) if arguments.peek else _lease(arguments)
     if arguments.json:
         content = {"urls": batch.urls, "scores": batch.scores.tolist(), "hosts": batch.hosts, "now": batch.now}
-        say_json({**content, "lease_until": batch.lease_until_s})
+        echo_json({**content, "lease_until": batch.lease_until_s})
     else:
         for url, score in zip(batch.urls, batch.scores, strict=True):
-            say(f"{score:.6g}\t{plain(url)}" if arguments.scores else plain(url))
+            echo(f"{score:.6g}\t{plain(url)}" if arguments.scores else plain(url))
     return DONE if len(batch) else NOTHING
 
 
@@ -60,7 +60,7 @@ def _peek(arguments: argparse.Namespace) -> Batch:
 
 def _lease(arguments: argparse.Namespace) -> Batch:
     """Return a batch whose leases are on disk before anyone sees its URLs, so that no crash hands them out twice."""
-    with open_to_call(arguments.state) as scheduler:
+    with open_state(arguments.state) as scheduler:
         usual = scheduler.champion, scheduler.per_host
         if arguments.formula is not None:
             scheduler.use(arguments.formula)

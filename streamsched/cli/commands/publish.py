@@ -12,7 +12,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from streamsched.cli.arguments import add_examples, whole
 from streamsched.cli.exits import DONE
-from streamsched.cli.output import name_rejections, say, say_json
+from streamsched.cli.output import echo, echo_json, name_rejections
 from streamsched.connectors import open_sink, open_source
 from streamsched.connectors.formats.detection import FORMATS
 from streamsched.connectors.kafka import SCHEME
@@ -67,10 +67,10 @@ def _publish(arguments: argparse.Namespace) -> int:
 def _report(arguments: argparse.Namespace, source: Source, count: int, topic: str, *, created: bool) -> None:
     name_rejections(source.rejections, source.rejected)
     if arguments.json:
-        say_json({"outcomes": count, "rejected": source.rejected, "topic": topic, "created": created})
+        echo_json({"outcomes": count, "rejected": source.rejected, "topic": topic, "created": created})
     else:
         made = ", which is new" if created else ""
-        say(f"sent {count:,} outcomes to topic {topic}{made}; rejected {source.rejected:,} records")
+        echo(f"sent {count:,} outcomes to topic {topic}{made}; rejected {source.rejected:,} records")
 
 
 class _Bar:

@@ -13,11 +13,11 @@ from rich.console import Console
 
 from streamsched.cli.arguments import add_examples, duration, moment, share, whole
 from streamsched.cli.exits import DONE
-from streamsched.cli.output import check_writable, complain, name_rejections, say, write_file
+from streamsched.cli.output import check_writable, echo, echo_error, name_rejections, write_file
 from streamsched.errors import SettingsError
 from streamsched.persistence.lock import lock_state
 from streamsched.persistence.recovery import has_state
-from streamsched.replay import EVOLVING, STEADY, ReplayResult, ReplaySettings, rehearse, run_replay, to_json
+from streamsched.replay import EVOLVING, STEADY, ReplayResult, ReplaySettings, prepare_state, run_replay, to_json
 from streamsched.replay.reporting.terminal import print_figures, show_progress
 from streamsched.replay.simulation.scheduler_policy import ScheduledPolicy
 from streamsched.replay.simulation.simulator import Policy
@@ -78,7 +78,7 @@ def _replay(arguments: argparse.Namespace) -> int:
         name = _state_policy(settings.policies, arguments.state_policy) if directory is not None else ""
         kept: list[ScheduledPolicy] = []
         if directory is not None and name not in EVOLVING:  # what evolves takes too long to run twice
-            kept.append(rehearse(settings, name))
+            kept.append(prepare_state(settings, name))
 
         def keep(policy: str, seed: int, state: Policy) -> None:
             if isinstance(state, ScheduledPolicy) and (policy, seed) == (name, settings.seeds[0]):
@@ -127,7 +127,7 @@ def _tell(result: ReplayResult, arguments: argparse.Namespace) -> None:
     """Print the figures, and write the files asked for."""
     figures = to_json(result)
     if arguments.json == _STDIO:
-        say(figures.rstrip("\n"))
+        echo(figures.rstrip("\n"))
     else:
         print_figures(result)
     if arguments.json not in (None, _STDIO):
@@ -141,4 +141,4 @@ def _tell(result: ReplayResult, arguments: argparse.Namespace) -> None:
 
 def _note(text: str, arguments: argparse.Namespace) -> None:
     """Say where something was written, not amid JSON on standard output."""
-    (complain if arguments.json == _STDIO else say)(text)
+    (echo_error if arguments.json == _STDIO else echo)(text)

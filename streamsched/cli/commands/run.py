@@ -15,20 +15,20 @@ from rich.console import Console
 from streamsched.cli.arguments import add_examples, clock
 from streamsched.cli.exits import DONE, after_drain
 from streamsched.cli.interruption import Interruption
-from streamsched.cli.output import name_rejections, say, say_json
+from streamsched.cli.output import echo, echo_json, name_rejections
 from streamsched.connectors import Delivery
 from streamsched.connectors.file_source import FileSource
 from streamsched.connectors.kafka import KafkaSource
 from streamsched.persistence.lock import lock_state
 from streamsched.scheduler.durable import DurableScheduler
 from streamsched.scheduler.scheduler import DEFAULT_FORMULA
-from streamsched.service.event_log import logging_to, tell
-from streamsched.service.ingest_loop import Intake
-from streamsched.service.progress import Display
+from streamsched.service.event_log import log_event, logging_to
+from streamsched.service.ingest_loop import IngestLoop
+from streamsched.service.progress import ProgressLine
 from streamsched.service.run_settings import KNOWN, RunSettings, read_run_settings
 from streamsched.service.setting_parsers import LOG_FORMATS, LOG_LEVELS
 from streamsched.service.setting_sources import Word, Words, read_assignments, read_environment, read_toml
-from streamsched.service.setup import go_on, open_run_batches, open_run_source, open_run_state
+from streamsched.service.setup import open_run_batches, open_run_source, open_run_state, resume_source
 
 __all__ = ["add_arguments"]
 
@@ -36,7 +36,7 @@ _EXAMPLES: Final = """\
   streamsched run --source outcomes.jsonl.gz --state state/
   streamsched run --source kafka://localhost:9092/outcomes?group=crawl --state state/
   streamsched run --source kafka://localhost:9092/outcomes --state state/ --until-end --json
-  streamsched run --config run.toml --set manners.delay=2s
+  streamsched run --config run.toml --set politeness.delay=2s
   streamsched run --source kafka://localhost:9092/outcomes --state state/ --batches-to kafka://localhost:9092/visits
   crawler | streamsched run --source - --format jsonl --state state/
 
@@ -100,8 +100,8 @@ def _run(arguments: argparse.Namespace) -> int:
     console = Console(stderr=True)
     with logging_to(console, settings.log_level or ("info" if settings.is_topic else "warning"), settings.log_format):
         for variable in strange:
-            tell("a variable of the environment is no setting", logging.WARNING, variable=variable)
-        return _serve(settings, Display(console), as_json=arguments.json)
+            log_event("a variable of the environment is no setting", logging.WARNING, variable=variable)
+        return _serve(settings, ProgressLine(console), as_json=arguments.json)
 
 
 def _read_settings(arguments: argparse.Namespace) -> tuple[RunSettings, list[str]]:
@@ -120,7 +120,7 @@ def _read_settings(arguments: argparse.Namespace) -> tuple[RunSettings, list[str
     return read_run_settings(words), strange
 
 
-def _serve(settings: RunSettings, display: Display, *, as_json: bool) -> int:
+def _serve(settings: RunSettings, display: ProgressLine, *, as_json: bool) -> int:
     is_pipe = not settings.is_topic and not Path(settings.source).is_file()  # may make us wait; cannot be resumed
     with ExitStack() as stack:
         with lock_state(settings.state, make=True):
@@ -130,24 +130,24 @@ def _serve(settings: RunSettings, display: Display, *, as_json: bool) -> int:
         scheduler = open_run_state(settings, clock(None))
         stack.enter_context(scheduler)
         if not is_pipe:
-            go_on(source, scheduler, settings)
+            resume_source(source, scheduler, settings)
         interruption = stack.enter_context(Interruption(waits=is_pipe))
         evolving = stack.enter_context(_evolving(scheduler, settings))
         batches = open_run_batches(settings, scheduler, lambda: clock(None))
         if batches is not None:
             stack.enter_context(batches)
         each_s = None if display.is_shown else _PROGRESS_S
-        intake = Intake(scheduler, source, again=not is_pipe, evolving=evolving, batches=batches, each_s=each_s)
-        tell("started", source=_without_query(settings.source), state=str(settings.state), pages=len(scheduler))
+        intake = IngestLoop(scheduler, source, again=not is_pipe, evolving=evolving, batches=batches, each_s=each_s)
+        log_event("started", source=_without_query(settings.source), state=str(settings.state), pages=len(scheduler))
         with display:
             failure = intake.take(_deliveries(source, interruption), display.show)
         if interruption.number is not None:
-            tell("stopping", signal=interruption.number)
+            log_event("stopping", signal=interruption.number)
         intake.finish()
         if not settings.is_topic and settings.log_format == "text":
             name_rejections(source.rejections, source.rejected)
         counts: dict[str, int | str] = {**intake.counts(), "pages": len(scheduler), "state": str(scheduler.saved.path)}
-        tell("stopped", **counts)
+        log_event("stopped", **counts)
     _say_counts(counts, as_json=as_json)
     if failure is not None:
         raise failure
@@ -171,14 +171,14 @@ def _evolving(scheduler: DurableScheduler, settings: RunSettings) -> Iterator[An
     # Imported only where it is asked for: reading a stream needs none of it.
     from streamsched.evolution.plan import EvolutionPlan  # noqa: PLC0415
     from streamsched.scheduler.evolver import Evolver  # noqa: PLC0415
-    from streamsched.service.evolution import EvolvingBeside, EvolvingIntake  # noqa: PLC0415
+    from streamsched.service.evolution import FileEvolution, LiveEvolution  # noqa: PLC0415
 
     if settings.is_topic and not settings.until_end:
         with Evolver(scheduler, EvolutionPlan(every=settings.evolve_every), settings.state) as evolver:
-            yield EvolvingBeside(evolver, lambda: clock(None))
+            yield LiveEvolution(evolver, lambda: clock(None))
         return
     plan = EvolutionPlan(every=settings.evolve_every, drift=None)
-    yield EvolvingIntake(scheduler, plan, settings.state, scheduler.snapshot)
+    yield FileEvolution(scheduler, plan, settings.state, scheduler.snapshot)
 
 
 def _without_query(source: str) -> str:
@@ -188,7 +188,7 @@ def _without_query(source: str) -> str:
 
 def _say_counts(counts: dict[str, int | str], *, as_json: bool) -> None:
     if as_json:
-        say_json(counts)
+        echo_json(counts)
         return
     for name, value in counts.items():
-        say(f"{name:<14} {value:,}" if isinstance(value, int) else f"{name:<14} {value}")
+        echo(f"{name:<14} {value:,}" if isinstance(value, int) else f"{name:<14} {value}")

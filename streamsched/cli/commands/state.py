@@ -8,7 +8,7 @@ from typing import Any
 
 from streamsched.cli.arguments import add_examples, add_state
 from streamsched.cli.exits import DONE
-from streamsched.cli.output import complain, say, say_json
+from streamsched.cli.output import echo, echo_error, echo_json
 from streamsched.errors import SettingsError, SnapshotError
 from streamsched.numerics.durations import format_duration
 from streamsched.persistence.export import export_pages
@@ -62,23 +62,23 @@ def _state(arguments: argparse.Namespace) -> int:
                 raise SettingsError("--to", None, "a file to export to, such as pages.parquet")
             content = {"exported": str(arguments.to), "pages": export_pages(scheduler.pages, arguments.to)}
     if arguments.json:
-        say_json(content)
+        echo_json(content)
     elif arguments.action == "digest":
-        say(content["digest"])
+        echo(content["digest"])
     else:
         positions = content.pop("positions", {})
         for name, value in content.items():
-            say(f"{name:<14} {value}")
+            echo(f"{name:<14} {value}")
         for path, position in positions.items():
             unit = "message" if position["kind"] == "kafka" else "byte"
-            say(f"{'position':<14} {path}: {position['kind']}, read to {unit} {position['offset']}")
+            echo(f"{'position':<14} {path}: {position['kind']}, read to {unit} {position['offset']}")
     return DONE
 
 
 def _verify(directory: Path) -> dict[str, Any]:
     faults = check_directory(directory)
     for fault in faults[1:]:
-        complain(f"streamsched: {fault}")
+        echo_error(f"streamsched: {fault}")
     if faults:
         raise faults[0]
     scheduler = Scheduler.load(directory)
@@ -99,7 +99,7 @@ def _migrate(directory: Path) -> dict[str, Any]:
 
 
 def _describe(directory: Path, scheduler: Scheduler) -> dict[str, Any]:
-    corpus = scheduler.pages.tables.corpus[0]
+    corpus = scheduler.pages.arrays.corpus[0]
     sizes = scheduler.pages.state_bytes()
     return {
         "images": len({name.number for name in list_images(directory)}),

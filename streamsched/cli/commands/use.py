@@ -7,12 +7,12 @@ from typing import Final
 
 from streamsched.cli.arguments import add_examples, add_state, clock, moment
 from streamsched.cli.exits import DONE
-from streamsched.cli.output import say
+from streamsched.cli.output import echo
 from streamsched.errors import SettingsError
 from streamsched.evolution.records import EvolutionRecord, RecordBook
 from streamsched.formula.champion import Champion
-from streamsched.service.formula_changes import put_in_charge, set_formula
-from streamsched.service.open_state import open_to_call
+from streamsched.service.formula_changes import set_formula, use_recorded_formula
+from streamsched.service.open_state import open_state
 
 __all__ = ["add_arguments"]
 
@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _use(arguments: argparse.Namespace) -> int:
-    with open_to_call(arguments.state) as scheduler:
+    with open_state(arguments.state) as scheduler:
         book = RecordBook(arguments.state)
         now = clock(arguments.now)
         choice: str = arguments.choice.strip()
@@ -42,12 +42,12 @@ def _use(arguments: argparse.Namespace) -> int:
             champion, number = _champion_of(book, choice), int(choice)
             why = f"asked to go back to the champion of record {number}"
             record = EvolutionRecord(book.next_number(), now, "asked", "set", why, scheduler.champion, champion)
-            record = put_in_charge(scheduler, book, record)
+            record = use_recorded_formula(scheduler, book, record)
             what = f"{champion}, as after record {number}"
         else:
             record = set_formula(scheduler, book, now, choice)
             what = "set by hand"
-    say(f"{scheduler.formula}: {what}; this is record {record.number}")
+    echo(f"{scheduler.formula}: {what}; this is record {record.number}")
     return DONE
 
 

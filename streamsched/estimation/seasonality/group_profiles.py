@@ -22,27 +22,34 @@ from typing import Final
 import numpy as np
 
 from streamsched.estimation.seasonality.local_time import DAY_HOURS, hour_in_week, quarters_at, region_of_name, week_of
-from streamsched.estimation.seasonality.page_schedules import FIRST_SETS, NAT, RAREST, WEIGHTS, Sheet, add_beliefs
+from streamsched.estimation.seasonality.page_schedules import (
+    FIRST_SETS,
+    NAT,
+    RAREST,
+    WEIGHTS,
+    ScheduleView,
+    add_beliefs,
+)
 from streamsched.numerics.arrays import Floats, Record
-from streamsched.numerics.jit import bare_kernel, inlined
+from streamsched.numerics.jit import bare_kernel, inlined_kernel
 from streamsched.numerics.vector_math import exp, expm1, log
-from streamsched.records.schema import ANYONE, DAY_SETS, WEEK_HOURS, Rhythms, Tables
+from streamsched.records.schema import DAY_SETS, NO_GROUP, WEEK_HOURS, SeasonalityArrays, ShardArrays
 
 __all__ = [
     "EARN_CHANGES",
     "FIRST_ODDS",
     "assign_profiles",
-    "begin_profiles",
     "count_changes",
-    "follow_profile",
     "hour_factor",
-    "learn_profile",
+    "inherit_profile",
+    "init_profiles",
     "most_profiles",
     "publish_profiles",
+    "refresh_link",
     "relink_pages",
-    "renew_link",
-    "set_clock",
+    "store_utc_offset",
     "sum_trust",
+    "update_profile",
     "weighted_hours",
 ]
 
@@ -66,21 +73,21 @@ def most_profiles(pages: int) -> int:
 
 
 @bare_kernel
-def begin_profiles(rhythm: Rhythms, regions: int) -> None:
+def init_profiles(seasonality: SeasonalityArrays, regions: int) -> None:
     """Begin with the profiles of all pages and of each region, all even."""
-    tempo = rhythm.tempo[0]
-    tempo.regions = regions
-    tempo.profiles = 0
-    tempo.linked = 1
-    tempo.newest_s = tempo.renewed_s = -np.inf
+    state = seasonality.state[0]
+    state.regions = regions
+    state.profiles = 0
+    state.linked = 1
+    state.newest_s = state.renewed_s = -np.inf
     for region in range(regions + 1):
-        _begin_profile(rhythm, ANYONE, region)
+        _begin_profile(seasonality, NO_GROUP, region)
 
 
-@inlined
-def _begin_profile(rhythm: Rhythms, group: int, region: int) -> None:
-    tempo = rhythm.tempo[0]
-    profile: Record = rhythm.profiles[tempo.profiles]
+@inlined_kernel
+def _begin_profile(seasonality: SeasonalityArrays, group: int, region: int) -> None:
+    state = seasonality.state[0]
+    profile: Record = seasonality.profiles[state.profiles]
     profile.group = group
     profile.region = region
     for age in range(2):
@@ -89,65 +96,65 @@ def _begin_profile(rhythm: Rhythms, group: int, region: int) -> None:
             profile.told[age * (WEEK_HOURS + 1) + hour] = int(UNIT) * hour
         for days in range(DAY_SETS):
             profile.sets_told[age * DAY_SETS + days] = FIRST_SETS[days]
-    tempo.profiles += 1
+    state.profiles += 1
 
 
 @bare_kernel
-def assign_profiles(tables: Tables) -> None:
+def assign_profiles(shard: ShardArrays) -> None:
     """Set by which profile each group's pages go: its own, else that of the group above, else its region's. O(groups).
 
     It follows from who has a profile alone, so it need not be saved.
     """
-    rhythm = tables.rhythm
-    groups = int(tables.corpus[0].groups)
+    seasonality = shard.seasonality
+    groups = int(shard.corpus[0].groups)
     for group in range(groups):
-        follow_profile(tables, group)
-    for number in range(rhythm.tempo[0].profiles):
-        owner = rhythm.profiles[number].group
-        if owner != ANYONE:
-            rhythm.of_group[owner] = number
+        inherit_profile(shard, group)
+    for number in range(seasonality.state[0].profiles):
+        owner = seasonality.profiles[number].group
+        if owner != NO_GROUP:
+            seasonality.of_group[owner] = number
     for group in range(groups):  # a group stands after its parent
-        followed: Record = rhythm.profiles[rhythm.of_group[group]]
-        if tables.groups[group].depth > 0 and followed.group != group:
-            rhythm.of_group[group] = rhythm.of_group[tables.groups[group].parent]
+        followed: Record = seasonality.profiles[seasonality.of_group[group]]
+        if shard.groups.records[group].depth > 0 and followed.group != group:
+            seasonality.of_group[group] = seasonality.of_group[shard.groups.records[group].parent]
 
 
 @bare_kernel
-def follow_profile(tables: Tables, group: int) -> None:
+def inherit_profile(shard: ShardArrays, group: int) -> None:
     """Let the pages of a new group go by the profile of the group above, those of a host by that of its region."""
-    record: Record = tables.groups[group]
+    record: Record = shard.groups.records[group]
     if record.depth > 0:
-        tables.rhythm.of_group[group] = tables.rhythm.of_group[record.parent]
+        shard.seasonality.of_group[group] = shard.seasonality.of_group[record.parent]
     else:
-        tables.rhythm.of_group[group] = region_of_name(tables, group)
+        shard.seasonality.of_group[group] = region_of_name(shard, group)
 
 
-@inlined
-def renew_link(tables: Tables, row: int) -> None:
+@inlined_kernel
+def refresh_link(shard: ShardArrays, row: int) -> None:
     """Let a page go by the present profile of its group. O(1)."""
-    link: Record = tables.rhythm.links[row]
-    page: Record = tables.pages[row]
-    link.profile = tables.rhythm.of_group[page.group]
-    link.age = tables.corpus[0].sweep & 1
+    link: Record = shard.seasonality.links[row]
+    page: Record = shard.pages.records[row]
+    link.profile = shard.seasonality.of_group[page.group]
+    link.age = shard.corpus[0].sweep & 1
 
 
 @bare_kernel
-def relink_pages(tables: Tables) -> None:
+def relink_pages(shard: ShardArrays) -> None:
     """Let all pages go by the present profiles of their groups, and by their regions' clocks. O(pages)."""
-    for row in range(tables.corpus[0].sorted):
-        renew_link(tables, row)
-        set_clock(tables.rhythm, row, tables.pages[row].last_visit_s)
+    for row in range(shard.corpus[0].sorted):
+        refresh_link(shard, row)
+        store_utc_offset(shard.seasonality, row, shard.pages.records[row].last_visit_s)
 
 
-@inlined
-def set_clock(rhythm: Rhythms, row: int, at_s: float) -> None:
+@inlined_kernel
+def store_utc_offset(seasonality: SeasonalityArrays, row: int, at_s: float) -> None:
     """Note by which clock the hours since a page's visit at `at_s` are counted. O(log switches)."""
-    link: Record = rhythm.links[row]
-    profile: Record = rhythm.profiles[link.profile]
-    link.quarters = quarters_at(rhythm.calendar, int(np.int64(profile.region)), at_s)
+    link: Record = seasonality.links[row]
+    profile: Record = seasonality.profiles[link.profile]
+    link.quarters = quarters_at(seasonality.calendar, int(np.int64(profile.region)), at_s)
 
 
-@inlined
+@inlined_kernel
 def weighted_hours(profile: Record, age: int, start: float, end: float) -> float:
     """Return the hours from `start` to `end`, both local, each weighted by how busy it is; the mean weighs 1. O(1).
 
@@ -161,7 +168,7 @@ def weighted_hours(profile: Record, age: int, start: float, end: float) -> float
     return max(weight - _weight_before(profile, base, hour_in_week(start, first)), 0.0) * (WEEK_HOURS / whole)
 
 
-@inlined
+@inlined_kernel
 def _weight_before(profile: Record, base: int, hour: float) -> float:
     """Return the weight of a week's first hours."""
     place = min(int(hour), WEEK_HOURS - 1)
@@ -169,7 +176,7 @@ def _weight_before(profile: Record, base: int, hour: float) -> float:
     return before + (float(profile.told[base + place + 1]) - before) * (hour - place)
 
 
-@inlined
+@inlined_kernel
 def hour_factor(profile: Record, age: int, hour: int) -> float:
     """Return how busy an hour of the week, 0 to 167, is; 1 is the mean. O(1)."""
     base = age * (WEEK_HOURS + 1)
@@ -177,8 +184,8 @@ def hour_factor(profile: Record, age: int, hour: int) -> float:
     return weight * (WEEK_HOURS / float(profile.told[base + WEEK_HOURS]))
 
 
-@inlined
-def learn_profile(profile: Record, age: int, start: float, end: float, changes: float) -> None:
+@inlined_kernel
+def update_profile(profile: Record, age: int, start: float, end: float, changes: float) -> None:
     """Add an interval from `start` to `end`, local hours, to a profile's exposure and `changes` to its hours. O(1).
 
     `changes`: how many the visit counts for; they are spread by the profile that is published. Whole hours are noted
@@ -205,7 +212,7 @@ def learn_profile(profile: Record, age: int, start: float, end: float, changes: 
         profile.changes[last] += share * (after - float(profile.told[base + last]))
 
 
-@inlined
+@inlined_kernel
 def _settle(profile: Record, age: int) -> None:
     """Sum up what intervals have added to hours since the last time."""
     base = age * (WEEK_HOURS + 1)
@@ -220,26 +227,28 @@ def _settle(profile: Record, age: int) -> None:
         profile.exposure[hour] = max(profile.exposure[hour] + watch, 0.0)
 
 
-@inlined
-def sum_trust(rhythm: Rhythms, row: int, sweep: int) -> None:
+@inlined_kernel
+def sum_trust(seasonality: SeasonalityArrays, row: int, sweep: int) -> None:
     """Add to its profile how likely a page's own schedule is, and of every fourth row what it says. O(1)."""
-    link: Record = rhythm.links[row]
+    link: Record = seasonality.links[row]
     if link.schedule:
-        profile: Record = rhythm.profiles[link.profile]
-        schedule: Record = rhythm.schedules[link.schedule]
+        profile: Record = seasonality.profiles[link.profile]
+        schedule: Record = seasonality.schedules[link.schedule]
         odds = float(profile.odds[link.age]) * exp(float(schedule.edge))
         trust = odds / (1.0 + odds)
         profile.trust_sum += trust
         profile.trust_count += 1.0
         if (row + sweep) % BELIEF_STRIDE == 0:
-            number, profiles = int(np.int64(link.profile)), rhythm.profiles
+            number, profiles = int(np.int64(link.profile)), seasonality.profiles
             add_beliefs(
-                Sheet(rhythm.schedules, int(np.int64(link.schedule)), profiles, number, int(np.int64(link.age))),
+                ScheduleView(
+                    seasonality.schedules, int(np.int64(link.schedule)), profiles, number, int(np.int64(link.age))
+                ),
                 trust * BELIEF_STRIDE,
             )
 
 
-@inlined
+@inlined_kernel
 def count_changes(expected: float) -> float:
     """Return how many changes an interval has on average that has any, where so many are expected. O(1)."""
     expected = min(expected, MOST_CHANGES)
@@ -247,43 +256,43 @@ def count_changes(expected: float) -> float:
 
 
 @bare_kernel
-def publish_profiles(tables: Tables) -> None:
+def publish_profiles(shard: ShardArrays) -> None:
     """Publish all profiles anew, for the sweep that begins; give groups that have earned one their own.
 
     O(groups + profiles · 168).
     """
-    rhythm = tables.rhythm
-    _fade(rhythm, int(tables.corpus[0].sweep) & 1)
-    _pool(tables)
-    age = int(tables.corpus[0].sweep + 1) & 1
-    first = rhythm.tempo[0].regions + 1
-    for i in range(first + tables.corpus[0].groups):
-        number = i if i < first else int(np.int64(rhythm.of_group[i - first]))
-        if i < first or rhythm.profiles[number].group == i - first:
-            above = -1 if i == 0 else 0 if i < first else _above(tables, i - first)
-            _publish(rhythm, number, above, age)
-    _admit_groups(tables)
+    seasonality = shard.seasonality
+    _fade(seasonality, int(shard.corpus[0].sweep) & 1)
+    _pool(shard)
+    age = int(shard.corpus[0].sweep + 1) & 1
+    first = seasonality.state[0].regions + 1
+    for i in range(first + shard.corpus[0].groups):
+        number = i if i < first else int(np.int64(seasonality.of_group[i - first]))
+        if i < first or seasonality.profiles[number].group == i - first:
+            above = -1 if i == 0 else 0 if i < first else _above(shard, i - first)
+            _publish(seasonality, number, above, age)
+    _admit_groups(shard)
 
 
-@inlined
-def _above(tables: Tables, group: int) -> int:
+@inlined_kernel
+def _above(shard: ShardArrays, group: int) -> int:
     """Return the profile that stands above a group's."""
-    record: Record = tables.groups[group]
+    record: Record = shard.groups.records[group]
     if record.depth > 0:
-        return int(tables.rhythm.of_group[record.parent])
-    profile: Record = tables.rhythm.profiles[tables.rhythm.of_group[group]]
+        return int(shard.seasonality.of_group[record.parent])
+    profile: Record = shard.seasonality.profiles[shard.seasonality.of_group[group]]
     return int(profile.region)
 
 
 @bare_kernel
-def _fade(rhythm: Rhythms, age: int) -> None:
+def _fade(seasonality: SeasonalityArrays, age: int) -> None:
     """Sum up the sweep's counts, which went by that `age`, and let all fade by the time since they did last."""
-    tempo = rhythm.tempo[0]
-    passed = tempo.newest_s - tempo.renewed_s
+    state = seasonality.state[0]
+    passed = state.newest_s - state.renewed_s
     kept = exp(-min(max(passed, 0.0), MEMORY_S) / MEMORY_S) if np.isfinite(passed) else 1.0
-    tempo.renewed_s = tempo.newest_s
-    for number in range(tempo.profiles):
-        profile, pooled = rhythm.profiles[number], rhythm.pooled[number]
+    state.renewed_s = state.newest_s
+    for number in range(state.profiles):
+        profile, pooled = seasonality.profiles[number], seasonality.pooled[number]
         _settle(profile, age)
         for hour in range(WEEK_HOURS):
             profile.changes[hour] *= kept
@@ -301,21 +310,21 @@ def _fade(rhythm: Rhythms, age: int) -> None:
 
 
 @bare_kernel
-def _pool(tables: Tables) -> None:
+def _pool(shard: ShardArrays) -> None:
     """Add to each profile's counts those of all profiles below it."""
-    rhythm = tables.rhythm
-    for i in range(tables.corpus[0].groups):
-        group = tables.corpus[0].groups - 1 - i  # a group stands after its parent: children come first here
-        number = int(rhythm.of_group[group])
-        if rhythm.profiles[number].group == group:
-            _add_pooled(rhythm, number, _above(tables, group))
-    for number in range(1, rhythm.tempo[0].regions + 1):
-        _add_pooled(rhythm, number, 0)
+    seasonality = shard.seasonality
+    for i in range(shard.corpus[0].groups):
+        group = shard.corpus[0].groups - 1 - i  # a group stands after its parent: children come first here
+        number = int(seasonality.of_group[group])
+        if seasonality.profiles[number].group == group:
+            _add_pooled(seasonality, number, _above(shard, group))
+    for number in range(1, seasonality.state[0].regions + 1):
+        _add_pooled(seasonality, number, 0)
 
 
-@inlined
-def _add_pooled(rhythm: Rhythms, number: int, to: int) -> None:
-    below, above = rhythm.pooled[number], rhythm.pooled[to]
+@inlined_kernel
+def _add_pooled(seasonality: SeasonalityArrays, number: int, to: int) -> None:
+    below, above = seasonality.pooled[number], seasonality.pooled[to]
     for hour in range(WEEK_HOURS):
         above.changes[hour] += below.changes[hour]
         above.exposure[hour] += below.exposure[hour]
@@ -328,13 +337,13 @@ def _add_pooled(rhythm: Rhythms, number: int, to: int) -> None:
 
 
 @bare_kernel
-def _publish(rhythm: Rhythms, number: int, above: int, age: int) -> None:
+def _publish(seasonality: SeasonalityArrays, number: int, above: int, age: int) -> None:
     """Write what a profile's pages go by from the next sweep on; ``above``: the profile it is shrunk towards, or -1."""
-    profile, pooled = rhythm.profiles[number], rhythm.pooled[number]
-    factors, expected = rhythm.work[:WEEK_HOURS], rhythm.work[WEEK_HOURS:]
+    profile, pooled = seasonality.profiles[number], seasonality.pooled[number]
+    factors, expected = seasonality.work[:WEEK_HOURS], seasonality.work[WEEK_HOURS:]
     changes = weighed = 0.0
     for hour in range(WEEK_HOURS):
-        factors[hour] = hour_factor(rhythm.profiles[above], age, hour) if above >= 0 else 1.0
+        factors[hour] = hour_factor(seasonality.profiles[above], age, hour) if above >= 0 else 1.0
         changes += pooled.changes[hour]
         weighed += pooled.exposure[hour] * factors[hour]
     rate = changes / weighed if weighed > 0.0 else 0.0
@@ -353,19 +362,23 @@ def _publish(rhythm: Rhythms, number: int, above: int, age: int) -> None:
     profile.told[base + WEEK_HOURS] = weight
     share = FIRST_ODDS / (1.0 + FIRST_ODDS)
     if above >= 0:
-        odds = float(rhythm.profiles[above].odds[age])
+        odds = float(seasonality.profiles[above].odds[age])
         share = odds / (1.0 + odds)
     share = (ODDS_STRENGTH * share + pooled.trust_sum) / (ODDS_STRENGTH + pooled.trust_count)
     share = min(max(share, LEAST_TRUST), 1.0 - LEAST_TRUST)
     profile.odds[age] = share / (1.0 - share)
-    _publish_beliefs(rhythm, number, above, age)
+    _publish_beliefs(seasonality, number, above, age)
 
 
 @bare_kernel
-def _publish_beliefs(rhythm: Rhythms, number: int, above: int, age: int) -> None:
+def _publish_beliefs(seasonality: SeasonalityArrays, number: int, above: int, age: int) -> None:
     """Write which sets of days and which hours are common among a profile's pages: their means, shrunk."""
-    profile, pooled, higher = rhythm.profiles[number], rhythm.pooled[number], rhythm.profiles[max(above, 0)]
-    sets, hours = rhythm.work[:DAY_SETS], rhythm.work[DAY_SETS : DAY_SETS + DAY_HOURS]
+    profile, pooled, higher = (
+        seasonality.profiles[number],
+        seasonality.pooled[number],
+        seasonality.profiles[max(above, 0)],
+    )
+    sets, hours = seasonality.work[:DAY_SETS], seasonality.work[DAY_SETS : DAY_SETS + DAY_HOURS]
     for i in range(DAY_SETS):
         sets[i] = WEIGHTS[higher.sets_told[age * DAY_SETS + i] if above >= 0 else FIRST_SETS[i]]
     for i in range(DAY_HOURS):
@@ -379,7 +392,7 @@ def _publish_beliefs(rhythm: Rhythms, number: int, above: int, age: int) -> None
         profile.hours_told[age * DAY_HOURS + i] = _rarity(hours[i])
 
 
-@inlined
+@inlined_kernel
 def _blend(weights: Floats, sums: Floats) -> None:
     """Turn weights from above into the means of pages' probabilities, shrunk towards them; the greatest is 1."""
     whole = most = 0.0
@@ -392,7 +405,7 @@ def _blend(weights: Floats, sums: Floats) -> None:
         weights[i] /= most
 
 
-@inlined
+@inlined_kernel
 def _rarity(weight: float) -> int:
     """Return by how much a weight of 1 at the most is rarer than 1, in 1/16 nat, `RAREST` at the most."""
     return int(min(0.5 - NAT * log(max(weight, 1e-9)), float(RAREST)))
@@ -444,27 +457,27 @@ def _sum_cell(pooled: Record, expected: Floats, cell: int, split: int) -> tuple[
 
 
 @bare_kernel
-def _admit_groups(tables: Tables) -> None:
+def _admit_groups(shard: ShardArrays) -> None:
     """Give groups of which enough changes were seen profiles of their own, which begin as that above stands."""
-    rhythm = tables.rhythm
-    tempo = rhythm.tempo[0]
-    most = tempo.regions + 1 + most_profiles(tables.corpus[0].sorted)
-    before = tempo.profiles
-    for group in range(tables.corpus[0].groups):
-        if tempo.profiles >= most:
+    seasonality = shard.seasonality
+    state = seasonality.state[0]
+    most = state.regions + 1 + most_profiles(shard.corpus[0].sorted)
+    before = state.profiles
+    for group in range(shard.corpus[0].groups):
+        if state.profiles >= most:
             break
-        above = int(rhythm.of_group[group])
-        if tables.groups[group].changes >= EARN_CHANGES and rhythm.profiles[above].group != group:
-            number = int(tempo.profiles)
-            _begin_profile(rhythm, group, int(np.int64(rhythm.profiles[above].region)))
-            profile = rhythm.profiles[number]
+        above = int(seasonality.of_group[group])
+        if shard.groups.records[group].changes >= EARN_CHANGES and seasonality.profiles[above].group != group:
+            number = int(state.profiles)
+            _begin_profile(seasonality, group, int(np.int64(seasonality.profiles[above].region)))
+            profile = seasonality.profiles[number]
             for i in range(2 * (WEEK_HOURS + 1)):
-                profile.told[i] = rhythm.profiles[above].told[i]
+                profile.told[i] = seasonality.profiles[above].told[i]
             for i in range(2 * DAY_SETS):
-                profile.sets_told[i] = rhythm.profiles[above].sets_told[i]
+                profile.sets_told[i] = seasonality.profiles[above].sets_told[i]
             for i in range(2 * DAY_HOURS):
-                profile.hours_told[i] = rhythm.profiles[above].hours_told[i]
+                profile.hours_told[i] = seasonality.profiles[above].hours_told[i]
             for i in range(2):
-                profile.odds[i] = rhythm.profiles[above].odds[i]
-    if tempo.profiles > before:
-        assign_profiles(tables)
+                profile.odds[i] = seasonality.profiles[above].odds[i]
+    if state.profiles > before:
+        assign_profiles(shard)

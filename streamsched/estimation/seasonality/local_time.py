@@ -11,10 +11,10 @@ from typing import Final
 
 import numpy as np
 
-from streamsched.numerics.jit import bare_kernel, inlined
+from streamsched.numerics.jit import bare_kernel, inlined_kernel
 from streamsched.numerics.packed_urls import hash_bytes
 from streamsched.numerics.url_syntax import find_domain
-from streamsched.records.schema import WEEK_HOURS, Calendar, Tables
+from streamsched.records.schema import WEEK_HOURS, RegionClocks, ShardArrays
 
 __all__ = [
     "DAY_HOURS",
@@ -33,7 +33,7 @@ _MONDAY_HOURS: Final = 72.0  # from the Monday before to 1970-01-01, a Thursday
 _FAR_S: Final = 1e14  # three million years: farther times count as that, so that hours keep their fractions
 
 
-@inlined
+@inlined_kernel
 def local_hours(at_s: float, quarters: int) -> float:
     """Return the hours from a Monday's midnight to `at_s` by a clock that is so many quarters before UTC. O(1).
 
@@ -42,20 +42,20 @@ def local_hours(at_s: float, quarters: int) -> float:
     return (min(max(at_s, -_FAR_S), _FAR_S) + _QUARTER_S * quarters) / HOUR_S + _MONDAY_HOURS
 
 
-@inlined
+@inlined_kernel
 def week_of(hours: float) -> float:
     """Return the number of the week that local `hours` are in. O(1)."""
     return float(np.floor(hours / WEEK_HOURS))
 
 
-@inlined
+@inlined_kernel
 def hour_in_week(hours: float, week: float) -> float:
     """Return how many hours of their `week` are over, 0 to 168. O(1)."""
     return min(max(hours - WEEK_HOURS * week, 0.0), float(WEEK_HOURS))
 
 
-@inlined
-def quarters_at(calendar: Calendar, region: int, at_s: float) -> int:
+@inlined_kernel
+def quarters_at(calendar: RegionClocks, region: int, at_s: float) -> int:
     """Return how many quarters of an hour a region's clock is before UTC at `at_s`. O(log switches)."""
     low, high = calendar.first[region], calendar.first[region + 1]
     while high - low > 1:
@@ -68,13 +68,13 @@ def quarters_at(calendar: Calendar, region: int, at_s: float) -> int:
 
 
 @bare_kernel
-def region_of_name(tables: Tables, group: int) -> int:
+def region_of_name(shard: ShardArrays, group: int) -> int:
     """Return the region of the host that `group` is, by the last label of its name; 0 for none's. O(name)."""
-    calendar = tables.rhythm.calendar
-    span = tables.groups[group].name_span
+    calendar = shard.seasonality.calendar
+    span = shard.groups.records[group].name_span
     start = int(np.int64(span >> np.uint64(16)))
-    first, stop = find_domain(tables.names, start, start + int(np.int64(span & np.uint64(0xFFFF))))
-    key = hash_bytes(tables.names, first, stop)
+    first, stop = find_domain(shard.groups.names, start, start + int(np.int64(span & np.uint64(0xFFFF))))
+    key = hash_bytes(shard.groups.names, first, stop)
     for i in range(calendar.domains.size):
         if calendar.domains[i] == key:
             return int(calendar.regions[i])

@@ -24,9 +24,9 @@ import numpy.typing as npt
 
 from streamsched.estimation.seasonality.local_time import DAY_HOURS, HOUR_S
 from streamsched.numerics.arrays import Bytes, Floats, Record, Records
-from streamsched.numerics.jit import bare_kernel, inlined
+from streamsched.numerics.jit import bare_kernel, inlined_kernel
 from streamsched.numerics.vector_math import exp, log
-from streamsched.records.schema import DAY_SETS, WEEK_HOURS, Rhythms
+from streamsched.records.schema import DAY_SETS, WEEK_HOURS, SeasonalityArrays
 
 __all__ = [
     "CHANCE",
@@ -36,18 +36,18 @@ __all__ = [
     "RAREST",
     "SPARE",
     "WEIGHTS",
-    "Sheet",
+    "ScheduleView",
     "add_beliefs",
+    "count_change",
     "earns_schedule",
     "empty_by_day",
     "empty_by_hour",
-    "give_schedule",
-    "learn_schedule",
     "most_schedules",
-    "note_change",
+    "open_schedule",
     "schedule_scale",
     "scheduled_factor",
     "scheduled_hours",
+    "update_schedule",
 ]
 
 CHANCE: Final = 0.97  # that a day of the set brings its update
@@ -93,7 +93,7 @@ WEIGHTS: Final = np.maximum(np.floor(_WEIGHT * np.exp(-np.minimum(np.arange(511)
 _QUIET: Final = np.array([(1.0 - CHANCE) ** days.bit_count() for days in range(DAY_SETS)])  # all of the days without
 
 
-class Sheet(NamedTuple):
+class ScheduleView(NamedTuple):
     """A page's schedule, and the profile whose published state says what is common among pages, by their numbers."""
 
     schedules: Records  # SCHEDULE[...]
@@ -103,15 +103,15 @@ class Sheet(NamedTuple):
     age: int
 
 
-@inlined
-def _set_weight(sheet: Sheet, days: int) -> float:
+@inlined_kernel
+def _set_weight(sheet: ScheduleView, days: int) -> float:
     misfit = int(np.int64(sheet.schedules[sheet.schedule].sets[days]))
     misfit += int(np.int64(sheet.profiles[sheet.profile].sets_told[sheet.age * DAY_SETS + days]))
     return float(WEIGHTS[misfit])
 
 
-@inlined
-def _hour_weight(sheet: Sheet, hour: int) -> float:
+@inlined_kernel
+def _hour_weight(sheet: ScheduleView, hour: int) -> float:
     misfit = int(np.int64(sheet.schedules[sheet.schedule].hours[hour]))
     misfit += int(np.int64(sheet.profiles[sheet.profile].hours_told[sheet.age * DAY_HOURS + hour]))
     return float(WEIGHTS[misfit])
@@ -134,22 +134,22 @@ def most_schedules(pages: int) -> int:
     return FEWEST_SCHEDULES + pages * 3 // 64
 
 
-@inlined
+@inlined_kernel
 def earns_schedule(page: Record, rate_per_day: float) -> bool:
     """Return whether a page changes often enough to show a schedule. O(1)."""
     return bool(page.changes >= LEAST_CHANGES) and bool(rate_per_day >= LEAST_RATE)
 
 
-@inlined
-def give_schedule(rhythm: Rhythms, row: int, most: int) -> None:
+@inlined_kernel
+def open_schedule(seasonality: SeasonalityArrays, row: int, most: int) -> None:
     """Give a page a schedule of its own, of which nothing is known yet, as long as there are less than `most`. O(1)."""
-    tempo = rhythm.tempo[0]
-    if tempo.schedules < most:
-        tempo.schedules += 1
-        rhythm.links[row].schedule = tempo.schedules
+    state = seasonality.state[0]
+    if state.schedules < most:
+        state.schedules += 1
+        seasonality.links[row].schedule = state.schedules
 
 
-@inlined
+@inlined_kernel
 def _cover(start: float, end: float) -> _Cover:
     """Return which days lie between `start` and `end`, local hours."""
     first, last = np.floor(start / DAY_HOURS), np.floor(end / DAY_HOURS)
@@ -170,14 +170,14 @@ def _cover(start: float, end: float) -> _Cover:
     return _Cover(high, low, between | ended, between, between | begun, 0.0)
 
 
-@inlined
+@inlined_kernel
 def _part(hour: int, low: float, high: float) -> float:
     """Return which part of an hour of the day lies between `low` and `high`."""
     return max(min(hour + 1.0, high) - max(float(hour), low), 0.0)
 
 
-@inlined
-def _split(sheet: Sheet, cover: _Cover) -> tuple[float, float, float]:
+@inlined_kernel
+def _split(sheet: ScheduleView, cover: _Cover) -> tuple[float, float, float]:
     """Return how likely the update's hour is in each stretch of the day."""
     before = within = whole = 0.0
     for hour in range(DAY_HOURS):
@@ -189,7 +189,7 @@ def _split(sheet: Sheet, cover: _Cover) -> tuple[float, float, float]:
 
 
 @bare_kernel
-def _quiet(sheet: Sheet, cover: _Cover) -> tuple[float, float, float]:
+def _quiet(sheet: ScheduleView, cover: _Cover) -> tuple[float, float, float]:
     """Return for each stretch of the day the probability that no day covered there brings an update. O(128)."""
     before = within = behind = whole = 0.0
     for days in range(DAY_SETS):
@@ -201,7 +201,7 @@ def _quiet(sheet: Sheet, cover: _Cover) -> tuple[float, float, float]:
     return before / whole, within / whole, behind / whole
 
 
-@inlined
+@inlined_kernel
 def _empty(cover: _Cover, split: tuple[float, float, float], quiet: tuple[float, float, float]) -> float:
     """Return the probability of no update within what is covered."""
     if cover.weeks > 0.0:
@@ -210,7 +210,7 @@ def _empty(cover: _Cover, split: tuple[float, float, float], quiet: tuple[float,
 
 
 @bare_kernel
-def empty_by_day(sheet: Sheet, start: float, end: float) -> float:
+def empty_by_day(sheet: ScheduleView, start: float, end: float) -> float:
     """Return the probability of no update from `start` to `end`, local hours, by the page's days and hour. O(128).
 
     Falls as `end` rises, but for some 1e-15.
@@ -219,7 +219,7 @@ def empty_by_day(sheet: Sheet, start: float, end: float) -> float:
     return _empty(cover, _split(sheet, cover), _quiet(sheet, cover))
 
 
-@inlined
+@inlined_kernel
 def _marks(part: int, start: float, end: float) -> float:
     """Return how many times that quarter of the hour has passed from `start` to `end`, the last in part."""
     at = 4.0 * start - part
@@ -228,7 +228,7 @@ def _marks(part: int, start: float, end: float) -> float:
     return float((after + min(to - 4.0 * after, 1.0)) - (before + min(at - 4.0 * before, 1.0)))
 
 
-@inlined
+@inlined_kernel
 def _chance_by_hour(schedule: Record) -> float:
     """Return with what chance an hour has an update, as far as visits told; 1/2 before."""
     yes, no = schedule.marks_yes / _ONE, schedule.marks_no / _ONE
@@ -250,8 +250,8 @@ def empty_by_hour(schedule: Record, start: float, end: float) -> float:
     return float(empty / whole)
 
 
-@inlined
-def _day_weight(sheet: Sheet, weekday: int) -> float:
+@inlined_kernel
+def _day_weight(sheet: ScheduleView, weekday: int) -> float:
     """Return the weight of all sets that have a day of the week: a whole number. O(128)."""
     weight = 0.0
     for i in range(DAY_SETS):
@@ -259,8 +259,8 @@ def _day_weight(sheet: Sheet, weekday: int) -> float:
     return max(weight, 1.0)
 
 
-@inlined
-def _day_weights(sheet: Sheet) -> tuple[float, float, float, float, float, float, float]:
+@inlined_kernel
+def _day_weights(sheet: ScheduleView) -> tuple[float, float, float, float, float, float, float]:
     """Return `_day_weight` of all days of the week: sums of sums, in one go. O(128)."""
     first = second = third = fourth = fifth = sixth = seventh = 0.0
     for i in range(0, DAY_SETS, 16):
@@ -281,7 +281,7 @@ def _day_weights(sheet: Sheet) -> tuple[float, float, float, float, float, float
 
 
 @bare_kernel
-def schedule_scale(sheet: Sheet) -> float:
+def schedule_scale(sheet: ScheduleView) -> float:
     """Return what makes the mean of a schedule's factors 1. O(7 · 128)."""
     days = hours = 0.0
     weights = _day_weights(sheet)
@@ -293,13 +293,13 @@ def schedule_scale(sheet: Sheet) -> float:
 
 
 @bare_kernel
-def scheduled_factor(sheet: Sheet, hour: int, scale: float) -> float:
+def scheduled_factor(sheet: ScheduleView, hour: int, scale: float) -> float:
     """Return how many updates an hour of the week, 0 to 167, has; by its `schedule_scale` 1 is the mean. O(128)."""
     return _day_weight(sheet, hour // DAY_HOURS) * _hour_weight(sheet, hour % DAY_HOURS) * scale
 
 
 @bare_kernel
-def scheduled_hours(sheet: Sheet, start: float, end: float) -> float:
+def scheduled_hours(sheet: ScheduleView, start: float, end: float) -> float:
     """Return the hours from `start` to `end`, each weighted by how many updates it has; the mean weighs 1. O(7 · 128).
 
     Rises with `end`, as rounded: weights are whole numbers, of which sums are exact.
@@ -330,7 +330,7 @@ class _Place(NamedTuple):
     hour: float
 
 
-@inlined
+@inlined_kernel
 def _place(hours: float) -> _Place:
     """Return where in a week so many of its hours are over."""
     hours = min(max(hours, 0.0), float(WEEK_HOURS))
@@ -339,7 +339,7 @@ def _place(hours: float) -> _Place:
 
 
 @bare_kernel
-def add_beliefs(sheet: Sheet, trust: float) -> None:
+def add_beliefs(sheet: ScheduleView, trust: float) -> None:
     """Add to its profile's sums on which sets of days and at which hour a page is updated, as likely as `trust`.
 
     So is learned what is common: the M step of expectation-maximisation over the pages.
@@ -358,8 +358,8 @@ def add_beliefs(sheet: Sheet, trust: float) -> None:
 
 
 @bare_kernel
-def learn_schedule(  # noqa: PLR0913, PLR0917  a kernel
-    sheet: Sheet, start: float, end: float, changed: bool, foretold: float, visits: int, changes: int
+def update_schedule(  # noqa: PLR0913, PLR0917  a kernel
+    sheet: ScheduleView, start: float, end: float, changed: bool, foretold: float, visits: int, changes: int
 ) -> None:
     """Take in what a visit found at `end` of the time since `start`, local hours. O(128).
 
@@ -389,27 +389,27 @@ def learn_schedule(  # noqa: PLR0913, PLR0917  a kernel
         _weigh_hours(schedule, cover, quiet, changed)
 
 
-@inlined
+@inlined_kernel
 def _gain(empty: float, foretold: float, changed: bool) -> float:
     """Return ln of how much likelier a schedule made what came than the rate did."""
     seen = min(max(1.0 - empty, _CLOSEST), 1.0 - _CLOSEST)
     return log(seen / foretold if changed else (1.0 - seen) / (1.0 - foretold))
 
 
-@inlined
+@inlined_kernel
 def _change_ways(edge: float) -> float:
     """Return ln of odds after the page may have left its schedule or taken one up."""
     odds = exp(min(max(edge, -30.0), 30.0))
     return log(((1.0 - LEAVING) * odds + LEAVING) / ((1.0 - LEAVING) + LEAVING * odds))
 
 
-@inlined
+@inlined_kernel
 def _misfit(empty: float, changed: bool) -> int:
     """Return by how much what gives that chance of no update misfits what was seen, in 1/16 nat."""
     return int(np.int64(_MISFITS[int(_FITS * min(max(1.0 - empty if changed else empty, 0.0), 1.0))]))
 
 
-@inlined
+@inlined_kernel
 def _weigh_sets(sets: npt.NDArray[np.uint8], cover: _Cover, split: tuple[float, float, float], changed: bool) -> None:
     """Let sets of days that do not explain what was seen weigh less."""
     before, within, behind = split
@@ -425,7 +425,7 @@ def _weigh_sets(sets: npt.NDArray[np.uint8], cover: _Cover, split: tuple[float, 
             sets[days] -= least
 
 
-@inlined
+@inlined_kernel
 def _weigh_hours(schedule: Record, cover: _Cover, quiet: tuple[float, float, float], changed: bool) -> None:
     """Let hours that do not explain what was seen weigh less."""
     before, within, behind = quiet
@@ -440,7 +440,7 @@ def _weigh_hours(schedule: Record, cover: _Cover, quiet: tuple[float, float, flo
         schedule.hours[hour] = min(int(np.int64(schedule.hours[hour])) + _misfit(empty, changed) - least, 255)
 
 
-@inlined
+@inlined_kernel
 def _count_marks(schedule: Record, marks: float, changed: bool, empty: float, visits: int) -> None:
     """Add with what probability the hours of the interval had updates, given what was seen."""
     dither = visits * _DITHER
@@ -454,7 +454,7 @@ def _count_marks(schedule: Record, marks: float, changed: bool, empty: float, vi
     schedule.marks_no = no
 
 
-@inlined
+@inlined_kernel
 def _weigh_parts(schedule: Record, start: float, end: float, changed: bool) -> None:
     """Let quarters of the hour that do not explain what was seen weigh less."""
     quiet = log(max(1.0 - _chance_by_hour(schedule), 1e-9))
@@ -468,7 +468,7 @@ def _weigh_parts(schedule: Record, start: float, end: float, changed: bool) -> N
 
 
 @bare_kernel
-def note_change(schedule: Record, at_s: float, step_hours: float) -> None:
+def count_change(schedule: Record, at_s: float, step_hours: float) -> None:
     """Count the time since the last change that was seen, after `step_hours` without a visit. O(1)."""
     now_s = min(max(at_s, 0.0), _LATEST_S)
     if schedule.begun_s == 0:

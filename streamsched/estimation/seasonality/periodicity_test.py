@@ -18,9 +18,9 @@ import numpy as np
 from streamsched.estimation.published_estimators import modified_interval
 from streamsched.estimation.seasonality.page_schedules import NAT
 from streamsched.numerics.arrays import Floats, Record
-from streamsched.records.schema import DAY_SETS, Tables
+from streamsched.records.schema import DAY_SETS, ShardArrays
 
-__all__ = ["LEVEL", "PageType", "Regularity", "judge_page"]
+__all__ = ["LEVEL", "PageType", "Periodicity", "test_periodicity"]
 
 PageType: TypeAlias = Literal["poisson", "hourly", "daily", "weekly", "other"]
 
@@ -32,7 +32,7 @@ _TOLD: Final = 2 / 24  # an hour is told apart that is twice as likely as by cha
 
 
 @dataclass(frozen=True, slots=True)
-class Regularity:
+class Periodicity:
     """What is known of a page's regularity.
 
     ``kind``: ``poisson`` where nothing speaks against it, ``hourly``, ``daily``, ``weekly`` on one day of the week, or
@@ -75,24 +75,24 @@ class Regularity:
         return f", likeliest at {self.hour:02d}:00 to {self.hour:02d}:59 UTC{zone}"
 
 
-def judge_page(tables: Tables, row: int) -> Regularity:
+def test_periodicity(shard: ShardArrays, row: int) -> Periodicity:
     """Return the type of the page of `row`, and what it rests on. O(1).
 
     A page that changes too seldom to have a schedule of its own is taken for Poisson, with a p-value of 1.
     """
-    link = tables.rhythm.links[row]
+    link = shard.seasonality.links[row]
     if not link["schedule"]:
-        return Regularity("poisson", 1.0)
-    schedule: Record = tables.rhythm.schedules[link["schedule"]]
-    told: Record = tables.rhythm.profiles[link["profile"]]
+        return Periodicity("poisson", 1.0)
+    schedule: Record = shard.seasonality.schedules[link["schedule"]]
+    told: Record = shard.seasonality.profiles[link["profile"]]
     age = int(link["age"])
     proofs = float(schedule["proof"]), float(schedule["hourly_proof"])
     p_value = min(1.0, 2.0 / sum(math.exp(min(max(proof, -700.0), 700.0)) for proof in proofs))
     sets = _weigh(schedule["sets"], told["sets_told"][age * DAY_SETS : (age + 1) * DAY_SETS])
     hours = _weigh(schedule["hours"], told["hours_told"][age * 24 : (age + 1) * 24])
     days = tuple(day for day in range(7) if sets[np.arange(DAY_SETS) >> day & 1 != 0].sum() > _LIKELY)
-    page = tables.pages[row]
-    return Regularity(
+    page = shard.pages.records[row]
+    return Periodicity(
         _name(p_value, proofs, days),
         p_value,
         days,
@@ -117,7 +117,7 @@ def _name(p_value: float, proofs: tuple[float, float], days: tuple[int, ...]) ->
 
 
 def _describe_gaps(schedule: Record, visits: int, changes: int) -> dict[str, Any]:
-    """Return the fields of `Regularity` that gaps between changes give."""
+    """Return the fields of `Periodicity` that gaps between changes give."""
     gaps = int(schedule["gaps"])
     if not gaps:
         return {}

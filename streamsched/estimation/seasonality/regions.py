@@ -10,11 +10,11 @@ from typing import Any, Final, Self
 import numpy as np
 
 from streamsched.errors import SettingsError
-from streamsched.estimation.seasonality.timezones import find_zone, set_clock
+from streamsched.estimation.seasonality.timezones import find_zone, offsets_between
 from streamsched.numerics.packed_urls import hash_bytes
-from streamsched.records.schema import Calendar
+from streamsched.records.schema import RegionClocks
 
-__all__ = ["REGIONS", "Region", "check_regions", "make_calendar"]
+__all__ = ["REGIONS", "TimeRegion", "check_regions", "make_region_clocks"]
 
 _UNTIL_S: Final = 4.1e9  # 2099: of a zone's switches since 1970 that are looked up; then its clock stays as it is
 _QUARTER_S: Final = 900.0  # all offsets are whole ones, since 1972
@@ -22,14 +22,14 @@ _MOST: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Region:
+class TimeRegion:
     """Hosts whose names end in one of `domains`, such as ``"jp"``, and the `zone` their clocks go by; None for UTC.
 
     `zone`: a name of the IANA's time zones, such as ``"Asia/Tokyo"``, or whole quarters of an hour east of UTC, as
     ``"+05:45"`` or as hours: 5.75. With it, hours of the week are local ones, also when clocks are put forward or back.
     Raises SettingsError where a value cannot work.
 
-    >>> Region(("JP", "kr"), "Asia/Tokyo").domains
+    >>> TimeRegion(("JP", "kr"), "Asia/Tokyo").domains
     ('jp', 'kr')
     """
 
@@ -53,9 +53,9 @@ class Region:
         return cls(tuple(told["domains"]), told["zone"])
 
 
-def check_regions(regions: object) -> dict[str, Region]:
+def check_regions(regions: object) -> dict[str, TimeRegion]:
     """Return regions by name as a dict; raises SettingsError where they cannot work."""
-    if not isinstance(regions, Mapping) or not all(isinstance(one, Region) for one in regions.values()):
+    if not isinstance(regions, Mapping) or not all(isinstance(one, TimeRegion) for one in regions.values()):
         raise SettingsError("regions", regions, "a mapping of names to Region")
     domains = [domain for region in regions.values() for domain in region.domains]
     twice = sorted({domain for domain in domains if domains.count(domain) > 1})
@@ -66,12 +66,12 @@ def check_regions(regions: object) -> dict[str, Region]:
     return {str(name): region for name, region in regions.items()}
 
 
-def make_calendar(regions: Mapping[str, Region]) -> Calendar:
+def make_region_clocks(regions: Mapping[str, TimeRegion]) -> RegionClocks:
     """Return what kernels need of `regions`, numbered from 1 in their order. O(years)."""
     named = [(domain, i) for i, region in enumerate(regions.values(), 1) for domain in region.domains]
     hashes = [hash_bytes(np.frombuffer(domain.encode(), np.uint8), 0, len(domain.encode())) for domain, _ in named]
-    clocks = [set_clock(zone, 0.0, _UNTIL_S) for zone in (None, *(region.zone for region in regions.values()))]
-    return Calendar(
+    clocks = [offsets_between(zone, 0.0, _UNTIL_S) for zone in (None, *(region.zone for region in regions.values()))]
+    return RegionClocks(
         np.array(hashes, np.uint64),
         np.array([i for _, i in named], np.int64),
         np.cumsum([0, *(clock.starts_s.size for clock in clocks)]),
@@ -80,7 +80,7 @@ def make_calendar(regions: Mapping[str, Region]) -> Calendar:
     )
 
 
-REGIONS: Final[Mapping[str, Region]] = MappingProxyType(
-    {"CJK": Region(("cn", "jp", "kr", "tw", "hk")), "FIGS": Region(("fr", "it", "de", "es"))}
+REGIONS: Final[Mapping[str, TimeRegion]] = MappingProxyType(
+    {"CJK": TimeRegion(("cn", "jp", "kr", "tw", "hk")), "FIGS": TimeRegion(("fr", "it", "de", "es"))}
 )
 """The regions of Grimes & O'Brien (2008), section 3, by UTC."""

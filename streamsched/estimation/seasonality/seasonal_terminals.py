@@ -13,7 +13,7 @@ import numpy as np
 from streamsched.estimation.seasonality.group_profiles import hour_factor, weighted_hours
 from streamsched.estimation.seasonality.local_time import HOUR_S, hour_in_week, local_hours, week_of
 from streamsched.estimation.seasonality.page_schedules import (
-    Sheet,
+    ScheduleView,
     empty_by_day,
     empty_by_hour,
     schedule_scale,
@@ -21,22 +21,22 @@ from streamsched.estimation.seasonality.page_schedules import (
     scheduled_hours,
 )
 from streamsched.numerics.arrays import Floats, Ints, Record, Records
-from streamsched.numerics.jit import bare_kernel, inlined, prefetch_whole
+from streamsched.numerics.jit import bare_kernel, inlined_kernel, prefetch_whole
 from streamsched.numerics.vector_math import exp, expm1, log1p
-from streamsched.records.schema import LONGEST_INTERVAL, WEEK_HOURS, Rhythms
+from streamsched.records.schema import LONGEST_INTERVAL, WEEK_HOURS, SeasonalityArrays
 
 __all__ = [
     "DUE",
     "HOURLY_ODDS",
     "RHYTHM",
     "TAU",
-    "Beats",
-    "beats_of",
-    "bound_rhythm",
+    "SeasonalityView",
+    "bound_seasonal_terminal",
     "changed_since",
     "due_since",
-    "fill_beat",
-    "fill_beat_at",
+    "fill_seasonal_terminal",
+    "fill_seasonal_terminal_at",
+    "seasonality_view",
     "tau_since",
 ]
 
@@ -50,7 +50,7 @@ HOURLY_ODDS: Final = 1 / 99  # that a page is updated by the hour, before its vi
 DAY_S: Final = 86_400.0
 
 
-class Beats(NamedTuple):
+class SeasonalityView(NamedTuple):
     """The links of some pages, and what all links name."""
 
     links: Records  # LINK[m]
@@ -58,7 +58,7 @@ class Beats(NamedTuple):
     profiles: Records  # PROFILE[...]
 
 
-class Trust(NamedTuple):
+class ScheduleOdds(NamedTuple):
     """How likely each reading of a page is."""
 
     rate: float
@@ -66,27 +66,27 @@ class Trust(NamedTuple):
     hours: float
 
 
-def beats_of(rhythm: Rhythms, rows: slice | Ints) -> Beats:
+def seasonality_view(seasonality: SeasonalityArrays, rows: slice | Ints) -> SeasonalityView:
     """Return what scores read of the rhythm of the pages of `rows`. O(1), O(m) for int64[m]."""
-    return Beats(rhythm.links[rows], rhythm.schedules, rhythm.profiles)
+    return SeasonalityView(seasonality.links[rows], seasonality.schedules, seasonality.profiles)
 
 
-@inlined
-def _trust(beats: Beats, link: Record) -> Trust:
+@inlined_kernel
+def _trust(beats: SeasonalityView, link: Record) -> ScheduleOdds:
     """Return the posterior probabilities of a page's readings."""
     if link.schedule == 0:
-        return Trust(1.0, 0.0, 0.0)
+        return ScheduleOdds(1.0, 0.0, 0.0)
     schedule: Record = beats.schedules[link.schedule]
     profile: Record = beats.profiles[link.profile]
     days = float(profile.odds[link.age]) * exp(float(schedule.edge))
     hours = HOURLY_ODDS * exp(float(schedule.hourly_edge))
     whole = 1.0 + days + hours
-    return Trust(1.0 / whole, days / whole, hours / whole)
+    return ScheduleOdds(1.0 / whole, days / whole, hours / whole)
 
 
-@inlined
-def _sheet(beats: Beats, link: Record) -> Sheet:
-    return Sheet(
+@inlined_kernel
+def _sheet(beats: SeasonalityView, link: Record) -> ScheduleView:
+    return ScheduleView(
         beats.schedules,
         int(np.int64(link.schedule)),
         beats.profiles,
@@ -95,13 +95,13 @@ def _sheet(beats: Beats, link: Record) -> Sheet:
     )
 
 
-@inlined
-def _weighted(beats: Beats, link: Record, start: float, end: float) -> float:
+@inlined_kernel
+def _weighted(beats: SeasonalityView, link: Record, start: float, end: float) -> float:
     return weighted_hours(beats.profiles[link.profile], int(np.int64(link.age)), start, end)
 
 
 @bare_kernel
-def tau_since(beats: Beats, link: Record, since_s: float, at_s: float, cycle_s: float) -> float:
+def tau_since(beats: SeasonalityView, link: Record, since_s: float, at_s: float, cycle_s: float) -> float:
     """Return the cycles since a page's last visit, at `since_s`, each hour weighted by how busy it is. O(24)."""
     start = local_hours(since_s, link.quarters)
     end = max(local_hours(at_s, link.quarters), start)
@@ -113,7 +113,7 @@ def tau_since(beats: Beats, link: Record, since_s: float, at_s: float, cycle_s: 
     return min(hours * (HOUR_S / cycle_s), LONGEST_INTERVAL)
 
 
-@inlined
+@inlined_kernel
 def changed_since(page: Record, weighted_hours: float, cycle_s: float) -> float:
     """Return the probability of a change at the page's rate, in so many hours weighted by its group's profile. O(1)."""
     cycles = min(weighted_hours * (HOUR_S / cycle_s), LONGEST_INTERVAL)
@@ -122,7 +122,7 @@ def changed_since(page: Record, weighted_hours: float, cycle_s: float) -> float:
 
 
 @bare_kernel
-def due_since(beats: Beats, link: Record, page: Record, since_s: float, at_s: float, cycle_s: float) -> float:
+def due_since(beats: SeasonalityView, link: Record, page: Record, since_s: float, at_s: float, cycle_s: float) -> float:
     """Return the probability that a page was updated after its last visit, at `since_s`, and by `at_s`. O(24)."""
     start = local_hours(since_s, link.quarters)
     end = max(local_hours(at_s, link.quarters), start)
@@ -137,17 +137,17 @@ def due_since(beats: Beats, link: Record, page: Record, since_s: float, at_s: fl
 class _Pace(NamedTuple):
     """What a page's factors of all hours have in common."""
 
-    trust: Trust
+    trust: ScheduleOdds
     scale: float
 
 
-@inlined
-def _pace(beats: Beats, link: Record) -> _Pace:
+@inlined_kernel
+def _pace(beats: SeasonalityView, link: Record) -> _Pace:
     return _Pace(_trust(beats, link), schedule_scale(_sheet(beats, link)) if link.schedule else 0.0)
 
 
-@inlined
-def _factor(beats: Beats, link: Record, pace: _Pace, hours: float) -> float:
+@inlined_kernel
+def _factor(beats: SeasonalityView, link: Record, pace: _Pace, hours: float) -> float:
     """Return how busy the hour of the week is for a page that begins after so many local `hours`."""
     hour = min(int(hour_in_week(hours, week_of(hours))), WEEK_HOURS - 1)
     factor = hour_factor(beats.profiles[link.profile], int(np.int64(link.age)), hour)
@@ -157,21 +157,23 @@ def _factor(beats: Beats, link: Record, pace: _Pace, hours: float) -> float:
     return pace.trust.rate * factor + pace.trust.days * own + pace.trust.hours
 
 
-@inlined
+@inlined_kernel
 def _hours_passed(link: Record, at_s: float) -> float:
     """Return how many whole hours have passed by `at_s`, by the page's clock."""
     return float(np.floor(local_hours(at_s, link.quarters)))
 
 
-@inlined
-def _look_ahead(beats: Beats, i: int) -> None:
+@inlined_kernel
+def _look_ahead(beats: SeasonalityView, i: int) -> None:
     """Ask the memory for the schedule of a page that is soon to be read."""
     if i < beats.links.size and beats.links[i].schedule:
         prefetch_whole(beats.schedules, np.int64(beats.links[i].schedule))
 
 
 @bare_kernel
-def fill_beat(code: int, beats: Beats, pages: Records, now: float, cycle_s: float, out: Floats) -> None:
+def fill_seasonal_terminal(
+    code: int, beats: SeasonalityView, pages: Records, now: float, cycle_s: float, out: Floats
+) -> None:
     """Fill `out`: float64[m] with TAU, DUE or RHYTHM, as `code` says, of each page at `now`. O(m)."""
     if code == TAU:
         for i in range(out.size):
@@ -188,7 +190,9 @@ def fill_beat(code: int, beats: Beats, pages: Records, now: float, cycle_s: floa
 
 
 @bare_kernel
-def fill_beat_at(code: int, beats: Beats, pages: Records, times: Floats, cycle_s: float, out: Floats) -> None:
+def fill_seasonal_terminal_at(
+    code: int, beats: SeasonalityView, pages: Records, times: Floats, cycle_s: float, out: Floats
+) -> None:
     """Fill `out`: float64[m] with TAU or DUE of each page at its own of ``times``: float64[m]. O(m)."""
     if code == TAU:
         for i in range(out.size):
@@ -201,7 +205,7 @@ def fill_beat_at(code: int, beats: Beats, pages: Records, times: Floats, cycle_s
 
 
 @bare_kernel
-def bound_rhythm(beats: Beats, since: float, ends: Floats, upwards: bool, out: Floats) -> None:
+def bound_seasonal_terminal(beats: SeasonalityView, since: float, ends: Floats, upwards: bool, out: Floats) -> None:
     """Fill `out`: float64[m] with each page's greatest factor from `since` to its end, or its least. O(m hours)."""
     for i in range(out.size):
         link: Record = beats.links[i]

@@ -9,44 +9,53 @@ import numpy as np
 
 from streamsched.estimation.seasonality.group_profiles import (
     assign_profiles,
-    begin_profiles,
+    init_profiles,
     most_profiles,
     relink_pages,
 )
 from streamsched.estimation.seasonality.page_schedules import most_schedules
-from streamsched.estimation.seasonality.regions import Region, make_calendar
-from streamsched.numerics.growable_array import Region as Memory
-from streamsched.records.schema import LINK, POOLED, PROFILE, SCHEDULE, TEMPO, WEEK_HOURS, Rhythms, Tables
+from streamsched.estimation.seasonality.regions import TimeRegion, make_region_clocks
+from streamsched.numerics.growable_array import GrowableArray as Memory
+from streamsched.records.schema import (
+    POOLED,
+    PROFILE,
+    SCHEDULE,
+    SEASONAL_LINK,
+    SEASONALITY,
+    WEEK_HOURS,
+    SeasonalityArrays,
+    ShardArrays,
+)
 
-__all__ = ["Tempo"]
+__all__ = ["SeasonalityTables"]
 
 
-class Tempo:
+class SeasonalityTables:
     """The rhythms of one shard.
 
     12 bytes a page, 192 for each page with a schedule of its own, which are 3 of 64 at the most and 4,096 more, and
     12 kB for each group with a profile, one for 1,024 pages at the most and 64 more: 33 bytes a page in all.
     """
 
-    def __init__(self, regions: Mapping[str, Region] | None, reserved: int) -> None:
+    def __init__(self, regions: Mapping[str, TimeRegion] | None, reserved: int) -> None:
         """Begin without pages. `regions`: whose rhythms are learned; None to learn none. `reserved`: pages."""
         self.regions = regions
-        self._calendar = make_calendar(regions or {})
-        self._links = Memory(LINK, reserved)
+        self._calendar = make_region_clocks(regions or {})
+        self._links = Memory(SEASONAL_LINK, reserved)
         self._schedules = Memory(SCHEDULE, 1 + int(most_schedules(reserved)))
         self._profiles = Memory(PROFILE, int(most_profiles(reserved)))
         self._pooled = Memory(POOLED, int(most_profiles(reserved)))
         self._of_group = Memory(np.uint32, reserved // 8)
         self._work = np.zeros(2 * WEEK_HOURS)
-        self._tempo = np.zeros(1, TEMPO)
+        self._tempo = np.zeros(1, SEASONALITY)
         self._tempo["off"] = regions is None
         self.reserve(0, 0)
-        begin_profiles(self.arrays, len(regions or {}))
+        init_profiles(self.arrays, len(regions or {}))
 
     @property
-    def arrays(self) -> Rhythms:
+    def arrays(self) -> SeasonalityArrays:
         """The arrays as kernels take them, valid until the next `reserve`."""
-        return Rhythms(
+        return SeasonalityArrays(
             self._links.array,
             self._schedules.array,
             self._profiles.array,
@@ -70,15 +79,15 @@ class Tempo:
         """Count as saved before there were rhythms, until what is loaded says otherwise. O(1)."""
         self._tempo["linked"] = 0
 
-    def rebuild(self, tables: Tables) -> None:
+    def rebuild(self, shard: ShardArrays) -> None:
         """Set what follows from the records, after these were loaded. O(pages + groups)."""
-        tempo = self._tempo[0]
-        tempo["off"] = self.regions is None
-        if not tempo["linked"]:  # the state was saved before there were rhythms
-            begin_profiles(self.arrays, len(self.regions or {}))
-        assign_profiles(tables)
-        if not tempo["linked"]:
-            relink_pages(tables)
+        seasonality = self._tempo[0]
+        seasonality["off"] = self.regions is None
+        if not seasonality["linked"]:  # the state was saved before there were rhythms
+            init_profiles(self.arrays, len(self.regions or {}))
+        assign_profiles(shard)
+        if not seasonality["linked"]:
+            relink_pages(shard)
 
     def to_json(self) -> dict[str, Any] | None:
         """Return the regions as JSON has them, None where no rhythms are learned."""
@@ -86,6 +95,8 @@ class Tempo:
 
     def nbytes(self, pages: int, groups: int) -> int:
         """Return the bytes of memory in use for so many pages and groups."""
-        tempo = self._tempo[0]
-        profiles = int(tempo["profiles"]) * (PROFILE.itemsize + POOLED.itemsize)
-        return pages * LINK.itemsize + int(tempo["schedules"]) * SCHEDULE.itemsize + profiles + groups * 4
+        seasonality = self._tempo[0]
+        profiles = int(seasonality["profiles"]) * (PROFILE.itemsize + POOLED.itemsize)
+        return (
+            pages * SEASONAL_LINK.itemsize + int(seasonality["schedules"]) * SCHEDULE.itemsize + profiles + groups * 4
+        )

@@ -14,7 +14,7 @@ import numpy as np
 from streamsched.errors import SettingsError
 from streamsched.numerics.arrays import Floats, frozen
 
-__all__ = ["Clock", "find_zone", "set_clock"]
+__all__ = ["ZoneOffsets", "find_zone", "offsets_between"]
 
 _DAY_S: Final = 86_400
 _LOOK_S: Final = 3 * _DAY_S  # no zone put its clock forth and back within less: Recife did within a week in 2000
@@ -28,7 +28,7 @@ _EXPECTED: Final = (
 _MOST_HOURS: Final = 14  # east or west of UTC
 
 
-class Clock(NamedTuple):
+class ZoneOffsets(NamedTuple):
     """A zone's offsets: ``offsets_s``: float64[k], seconds to add to UTC from ``starts_s``: float64[k] on.
 
     The first starts at minus infinity.
@@ -69,10 +69,11 @@ def _find_fixed(zone: str | float | None, hours: float) -> timezone:
 
 
 @lru_cache
-def set_clock(zone: str | float | None, first_s: float, last_s: float) -> Clock:
+def offsets_between(zone: str | float | None, first_s: float, last_s: float) -> ZoneOffsets:
     """Return the clock of a zone, right for times from `first_s` to `last_s`. O(days). Raises SettingsError.
 
-    >>> clock = set_clock("Europe/Paris", 1_743_200_000.0, 1_743_300_000.0)  # summer time from 2025-03-30, 01:00 UTC
+    >>> clock = offsets_between("Europe/Paris", 1_743_200_000.0, 1_743_300_000.0)  # summer time from 2025-03-30, 01:00
+    UTC
     >>> clock.starts_s.tolist(), (clock.offsets_s / 3600).tolist()
     ([-inf, 1743296400.0], [1.0, 2.0])
     """
@@ -91,7 +92,7 @@ def set_clock(zone: str | float | None, first_s: float, last_s: float) -> Clock:
             at_s = _find_switch(offset, at_s, at_s + _LOOK_S)
             starts.append(float(at_s))
             offsets.append(offset(at_s))
-    return Clock(frozen(np.array(starts)), frozen(np.array(offsets)))
+    return ZoneOffsets(frozen(np.array(starts)), frozen(np.array(offsets)))
 
 
 def _find_switch(offset: Callable[[int], float], low: int, high: int) -> int:

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from streamsched.evolution.data.cycle_times import Timing
+from streamsched.evolution.data.cycle_times import CycleTimes
 from streamsched.numerics.arrays import Bools, Floats, Hashes, Ints, Rows
 
 __all__ = ["ChangeHistory"]
@@ -33,7 +33,7 @@ class ChangeHistory:
     importance: Floats
     cost: Floats
     groups: Ints
-    timing: Timing | None = None
+    timing: CycleTimes | None = None
 
     def __post_init__(self) -> None:
         pages = self.changed.shape[0]
@@ -58,7 +58,7 @@ class ChangeHistory:
         importance: npt.ArrayLike = 1.0,
         cost: npt.ArrayLike = 1.0,
         groups: Ints | None = None,
-        timing: Timing | None = None,
+        timing: CycleTimes | None = None,
     ) -> ChangeHistory:
         """Return a history with the rest filled in: numbers are spread over all pages, hashes count up. O(n c).
 

@@ -9,15 +9,15 @@ import numpy as np
 from streamsched.estimation.seasonality.group_profiles import weighted_hours
 from streamsched.estimation.seasonality.local_time import HOUR_S, local_hours, quarters_at
 from streamsched.numerics.arrays import Floats, Ints, Records, Rows
-from streamsched.records.schema import DAY_SETS, PROFILE, WEEK_HOURS, Rhythms
+from streamsched.records.schema import DAY_SETS, PROFILE, WEEK_HOURS, SeasonalityArrays
 
-__all__ = ["Timing", "copy_timing", "weigh_cycles"]
+__all__ = ["CycleTimes", "copy_cycle_times", "weigh_cycles"]
 
 _HALVES = {"told": WEEK_HOURS + 1, "odds": 1, "sets_told": DAY_SETS, "hours_told": 24}  # of what is published twice
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Timing:
+class CycleTimes:
     """The times of c cycles, the first of which begins at ``start_s``, and the profiles that n pages go by, k in all.
 
     ``profiles``: PROFILE[k], of which age 0 is read; ``quarters``: int64[k, c + 1], by how many quarters of an hour the
@@ -43,35 +43,39 @@ class Timing:
         """How many cycles there are."""
         return int(self.quarters.shape[1]) - 1
 
-    def take(self, rows: Rows) -> Timing:
+    def take(self, rows: Rows) -> CycleTimes:
         """Return the timing of the pages ``rows``: intp[m]. O(m)."""
         return replace(self, profile=self.profile[rows])
 
-    def span(self, first: int, cycles: int) -> Timing:
+    def span(self, first: int, cycles: int) -> CycleTimes:
         """Return the timing of `cycles` cycles from number `first`: a view. O(1)."""
         quarters = self.quarters[:, first : first + cycles + 1]
         return replace(self, start_s=self.start_s + first * self.cycle_s, quarters=quarters)
 
 
-def copy_timing(rhythm: Rhythms, groups: Ints, age: int, start_s: float, cycle_s: float, cycles: int) -> Timing | None:
+def copy_cycle_times(
+    seasonality: SeasonalityArrays, groups: Ints, age: int, start_s: float, cycle_s: float, cycles: int
+) -> CycleTimes | None:
     """Return what `rhythm` publishes as of `age` for pages of ``groups``: int64[n], or None where it learns nothing.
 
     O(n + profiles · cycles).
     """
-    if rhythm.tempo["off"][0]:
+    if seasonality.state["off"][0]:
         return None
-    numbers, profile = np.unique(rhythm.of_group[groups], return_inverse=True)
-    profiles = rhythm.profiles[numbers]
+    numbers, profile = np.unique(seasonality.of_group[groups], return_inverse=True)
+    profiles = seasonality.profiles[numbers]
     for name, half in _HALVES.items():
         profiles[name][:, :half] = profiles[name][:, age * half : (age + 1) * half].copy()
     edges = [start_s + cycle * cycle_s for cycle in range(cycles + 1)]
-    quarters = [[quarters_at(rhythm.calendar, region, at) for at in edges] for region in profiles["region"].tolist()]
-    return Timing(
+    quarters = [
+        [quarters_at(seasonality.calendar, region, at) for at in edges] for region in profiles["region"].tolist()
+    ]
+    return CycleTimes(
         start_s, cycle_s, profiles, np.array(quarters, np.int64).reshape(-1, cycles + 1), profile.astype(np.int64)
     )
 
 
-def weigh_cycles(timing: Timing) -> Floats:
+def weigh_cycles(timing: CycleTimes) -> Floats:
     """Return how busy each cycle is by each profile, float64[k, cycles], where all hours of a week are 1 on average.
 
     O(k cycles).

@@ -21,7 +21,7 @@ from streamsched.evolution.data.kernel_random import begin_draws, draw_gamma, dr
 from streamsched.numerics.arrays import Bools, Bytes, Floats, Hashes, Ints
 from streamsched.numerics.jit import bare_kernel
 
-__all__ = ["ALL_ALIKE", "Sightings", "complete_history"]
+__all__ = ["ALL_ALIKE", "PageVisits", "impute_history"]
 
 # What is known of a cycle of a page.
 _DOUBTFUL: Final = 0  # some of it is drawn
@@ -31,7 +31,7 @@ _CHANGED: Final = 2  # a visit saw a change that can lie in no other cycle
 _SMALLEST_MEAN: Final = 1e-12  # changes expected in an interval; below, the first one is as likely at any time
 
 
-class Sightings(NamedTuple):
+class PageVisits(NamedTuple):
     """What visits told of n pages, and the Gamma posteriors of their rates per cycle.
 
     Page i's visits are ``offsets[i]`` up to ``offsets[i + 1]``. The first of these only begins what is known: what it
@@ -49,17 +49,17 @@ class Sightings(NamedTuple):
 
 
 ALL_ALIKE: Final = (np.zeros((0, 0)), np.zeros(0, np.int64))
-"""What `Sightings` hold of how busy cycles are where nothing is known of it."""
+"""What `PageVisits` hold of how busy cycles are where nothing is known of it."""
 
 
-def complete_history(sightings: Sightings, cycles: int, seed: int) -> tuple[Bools, Bools]:
+def impute_history(sightings: PageVisits, cycles: int, seed: int) -> tuple[Bools, Bools]:
     """Return in which cycles each page changed, and which of these are seen, not drawn: bool[n, cycles] each.
 
     Cycle c lasts from time c, exclusive, up to c + 1: a visit at its very end saw all of it. O(n cycles + v).
 
     >>> one, times, hashes = np.ones(1), np.array([0.0, 2.0, 3.0]), np.ones(1, np.uint64)
-    >>> seen = Sightings(np.array([0, 3]), times, times != 2.0, one, one, hashes, *ALL_ALIKE)
-    >>> changed, known = complete_history(seen, 3, seed=0)
+    >>> seen = PageVisits(np.array([0, 3]), times, times != 2.0, one, one, hashes, *ALL_ALIKE)
+    >>> changed, known = impute_history(seen, 3, seed=0)
     >>> changed.tolist(), known.tolist()
     ([[False, False, True]], [[True, True, True]])
     """
@@ -84,7 +84,7 @@ class _Page(NamedTuple):
 
 @bare_kernel
 def _complete(
-    sightings: Sightings, seed: int, draws: Hashes, changed: npt.NDArray[np.bool_], known: npt.NDArray[np.uint8]
+    sightings: PageVisits, seed: int, draws: Hashes, changed: npt.NDArray[np.bool_], known: npt.NDArray[np.uint8]
 ) -> None:
     times, cycles = sightings.times, float(changed.shape[1])
     for i in range(sightings.offsets.size - 1):

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from streamsched.numerics.arrays import Hashes
-from streamsched.numerics.jit import bare_kernel, fold_multiply, inlined, mix
+from streamsched.numerics.jit import bare_kernel, fold_multiply, inlined_kernel, mix
 
 __all__ = ["begin_draws", "draw_gamma", "draw_uniform"]
 
@@ -16,7 +16,7 @@ _STEP: Final = np.uint64(0xA0761D6478BD642F)  # both of the generator's own: odd
 _TURN: Final = np.uint64(0xE7037ED1A0B428DB)
 
 
-@inlined
+@inlined_kernel
 def begin_draws(state: Hashes, seed: int, page_hash: int) -> None:
     """Set `state`: uint64[1] to where the draws for a page begin under a seed, both uint64. O(1)."""
     state[0] = mix(page_hash ^ mix(seed ^ _TURN))

@@ -9,13 +9,13 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from streamsched.evolution.data.change_history import ChangeHistory
-from streamsched.evolution.data.cycle_times import Timing, copy_timing, weigh_cycles
-from streamsched.evolution.data.imputation import ALL_ALIKE, Sightings, complete_history
+from streamsched.evolution.data.cycle_times import CycleTimes, copy_cycle_times, weigh_cycles
+from streamsched.evolution.data.imputation import ALL_ALIKE, PageVisits, impute_history
 from streamsched.numerics.arrays import Bools, Floats, Ints
-from streamsched.records.schema import LONGEST_INTERVAL, VISITED, Tables
+from streamsched.records.schema import LONGEST_INTERVAL, VISITED, ShardArrays
 from streamsched.records.visit_journal import find_sampled, read_visits, sample_bar, sample_hashes
 
-__all__ = ["Gathered", "Span", "Training", "complete_training", "count_cycles", "gather_training"]
+__all__ = ["Span", "Training", "TrainingInputs", "count_cycles", "gather_training", "impute_training"]
 
 _ROUNDING: Final = 1e-6  # of a cycle: what a second of the epoch loses in float64 where cycles are short
 
@@ -77,41 +77,41 @@ class Training:
         return f"{pages} × {cycles}, {share}; {self.panel_pages} in the panel"
 
 
-class Gathered(NamedTuple):
-    """What `complete_training` needs of a scheduler, copied: nothing that happens to it later shows."""
+class TrainingInputs(NamedTuple):
+    """What `impute_training` needs of a scheduler, copied: nothing that happens to it later shows."""
 
     span: Span
-    sightings: Sightings
+    sightings: PageVisits
     prior_shape: float
     prior_mean: Floats
     importance: Floats
     cost: Floats
     groups: Ints
-    timing: Timing | None
+    timing: CycleTimes | None
     panel: Bools
     newcomers: int
 
 
-def gather_training(tables: Tables, span: Span, panel_bar: int) -> Gathered:
+def gather_training(shard: ShardArrays, span: Span, panel_bar: int) -> TrainingInputs:
     """Return what is known of the sampled pages that were visited before `span`. O(pages + v log v), v journal visits.
 
     Pages whose first visit came later are left out: a history that began with draws would say more of the prior than of
     them. The panel are the pages whose sample hash is at most `panel_bar`, -1 for no panel.
     """
-    visits = read_visits(tables)
+    visits = read_visits(shard)
     times = _as_cycles(visits.at_s, span)
-    rows = find_sampled(tables, 0, int(tables.corpus["pages"][0]), sample_bar(tables))
-    rows = rows[(tables.pages["flags"][rows] & VISITED) != 0]
+    rows = find_sampled(shard, 0, int(shard.corpus["pages"][0]), sample_bar(shard))
+    rows = rows[(shard.pages.records["flags"][rows] & VISITED) != 0]
     later = np.isin(rows, visits.rows[visits.first & (times > 0.0)])
     newcomers = int(np.count_nonzero(later))
     rows = rows[~later]
     needed = np.isin(visits.rows, rows) & _reach_into(visits.rows, times)
     visited = visits.rows[needed]
-    pages = tables.pages[rows]
-    prior_shape, prior_mean = float(tables.corpus["shape"][0]), tables.groups["mean"][pages["group"]]
-    timing = _find_timing(tables, pages["group"], span)
-    sightings = Sightings(
-        np.searchsorted(visited, np.append(rows, len(tables.pages))),
+    pages = shard.pages.records[rows]
+    prior_shape, prior_mean = float(shard.corpus["shape"][0]), shard.groups.records["mean"][pages["group"]]
+    timing = _find_timing(shard, pages["group"], span)
+    sightings = PageVisits(
+        np.searchsorted(visited, np.append(rows, len(shard.pages.records))),
         times[needed],
         visits.changed[needed],
         prior_shape + pages["own_shape"],
@@ -119,7 +119,7 @@ def gather_training(tables: Tables, span: Span, panel_bar: int) -> Gathered:
         pages["url_hash"],
         *(ALL_ALIKE if timing is None else (weigh_cycles(timing), timing.profile)),
     )
-    return Gathered(
+    return TrainingInputs(
         span,
         sightings,
         prior_shape,
@@ -128,22 +128,22 @@ def gather_training(tables: Tables, span: Span, panel_bar: int) -> Gathered:
         pages["cost"].astype(np.float64),
         pages["group"].astype(np.int64),
         timing,
-        sample_hashes(tables, rows) <= np.uint64(panel_bar) if panel_bar >= 0 else np.zeros(rows.size, np.bool_),
+        sample_hashes(shard, rows) <= np.uint64(panel_bar) if panel_bar >= 0 else np.zeros(rows.size, np.bool_),
         newcomers,
     )
 
 
-def count_cycles(tables: Tables, now: float, cycle_s: float, share: float) -> float:
+def count_cycles(shard: ShardArrays, now: float, cycle_s: float, share: float) -> float:
     """Return how many whole cycles up to `now` began after `share` of the sampled pages had been visited.
 
     That many a history may have if it is to hold so many of them; inf where the journal forgot their first visits, 0
     where there is no page. O(pages + v log v), v journal visits.
     """
-    rows = find_sampled(tables, 0, int(tables.corpus["pages"][0]), sample_bar(tables))
-    rows = rows[(tables.pages["flags"][rows] & VISITED) != 0]
+    rows = find_sampled(shard, 0, int(shard.corpus["pages"][0]), sample_bar(shard))
+    rows = rows[(shard.pages.records["flags"][rows] & VISITED) != 0]
     if rows.size == 0:
         return 0.0
-    visits = read_visits(tables)
+    visits = read_visits(shard)
     begun_s = np.full(rows.size, -np.inf)
     begun_s[np.searchsorted(rows, visits.rows[visits.first])] = visits.at_s[visits.first]
     latest = np.sort(begun_s)[math.ceil(share * rows.size) - 1]
@@ -151,9 +151,9 @@ def count_cycles(tables: Tables, now: float, cycle_s: float, share: float) -> fl
     return max(0.0, float(np.floor(cycles + _ROUNDING)))
 
 
-def complete_training(gathered: Gathered, seed: int) -> Training:
+def impute_training(gathered: TrainingInputs, seed: int) -> Training:
     """Return the history that `gathered` tells, its gaps drawn; the same for the same `seed`. O(n cycles + visits)."""
-    changed, observed = complete_history(gathered.sightings, gathered.span.cycles, seed)
+    changed, observed = impute_history(gathered.sightings, gathered.span.cycles, seed)
     history = ChangeHistory(
         changed,
         gathered.sightings.hashes,
@@ -167,10 +167,10 @@ def complete_training(gathered: Gathered, seed: int) -> Training:
     return Training(history, gathered.span, observed, gathered.panel, gathered.newcomers)
 
 
-def _find_timing(tables: Tables, groups: Ints, span: Span) -> Timing | None:
+def _find_timing(shard: ShardArrays, groups: Ints, span: Span) -> CycleTimes | None:
     """Return when the cycles were, and by which profiles the pages of ``groups``: uint32[n] go from now on."""
-    age = int(tables.corpus["sweep"][0]) & 1
-    return copy_timing(tables.rhythm, groups, age, span.start_s, span.cycle_s, span.cycles)
+    age = int(shard.corpus["sweep"][0]) & 1
+    return copy_cycle_times(shard.seasonality, groups, age, span.start_s, span.cycle_s, span.cycles)
 
 
 def _as_cycles(at_s: Floats, span: Span) -> Floats:

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 
 from streamsched.errors import SettingsError, shorten
 from streamsched.evolution.gp.final_selection import Selection
-from streamsched.evolution.gp.symbols import CONSTANTS, MOST_LEAVES, TERMINAL_SETS, Alphabet, TerminalSet
+from streamsched.evolution.gp.symbols import CONSTANTS, MOST_LEAVES, TERMINAL_SETS, SymbolSet, TerminalSet
 
 __all__ = ["MOST", "MOST_LEVELS", "WARM", "EvolutionSettings", "Metric", "Parents", "Reading"]
 
@@ -124,9 +124,9 @@ class EvolutionSettings:
         _require(seconds, "seconds", self.seconds, "a finite number above 0, or none")
 
     @property
-    def alphabet(self) -> Alphabet:
+    def alphabet(self) -> SymbolSet:
         """The symbols of its genomes."""
-        return Alphabet(TERMINAL_SETS[self.terminals], self.constants)
+        return SymbolSet(TERMINAL_SETS[self.terminals], self.constants)
 
     def to_json(self) -> dict[str, Any]:
         """Return the settings as JSON has them: numbers, strings, null and lists, by name."""
@@ -176,7 +176,7 @@ class EvolutionSettings:
         fits = isinstance(self.constants, tuple) and all(_is_number(number) for number in self.constants)
         _require(fits and len(self.constants) <= room, "constants", self.constants, expected)
         try:
-            Alphabet(names, self.constants)
+            SymbolSet(names, self.constants)
         except ValueError as error:
             raise SettingsError("constants", self.constants, expected) from error
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from random import Random
 from typing import Final, cast
 
-from streamsched.evolution.gp.symbols import UNARY, Alphabet
+from streamsched.evolution.gp.symbols import UNARY, SymbolSet
 from streamsched.formula import Binary, BinaryOp, Constant, Formula, Node, Terminal, Unary, UnaryOp
 
 __all__ = [
@@ -37,10 +37,10 @@ def draw_below(count: int, rng: Random) -> int:
     return int(rng.random() * count)
 
 
-def subtree_end(genome: bytes, start: int, alphabet: Alphabet) -> int:
+def subtree_end(genome: bytes, start: int, alphabet: SymbolSet) -> int:
     """Return the place after the subtree that begins at `start`. O(size of the subtree).
 
-    >>> alphabet = Alphabet(("X", "t"), ())
+    >>> alphabet = SymbolSet(("X", "t"), ())
     >>> subtree_end(from_formula(Formula.parse("exp(X) * t"), alphabet), 1, alphabet)
     3
     """
@@ -52,10 +52,10 @@ def subtree_end(genome: bytes, start: int, alphabet: Alphabet) -> int:
     return start
 
 
-def levels_of(genome: bytes, alphabet: Alphabet) -> bytes:
+def levels_of(genome: bytes, alphabet: SymbolSet) -> bytes:
     """Return the level of each node, the root's 1, as bytes in the genome's order. O(size).
 
-    >>> alphabet = Alphabet(("X", "t"), ())
+    >>> alphabet = SymbolSet(("X", "t"), ())
     >>> list(levels_of(from_formula(Formula.parse("exp(X) * t"), alphabet), alphabet))
     [1, 2, 3, 2]
     """
@@ -75,15 +75,15 @@ def levels_of(genome: bytes, alphabet: Alphabet) -> bytes:
     return bytes(levels)
 
 
-def depth_of(genome: bytes, alphabet: Alphabet) -> int:
+def depth_of(genome: bytes, alphabet: SymbolSet) -> int:
     """Return the genome's levels, 1 for a leaf, as ``Formula.depth`` counts them. O(size)."""
     return max(levels_of(genome, alphabet))
 
 
-def is_genome(genome: bytes, alphabet: Alphabet) -> bool:
+def is_genome(genome: bytes, alphabet: SymbolSet) -> bool:
     """True where `genome` is one whole tree over `alphabet`. O(size).
 
-    >>> alphabet = Alphabet(("X", "t"), ())
+    >>> alphabet = SymbolSet(("X", "t"), ())
     >>> [is_genome(bytes(symbols), alphabet) for symbols in ([2, 0, 1], [2, 0], [0, 1], [], [99])]
     [True, False, False, False, False]
     """
@@ -95,7 +95,7 @@ def is_genome(genome: bytes, alphabet: Alphabet) -> bool:
     return not missing
 
 
-def grow_tree(alphabet: Alphabet, depth: int, rng: Random, *, leaf: bool = True) -> bytes:
+def grow_tree(alphabet: SymbolSet, depth: int, rng: Random, *, leaf: bool = True) -> bytes:
     """Return a tree of at most `depth` levels, by Koza's grow method; a function at its root unless `leaf`. O(size).
 
     Above the last level each symbol is as likely as any other, terminal, constant or function.
@@ -104,7 +104,7 @@ def grow_tree(alphabet: Alphabet, depth: int, rng: Random, *, leaf: bool = True)
     return _draw_tree(alphabet, depth, rng, first, 0)
 
 
-def full_tree(alphabet: Alphabet, depth: int, rng: Random) -> bytes:
+def full_tree(alphabet: SymbolSet, depth: int, rng: Random) -> bytes:
     """Return a tree whose leaves all stand at level `depth`, by Koza's full method. O(size).
 
     Each function is as likely as any other, and so is each leaf.
@@ -112,7 +112,7 @@ def full_tree(alphabet: Alphabet, depth: int, rng: Random) -> bytes:
     return _draw_tree(alphabet, depth, rng, alphabet.leaves, alphabet.leaves)
 
 
-def ramped_trees(count: int, depths: tuple[int, int], alphabet: Alphabet, rng: Random) -> list[bytes]:
+def ramped_trees(count: int, depths: tuple[int, int], alphabet: SymbolSet, rng: Random) -> list[bytes]:
     """Return `count` trees by ramped half-and-half (Koza 1992). O(their sizes).
 
     The depth limits run through `depths`, its ends included, again and again; every other such round is grown, with
@@ -134,11 +134,11 @@ def ramped_trees(count: int, depths: tuple[int, int], alphabet: Alphabet, rng: R
     return [*trees, *repeats]
 
 
-def _draw_first(alphabet: Alphabet, depth: int, rng: Random, *, full: bool) -> bytes:
+def _draw_first(alphabet: SymbolSet, depth: int, rng: Random, *, full: bool) -> bytes:
     return full_tree(alphabet, depth, rng) if full else grow_tree(alphabet, depth, rng, leaf=False)
 
 
-def _draw_tree(alphabet: Alphabet, depth: int, rng: Random, root: int, inner: int) -> bytes:
+def _draw_tree(alphabet: SymbolSet, depth: int, rng: Random, root: int, inner: int) -> bytes:
     """Return a tree of at most `depth` levels whose root's symbol is at least `root`, others above the last `inner`."""
     random, arity, leaves = rng.random, alphabet.arity, alphabet.leaves
     count = len(arity)
@@ -154,12 +154,12 @@ def _draw_tree(alphabet: Alphabet, depth: int, rng: Random, root: int, inner: in
     return bytes(genome)
 
 
-def to_formula(genome: bytes, alphabet: Alphabet) -> Formula:
+def to_formula(genome: bytes, alphabet: SymbolSet) -> Formula:
     """Return the formula that `genome` stands for; it prints as text that ``Formula.parse`` takes. O(size * depth).
 
     Raises ValueError where `genome` is not one whole tree over `alphabet`.
 
-    >>> print(to_formula(bytes([4, 0, 1]), Alphabet(("X", "t"), ())))
+    >>> print(to_formula(bytes([4, 0, 1]), SymbolSet(("X", "t"), ())))
     X * t
     """
     if not is_genome(genome, alphabet):
@@ -178,7 +178,7 @@ def to_formula(genome: bytes, alphabet: Alphabet) -> Formula:
     return Formula(operands.pop())
 
 
-def from_formula(formula: Formula, alphabet: Alphabet) -> bytes | None:
+def from_formula(formula: Formula, alphabet: SymbolSet) -> bytes | None:
     """Return the genome of `formula`, None where it holds a symbol that `alphabet` lacks. O(size).
 
     ``-x`` becomes ``0 - x``, which no operation tells apart from it, where 0 is among the constants.

@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 
 from streamsched.evolution.gp.evolution_settings import EvolutionSettings
 from streamsched.evolution.gp.genomes import depth_of, grow_tree, levels_of, subtree_end
-from streamsched.evolution.gp.symbols import Alphabet
+from streamsched.evolution.gp.symbols import SymbolSet
 
 __all__ = ["Breeder", "cross", "replace_subtree", "swap_subtrees"]
 
@@ -24,7 +24,7 @@ Operator: TypeAlias = Callable[[], bytes | None]
 _TRIES: Final = 10  # of drawing places, parents or operators that fit, before giving way
 
 
-def cross(first: bytes, second: bytes, alphabet: Alphabet, max_depth: int, rng: Random) -> bytes | None:
+def cross(first: bytes, second: bytes, alphabet: SymbolSet, max_depth: int, rng: Random) -> bytes | None:
     """Return `first` with a random subtree of `second` in place of one of its own; None where 10 draws are too deep.
 
     Both parents have at most `max_depth` levels. O(size).
@@ -39,7 +39,7 @@ def cross(first: bytes, second: bytes, alphabet: Alphabet, max_depth: int, rng: 
     return None
 
 
-def replace_subtree(genome: bytes, alphabet: Alphabet, settings: EvolutionSettings, rng: Random) -> bytes:
+def replace_subtree(genome: bytes, alphabet: SymbolSet, settings: EvolutionSettings, rng: Random) -> bytes:
     """Return `genome` with a new tree in place of a random subtree. O(size).
 
     The new tree is grown; its depth limit is the greatest that the first generation knew, or what room there is.
@@ -50,7 +50,7 @@ def replace_subtree(genome: bytes, alphabet: Alphabet, settings: EvolutionSettin
     return genome[:start] + new + genome[subtree_end(genome, start, alphabet) :]
 
 
-def swap_subtrees(genome: bytes, alphabet: Alphabet, max_depth: int, rng: Random) -> bytes | None:
+def swap_subtrees(genome: bytes, alphabet: SymbolSet, max_depth: int, rng: Random) -> bytes | None:
     """Return `genome` with two of its subtrees in each other's place, neither within the other. O(size).
 
     It has at most `max_depth` levels. None where 10 draws find no two that fit: in a leaf, or a chain of functions of
@@ -82,7 +82,7 @@ class Breeder:
     ``crossover_depth``, ``initial_depth`` and the four rates.
     """
 
-    def __init__(self, ranked: Sequence[bytes], alphabet: Alphabet, settings: EvolutionSettings, rng: Random) -> None:
+    def __init__(self, ranked: Sequence[bytes], alphabet: SymbolSet, settings: EvolutionSettings, rng: Random) -> None:
         if not ranked:
             raise ValueError("ranked: expected one parent or more, found none")
         self.ranked = ranked

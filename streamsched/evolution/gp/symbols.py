@@ -7,7 +7,7 @@ from typing import Final, Literal, TypeAlias
 
 from streamsched.formula import Constant, Terminal
 
-__all__ = ["BINARY", "CONSTANTS", "MOST_LEAVES", "TERMINAL_SETS", "UNARY", "Alphabet", "TerminalSet"]
+__all__ = ["BINARY", "CONSTANTS", "MOST_LEAVES", "TERMINAL_SETS", "UNARY", "SymbolSet", "TerminalSet"]
 
 TerminalSet: TypeAlias = Literal["basic", "paper", "full"]
 
@@ -26,14 +26,14 @@ TERMINAL_SETS: Final[dict[TerminalSet, tuple[str, ...]]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Alphabet:
+class SymbolSet:
     """The symbols of genomes, numbered from 0: the terminals, the constants, then ``+ - * / pow`` and ``log exp``.
 
     ``symbols``: each symbol by its number; ``arity``: how many operands each takes, indexed likewise; ``leaves``: how
     many symbols take none. Raises ValueError where there is no terminal, a name or a number comes twice or cannot stand
     in a formula, or there are more symbols than bytes.
 
-    >>> alphabet = Alphabet(("X", "n"), (0.5,))
+    >>> alphabet = SymbolSet(("X", "n"), (0.5,))
     >>> alphabet.symbols
     ('X', 'n', 0.5, '+', '-', '*', '/', 'pow', 'log', 'exp')
     >>> list(alphabet.arity), alphabet.leaves

@@ -19,17 +19,17 @@ from crc32c import crc32c
 
 from streamsched.errors import SnapshotError
 from streamsched.evolution.data.change_history import ChangeHistory
-from streamsched.evolution.data.cycle_times import Timing
+from streamsched.evolution.data.cycle_times import CycleTimes
 from streamsched.evolution.findings import DataSpan
 
-__all__ = ["read_json", "read_parcel", "write_json", "write_parcel"]
+__all__ = ["read_exchange", "read_json", "write_exchange", "write_json"]
 
 _CONTENTS: Final = "parcel.json"
 _COLUMNS: Final = ("hashes", "prior_mean", "importance", "cost", "groups")
 _TIMES: Final = ("profiles", "quarters", "profile")  # of the timing, where there is one
 
 
-def write_parcel(directory: Path, draws: Sequence[ChangeHistory], data: DataSpan, meta: Mapping[str, Any]) -> None:
+def write_exchange(directory: Path, draws: Sequence[ChangeHistory], data: DataSpan, meta: Mapping[str, Any]) -> None:
     """Write what evolution learns from, and the JSON-able `meta`, to `directory`, which must exist. O(bytes).
 
     ``draws``: one history, or several of the same pages that differ only in what was drawn. Raises OSError.
@@ -50,7 +50,7 @@ def write_parcel(directory: Path, draws: Sequence[ChangeHistory], data: DataSpan
     write_json(directory / _CONTENTS, fields | {"timing": times})
 
 
-def read_parcel(directory: Path) -> tuple[list[ChangeHistory], DataSpan, dict[str, Any]]:
+def read_exchange(directory: Path) -> tuple[list[ChangeHistory], DataSpan, dict[str, Any]]:
     """Return the draws of a history in `directory`, what it is made of, and the meta. O(bytes).
 
     Every byte is checked: raises SnapshotError where a file is missing, damaged or not what was written.
@@ -64,7 +64,7 @@ def read_parcel(directory: Path) -> tuple[list[ChangeHistory], DataSpan, dict[st
         if content["timing"] is not None:
             times = {name: _read_array(directory / f"{name}.npy", sums[name]) for name in _TIMES}
             told = content["timing"]
-            timing = Timing(told["start_s"], told["cycle_s"], **times)
+            timing = CycleTimes(told["start_s"], told["cycle_s"], **times)
         shape = content["prior_shape"]
         draws = [ChangeHistory(one, prior_shape=shape, timing=timing, **columns) for one in changed]
         return draws, DataSpan(**content["data"]), content["meta"]

@@ -17,8 +17,8 @@ from typing import IO, Any, Final, TypeAlias
 
 from streamsched.errors import StreamschedError
 from streamsched.evolution.data.change_history import ChangeHistory
-from streamsched.evolution.findings import Breeding, DataSpan
-from streamsched.evolution.process.exchange_files import read_json, write_parcel
+from streamsched.evolution.findings import DataSpan, EvolutionResult
+from streamsched.evolution.process.exchange_files import read_json, write_exchange
 from streamsched.evolution.process.worker import RESULT_NAME
 
 __all__ = ["Gather", "Job", "sweep_jobs"]
@@ -69,7 +69,7 @@ class Job:
         """How long it has been under way, or was: it does not grow while the result waits to be collected."""
         return (self._clock() if self._ended is None else self._ended) - self._begun
 
-    def poll(self) -> Breeding | str | None:
+    def poll(self) -> EvolutionResult | str | None:
         """Return what came of it: None while it is under way, one sentence where it failed. Milliseconds at most.
 
         What ended by itself has ended, however late that is seen. Once there is an answer, call `end`.
@@ -101,7 +101,7 @@ class Job:
     def _write(self, gather: Gather, meta: dict[str, Any]) -> str | None:
         try:
             draws, self.data = gather()
-            write_parcel(self.folder, draws, self.data, meta)
+            write_exchange(self.folder, draws, self.data, meta)
         except Exception as error:  # noqa: BLE001  on a thread of its own: nobody above could be told
             return f"could not gather what to learn from: {type(error).__name__}: {_line(str(error))}"
         return None
@@ -130,9 +130,9 @@ class Job:
                 env={**os.environ, **_ONE_THREAD, "PYTHONPATH": path},
             )
 
-    def _read_result(self) -> Breeding | str:
+    def _read_result(self) -> EvolutionResult | str:
         try:
-            return Breeding.from_json(read_json(self.folder / RESULT_NAME))
+            return EvolutionResult.from_json(read_json(self.folder / RESULT_NAME))
         except (StreamschedError, ValueError, TypeError) as error:
             return f"left no result that can be read: {_line(str(error))}"
 

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from streamsched.evolution.data.change_history import ChangeHistory
-from streamsched.evolution.findings import Breeding
+from streamsched.evolution.findings import EvolutionResult
 from streamsched.evolution.gp.evolution_settings import EvolutionSettings
-from streamsched.evolution.process.exchange_files import read_parcel, write_json
+from streamsched.evolution.process.exchange_files import read_exchange, write_json
 from streamsched.formula import Formula
 
 __all__ = ["LOCK_NAME", "RESULT_NAME", "Breed", "find_breed", "main"]
@@ -42,7 +42,7 @@ class Breed(Protocol):
         archive: Sequence[Formula],
         settings: EvolutionSettings,
         seed: int,
-    ) -> Breeding:
+    ) -> EvolutionResult:
         """Return what came of it."""
         ...
 
@@ -54,7 +54,7 @@ def main(words: Sequence[str]) -> int:
     threading.Thread(target=_die_with, args=(parent,), daemon=True).start()
     with (job.parent / LOCK_NAME).open("ab") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # let go by the system when the process ends, however it ends
-        draws, data, meta = read_parcel(job)
+        draws, data, meta = read_exchange(job)
         bred = find_breed(breed)(
             draws,
             Formula.parse(meta["champion"]),

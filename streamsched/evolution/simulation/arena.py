@@ -11,7 +11,7 @@ from streamsched.formula.evaluation.machine import ROWS, make_slots
 from streamsched.formula.terminals import NO_CONTEXT, Context
 from streamsched.numerics.arrays import Floats, Hashes, Ints, Records
 from streamsched.numerics.jit import mix
-from streamsched.records.schema import LINK, PAGE, SCHEDULE, TRACE
+from streamsched.records.schema import PAGE, SCHEDULE, SEASONAL_LINK, TRACE
 
 __all__ = [
     "READS_CHANGES",
@@ -27,20 +27,20 @@ __all__ = [
     "UNSORTED",
     "VISITED_AGAIN",
     "Arena",
-    "Clock",
-    "Crawl",
-    "Ground",
-    "Opening",
-    "Routine",
-    "Rules",
-    "Trace",
+    "CrawlHistory",
+    "CrawlRules",
+    "CrawlTrace",
+    "CycleClocks",
+    "ProgramRoutine",
+    "SimulatedCrawl",
+    "WarmState",
     "make_arena",
     "tie_offset",
 ]
 
 Pages = npt.NDArray[np.int32]  # page numbers
 
-# Bits of Routine.reads: what of a page's state, beside its last visit, can make its score differ from another's.
+# Bits of ProgramRoutine.reads: what of a page's state, beside its last visit, can make its score differ from another's.
 READS_VISITS: Final = 1
 READS_CHANGES: Final = 2
 READS_LAST: Final = 4  # what the last visit found
@@ -68,7 +68,7 @@ COUNTS: Final = np.dtype(
 )
 
 
-class Rules(NamedTuple):
+class CrawlRules(NamedTuple):
     """What one trial asks for."""
 
     warmup: int  # cycles that visit all
@@ -78,7 +78,7 @@ class Rules(NamedTuple):
     placed: bool  # whether places within the batch matter: for NDCG
 
 
-class Clock(NamedTuple):
+class CycleClocks(NamedTuple):
     """When cycles were, and by which rhythms pages are known to change: as `timing` has them."""
 
     start_s: float  # of cycle 0
@@ -87,7 +87,7 @@ class Clock(NamedTuple):
     quarters: Ints  # int64[k, C + 1]
 
 
-class Ground(NamedTuple):
+class CrawlHistory(NamedTuple):
     """What happens in one trial, whatever the score function; P pages, C cycles, k visits a cycle."""
 
     changed: Hashes  # uint64[C, words]: bit p % 64 of word p // 64 is whether page p changed in that cycle
@@ -95,10 +95,10 @@ class Ground(NamedTuple):
     discounts: Floats  # float64[k]: what a hit at each place is worth
     ideals: Floats  # float64[k + 1]: what the first m hits are worth in the best order
     tolls: Floats  # float64[C, groups]: what surges have taken of each group, as `tolls` has it
-    clock: Clock
+    clock: CycleClocks
 
 
-class Opening(NamedTuple):
+class WarmState(NamedTuple):
     """The classes that the warm-up leaves, g of them, told apart by what a kind of program may read."""
 
     members: Pages  # int32[P]: page numbers, ascending within each class
@@ -109,7 +109,7 @@ class Opening(NamedTuple):
     schedules: Records  # SCHEDULE[1 + g]; that of class i, where its link names one, is number 1 + i
 
 
-class Routine(NamedTuple):
+class ProgramRoutine(NamedTuple):
     """A program as steps over slots: first the terminals', then the constants', then registers."""
 
     steps: npt.NDArray[np.int32]  # int32[m, 4]: operation, left, right and result slot
@@ -119,7 +119,7 @@ class Routine(NamedTuple):
     reads: int  # READS_…
 
 
-class Trace(NamedTuple):
+class CrawlTrace(NamedTuple):
     """What a crawl did in each of r ranked cycles."""
 
     hits: Ints  # int64[r]: visited pages that had changed
@@ -138,7 +138,7 @@ class Arena(NamedTuple):
     pages: Records
     traces: Records
     links: Records  # meaningful for programs that read rhythms
-    schedules: Records  # as in Opening
+    schedules: Records  # as in WarmState
     keys: Hashes
     chosen: Ints
     hits: Pages  # int32[k + 1]
@@ -160,15 +160,15 @@ class Arena(NamedTuple):
     context: Context  # what terminals take for what is around pages; those that read it are filled by `scenes`
 
 
-class Crawl(NamedTuple):
+class SimulatedCrawl(NamedTuple):
     """All that one simulated crawl works with."""
 
-    ground: Ground
-    opening: Opening
-    rules: Rules
-    routine: Routine
+    ground: CrawlHistory
+    opening: WarmState
+    rules: CrawlRules
+    routine: ProgramRoutine
     arena: Arena
-    trace: Trace
+    trace: CrawlTrace
 
 
 def tie_offset(salt: int, cycle: int, pages: int) -> int:
@@ -193,7 +193,7 @@ def make_arena(pages: int, visits: int, slots: int) -> Arena:
         sizes=np.empty(classes, np.int64),
         pages=np.empty(classes, PAGE),
         traces=np.empty(classes, TRACE),
-        links=np.empty(classes, LINK),
+        links=np.empty(classes, SEASONAL_LINK),
         schedules=np.empty(1 + classes, SCHEDULE),
         keys=np.empty(classes, np.uint64),
         chosen=np.empty(classes, np.int64),

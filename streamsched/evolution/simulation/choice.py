@@ -7,7 +7,7 @@ from typing import Any
 import numpy.typing as npt
 
 from streamsched.numerics.arrays import Hashes, Ints
-from streamsched.numerics.jit import bare_kernel, inlined
+from streamsched.numerics.jit import bare_kernel, inlined_kernel
 
 __all__ = ["choose_classes", "sort_descending"]
 
@@ -42,7 +42,7 @@ def choose_classes(keys: Hashes, sizes: Ints, wanted: int, chosen: Ints, count: 
     return low
 
 
-@inlined
+@inlined_kernel
 def _middle(first: int, second: int, third: int) -> int:
     """Return the median of three."""
     if first > second:
@@ -51,7 +51,7 @@ def _middle(first: int, second: int, third: int) -> int:
     return max(first, second)
 
 
-@inlined
+@inlined_kernel
 def _partition(keys: Hashes, sizes: Ints, chosen: Ints, low: int, high: int, pivot: int) -> tuple[int, int, int, int]:
     """Order `chosen[low:high]` as above, at and below `pivot`; return where the first two end and the pages in each."""
     above = i = low
@@ -96,7 +96,7 @@ def sort_descending(keys: Hashes, chosen: npt.NDArray[Any], low: int, high: int)
         _sift(keys, chosen, low, 0, end)
 
 
-@inlined
+@inlined_kernel
 def _sift(keys: Hashes, chosen: npt.NDArray[Any], low: int, root: int, size: int) -> None:
     """Restore the heap, least on top, below `root`."""
     one = chosen[low + root]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from streamsched.estimation.seasonality.seasonal_terminals import DUE, RHYTHM, TAU
-from streamsched.evolution.simulation.arena import READS_RHYTHM, Crawl
-from streamsched.evolution.simulation.simulated_seasonality import Teaching, fill_beat_then
+from streamsched.evolution.simulation.arena import READS_RHYTHM, SimulatedCrawl
+from streamsched.evolution.simulation.simulated_seasonality import SeasonalityInputs, fill_seasonal_terminal_then
 from streamsched.evolution.simulation.simulated_surges import fill_surge
 from streamsched.formula.terminals import TERMINAL_CODES, fill_terminal
 from streamsched.numerics.arrays import Floats
@@ -20,7 +20,7 @@ _SURGE: Final = TERMINAL_CODES["surge"]
 
 
 @bare_kernel
-def fill_then(code: int, start: int, crawl: Crawl, cycle: int, out: Floats) -> None:
+def fill_then(code: int, start: int, crawl: SimulatedCrawl, cycle: int, out: Floats) -> None:
     """Fill `out`: float64[m] with a terminal of the m classes from number `start` on, at the end of `cycle`. O(m).
 
     All hours count as alike where the history does not tell when it was.
@@ -31,7 +31,9 @@ def fill_then(code: int, start: int, crawl: Crawl, cycle: int, out: Floats) -> N
         fill_surge(crawl.ground.tolls, pages, cycle, out)
     elif crawl.routine.reads & READS_RHYTHM and code in (TAU, RHYTHM, DUE):
         links = arena.links[start : start + out.size]
-        fill_beat_then(code, Teaching(links, arena.schedules, crawl.ground.clock), pages, cycle, out)
+        fill_seasonal_terminal_then(
+            code, SeasonalityInputs(links, arena.schedules, crawl.ground.clock), pages, cycle, out
+        )
     elif code == RHYTHM:
         out[:] = 1.0
     else:

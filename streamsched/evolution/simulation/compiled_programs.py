@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from streamsched.evolution.gp.symbols import Alphabet
+from streamsched.evolution.gp.symbols import SymbolSet
 from streamsched.evolution.simulation.arena import (
     READS_CHANGES,
     READS_COST,
@@ -21,7 +21,7 @@ from streamsched.evolution.simulation.arena import (
     READS_RHYTHM,
     READS_VISITS,
     READS_WEIGHTED,
-    Routine,
+    ProgramRoutine,
 )
 from streamsched.formula import Binary, Constant, Formula, Node, Terminal, Unary
 from streamsched.formula.evaluation.machine import OPERATION_CODES
@@ -56,11 +56,11 @@ _READS: Final[dict[str, int]] = {  # of each terminal: what of a page's state, b
 class Prepared(NamedTuple):
     """A routine and how many slots it needs."""
 
-    routine: Routine
+    routine: ProgramRoutine
     slots: int
 
 
-def prepare(program: bytes | Formula, alphabet: Alphabet | None) -> Prepared:
+def prepare(program: bytes | Formula, alphabet: SymbolSet | None) -> Prepared:
     """Return what the crawl needs to run `program`, a genome over `alphabet` or a formula. O(size)."""
     if isinstance(program, Formula):
         return _prepare_formula(program)
@@ -99,7 +99,7 @@ def prepare(program: bytes | Formula, alphabet: Alphabet | None) -> Prepared:
     for i, reading in enumerate(symbols.reads):
         if i in read:
             reads |= reading
-    routine = Routine(np.array(steps, np.int32).reshape(-1, 4), terminals, symbols.constants, stack.pop(), reads)
+    routine = ProgramRoutine(np.array(steps, np.int32).reshape(-1, 4), terminals, symbols.constants, stack.pop(), reads)
     return Prepared(routine, registers)
 
 
@@ -114,7 +114,7 @@ class _Symbols(NamedTuple):
 
 
 @lru_cache(maxsize=16)
-def _symbols(alphabet: Alphabet) -> _Symbols:
+def _symbols(alphabet: SymbolSet) -> _Symbols:
     names = alphabet.terminals
     constants = np.array(alphabet.constants, np.float64)
     leaves = len(names) + constants.size
@@ -159,7 +159,7 @@ def _prepare_formula(formula: Formula) -> Prepared:
         return result
 
     last = fold(formula.root, step)
-    routine = Routine(
+    routine = ProgramRoutine(
         np.array(steps, np.int32).reshape(-1, 4),
         np.array([TERMINAL_CODES[name] for name in names], np.int32),
         np.array(list(numbers.values()), np.float64),

@@ -14,21 +14,21 @@ from __future__ import annotations
 
 import numpy as np
 
-from streamsched.evolution.simulation.arena import READS_RHYTHM, Crawl
+from streamsched.evolution.simulation.arena import READS_RHYTHM, SimulatedCrawl
 from streamsched.evolution.simulation.choice import choose_classes
 from streamsched.evolution.simulation.class_terminals import fill_then
-from streamsched.evolution.simulation.page_classes import Stretch, begin_cycle, settle_cycle, visit_class
+from streamsched.evolution.simulation.page_classes import PageRun, begin_cycle, settle_cycle, visit_class
 from streamsched.evolution.simulation.tie_order import is_unsorted, place_tied, sort_class
 from streamsched.evolution.simulation.tie_segments import cut_group
 from streamsched.formula.evaluation.machine import ROWS, run_steps
 from streamsched.numerics.arrays import Bytes
-from streamsched.numerics.jit import bare_kernel, count_ones, inlined
+from streamsched.numerics.jit import bare_kernel, count_ones, inlined_kernel
 
 __all__ = ["simulate"]
 
 
 @bare_kernel
-def simulate(crawl: Crawl, stop: Bytes) -> bool:
+def simulate(crawl: SimulatedCrawl, stop: Bytes) -> bool:
     """Run the crawl and fill its trace; return False where ``stop``: uint8[1] was set before the end.
 
     O(cycles · (classes · steps + visits)), beside copying the opening.
@@ -46,8 +46,8 @@ def simulate(crawl: Crawl, stop: Bytes) -> bool:
     return True
 
 
-@inlined
-def _open(crawl: Crawl) -> None:
+@inlined_kernel
+def _open(crawl: SimulatedCrawl) -> None:
     """Begin with the classes of the opening."""
     opening, routine, arena = crawl.opening, crawl.routine, crawl.arena
     classes = opening.starts.size - 1
@@ -74,8 +74,8 @@ def _open(crawl: Crawl) -> None:
     counts.tail = opening.members.size
 
 
-@inlined
-def _turn_stale(crawl: Crawl, cycle: int) -> int:
+@inlined_kernel
+def _turn_stale(crawl: SimulatedCrawl, cycle: int) -> int:
     """Mark the pages of which a visit in `cycle` reports a change; return how many. O(pages / 64)."""
     changed, stale = crawl.ground.changed, crawl.arena.stale
     relevant = 0
@@ -88,8 +88,8 @@ def _turn_stale(crawl: Crawl, cycle: int) -> int:
     return relevant
 
 
-@inlined
-def _score(crawl: Crawl, cycle: int, stop: Bytes) -> bool:
+@inlined_kernel
+def _score(crawl: SimulatedCrawl, cycle: int, stop: Bytes) -> bool:
     """Fill the sort keys of all classes, as `order.sort_keys` has them; False where `stop` is set."""
     routine, arena = crawl.routine, crawl.arena
     sign = np.uint64(1 << 63)
@@ -115,8 +115,8 @@ def _score(crawl: Crawl, cycle: int, stop: Bytes) -> bool:
     return True
 
 
-@inlined
-def _visit_best(crawl: Crawl, cycle: int) -> None:
+@inlined_kernel
+def _visit_best(crawl: SimulatedCrawl, cycle: int) -> None:
     """Visit the best pages, group by group of classes of equal score.
 
     A group that does not fit whole is cut at its place in the order of ties.
@@ -146,7 +146,7 @@ def _visit_best(crawl: Crawl, cycle: int) -> None:
             reach = cut_group(arena, (first, last), offset, taken, reach)
         mixed = last - first > 1 or is_unsorted(arena, arena.chosen[first])
         shared = mixed and (rules.placed or crawl.trace.visited.shape[0] > 0)
-        stretch = Stretch(cycle, offset, reach, rules.visits - left, shared)
+        stretch = PageRun(cycle, offset, reach, rules.visits - left, shared)
         before = (arena.counts[0].hits, arena.counts[0].misses)
         for j in range(first, last):
             visit_class(crawl, arena.chosen[j], stretch)

@@ -12,11 +12,11 @@ from typing import Final, Literal, TypeAlias
 
 import numpy as np
 
-from streamsched.evolution.gp.symbols import Alphabet
-from streamsched.evolution.simulation.arena import Arena, Crawl, Trace, make_arena
+from streamsched.evolution.gp.symbols import SymbolSet
+from streamsched.evolution.simulation.arena import Arena, CrawlTrace, SimulatedCrawl, make_arena
 from streamsched.evolution.simulation.compiled_programs import Prepared, prepare
 from streamsched.evolution.simulation.crawl import simulate
-from streamsched.evolution.simulation.trials import Course, Trial
+from streamsched.evolution.simulation.trials import Trial, TrialRunner
 from streamsched.formula import Formula
 from streamsched.formula.evaluation.machine import ROWS, make_slots
 from streamsched.numerics.arrays import Bools, Floats, Ints
@@ -73,7 +73,7 @@ class Evaluator:
         trials: Sequence[Trial],
         metric: Metric = "ndcg",
         *,
-        alphabet: Alphabet | None = None,
+        alphabet: SymbolSet | None = None,
         workers: int | None = None,
     ) -> None:
         if not trials:
@@ -81,7 +81,7 @@ class Evaluator:
         self.metric: Metric = metric
         self.alphabet = alphabet
         self.trials = tuple(trials)
-        self._courses = [Course(trial, placed=metric == "ndcg") for trial in trials]
+        self._courses = [TrialRunner(trial, placed=metric == "ndcg") for trial in trials]
         self._workers = workers or os.cpu_count() or 1
         self._size = (
             max(trial.history.pages for trial in trials),
@@ -171,18 +171,18 @@ class Evaluator:
                 values[i] = _average(trace, course.trial.visits, course.ground.ideals, self.metric == "ndcg")
             self._known[program] = values
 
-    def _run(self, course: Course, prepared: Prepared, arena: Arena, trace: Trace) -> bool:
+    def _run(self, course: TrialRunner, prepared: Prepared, arena: Arena, trace: CrawlTrace) -> bool:
         routine = course.adapt(prepared.routine)
-        crawl = Crawl(course.ground, course.opening(routine.reads), course.rules, routine, arena, trace)
+        crawl = SimulatedCrawl(course.ground, course.opening(routine.reads), course.rules, routine, arena, trace)
         return bool(simulate(crawl, self._stop))
 
-    def _trace_course(self, course: Course, prepared: Prepared, cuts: Sequence[float]) -> list[Series]:
+    def _trace_course(self, course: TrialRunner, prepared: Prepared, cuts: Sequence[float]) -> list[Series]:
         trial = course.trial
         trace = _room(trial.ranked, trial.visits)
         arena = self._arena(0, prepared.slots)
         stop = np.zeros(1, np.uint8)
         routine, rules = course.adapt(prepared.routine), course.rules._replace(placed=True)
-        simulate(Crawl(course.ground, course.opening(routine.reads), rules, routine, arena, trace), stop)
+        simulate(SimulatedCrawl(course.ground, course.opening(routine.reads), rules, routine, arena, trace), stop)
         counted = trace.relevant > 0
         series = []
         for cut in cuts:
@@ -203,14 +203,14 @@ class Evaluator:
         return series
 
 
-def _room(ranked: int, visits: int = 0) -> Trace:
+def _room(ranked: int, visits: int = 0) -> CrawlTrace:
     """Return a trace to be filled: with pages where `visits` says how many a cycle."""
     visited = np.zeros((ranked, visits), np.int32) if visits else _NO_PLACES
-    return Trace(np.zeros(ranked, np.int64), np.zeros(ranked, np.int64), np.zeros(ranked), visited)
+    return CrawlTrace(np.zeros(ranked, np.int64), np.zeros(ranked, np.int64), np.zeros(ranked), visited)
 
 
 @kernel
-def _average(trace: Trace, visits: int, ideals: Floats, placed: bool) -> float:
+def _average(trace: CrawlTrace, visits: int, ideals: Floats, placed: bool) -> float:
     """Return the mean of ChangeRate, or of NDCG where `placed`, over the cycles in which some page had changed."""
     total = 0.0
     counted = 0

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from streamsched.estimation.page_update import count_visit, learn
+from streamsched.estimation.page_update import count_visit, update_page
 from streamsched.evolution.simulation.arena import (
     READS_CHANGES,
     READS_COST,
@@ -25,20 +25,20 @@ from streamsched.evolution.simulation.arena import (
     UNSORTED,
     VISITED_AGAIN,
     Arena,
-    Crawl,
+    SimulatedCrawl,
 )
-from streamsched.evolution.simulation.simulated_seasonality import Teaching, teach_class
+from streamsched.evolution.simulation.simulated_seasonality import SeasonalityInputs, update_class_seasonality
 from streamsched.evolution.simulation.tie_order import mark_run
 from streamsched.evolution.simulation.tie_segments import count_within, find_number
 from streamsched.numerics.arrays import Hashes, Record
-from streamsched.numerics.jit import inlined, mix
+from streamsched.numerics.jit import inlined_kernel, mix
 
-__all__ = ["Stretch", "begin_cycle", "settle_cycle", "visit_class"]
+__all__ = ["PageRun", "begin_cycle", "settle_cycle", "visit_class"]
 
 _FRESH = 2  # in Trace.visited
 
 
-class Stretch(NamedTuple):
+class PageRun(NamedTuple):
     """Which pages of classes of equal score are visited, and where in the batch they come."""
 
     cycle: int
@@ -57,7 +57,7 @@ class _Visit(NamedTuple):
     shared: bool
 
 
-@inlined
+@inlined_kernel
 def begin_cycle(arena: Arena) -> None:
     """Make ready for a cycle's visits."""
     counts = arena.counts[0]
@@ -65,8 +65,8 @@ def begin_cycle(arena: Arena) -> None:
     counts.hits = counts.misses = counts.parts = counts.vacant = 0
 
 
-@inlined
-def visit_class(crawl: Crawl, one: int, stretch: Stretch) -> None:
+@inlined_kernel
+def visit_class(crawl: SimulatedCrawl, one: int, stretch: PageRun) -> None:
     """Visit the pages of class `one` that lie within reach. O(log size + pages moved)."""
     arena = crawl.arena
     pages = crawl.opening.members.size
@@ -107,8 +107,8 @@ def visit_class(crawl: Crawl, one: int, stretch: Stretch) -> None:
     crawl.trace.hits[visit.at] = counts.hits
 
 
-@inlined
-def _visit_run(crawl: Crawl, visit: _Visit, run: tuple[int, int], place: int) -> None:
+@inlined_kernel
+def _visit_run(crawl: SimulatedCrawl, visit: _Visit, run: tuple[int, int], place: int) -> None:
     """Visit consecutive members of a class, the first at `place`; append them to what changed and what did not.
 
     Written without branches on what a visit finds: nobody can predict it, the processor no more than a crawler.
@@ -132,8 +132,8 @@ def _visit_run(crawl: Crawl, visit: _Visit, run: tuple[int, int], place: int) ->
         _trace_run(crawl, visit, run, place)
 
 
-@inlined
-def _place_run(crawl: Crawl, at: int, run: tuple[int, int], place: int) -> None:
+@inlined_kernel
+def _place_run(crawl: SimulatedCrawl, at: int, run: tuple[int, int], place: int) -> None:
     """Add up what the visits to consecutive members of a class, the first at `place`, are worth.
 
     In four sums: in one, each page would wait for the one before it.
@@ -154,14 +154,14 @@ def _place_run(crawl: Crawl, at: int, run: tuple[int, int], place: int) -> None:
     crawl.trace.gains[at] += (first + second) + (third + fourth)
 
 
-@inlined
+@inlined_kernel
 def _bit(bits: Hashes, page: int) -> np.int64:
     """Return the page's bit, 0 or 1."""
     return np.int64(bits[page >> 6] >> np.uint64(page & 63) & np.uint64(1))
 
 
-@inlined
-def _trace_run(crawl: Crawl, visit: _Visit, run: tuple[int, int], place: int) -> None:
+@inlined_kernel
+def _trace_run(crawl: SimulatedCrawl, visit: _Visit, run: tuple[int, int], place: int) -> None:
     """Enter visits to consecutive members of a class into the trace, or mark for it which of them are new."""
     arena, trace = crawl.arena, crawl.trace
     for i in range(run[0], run[1]):
@@ -172,8 +172,8 @@ def _trace_run(crawl: Crawl, visit: _Visit, run: tuple[int, int], place: int) ->
             arena.fresh_bits[page >> 6] |= np.uint64(1) << np.uint64(page & 63)
 
 
-@inlined
-def _enter_part(crawl: Crawl, one: int, cycle: int, changed: bool, run: tuple[int, int]) -> None:
+@inlined_kernel
+def _enter_part(crawl: SimulatedCrawl, one: int, cycle: int, changed: bool, run: tuple[int, int]) -> None:
     """Enter a part of class `one`, visited in `cycle`, into the class of its new state, made if need be."""
     routine, arena = crawl.routine, crawl.arena
     counts = arena.counts[0]
@@ -184,9 +184,11 @@ def _enter_part(crawl: Crawl, one: int, cycle: int, changed: bool, run: tuple[in
     trace: Record = arena.traces[made]
     if routine.reads & READS_RHYTHM:
         _copy_link(arena, one, made)
-        teach_class(Teaching(arena.links, arena.schedules, crawl.ground.clock), made, page, cycle, changed)
+        update_class_seasonality(
+            SeasonalityInputs(arena.links, arena.schedules, crawl.ground.clock), made, page, cycle, changed
+        )
     if routine.reads & READS_RATE:
-        learn(page, trace, cycle - page.last_visit_s, changed, 1.0)
+        update_page(page, trace, cycle - page.last_visit_s, changed, 1.0)
     else:
         count_visit(page, trace, changed)
     page.last_visit_s = cycle
@@ -208,7 +210,7 @@ def _enter_part(crawl: Crawl, one: int, cycle: int, changed: bool, run: tuple[in
     arena.first_part[at] = part
 
 
-@inlined
+@inlined_kernel
 def _copy_link(arena: Arena, one: int, other: int) -> None:
     """Let class `other` have the link and the schedule of class `one`."""
     arena.links[other] = arena.links[one]
@@ -218,7 +220,7 @@ def _copy_link(arena: Arena, one: int, other: int) -> None:
         arena.schedules[other + 1] = arena.schedules[one + 1]
 
 
-@inlined
+@inlined_kernel
 def _find_state(arena: Arena, reads: int, made: int) -> int:
     """Return the class made in this cycle that is like `made` in all that is read, or `made` itself."""
     page: Record = arena.pages[made]
@@ -254,7 +256,7 @@ def _find_state(arena: Arena, reads: int, made: int) -> int:
     return made
 
 
-@inlined
+@inlined_kernel
 def _alike(arena: Arena, reads: int, one: int, other: int) -> bool:
     """Return whether two classes made in this cycle agree in all that is read."""
     page: Record = arena.pages[one]
@@ -285,14 +287,14 @@ def _alike(arena: Arena, reads: int, one: int, other: int) -> bool:
     return not weight_differs and not cost_differs and not (reads & READS_GROUP and page.group != other_page.group)
 
 
-@inlined
+@inlined_kernel
 def _same_rhythm(link: Record, other: Record) -> bool:
     """Return whether two classes have the same rhythm: of the same profile, without schedules of their own."""
     return bool(link.profile == other.profile) and link.schedule == 0 and other.schedule == 0
 
 
-@inlined
-def settle_cycle(crawl: Crawl) -> None:
+@inlined_kernel
+def settle_cycle(crawl: SimulatedCrawl) -> None:
     """Gather the pages of the classes that the cycle made, and drop those that it emptied."""
     rules, arena = crawl.rules, crawl.arena
     counts = arena.counts[0]
@@ -321,7 +323,7 @@ def settle_cycle(crawl: Crawl) -> None:
                 _copy_link(arena, moved, free)
 
 
-@inlined
+@inlined_kernel
 def _gather(arena: Arena, part: int, start: int) -> None:
     """Write the pages of a class's parts, one after another, to `members` from `start` on."""
     while part >= 0:
@@ -337,7 +339,7 @@ def _gather(arena: Arena, part: int, start: int) -> None:
         part = arena.next_part[part]
 
 
-@inlined
+@inlined_kernel
 def _compact(arena: Arena) -> None:
     """Close the gaps between the runs of the classes that the cycle did not make."""
     counts = arena.counts[0]
@@ -353,7 +355,7 @@ def _compact(arena: Arena) -> None:
     counts.tail = tail
 
 
-@inlined
+@inlined_kernel
 def _refresh(arena: Arena) -> None:
     """Note that the copies of the pages that the cycle found changed are up to date again."""
     for i in range(arena.counts[0].hits):

@@ -12,46 +12,46 @@ import numpy as np
 
 from streamsched.estimation.seasonality.group_profiles import weighted_hours
 from streamsched.estimation.seasonality.local_time import local_hours
-from streamsched.estimation.seasonality.page_schedules import Sheet, earns_schedule, learn_schedule
+from streamsched.estimation.seasonality.page_schedules import ScheduleView, earns_schedule, update_schedule
 from streamsched.estimation.seasonality.seasonal_terminals import (
     DAY_S,
     RHYTHM,
     TAU,
-    Beats,
+    SeasonalityView,
     changed_since,
     due_since,
-    fill_beat,
+    fill_seasonal_terminal,
     tau_since,
 )
-from streamsched.evolution.simulation.arena import Clock
+from streamsched.evolution.simulation.arena import CycleClocks
 from streamsched.numerics.arrays import Floats, Record, Records
-from streamsched.numerics.jit import inlined
+from streamsched.numerics.jit import inlined_kernel
 
-__all__ = ["Teaching", "end_of", "fill_beat_then", "set_quarters", "teach_class"]
+__all__ = ["SeasonalityInputs", "end_of", "fill_seasonal_terminal_then", "set_quarters", "update_class_seasonality"]
 
 
-class Teaching(NamedTuple):
+class SeasonalityInputs(NamedTuple):
     """The classes' links and schedules, and the clock that goes with them."""
 
     links: Records  # LINK[g]
     schedules: Records  # SCHEDULE[1 + g]: class i's is number 1 + i, where its link names it
-    clock: Clock
+    clock: CycleClocks
 
 
-@inlined
-def end_of(clock: Clock, cycle: float) -> float:
+@inlined_kernel
+def end_of(clock: CycleClocks, cycle: float) -> float:
     """Return when a cycle is over, in seconds. O(1)."""
     return clock.start_s + (cycle + 1.0) * clock.cycle_s
 
 
-@inlined
-def set_quarters(link: Record, clock: Clock, cycle: int) -> None:
+@inlined_kernel
+def set_quarters(link: Record, clock: CycleClocks, cycle: int) -> None:
     """Note by which clock the hours since a visit at the end of `cycle` are counted. O(1)."""
     link.quarters = clock.quarters[link.profile, cycle + 1]
 
 
-@inlined
-def teach_class(teaching: Teaching, one: int, page: Record, cycle: int, changed: bool) -> None:
+@inlined_kernel
+def update_class_seasonality(teaching: SeasonalityInputs, one: int, page: Record, cycle: int, changed: bool) -> None:
     """Let class `one`, whose `page` has not learned yet, take in what visits at the end of `cycle` found. O(128)."""
     links, schedules, clock = teaching
     link: Record = links[one]
@@ -65,23 +65,25 @@ def teach_class(teaching: Teaching, one: int, page: Record, cycle: int, changed:
         start = local_hours(end_of(clock, page.last_visit_s), link.quarters)
         end = local_hours(end_of(clock, float(cycle)), link.quarters)
         foretold = changed_since(page, weighted_hours(profile, 0, start, end), clock.cycle_s)
-        sheet = Sheet(schedules, one + 1, profiles, int(np.int64(link.profile)), 0)
+        sheet = ScheduleView(schedules, one + 1, profiles, int(np.int64(link.profile)), 0)
         visits, changes = int(np.int64(page.visits)), int(np.int64(page.changes))
-        learn_schedule(sheet, start, end, changed, foretold, visits, changes)
+        update_schedule(sheet, start, end, changed, foretold, visits, changes)
     set_quarters(link, clock, cycle)
 
 
-@inlined
-def fill_beat_then(code: int, teaching: Teaching, pages: Records, cycle: int, out: Floats) -> None:
+@inlined_kernel
+def fill_seasonal_terminal_then(
+    code: int, teaching: SeasonalityInputs, pages: Records, cycle: int, out: Floats
+) -> None:
     """Fill `out`: float64[m] with TAU, RHYTHM or DUE, as `code` says, of m classes at the end of `cycle`. O(m).
 
     ``teaching``: with the links of these classes alone.
     """
     clock = teaching.clock
-    beats = Beats(teaching.links, teaching.schedules, clock.profiles)
+    beats = SeasonalityView(teaching.links, teaching.schedules, clock.profiles)
     now = end_of(clock, float(cycle))
     if code == RHYTHM:
-        fill_beat(code, beats, pages, now, clock.cycle_s, out)
+        fill_seasonal_terminal(code, beats, pages, now, clock.cycle_s, out)
         return
     for i in range(out.size):
         page: Record = pages[i]

@@ -14,10 +14,10 @@ import numpy as np
 
 from streamsched.estimation.surges import FIRST_SURGES, FIRST_WINDOWS, LEAST_SHOWN, SHARES
 from streamsched.numerics.arrays import Bools, Floats, Ints, Record, Records
-from streamsched.numerics.jit import inlined
+from streamsched.numerics.jit import inlined_kernel
 from streamsched.numerics.vector_math import expm1
 
-__all__ = ["FEWEST_PAGES", "add_tolls", "fill_surge", "number_groups"]
+__all__ = ["FEWEST_PAGES", "add_surge_counts", "fill_surge", "number_groups"]
 
 FEWEST_PAGES: Final = 16  # of a group in the trial
 _LEAST_RATE: Final = 1e-6  # changes a page and cycle
@@ -34,7 +34,7 @@ def number_groups(groups: Ints) -> Ints:
     return np.asarray(np.where(large, np.cumsum(large), 0)[place], np.int64)
 
 
-def add_tolls(changed: Bools, numbers: Ints) -> Floats:
+def add_surge_counts(changed: Bools, numbers: Ints) -> Floats:
     """Return -ln of the share of each group that no surge has hit up to and in each cycle: float64[C, groups].
 
     ``changed``: bool[n, C]; ``numbers``: int64[n] as `number_groups` gives them; group 0 is hit by none. O(n C).
@@ -56,7 +56,7 @@ def add_tolls(changed: Bools, numbers: Ints) -> Floats:
     return np.ascontiguousarray(np.cumsum(-np.log1p(-shown), axis=0))
 
 
-@inlined
+@inlined_kernel
 def fill_surge(tolls: Floats, pages: Records, cycle: int, out: Floats) -> None:
     """Fill `out`: float64[m] with `surge` of m pages in `cycle`, their group the number, their times cycles. O(m)."""
     for i in range(out.size):

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from streamsched.evolution.simulation.arena import UNSORTED, Arena, Crawl
+from streamsched.evolution.simulation.arena import UNSORTED, Arena, SimulatedCrawl
 from streamsched.numerics.arrays import Record
-from streamsched.numerics.jit import count_ones, inlined, trailing_zeros
+from streamsched.numerics.jit import count_ones, inlined_kernel, trailing_zeros
 
 __all__ = ["is_unsorted", "mark_run", "place_tied", "sort_class"]
 
 _WORDS_A_PAGE = 4  # of the bitmap: with fewer for each page that is marked, looking at all words costs less
 
 
-@inlined
+@inlined_kernel
 def mark_run(arena: Arena, start: int, stop: int) -> None:
     """Mark the pages ``members[start:stop]`` in the bitmap. O(pages marked), or pages / 4096 if that is more."""
     members, bits, touched = arena.members, arena.member_bits, arena.touched
@@ -27,14 +27,14 @@ def mark_run(arena: Arena, start: int, stop: int) -> None:
         bits[members[i] >> 6] |= np.uint64(1) << np.uint64(members[i] & 63)
 
 
-@inlined
+@inlined_kernel
 def is_unsorted(arena: Arena, one: int) -> bool:
     """Return whether the page numbers of class `one` are in any order. O(1)."""
     page: Record = arena.pages[one]
     return bool(page.flags & UNSORTED)
 
 
-@inlined
+@inlined_kernel
 def sort_class(arena: Arena, one: int) -> None:
     """Put the page numbers of class `one` in ascending order. O(size + pages / 4096)."""
     start = arena.starts[one]
@@ -57,8 +57,8 @@ def sort_class(arena: Arena, one: int) -> None:
     page.flags &= ~UNSORTED
 
 
-@inlined
-def place_tied(crawl: Crawl, at: int, offset: int, place: int, before: tuple[int, int]) -> None:
+@inlined_kernel
+def place_tied(crawl: SimulatedCrawl, at: int, offset: int, place: int, before: tuple[int, int]) -> None:
     """Put the marked pages into their places from `place` on, in the order of ties from `offset` on; unmark them.
 
     `at`: the number of the ranked cycle; `before`: how many hits and misses it had before these pages were visited.
@@ -91,7 +91,7 @@ def place_tied(crawl: Crawl, at: int, offset: int, place: int, before: tuple[int
                 arena.member_bits[word] = 0
 
 
-@inlined
+@inlined_kernel
 def _count_words(arena: Arena) -> int:
     """Fill in how many marked pages stand in words before each touched one; return how many there are in all."""
     total = 0
@@ -106,21 +106,21 @@ def _count_words(arena: Arena) -> int:
     return total
 
 
-@inlined
+@inlined_kernel
 def _count_below(arena: Arena, page: int) -> int:
     """Return how many marked pages have numbers below that of a page in a touched word."""
     lower = (np.uint64(1) << np.uint64(page & 63)) - np.uint64(1)
     return int(arena.below[page >> 6]) + count_ones(arena.member_bits[page >> 6] & lower)
 
 
-@inlined
+@inlined_kernel
 def _turned(below: int, turn: int, total: int) -> int:
     """Return a page's place in the order of ties, which begins after `turn` of `total` marked pages."""
     return below - turn if below >= turn else below - turn + total
 
 
-@inlined
-def _trace_tied(crawl: Crawl, at: int, place: int, before: tuple[int, int], turning: tuple[int, int]) -> None:
+@inlined_kernel
+def _trace_tied(crawl: SimulatedCrawl, at: int, place: int, before: tuple[int, int], turning: tuple[int, int]) -> None:
     """Enter the marked pages into the trace."""
     arena, counts = crawl.arena, crawl.arena.counts[0]
     for hit in range(2):

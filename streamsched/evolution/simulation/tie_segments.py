@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from streamsched.evolution.simulation.arena import Arena
-from streamsched.numerics.jit import inlined
+from streamsched.numerics.jit import inlined_kernel
 
 __all__ = ["count_within", "cut_group", "find_number"]
 
 
-@inlined
+@inlined_kernel
 def find_number(arena: Arena, one: int, number: int) -> int:
     """Return how many of the pages of class `one` have numbers below `number`. O(log size)."""
     start = arena.starts[one]
@@ -22,7 +22,7 @@ def find_number(arena: Arena, one: int, number: int) -> int:
     return int(low - start)
 
 
-@inlined
+@inlined_kernel
 def count_within(arena: Arena, one: int, offset: int, reach: int, pages: int) -> int:
     """Return how many pages of class `one` lie less than `reach` from `offset` on, round all `pages`. O(log size)."""
     begin = find_number(arena, one, offset)
@@ -31,7 +31,7 @@ def count_within(arena: Arena, one: int, offset: int, reach: int, pages: int) ->
     return int(arena.sizes[one]) - begin + find_number(arena, one, offset + reach - pages)
 
 
-@inlined
+@inlined_kernel
 def cut_group(arena: Arena, group: tuple[int, int], offset: int, taken: int, pages: int) -> int:
     """Return how far from `offset` on `taken` pages of the chosen classes `group` lie. O(classes · log² pages)."""
     low, high = 1, pages

@@ -9,7 +9,7 @@ from typing import Final, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from streamsched.estimation.page_update import learn
+from streamsched.estimation.page_update import update_page
 from streamsched.evolution.data.change_history import ChangeHistory
 from streamsched.evolution.simulation.arena import (
     READS_COST,
@@ -17,21 +17,25 @@ from streamsched.evolution.simulation.arena import (
     READS_IMPORTANCE,
     READS_RATE,
     READS_RHYTHM,
-    Clock,
-    Ground,
-    Opening,
-    Routine,
-    Rules,
+    CrawlHistory,
+    CrawlRules,
+    CycleClocks,
+    ProgramRoutine,
+    WarmState,
     tie_offset,
 )
-from streamsched.evolution.simulation.simulated_seasonality import Teaching, set_quarters, teach_class
-from streamsched.evolution.simulation.simulated_surges import add_tolls, number_groups
+from streamsched.evolution.simulation.simulated_seasonality import (
+    SeasonalityInputs,
+    set_quarters,
+    update_class_seasonality,
+)
+from streamsched.evolution.simulation.simulated_surges import add_surge_counts, number_groups
 from streamsched.numerics.arrays import Floats, Hashes, Ints, Records, Rows
 from streamsched.numerics.jit import kernel, mix
-from streamsched.records.page_init import give_prior
-from streamsched.records.schema import LINK, PAGE, PROFILE, SCHEDULE, TRACE
+from streamsched.records.page_init import assign_prior
+from streamsched.records.schema import PAGE, PROFILE, SCHEDULE, SEASONAL_LINK, TRACE
 
-__all__ = ["Course", "Reading", "Trial", "visits_per_cycle"]
+__all__ = ["Reading", "Trial", "TrialRunner", "visits_per_cycle"]
 
 Reading: TypeAlias = Literal["since_visit", "that_day"]
 _ROUNDING: Final = 1e-9  # of a page: 0.29 * 100 is 28.999999999999996 and means 29
@@ -88,7 +92,7 @@ def visits_per_cycle(budget: float, pages: int) -> int:
     return min(pages, max(1, math.floor(budget * pages + _ROUNDING)))
 
 
-class Course:
+class TrialRunner:
     """A trial worked out as far as no score function matters. O(pages · cycles) to make, O(pages log pages) a kind.
 
     ``rows``: intp[pages], the history's rows by page number.
@@ -103,22 +107,22 @@ class Course:
         self._changed = np.ascontiguousarray(history.changed[self.rows, span])
         self._groups = number_groups(history.groups[self.rows])
         self.ground = self._survey()
-        self._openings: dict[int, Opening] = {}
+        self._openings: dict[int, WarmState] = {}
         self.timed = history.timing is not None
-        self.rules = Rules(trial.warmup, trial.length, trial.visits, trial.reading == "since_visit", placed)
+        self.rules = CrawlRules(trial.warmup, trial.length, trial.visits, trial.reading == "since_visit", placed)
 
-    def adapt(self, routine: Routine) -> Routine:
+    def adapt(self, routine: ProgramRoutine) -> ProgramRoutine:
         """Return `routine` as it runs here: where nothing tells when cycles were, it reads no rhythm. O(1)."""
         return routine if self.timed else routine._replace(reads=routine.reads & ~READS_RHYTHM)
 
-    def opening(self, reads: int) -> Opening:
+    def opening(self, reads: int) -> WarmState:
         """Return the classes that programs begin with which read what the bits `reads` say."""
         apart = reads & (READS_RATE | READS_IMPORTANCE | READS_COST | READS_GROUP | READS_RHYTHM)
         if apart not in self._openings:
             self._openings[apart] = self._open(apart)
         return self._openings[apart]
 
-    def _survey(self) -> Ground:
+    def _survey(self) -> CrawlHistory:
         trial = self.trial
         pages, cycles = self._changed.shape
         padded = np.zeros((cycles, 64 * (pages // 64 + 1)), np.bool_)
@@ -127,9 +131,11 @@ class Course:
         offsets = np.array([tie_offset(trial.salt, cycle, pages) for cycle in range(cycles)], np.int64)
         discounts = 1.0 / np.maximum(1.0, np.log(np.arange(1, trial.visits + 1)))
         ideals = np.concatenate([[0.0], np.cumsum(discounts)])
-        return Ground(bits, offsets, discounts, ideals, add_tolls(self._changed, self._groups), _set_clock(trial))
+        return CrawlHistory(
+            bits, offsets, discounts, ideals, add_surge_counts(self._changed, self._groups), _set_clock(trial)
+        )
 
-    def _open(self, apart: int) -> Opening:
+    def _open(self, apart: int) -> WarmState:
         trial, history = self.trial, self.trial.history
         keys = [np.packbits(self._changed[:, 1 : trial.warmup], axis=1, bitorder="little")]
         known = np.zeros(history.pages, PAGE)
@@ -151,21 +157,21 @@ class Course:
             keys.append(profile.view(np.uint8).reshape(history.pages, -1))
         first, members, starts = _group(np.ascontiguousarray(np.concatenate(keys, axis=1)))
         pages, traces = known[first], np.zeros(first.size, TRACE)
-        links, schedules = np.zeros(0, LINK), np.zeros(0, SCHEDULE)
+        links, schedules = np.zeros(0, SEASONAL_LINK), np.zeros(0, SCHEDULE)
         if profile is not None:
-            links, schedules = np.zeros(first.size, LINK), np.zeros(1 + first.size, SCHEDULE)
+            links, schedules = np.zeros(first.size, SEASONAL_LINK), np.zeros(1 + first.size, SCHEDULE)
             links["profile"] = profile[first]
-        opening = Opening(members, starts, pages, traces, links, schedules)
+        opening = WarmState(members, starts, pages, traces, links, schedules)
         _warm_up(self._changed[first, : trial.warmup], opening, self.ground.clock)
         return opening
 
 
-def _set_clock(trial: Trial) -> Clock:
+def _set_clock(trial: Trial) -> CycleClocks:
     """Return when the trial's cycles are; where the history does not tell, at no particular time."""
     if trial.history.timing is None:
-        return Clock(0.0, 1.0, np.zeros(0, PROFILE), np.zeros((0, 0), np.int64))
+        return CycleClocks(0.0, 1.0, np.zeros(0, PROFILE), np.zeros((0, 0), np.int64))
     timing = trial.history.timing.span(trial.first, trial.length)
-    return Clock(timing.start_s, timing.cycle_s, timing.profiles, np.ascontiguousarray(timing.quarters))
+    return CycleClocks(timing.start_s, timing.cycle_s, timing.profiles, np.ascontiguousarray(timing.quarters))
 
 
 def _group(keys: npt.NDArray[np.uint8]) -> tuple[Rows, npt.NDArray[np.int32], Ints]:
@@ -189,11 +195,11 @@ def _mix_all(hashes: Hashes, salt: int) -> Hashes:
 @kernel
 def _give_priors(pages: Records, shape: float, means: Floats) -> None:
     for i in range(pages.size):
-        give_prior(pages[i], shape, means[i])
+        assign_prior(pages[i], shape, means[i])
 
 
 @kernel
-def _warm_up(changed: npt.NDArray[np.bool_], opening: Opening, clock: Clock) -> None:
+def _warm_up(changed: npt.NDArray[np.bool_], opening: WarmState, clock: CycleClocks) -> None:
     """Visit a page of each class in each cycle of ``changed``: bool[g, warmup]; the first visit shows nothing."""
     timed = opening.links.size > 0
     for i in range(opening.pages.size):
@@ -204,6 +210,8 @@ def _warm_up(changed: npt.NDArray[np.bool_], opening: Opening, clock: Clock) -> 
         for cycle in range(1, changed.shape[1]):
             page.last_visit_s = cycle - 1
             if timed:
-                teach_class(Teaching(opening.links, opening.schedules, clock), i, page, cycle, changed[i, cycle])
-            learn(page, trace, 1.0, changed[i, cycle], 1.0)
+                update_class_seasonality(
+                    SeasonalityInputs(opening.links, opening.schedules, clock), i, page, cycle, changed[i, cycle]
+                )
+            update_page(page, trace, 1.0, changed[i, cycle], 1.0)
         page.last_visit_s = changed.shape[1] - 1

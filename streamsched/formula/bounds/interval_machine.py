@@ -40,7 +40,7 @@ import numpy.typing as npt
 
 from streamsched.formula.evaluation.machine import COPY, ROWS, clamp, divide, raise_base, run_step
 from streamsched.numerics.arrays import Floats
-from streamsched.numerics.jit import bare_kernel, inlined, widen_vectors
+from streamsched.numerics.jit import bare_kernel, inlined_kernel, widen_vectors
 from streamsched.numerics.vector_math import exp, log
 
 __all__ = [
@@ -236,7 +236,7 @@ def _run_power(
             slots[result, i] = _widen_high(power, high, least, greatest)
 
 
-@inlined
+@inlined_kernel
 def _divide_high(low: float, high: float, least: float, greatest: float) -> float:
     """Return the higher end of [low, high] / [least, greatest]: at one corner, by the signs of both."""
     dividend = high if least > 0.0 else low
@@ -246,38 +246,38 @@ def _divide_high(low: float, high: float, least: float, greatest: float) -> floa
     return near if (least <= 0.0) & (greatest >= 0.0) else _settle(quotient, 0.0)
 
 
-@inlined
+@inlined_kernel
 def _raise_low(base: float, least: float, greatest: float) -> float:
     """Return the least power of a base, where that is above 0."""
     return raise_base(base, least if base >= 1.0 else greatest)
 
 
-@inlined
+@inlined_kernel
 def _raise_high(base: float, least: float, greatest: float) -> float:
     """Return the greatest power of a base, where that is above 0."""
     return raise_base(base, greatest if base >= 1.0 else least)
 
 
-@inlined
+@inlined_kernel
 def _widen_high(power: float, high: float, least: float, greatest: float) -> float:
     """Return an upper end of powers from their greatest, of bases up to `high`: 0 if below 0, of 0 perhaps 1."""
     of_none = 1.0 if (high == 0.0) & (least <= 0.0) & (greatest >= 0.0) else 0.0
     return of_none if high <= 0.0 else power * _POWER_UP + _SUBNORMAL
 
 
-@inlined
+@inlined_kernel
 def _widen_low(power: float, low: float, least: float, greatest: float) -> float:
     """Return a lower end of powers from their least, of bases from `low`: 0 if that is not above 0, but of 0**0."""
     of_none = 1.0 if (low == 0.0) & (least == 0.0) & (greatest == 0.0) else 0.0
     return of_none if low <= 0.0 else max(power * _POWER_DOWN - _SUBNORMAL, 0.0)
 
 
-@inlined
+@inlined_kernel
 def _settle(value: float, instead: float) -> float:
     return instead if np.isnan(value) else value
 
 
-@inlined
+@inlined_kernel
 def _settle_pair(value: float, a: float, b: float) -> float:
     """Return 0 for NaN that was made of two numbers."""
     nothing = a if np.isnan(a) else (b if np.isnan(b) else 0.0)

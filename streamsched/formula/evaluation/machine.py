@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streamsched.numerics.arrays import Floats
-from streamsched.numerics.jit import bare_kernel, inlined, widen_vectors
+from streamsched.numerics.jit import bare_kernel, inlined_kernel, widen_vectors
 from streamsched.numerics.vector_math import exp, log, power
 
 __all__ = [
@@ -89,7 +89,7 @@ def run_steps(steps: Steps, slots: Floats, rows: int) -> None:
             run_step(steps[step, 0], operands, steps[step, 3], slots, first, stop)
 
 
-@inlined
+@inlined_kernel
 def run_step(operation: int, operands: tuple[int, int], result: int, slots: Floats, first: int, stop: int) -> None:
     """Run one step over the lanes from `first` to `stop`. O(lanes), of which there should be ROWS at most."""
     left, right = operands
@@ -198,7 +198,7 @@ def _copy(slots: Floats, source: int, target: int, first: int, stop: int) -> Non
             slots[target, i] = slots[source, i]
 
 
-@inlined
+@inlined_kernel
 def divide(left: float, right: float) -> float:
     """Return the protected quotient. O(1)."""
     quotient = left / right
@@ -206,7 +206,7 @@ def divide(left: float, right: float) -> float:
     return nothing if right == 0.0 else quotient
 
 
-@inlined
+@inlined_kernel
 def raise_base(base: float, exponent: float) -> float:
     """Return the protected power; every case is computed and one is chosen, so that there is no branch. O(1)."""
     exponent = clamp(exponent)
@@ -219,7 +219,7 @@ def raise_base(base: float, exponent: float) -> float:
     return base if np.isnan(base) else result
 
 
-@inlined
+@inlined_kernel
 def clamp(value: float) -> float:
     """Return the exponent that stands for `value`. O(1)."""
     return max(min(value, EXPONENT_LIMIT), -EXPONENT_LIMIT)

@@ -62,7 +62,7 @@ def wait_until_saved(events: Iterator[dict[str, Any]], state: Path, applied: int
 
 
 def applied_in(state: Path) -> int:
-    return int(Scheduler.load(state).pages.tables.corpus["applied"][0])
+    return int(Scheduler.load(state).pages.arrays.corpus["applied"][0])
 
 
 @pytest.mark.parametrize("shape", ["frames", "msgpack", "json"])
@@ -105,7 +105,7 @@ def test_settings_from_a_file_the_environment_and_the_command_line(
     (tmp_path / "run.toml").write_text(
         f'source = "{url}"\nstate = "{tmp_path / "no"}"\n'
         f'[kafka]\n{kafka}\nuntil_end = true\n[scheduler]\ncycle = "6h"\nseed = 9\n'
-        '[manners]\ndelay = "2s"\n[rules."slow.example"]\ndelay = "1m"\n[rules."*/private/*"]\nnever = true\n'
+        '[politeness]\ndelay = "2s"\n[rules."slow.example"]\ndelay = "1m"\n[rules."*/private/*"]\nnever = true\n'
         '[log]\nlevel = "error"\n'
     )
     monkeypatch.setenv("STREAMSCHED_KAFKA_CLIENT", topic.client)
@@ -114,7 +114,7 @@ def test_settings_from_a_file_the_environment_and_the_command_line(
     told = streamsched("run", "--config", tmp_path / "run.toml", "--state", tmp_path / "state", "--json")
     assert (told.code, told.err, told.json["applied"]) == (0, "", 60)
     scheduler = Scheduler.load(tmp_path / "state")
-    assert (scheduler.cycle_s, scheduler.seed, scheduler.manners.delay) == (21_600.0, 11, 2.0)
+    assert (scheduler.cycle_s, scheduler.seed, scheduler.politeness.delay) == (21_600.0, 11, 2.0)
     assert not (tmp_path / "no").exists()
 
 
@@ -145,7 +145,7 @@ def test_a_damaged_save_is_passed_over_and_the_group_reads_again_what_it_held(
     assert streamsched("state", "verify", "--state", state).code == 4
     assert streamsched(*words, "--log-level", "error").code == 0
     again = Scheduler.load(state)
-    assert int(again.pages.tables.corpus["applied"][0]) == 60
+    assert int(again.pages.arrays.corpus["applied"][0]) == 60
     assert len(again) == len({one.url for one in OUTCOMES})
 
 
@@ -260,11 +260,11 @@ def raw_messages(topic: Topic) -> list[bytes]:
 
 
 def test_what_cannot_work_is_told_at_once(streamsched: Command, topic: Topic, tmp_path: Path) -> None:
-    bad = ("--set", "kafka.start=middle", "--set", "kafka.lost=maybe", "--set", "manners.delay=soon", "--cycle", "0")
+    bad = ("--set", "kafka.start=middle", "--set", "kafka.lost=maybe", "--set", "politeness.delay=soon", "--cycle", "0")
     answer = streamsched("run", "--source", topic.url(), "--state", tmp_path / "state", *bad)
     assert (answer.code, answer.out) == (2, "")
     assert answer.err.startswith("streamsched: 4 settings cannot work:\n")
-    for name in ("kafka.start", "kafka.lost", "manners.delay", "--cycle"):
+    for name in ("kafka.start", "kafka.lost", "politeness.delay", "--cycle"):
         assert f"{name}: expected" in answer.err
     assert not (tmp_path / "state").exists()
 
@@ -308,7 +308,7 @@ def kill_and_compare(processes: ForkServerContext, topic: Topic, folder: Path, k
         ).read_text()
     assert kill_after(processes, [*words, "--until-end"], folder / "told", 300.0) == 0
     state = Scheduler.load(folder / "state")
-    assert int(state.pages.tables.corpus["applied"][0]) == sent
+    assert int(state.pages.arrays.corpus["applied"][0]) == sent
     assert state.digest() == twin.digest()
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from streamsched.connectors import Position, Source, encode_frame, open_source
 from streamsched.connectors.kafka import KafkaSource
-from streamsched.connectors.kafka.message_keys import choose_partitions, spell_hosts
+from streamsched.connectors.kafka.message_keys import choose_partitions, host_keys
 from streamsched.errors import SettingsError, SourceError
 from streamsched.outcomes import Outcome, OutcomeBatch
 from streamsched.scheduler.scheduler import Scheduler
@@ -48,7 +48,7 @@ def test_all_messages_of_a_host_are_in_the_partition_of_its_key(topic: Topic) ->
         sink.send_outcomes(BATCH, "msgpack")
     with topic.open(until_end="true") as source:
         for delivery in source:
-            hosts = spell_hosts(delivery.outcomes.urls)
+            hosts = host_keys(delivery.outcomes.urls)
             number = int(delivery.position.path.rpartition("/")[2])
             assert set(choose_partitions(hosts, 4).tolist()) == {number}
 

@@ -12,10 +12,10 @@ from streamsched.estimation.change_detection import (
     FIRST,
     SAME,
     VERDICTS,
+    detect_change,
     hamming,
     is_failure,
     is_success,
-    judge,
     popcount,
     shows_content,
     verdict,
@@ -104,11 +104,11 @@ def test_fingerprints_of_error_pages_and_of_not_modified_are_not_kept() -> None:
 
 def test_values_of_absent_fields_are_not_looked_at() -> None:
     seen = (True, True, True, np.uint64(0), CHANGE_BITS)
-    assert judge(0, 503, np.uint64(SIX_BITS), True, *seen) == SAME
-    assert judge(FINGERPRINT, 404, np.uint64(SIX_BITS), False, *seen) == CHANGE
-    assert judge(CHANGED, 404, np.uint64(0), True, *seen) == CHANGE
-    assert judge(STATUS, 503, np.uint64(0), True, *seen) == FAILURE
-    assert judge(CHANGED, 0, np.uint64(0), True, False, False, False, np.uint64(0), CHANGE_BITS) == FIRST
+    assert detect_change(0, 503, np.uint64(SIX_BITS), True, *seen) == SAME
+    assert detect_change(FINGERPRINT, 404, np.uint64(SIX_BITS), False, *seen) == CHANGE
+    assert detect_change(CHANGED, 404, np.uint64(0), True, *seen) == CHANGE
+    assert detect_change(STATUS, 503, np.uint64(0), True, *seen) == FAILURE
+    assert detect_change(CHANGED, 0, np.uint64(0), True, False, False, False, np.uint64(0), CHANGE_BITS) == FIRST
 
 
 def test_verdicts_are_named_in_the_order_of_their_codes() -> None:

@@ -29,12 +29,12 @@ def visit(table: PageTable, urls: list[str], day: float, changed: object = False
 
 
 def corpus(table: PageTable, field: str) -> float:
-    return float(table.tables.corpus[field][0])
+    return float(table.arrays.corpus[field][0])
 
 
 def prior_means(table: PageTable, count: int) -> Floats:
     """The means of the priors that pages have."""
-    pages = table.tables.pages[:count]
+    pages = table.arrays.pages.records[:count]
     return np.asarray(pages["prior_shape"] / pages["prior_exposure"], np.float64)
 
 
@@ -48,7 +48,7 @@ def test_first_belief_is_per_cycle(cycle_s: float, mean: float) -> None:
     assert corpus(table, "mean") == pytest.approx(mean)
     assert corpus(table, "shape") == hierarchical_prior.FIRST_SHAPE
     table.discover(PackedUrls.pack(host("a", 1)), 0.0)
-    assert table.tables.groups["mean"][0] == corpus(table, "mean")
+    assert table.arrays.groups.records["mean"][0] == corpus(table, "mean")
 
 
 def test_sweep_moves_every_sixteen_intervals() -> None:
@@ -71,7 +71,7 @@ def test_means_are_learned_and_pulled_towards_what_stands_above() -> None:
     often, never, few = host("often", 60), host("never", 60), host("few", 2)
     for day in range(30):
         visit(table, often + never + few, day, [day > 0] * 60 + [False] * 60 + [day > 0] * 2)
-    means = table.tables.groups["mean"][:3]
+    means = table.arrays.groups.records["mean"][:3]
     assert means[0] > 1.0
     assert means[1] < corpus(table, "mean") / 4  # for eight pages as the corpus has them, and sixty of its own
     assert means[1] < corpus(table, "mean") < means[2] < means[0]
@@ -84,7 +84,7 @@ def test_learned_prior_reaches_pages_made_before_and_after() -> None:
     for day in range(30):
         visit(table, urls, day, day > 0)
     table.discover(PackedUrls.pack(["https://a.example/late", "https://b.example/"]), 0.0)
-    pages, groups = table.tables.pages, table.tables.groups
+    pages, groups = table.arrays.pages.records, table.arrays.groups.records
     assert pages["group"][0] == pages["group"][61] == 0
     assert groups["mean"][0] > 1.0
     assert groups["mean"][1] == corpus(table, "mean") > 0.5  # a new host begins with the corpus'
@@ -95,10 +95,10 @@ def test_pages_take_their_groups_prior_in_their_turn() -> None:
     table = without_surges()
     urls = host("a", 130)
     visit(table, urls, 0)
-    first = float(table.tables.groups["mean"][0])
+    first = float(table.arrays.groups.records["mean"][0])
     visit(table, urls[:48], 1, True)  # three steps: a whole sweep, and means are renewed
-    tables = table.tables
-    renewed = float(tables.groups["mean"][0])
+    shard = table.arrays
+    renewed = float(shard.groups.records["mean"][0])
     assert (corpus(table, "sweep"), renewed > 2 * first) == (1, True)
     assert prior_means(table, 130) == pytest.approx(np.full(130, first), rel=1e-6)
     table.observe(OutcomeBatch([urls[129]], [2 * DAY], status=np.full(1, 503, np.int32)))
@@ -108,15 +108,15 @@ def test_pages_take_their_groups_prior_in_their_turn() -> None:
     visit(table, urls[:16], 2)
     turned[:64] = True
     assert prior_means(table, 131) == pytest.approx(np.where(turned, renewed, first), rel=1e-6)
-    assert tables.pages["prior_shape"][129] == np.float32(corpus(table, "shape"))
+    assert shard.pages.records["prior_shape"][129] == np.float32(corpus(table, "shape"))
 
 
 def test_prior_of_a_rate_next_to_none_stays_finite() -> None:
     table = without_surges()
     visit(table, host("a", 1), 0)
-    table.tables.groups["mean"][0] = 1e-300
+    table.arrays.groups.records["mean"][0] = 1e-300
     visit(table, host("a", 1), 1)
-    assert table.tables.pages["prior_exposure"][0] == np.float32(LONGEST_INTERVAL)
+    assert table.arrays.pages.records["prior_exposure"][0] == np.float32(LONGEST_INTERVAL)
     assert table.faults() == []
 
 
@@ -125,7 +125,7 @@ def test_new_prefix_begins_with_its_parents_mean() -> None:
     for day in range(20):
         visit(table, host("a", 60), day, day > 0)
     table.discover(PackedUrls.pack([f"https://a.example/x/{i}" for i in range(16)]), 0.0)
-    assert table.tables.groups["mean"][1] == table.tables.groups["mean"][0]
+    assert table.arrays.groups.records["mean"][1] == table.arrays.groups.records["mean"][0]
 
 
 def test_shape_tells_how_alike_pages_are() -> None:
@@ -169,7 +169,7 @@ def directories(count: int) -> list[list[str]]:
 
 def trusted(table: PageTable) -> float:
     """The host's edge: above 0 where its directories foretell better than the host does."""
-    return float(table.tables.groups["edge"][0])
+    return float(table.arrays.groups.records["edge"][0])
 
 
 def test_directories_that_differ_are_trusted() -> None:
@@ -177,7 +177,7 @@ def test_directories_that_differ_are_trusted() -> None:
     often, never = directories(2)
     for day in range(40):
         visit(table, often + never, day, [day > 0] * 40 + [False] * 40)
-    means = table.tables.groups["mean"][:3]
+    means = table.arrays.groups.records["mean"][:3]
     assert trusted(table) > 3.0
     assert means[1] > 1.5 * means[0] > 2.0 * means[2]
 
@@ -190,7 +190,7 @@ def test_a_bulk_edit_does_not_make_its_directory_one_that_changes_often() -> Non
         visit(table, edited, day, day == 5)
         visit(table, quiet[day % 40 : day % 40 + 2], day)
     assert trusted(table) < 0.0
-    groups = table.tables.groups[:3]
+    groups = table.arrays.groups.records[:3]
     names = np.argsort(groups["learned"][1:]) + 1
     highest = int(names[-1])
     assert groups["mean"][highest] < (groups["mean"][0] + groups["learned"][highest]) / 2

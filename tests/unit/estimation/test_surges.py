@@ -34,15 +34,17 @@ def visit(table: PageTable, urls: list[str], day: float, changed: object = False
 
 
 def docs(table: PageTable) -> Record:
-    return table.tables.groups[int(table.tables.pages["group"][0])]
+    return table.arrays.groups.records[int(table.arrays.pages.records["group"][0])]
 
 
 def surge(table: PageTable, day: float) -> Floats:
     """The terminal of each page, those of the first directory first."""
-    tables, count = table.tables, len(table)
+    shard, count = table.arrays, len(table)
     fill = TerminalColumns(["surge"], count).fill
-    context = context_of(tables, slice(0, count))
-    return fill(tables.pages[:count], tables.traces[:count], context, day * DAY, table.cycle_s)["surge"].copy()
+    context = context_of(shard, slice(0, count))
+    return fill(shard.pages.records[:count], shard.pages.traces[:count], context, day * DAY, table.cycle_s)[
+        "surge"
+    ].copy()
 
 
 def test_some_changes_are_borne_by_the_rest_of_the_directory_at_once() -> None:
@@ -90,8 +92,8 @@ def test_change_that_a_surge_explains_does_not_raise_the_pages_own_rate() -> Non
     alone.surges = False
     for one in (table, alone):
         visit(one, DOCS[:20], 20.0, changed=True)
-    first, last = table.tables.pages["own_shape"][[0, 19]]
-    expected = alone.tables.pages["own_shape"][[0, 19]]
+    first, last = table.arrays.pages.records["own_shape"][[0, 19]]
+    expected = alone.arrays.pages.records["own_shape"][[0, 19]]
     assert first == pytest.approx(expected[0], rel=0.05)  # nothing was known of a surge yet
     assert last < 0.2 * expected[1]
 
@@ -103,7 +105,7 @@ def test_changes_expected_of_the_pages_themselves_are_no_surge() -> None:
         visit(table, DOCS, float(day), changed=rng.random(40) < 0.5)
     assert docs(table)["open_shown"] == 0.0
     assert np.all(surge(table, 60.0) < 0.03)  # what was shown on the first days, before rates were known, nobody bears
-    assert surges.surge_chance(docs(table)) < 0.07
+    assert surges.surge_probability(docs(table)) < 0.07
 
 
 def test_hazard_rises_with_the_time_since_the_last_visit_and_falls_where_visits_find_no_surge() -> None:
@@ -138,9 +140,9 @@ def test_clock_errors_do_not_stop_what_is_learned(at: float) -> None:
 
 def test_new_groups_know_of_no_surge() -> None:
     groups = np.zeros(2, GROUP)
-    surges.begin_surges(groups)
+    surges.init_surges(groups)
     assert groups["open_s"].tolist() == groups["kept_s"].tolist() == [-np.inf, -np.inf]
-    assert surges.surge_chance(groups[0]) == 0.01
+    assert surges.surge_probability(groups[0]) == 0.01
 
 
 def test_ranking_sends_the_crawler_to_the_rest_within_the_same_cycle() -> None:

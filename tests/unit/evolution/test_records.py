@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from streamsched.errors import SnapshotError
-from streamsched.evolution.findings import Breeding, Candidate, DataSpan
+from streamsched.evolution.findings import Candidate, DataSpan, EvolutionResult
 from streamsched.evolution.records import EvolutionRecord, RecordBook
 from streamsched.formula import Formula
 from streamsched.formula.champion import BY_EVOLUTION, BY_HAND, Champion
@@ -170,10 +170,10 @@ def test_breedings_go_through_json_and_are_checked() -> None:
     for bred in (
         come_back("posterior * t", 0.1, 3),
         replace(come_back("t", -0.1, 3), data=DataSpan(0.0, 19, 5)),
-        Breeding(None, None),
-        Breeding(None, None, (Candidate("t", float("nan"), None, 0.5),)),
+        EvolutionResult(None, None),
+        EvolutionResult(None, None, (Candidate("t", float("nan"), None, 0.5),)),
     ):
-        read = Breeding.from_json(json.loads(json.dumps(bred.to_json(), allow_nan=False)))
+        read = EvolutionResult.from_json(json.loads(json.dumps(bred.to_json(), allow_nan=False)))
         assert read.to_json() == bred.to_json()
     good = come_back("t", 0.1, 3).to_json()
     wrong: tuple[object, ...] = (
@@ -188,7 +188,7 @@ def test_breedings_go_through_json_and_are_checked() -> None:
     )
     for bad in wrong:
         with pytest.raises(ValueError, match=r"expected|missing|verdict"):
-            Breeding.from_json(bad)
+            EvolutionResult.from_json(bad)
 
 
 def test_data_say_what_they_are_made_of() -> None:

@@ -21,10 +21,10 @@ URL = "https://a.example/1"
 
 
 def columns(table: PageTable, now: float, wanted: tuple[str, ...] = tuple(PROVIDED)) -> dict[str, list[float]]:
-    tables = table.tables
+    shard = table.arrays
     fill = TerminalColumns(wanted, 10).fill
     rows = slice(0, len(table))
-    found = fill(tables.pages[rows], tables.traces[rows], context_of(tables, rows), now, DAY)
+    found = fill(shard.pages.records[rows], shard.pages.traces[rows], context_of(shard, rows), now, DAY)
     return {name: column.tolist() for name, column in found.items()}
 
 
@@ -88,7 +88,7 @@ def test_time_before_the_last_visit_is_none(now: float) -> None:
 
 def test_no_terminal_is_ever_infinite() -> None:
     table = visited()
-    table.tables.pages["last_visit_s"][0] = -1e308
+    table.arrays.pages.records["last_visit_s"][0] = -1e308
     told = columns(table, 1e308)
     assert told["t"] == [LONGEST_INTERVAL]
     assert told["posterior"] == [pytest.approx(1 - (5 / LONGEST_INTERVAL) ** 0.5, rel=1e-12)]

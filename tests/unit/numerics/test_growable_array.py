@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from streamsched.numerics import growable_array
-from streamsched.numerics.growable_array import Region
+from streamsched.numerics.growable_array import GrowableArray
 
 LARGE = growable_array._SMALLEST_RESERVE * 4
 RECORD = np.dtype([("number", "<f8"), ("flag", "u1")])
@@ -33,14 +33,14 @@ class WithoutHugePages(mmap.mmap):
 
 @pytest.mark.parametrize("reserve", [3, LARGE])
 def test_rows_are_zero_until_written(reserve: int) -> None:
-    region = Region(RECORD, reserve)
+    region = GrowableArray(RECORD, reserve)
     assert region.array.dtype == RECORD
     assert region.array.size == reserve
     assert not np.any(region.array["number"][:1000])
 
 
 def test_rows_within_the_reserve_do_not_move() -> None:
-    region = Region(np.int64, LARGE)
+    region = GrowableArray(np.int64, LARGE)
     array = region.array
     region.ensure(LARGE)
     assert region.array is array
@@ -48,7 +48,7 @@ def test_rows_within_the_reserve_do_not_move() -> None:
 
 @pytest.mark.parametrize("reserve", [3, LARGE])
 def test_growth_beyond_the_reserve_keeps_what_was_written(reserve: int) -> None:
-    region = Region(np.int64, reserve)
+    region = GrowableArray(np.int64, reserve)
     region.array[:] = np.arange(reserve)
     region.ensure(reserve + 1)
     assert region.array.size == 2 * reserve  # so that steady growth moves seldom
@@ -57,14 +57,14 @@ def test_growth_beyond_the_reserve_keeps_what_was_written(reserve: int) -> None:
 
 
 def test_growth_by_more_than_twice_reaches_what_was_asked() -> None:
-    region = Region(np.int64, 3)
+    region = GrowableArray(np.int64, 3)
     region.ensure(1000)
     assert region.array.size == 1000
 
 
 def test_refused_reserve_is_halved_until_granted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mmap, "mmap", Stingy)
-    region = Region(np.int32, 1 << 20)
+    region = GrowableArray(np.int32, 1 << 20)
     assert region.array.size == 1 << 17
     region.array[-1] = 7
     region.ensure((1 << 17) + 1)  # twice as much is refused, so it is an ordinary array
@@ -80,7 +80,7 @@ def test_system_that_maps_nothing_gives_an_ordinary_array(
         raise error
 
     monkeypatch.setattr(mmap, "mmap", refuse)
-    region = Region(np.float64, 1 << 20)
+    region = GrowableArray(np.float64, 1 << 20)
     assert region.array.size == growable_array._SMALLEST_RESERVE
     region.ensure(1 << 17)
     assert region.array.size == 1 << 17
@@ -88,4 +88,4 @@ def test_system_that_maps_nothing_gives_an_ordinary_array(
 
 def test_kernel_without_huge_pages_is_good_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mmap, "mmap", WithoutHugePages)
-    assert Region(np.float64, LARGE).array.size == LARGE
+    assert GrowableArray(np.float64, LARGE).array.size == LARGE

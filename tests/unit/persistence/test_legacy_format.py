@@ -31,8 +31,8 @@ def made() -> Scheduler:
 
 
 def save_as_format_4(scheduler: Scheduler, path: Path) -> None:
-    tables = scheduler.pages.tables
-    corpus = tables.corpus[0]
+    shard = scheduler.pages.arrays
+    corpus = shard.corpus[0]
     counts = {
         "corpus": 1,
         "pages": len(scheduler),
@@ -44,7 +44,7 @@ def save_as_format_4(scheduler: Scheduler, path: Path) -> None:
         "journal": int(corpus["journaled"]),
         "candidates": candidate_space(len(scheduler)),
     }
-    raw = {name: narrow(name, getattr(tables, name)[:count]).tobytes() for name, count in counts.items()}
+    raw = {name: narrow(name, getattr(shard, name)[:count]).tobytes() for name, count in counts.items()}
     arrays = [{"name": name, "count": counts[name], "crc": crc32c(part)} for name, part in raw.items()]
     header = json.dumps({"version": 4, "settings": scheduler.settings(), "arrays": arrays}).encode()
     lengths = struct.pack("<QQ", len(header), crc32c(header))

@@ -9,7 +9,7 @@ import numpy as np
 from streamsched import OutcomeBatch, Scheduler
 from streamsched.persistence.image_format import ImageWriter
 from streamsched.persistence.image_reader import load_images
-from streamsched.persistence.snapshot_view import Moment
+from streamsched.persistence.snapshot_view import SnapshotView
 from streamsched.state.digest import digest_state
 
 DAY = 86_400.0
@@ -21,7 +21,7 @@ def visit(scheduler: Scheduler, urls: list[str], day: int) -> None:
 
 
 def schedules(scheduler: Scheduler) -> int:
-    return int(scheduler.pages.tables.rhythm.tempo["schedules"][0])
+    return int(scheduler.pages.arrays.seasonality.state["schedules"][0])
 
 
 def test_schedules_given_after_an_image_began_are_not_in_it(tmp_path: Path) -> None:
@@ -30,7 +30,7 @@ def test_schedules_given_after_an_image_began_are_not_in_it(tmp_path: Path) -> N
         visit(scheduler, URLS[:4] if day == 3 else URLS, day)
     assert schedules(scheduler) == 4
     digest = digest_state(scheduler.pages, scheduler.settings())
-    moment = Moment(scheduler, None)
+    moment = SnapshotView(scheduler, None)
     with ImageWriter(tmp_path / "snapshot-00000001.state") as writer:
         for at, piece in enumerate(moment.pieces()):
             if at == 0:
@@ -42,5 +42,5 @@ def test_schedules_given_after_an_image_began_are_not_in_it(tmp_path: Path) -> N
     moment.dismiss(saved=True, marking=True)
     loaded = load_images(tmp_path)
     assert digest_state(loaded.pages, loaded.settings) == digest
-    assert int(loaded.pages.tables.rhythm.tempo["schedules"][0]) == 4
-    assert not loaded.pages.tables.rhythm.schedules[5:]["changed_s"].any()
+    assert int(loaded.pages.arrays.seasonality.state["schedules"][0]) == 4
+    assert not loaded.pages.arrays.seasonality.schedules[5:]["changed_s"].any()

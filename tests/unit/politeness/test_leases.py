@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamsched import Manners, Observed, Outcome, Scheduler
+from streamsched import Observed, Outcome, Politeness, Scheduler
 from streamsched.politeness.leases import Leases, are_leased
 from streamsched.state.page_table import PageTable
 from tests.support.fixed_scores import make_pages
@@ -16,7 +16,7 @@ URLS = [f"https://a.example/{i}" for i in range(4)]
 
 
 def known() -> Scheduler:
-    scheduler = Scheduler(formula="t", manners=Manners(backoff=0))
+    scheduler = Scheduler(formula="t", politeness=Politeness(backoff=0))
     scheduler.observe([Outcome(url, float(i)) for i, url in enumerate(URLS)])
     return scheduler
 
@@ -27,23 +27,23 @@ def free(scheduler: Scheduler, now: float) -> list[str]:
 
 def test_leased_pages_are_out_and_others_are_not() -> None:
     table = make_pages(5)
-    Leases().grant(table.tables, np.array([1, 3]), 10.0)
-    assert are_leased(table.tables, np.arange(5), 9.0).tolist() == [False, True, False, True, False]
-    Leases().release(table.tables, np.array([3, 4]))
-    assert are_leased(table.tables, np.array([3, 1]), 9.0).tolist() == [False, True]
+    Leases().grant(table.arrays, np.array([1, 3]), 10.0)
+    assert are_leased(table.arrays, np.arange(5), 9.0).tolist() == [False, True, False, True, False]
+    Leases().release(table.arrays, np.array([3, 4]))
+    assert are_leased(table.arrays, np.array([3, 1]), 9.0).tolist() == [False, True]
 
 
 def test_lease_ends_at_the_very_second_of_its_expiry() -> None:
     table = make_pages(1)
-    Leases().grant(table.tables, np.array([0]), 10.0)
+    Leases().grant(table.arrays, np.array([0]), 10.0)
     last = np.nextafter(10.0, 0.0)
-    assert [bool(are_leased(table.tables, np.array([0]), now)[0]) for now in (-1e9, last, 10.0)] == [True, True, False]
+    assert [bool(are_leased(table.arrays, np.array([0]), now)[0]) for now in (-1e9, last, 10.0)] == [True, True, False]
 
 
 def test_no_rows_no_leases() -> None:
     table = PageTable(86_400.0, 6)
-    Leases().grant(table.tables, np.empty(0, np.int64), 1.0)
-    assert are_leased(table.tables, np.empty(0, np.int64), 0.0).size == 0
+    Leases().grant(table.arrays, np.empty(0, np.int64), 1.0)
+    assert are_leased(table.arrays, np.empty(0, np.int64), 0.0).size == 0
 
 
 def test_page_is_not_handed_out_twice_before_its_expiry() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from streamsched import Manners, Outcome, Rule, Scheduler
+from streamsched import Outcome, Politeness, Rule, Scheduler
 from streamsched.politeness.eligibility import read_waits
 from streamsched.politeness.limits import FOR_DELAY, FOR_RETRY_AFTER, FOR_TOO_MANY, RULES, make_limits, write_rule
 from streamsched.politeness.politeness_settings import HostRule
@@ -15,18 +15,18 @@ WEEK = 168 * HOUR
 URLS = [f"https://a.example/{i}" for i in range(12)]
 
 
-def heard(answers: list[tuple[int, float | None, float]], manners: Manners) -> tuple[float, int, int]:
-    """When the host is ready, its strikes and why it rests, after answers of status, Retry-After and time."""
-    scheduler = Scheduler(manners=manners)
+def heard(answers: list[tuple[int, float | None, float]], politeness: Politeness) -> tuple[float, int, int]:
+    """When the host is ready, its consecutive_429s and why it rests, after answers of status, Retry-After and time."""
+    scheduler = Scheduler(politeness=politeness)
     scheduler.discover(URLS, now=0.0)
     for number, (status, retry_after, fetched_at) in enumerate(answers):
         scheduler.observe(Outcome(URLS[number], fetched_at, status, retry_after=retry_after))
-    host = scheduler.pages.tables.groups[0]
-    return float(host["ready_s"]), int(host["strikes"]), int(host["why"])
+    host = scheduler.pages.arrays.groups.records[0]
+    return float(host["ready_s"]), int(host["consecutive_429s"]), int(host["why"])
 
 
 @pytest.mark.parametrize(
-    ("answers", "ready_s", "strikes", "why"),
+    ("answers", "ready_s", "consecutive_429s", "why"),
     [
         ([(200, None, 10.0)], -np.inf, 0, 0),
         ([(200, 50.0, 10.0)], -np.inf, 0, 0),
@@ -51,30 +51,30 @@ def heard(answers: list[tuple[int, float | None, float]], manners: Manners) -> t
     ],
 )
 def test_what_a_host_makes_of_answers(
-    answers: list[tuple[int, float | None, float]], ready_s: float, strikes: int, why: int
+    answers: list[tuple[int, float | None, float]], ready_s: float, consecutive_429s: int, why: int
 ) -> None:
-    assert heard(answers, Manners()) == (ready_s, strikes, why)
+    assert heard(answers, Politeness()) == (ready_s, consecutive_429s, why)
 
 
 def test_no_backoff_no_rest_but_what_was_asked_for() -> None:
-    assert heard([(429, None, 10.0)], Manners(backoff=0)) == (-np.inf, 1, 0)
-    assert heard([(429, 5.0, 10.0)], Manners(backoff=0)) == (15.0, 1, FOR_RETRY_AFTER)
+    assert heard([(429, None, 10.0)], Politeness(backoff=0)) == (-np.inf, 1, 0)
+    assert heard([(429, 5.0, 10.0)], Politeness(backoff=0)) == (15.0, 1, FOR_RETRY_AFTER)
 
 
 def test_one_burst_of_429_is_one_strike_while_the_host_rests_for_its_delay() -> None:
     """Of the pages that were out; answers to visits after that count anew."""
-    scheduler = Scheduler(manners=Manners(delay=10), new_share=0.0)
+    scheduler = Scheduler(politeness=Politeness(delay=10), new_share=0.0)
     scheduler.discover(URLS, now=0.0)
     urls = scheduler.next_batch(12, now=0.0, lease="1h").urls
-    host = scheduler.pages.tables.groups[0]
+    host = scheduler.pages.arrays.groups.records[0]
     for number, url in enumerate(urls[:10]):
         scheduler.observe(Outcome(url, 1.0 + number, 429, retry_after=20.0))
-    assert (host["ready_s"], host["why"], host["strikes"]) == (120.0, FOR_DELAY, 1)
+    assert (host["ready_s"], host["why"], host["consecutive_429s"]) == (120.0, FOR_DELAY, 1)
     scheduler.observe(Outcome(urls[10], 119.0))
-    assert host["strikes"] == 1
+    assert host["consecutive_429s"] == 1
     again = scheduler.next_batch(1, now=120.0).urls
     scheduler.observe(Outcome(again[0], 121.0, 429, retry_after=20.0))
-    assert (host["ready_s"], host["strikes"]) == (141.0, 2)
+    assert (host["ready_s"], host["consecutive_429s"]) == (141.0, 2)
 
 
 def test_what_a_block_ends_is_no_rest_any_more() -> None:
@@ -82,36 +82,36 @@ def test_what_a_block_ends_is_no_rest_any_more() -> None:
     scheduler.observe(Outcome(URLS[0], 1.0, 429))
     scheduler.block("a.example", 50.0)
     scheduler.observe(Outcome(URLS[1], 2.0, 429))
-    assert scheduler.pages.tables.groups["strikes"][0] == 2
+    assert scheduler.pages.arrays.groups.records["consecutive_429s"][0] == 2
 
 
 def test_a_host_rests_for_each_page_of_a_batch() -> None:
-    scheduler = Scheduler(manners=Manners(delay=10), new_share=0.0)
+    scheduler = Scheduler(politeness=Politeness(delay=10), new_share=0.0)
     scheduler.discover([*URLS, "https://b.example/"], now=0.0)
     assert len(scheduler.next_batch(13, now=100.0, lease=45)) == 4 + 1
-    hosts = scheduler.pages.tables.groups
+    hosts = scheduler.pages.arrays.groups.records
     assert (hosts["ready_s"][0], hosts["why"][0]) == (140.0, FOR_DELAY)
     assert len(scheduler.next_batch(13, now=np.nextafter(140.0, 0.0), lease=45)) == 0
     assert len(scheduler.next_batch(13, now=140.0, lease=9)) == 1
 
 
 @pytest.mark.parametrize(
-    ("manners", "rule", "pages"),
+    ("politeness", "rule", "pages"),
     [
-        (Manners(), None, 12),
-        (Manners(in_flight=3), None, 3),
-        (Manners(per_batch=3), None, 3),
-        (Manners(in_flight=3, per_batch=2), None, 2),
-        (Manners(in_flight=3), HostRule(in_flight=5), 5),
-        (Manners(per_batch=3), HostRule(per_batch=7, in_flight=6), 6),
-        (Manners(delay=100.0), None, 6),
-        (Manners(delay=100.0), HostRule(delay=0), 12),
-        (Manners(delay=100.0), HostRule(delay=600.5), 1),
-        (Manners(delay=601.0), HostRule(delay=600), 1),
+        (Politeness(), None, 12),
+        (Politeness(in_flight=3), None, 3),
+        (Politeness(per_batch=3), None, 3),
+        (Politeness(in_flight=3, per_batch=2), None, 2),
+        (Politeness(in_flight=3), HostRule(in_flight=5), 5),
+        (Politeness(per_batch=3), HostRule(per_batch=7, in_flight=6), 6),
+        (Politeness(delay=100.0), None, 6),
+        (Politeness(delay=100.0), HostRule(delay=0), 12),
+        (Politeness(delay=100.0), HostRule(delay=600.5), 1),
+        (Politeness(delay=601.0), HostRule(delay=600), 1),
     ],
 )
-def test_how_many_of_a_host(manners: Manners, rule: HostRule | None, pages: int) -> None:
-    scheduler = Scheduler(manners=manners, new_share=0.0)
+def test_how_many_of_a_host(politeness: Politeness, rule: HostRule | None, pages: int) -> None:
+    scheduler = Scheduler(politeness=politeness, new_share=0.0)
     scheduler.discover(URLS, now=0.0)
     scheduler.set_rule("a.example", rule)
     assert len(scheduler.next_batch(12, now=1.0, lease=600)) == pages
@@ -132,18 +132,18 @@ def test_a_rule_that_comes_too_late_waits_for_those_that_are_out() -> None:
 def test_rests_are_jittered_by_a_quarter() -> None:
     """Of many pages evenly between three quarters and five of what the settings say."""
     urls = [f"https://a.example/{i}" for i in range(2_000)]
-    scheduler = Scheduler(manners=Manners(backoff=100.0, backoff_most=150.0, retire_after=2, probe_every=1e4))
+    scheduler = Scheduler(politeness=Politeness(backoff=100.0, backoff_most=150.0, retire_after=2, probe_every=1e4))
     scheduler.observe([Outcome(url, 1e6, 500) for url in urls])
     for rest, status in ((100.0, 500), (150.0, 500)):
-        waits = read_waits(scheduler.pages.tables, np.arange(2_000), scheduler.pages.limits)
-        shares = (waits.rested_at - scheduler.pages.tables.traces["last_outcome_s"][:2_000]) / rest
+        waits = read_waits(scheduler.pages.arrays, np.arange(2_000), scheduler.pages.limits)
+        shares = (waits.backoff_until - scheduler.pages.arrays.pages.traces["last_outcome_s"][:2_000]) / rest
         check_jitter(shares)
         scheduler.observe([Outcome(url, 2e6, status) for url in urls])
     for number in range(2):
         scheduler.observe([Outcome(url, 3e6 + number, 404) for url in urls])
-    waits = read_waits(scheduler.pages.tables, np.arange(2_000), scheduler.pages.limits)
+    waits = read_waits(scheduler.pages.arrays, np.arange(2_000), scheduler.pages.limits)
     check_jitter((waits.probe_at - 3e6 - 1) / 1e4)
-    assert np.all(waits.rested_at == -np.inf)
+    assert np.all(waits.backoff_until == -np.inf)
 
 
 def check_jitter(shares: np.typing.NDArray[np.float64]) -> None:
@@ -153,19 +153,19 @@ def check_jitter(shares: np.typing.NDArray[np.float64]) -> None:
 
 
 def test_rules_fill_in_from_settings() -> None:
-    manners = Manners(min_revisit=60, max_revisit=600)
-    limits = make_limits(manners)
+    politeness = Politeness(min_revisit=60, max_revisit=600)
+    limits = make_limits(politeness)
     assert limits.rules.size == RULES
     assert set(limits.rules["min_revisit_s"]) == {60.0}
-    write_rule(limits, 7, Rule(max_revisit=90), manners)
-    write_rule(limits, 8, Rule(never=True, min_revisit=0), manners)
+    write_rule(limits, 7, Rule(max_revisit=90), politeness)
+    write_rule(limits, 8, Rule(never=True, min_revisit=0), politeness)
     assert limits.rules[7].tolist()[:3] == (60.0, 90.0, 0)
     assert limits.rules[8].tolist()[:3] == (0.0, 600.0, 1)
-    assert set(make_limits(Manners()).rules["max_revisit_s"]) == {np.inf}
+    assert set(make_limits(Politeness()).rules["max_revisit_s"]) == {np.inf}
 
 
 def test_released_pages_leave_their_host_resting_until_it_is_told_otherwise() -> None:
-    scheduler = Scheduler(manners=Manners(delay=10), new_share=0.0)
+    scheduler = Scheduler(politeness=Politeness(delay=10), new_share=0.0)
     scheduler.discover(URLS, now=0.0)
     scheduler.release(scheduler.next_batch(12, now=0.0, lease=50).urls)
     assert len(scheduler.next_batch(12, now=49.0)) == 0
@@ -174,7 +174,7 @@ def test_released_pages_leave_their_host_resting_until_it_is_told_otherwise() ->
 
 
 def test_rank_knows_no_lease() -> None:
-    scheduler = Scheduler(manners=Manners(delay=10), new_share=0.0)
+    scheduler = Scheduler(politeness=Politeness(delay=10), new_share=0.0)
     scheduler.discover(URLS, now=0.0)
     assert len(scheduler.rank(12, now=0.0)) == 12
     assert len(scheduler.next_batch(12, now=0.0, lease=29)) == 2

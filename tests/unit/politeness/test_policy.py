@@ -8,12 +8,12 @@ import math
 import numpy as np
 import pytest
 
-from streamsched import Manners, Rule, SettingsError
+from streamsched import Politeness, Rule, SettingsError
 from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.outcomes import OutcomeBatch
 from streamsched.politeness.leases import are_leased
 from streamsched.politeness.limits import FOR_DELAY, FOR_TOO_MANY, ON_REQUEST
-from streamsched.politeness.policy import Courtesy
+from streamsched.politeness.policy import PolitenessPolicy
 from streamsched.politeness.politeness_settings import HostRule
 from streamsched.records.schema import FOR_PANEL, OUT, URGENT
 from streamsched.records.url_patterns import find_host
@@ -30,38 +30,42 @@ def table_of_four_pages() -> PageTable:
 
 
 def host_of(table: PageTable, name: str) -> dict[str, float]:
-    record = table.tables.groups[find_host(table.tables, name)]
+    record = table.arrays.groups.records[find_host(table.arrays, name)]
     return {field: float(record[field]) for field in ("ready_s", "out", "why", "delay_s")}
 
 
 def test_per_host_is_per_batch() -> None:
-    assert Courtesy(None, None).manners == Manners()
-    assert Courtesy(None, 3).manners.per_batch == Courtesy(Manners(per_batch=3), 3).limits.per_batch == 3
-    with pytest.raises(SettingsError, match="per_host: expected None, or per_batch of the manners, 3, found 4"):
-        Courtesy(Manners(per_batch=3), 4)
-    with pytest.raises(SettingsError, match="manners"):
-        Courtesy("polite", None)  # type: ignore[arg-type]
+    assert PolitenessPolicy(None, None).politeness == Politeness()
+    assert (
+        PolitenessPolicy(None, 3).politeness.per_batch
+        == PolitenessPolicy(Politeness(per_batch=3), 3).limits.per_batch
+        == 3
+    )
+    with pytest.raises(SettingsError, match="per_host: expected None, or per_batch of the politeness, 3, found 4"):
+        PolitenessPolicy(Politeness(per_batch=3), 4)
+    with pytest.raises(SettingsError, match="politeness"):
+        PolitenessPolicy("polite", None)  # type: ignore[arg-type]
 
 
 def test_batches_are_limited_anew_and_rules_stay(table: PageTable) -> None:
-    courtesy = Courtesy(Manners(delay=2), 3)
-    courtesy.set_rules(table, {"a.example": Rule(never=True)})
-    rules = courtesy.limits.rules
+    politeness_policy = PolitenessPolicy(Politeness(delay=2), 3)
+    politeness_policy.set_rules(table, {"a.example": Rule(never=True)})
+    rules = politeness_policy.limits.rules
     for most, limit in ((5, 5), (None, 1 << 62)):
-        courtesy.limit_batches(most)
-        assert (courtesy.manners.per_batch, courtesy.limits.per_batch) == (most, limit)
-        assert courtesy.limits.rules is rules
+        politeness_policy.limit_batches(most)
+        assert (politeness_policy.politeness.per_batch, politeness_policy.limits.per_batch) == (most, limit)
+        assert politeness_policy.limits.rules is rules
     for wrong in (0, 2.0, True, "1"):
         with pytest.raises(SettingsError, match="per_host"):
-            courtesy.limit_batches(wrong)  # type: ignore[arg-type]
-    assert courtesy.manners == Manners(delay=2)
+            politeness_policy.limit_batches(wrong)  # type: ignore[arg-type]
+    assert politeness_policy.politeness == Politeness(delay=2)
 
 
 def test_a_grant_leases_counts_and_lets_hosts_rest(table: PageTable) -> None:
-    courtesy = Courtesy(Manners(delay=10), None)
-    courtesy.grant(table.tables, np.array([0, 2, 1]), 100.0, 700.0, panel=1)
-    assert are_leased(table.tables, np.arange(4), 699.0).tolist() == [True, True, True, False]
-    assert (table.tables.pages["flags"][:4] & FOR_PANEL).astype(bool).tolist() == [True, False, False, False]
+    politeness_policy = PolitenessPolicy(Politeness(delay=10), None)
+    politeness_policy.grant(table.arrays, np.array([0, 2, 1]), 100.0, 700.0, panel=1)
+    assert are_leased(table.arrays, np.arange(4), 699.0).tolist() == [True, True, True, False]
+    assert (table.arrays.pages.records["flags"][:4] & FOR_PANEL).astype(bool).tolist() == [True, False, False, False]
     assert host_of(table, "a.example")["ready_s"] == 120.0
     assert (host_of(table, "a.example")["out"], host_of(table, "b.example")["out"]) == (2, 1)
     assert host_of(table, "b.example")["why"] == FOR_DELAY
@@ -69,8 +73,8 @@ def test_a_grant_leases_counts_and_lets_hosts_rest(table: PageTable) -> None:
 
 
 def test_a_wish_is_a_flag(table: PageTable) -> None:
-    Courtesy.ask(table.tables, np.array([1, 3]))
-    assert (table.tables.pages["flags"][:4] & URGENT).astype(bool).tolist() == [False, True, False, True]
+    PolitenessPolicy.ask(table.arrays, np.array([1, 3]))
+    assert (table.arrays.pages.records["flags"][:4] & URGENT).astype(bool).tolist() == [False, True, False, True]
 
 
 @pytest.mark.parametrize(
@@ -83,7 +87,7 @@ def test_a_wish_is_a_flag(table: PageTable) -> None:
     ],
 )
 def test_blocked_hosts(table: PageTable, pattern: str, names: list[str]) -> None:
-    assert Courtesy(None, None).block(table.tables, pattern, 50.0)[0].size == len(names)
+    assert PolitenessPolicy(None, None).block(table.arrays, pattern, 50.0)[0].size == len(names)
     for name in ("a.example", "b.example", "x.b.example"):
         blocked = name in names
         assert host_of(table, name)["ready_s"] == (50.0 if blocked else -math.inf)
@@ -91,9 +95,9 @@ def test_blocked_hosts(table: PageTable, pattern: str, names: list[str]) -> None
 
 
 def test_a_block_takes_the_place_of_any_rest(table: PageTable) -> None:
-    hosts, _ = Courtesy(None, None).block(table.tables, "a.example", 1e9)
-    table.tables.groups["why"][hosts] = FOR_TOO_MANY
-    Courtesy(None, None).block(table.tables, "a.example", 5.0)
+    hosts, _ = PolitenessPolicy(None, None).block(table.arrays, "a.example", 1e9)
+    table.arrays.groups.records["why"][hosts] = FOR_TOO_MANY
+    PolitenessPolicy(None, None).block(table.arrays, "a.example", 5.0)
     assert (host_of(table, "a.example")["ready_s"], host_of(table, "a.example")["why"]) == (5.0, ON_REQUEST)
 
 
@@ -113,27 +117,27 @@ def test_a_block_takes_the_place_of_any_rest(table: PageTable) -> None:
     ],
 )
 def test_what_cannot_be_blocked(table: PageTable, host: str, until: float) -> None:
-    before = table.tables.groups[:4].tobytes()
+    before = table.arrays.groups.records[:4].tobytes()
     with pytest.raises(ValueError, match=r"host|target|until"):
-        Courtesy(None, None).block(table.tables, host, until)
-    assert table.tables.groups[:4].tobytes() == before
+        PolitenessPolicy(None, None).block(table.arrays, host, until)
+    assert table.arrays.groups.records[:4].tobytes() == before
 
 
 def test_hosts_to_come_are_blocked(table: PageTable) -> None:
     """By the last block that fits them; before and after the state was saved; hosts that are known as ever."""
-    courtesy = Courtesy(None, None)
-    courtesy.reach(table.tables)
-    courtesy.block(table.tables, "*.other", 9.0)
+    politeness_policy = PolitenessPolicy(None, None)
+    politeness_policy.reach(table.arrays)
+    politeness_policy.block(table.arrays, "*.other", 9.0)
     for host, until_s in (("Busy.example", 50.0), ("*.example", 70.0), ("free.example", 0.0)):
-        courtesy.block(table.tables, host, until_s)
-    courtesy.forget(9.0)
-    state = json.loads(json.dumps(courtesy.state()))
+        politeness_policy.block(table.arrays, host, until_s)
+    politeness_policy.forget(9.0)
+    state = json.loads(json.dumps(politeness_policy.state()))
     assert [host for host, _ in state["blocks"]] == ["busy.example", "*.example", "free.example"]
-    again = Courtesy.restored(state, table.tables)
+    again = PolitenessPolicy.restored(state, table.arrays)
     assert again.state() == state
     names = ("busy.example", "free.example", "x.other", "y.example")
     table.discover(PackedUrls.pack([f"https://{name}/" for name in names]), 0.0)
-    again.reach(table.tables)
+    again.reach(table.arrays)
     assert [host_of(table, name)["ready_s"] for name in names] == [70.0, 0.0, -math.inf, 70.0]
     assert [host_of(table, name)["why"] for name in names] == [ON_REQUEST, ON_REQUEST, 0, ON_REQUEST]
     again.forget(70.0)
@@ -141,38 +145,38 @@ def test_hosts_to_come_are_blocked(table: PageTable) -> None:
 
 
 def test_what_a_host_asks_for_when_it_appears_outlasts_its_block(table: PageTable) -> None:
-    courtesy = Courtesy(None, None)
-    courtesy.block(table.tables, "new.example", 50.0)
+    politeness_policy = PolitenessPolicy(None, None)
+    politeness_policy.block(table.arrays, "new.example", 50.0)
     table.observe(OutcomeBatch(["https://new.example/"], [10.0], status=[429], retry_after=[90.0]))
-    courtesy.reach(table.tables)
+    politeness_policy.reach(table.arrays)
     assert host_of(table, "new.example")["ready_s"] == 100.0
-    courtesy.block(table.tables, "new.example", 20.0)
+    politeness_policy.block(table.arrays, "new.example", 20.0)
     assert host_of(table, "new.example")["ready_s"] == 20.0
-    assert courtesy.state()["blocks"] == []
+    assert politeness_policy.state()["blocks"] == []
 
 
 def test_states_from_before_such_blocks_load(table: PageTable) -> None:
-    state = Courtesy(None, None).state()
+    state = PolitenessPolicy(None, None).state()
     del state["blocks"]
-    assert Courtesy.restored(state, table.tables).state()["blocks"] == []
+    assert PolitenessPolicy.restored(state, table.arrays).state()["blocks"] == []
 
 
 def test_all_is_kept(table: PageTable) -> None:
-    courtesy = Courtesy(Manners(delay=3, in_flight=7), 2)
+    politeness_policy = PolitenessPolicy(Politeness(delay=3, in_flight=7), 2)
     rules = {"a.example": Rule(max_revisit="1d"), "b.example/*": Rule(never=True), "*.example": Rule(min_revisit="1h")}
-    courtesy.set_rules(table, rules)
-    courtesy.set_rules(table, {"b.example": HostRule(delay=9)})
-    courtesy.grant(table.tables, np.array([0, 1]), 0.0, 600.0)
-    state = json.loads(json.dumps(courtesy.state()))
-    again = Courtesy.restored(state, table.tables)
-    assert again.manners == courtesy.manners
-    assert again.state() == courtesy.state()
-    assert again.limits.rules.tobytes() == courtesy.limits.rules.tobytes()
-    assert again.limits[:-1] == courtesy.limits[:-1]
+    politeness_policy.set_rules(table, rules)
+    politeness_policy.set_rules(table, {"b.example": HostRule(delay=9)})
+    politeness_policy.grant(table.arrays, np.array([0, 1]), 0.0, 600.0)
+    state = json.loads(json.dumps(politeness_policy.state()))
+    again = PolitenessPolicy.restored(state, table.arrays)
+    assert again.politeness == politeness_policy.politeness
+    assert again.state() == politeness_policy.state()
+    assert again.limits.rules.tobytes() == politeness_policy.limits.rules.tobytes()
+    assert again.limits[:-1] == politeness_policy.limits[:-1]
     assert again.leases.next_expiry() == 600.0
-    assert again.leases.expire(table.tables, 600.0).tolist() == [0, 1]
+    assert again.leases.expire(table.arrays, 600.0).tolist() == [0, 1]
     table.discover(PackedUrls.pack(["https://c.example/", "https://b.example/9"]), 0.0)
-    again.reach(table.tables)
-    numbers = table.tables.pages["rule"][: len(table)]
+    again.reach(table.arrays)
+    numbers = table.arrays.pages.records["rule"][: len(table)]
     assert numbers[5] == numbers[1] != numbers[4]
-    assert not np.any(table.tables.pages["flags"][: len(table)] & OUT)
+    assert not np.any(table.arrays.pages.records["flags"][: len(table)] & OUT)

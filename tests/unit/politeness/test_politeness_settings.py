@@ -10,28 +10,28 @@ import numpy as np
 import pytest
 
 from streamsched import SettingsError
-from streamsched.politeness.politeness_settings import HostRule, Manners, Rule
+from streamsched.politeness.politeness_settings import HostRule, Politeness, Rule
 
 
 @pytest.mark.parametrize(
     ("kind", "setting", "found"),
     [
-        (Manners, "delay", -1),
-        (Manners, "delay", None),
-        (Manners, "delay", True),
-        (Manners, "delay", "soon"),
-        (Manners, "delay", math.inf),
-        (Manners, "in_flight", 0),
-        (Manners, "in_flight", 1.0),
-        (Manners, "per_batch", -1),
-        (Manners, "backoff", math.nan),
-        (Manners, "backoff_most", 0),
-        (Manners, "backoff_most", None),
-        (Manners, "retire_after", 0),
-        (Manners, "retire_after", 256),
-        (Manners, "probe_every", "0d"),
-        (Manners, "min_revisit", None),
-        (Manners, "max_revisit", 0),
+        (Politeness, "delay", -1),
+        (Politeness, "delay", None),
+        (Politeness, "delay", True),
+        (Politeness, "delay", "soon"),
+        (Politeness, "delay", math.inf),
+        (Politeness, "in_flight", 0),
+        (Politeness, "in_flight", 1.0),
+        (Politeness, "per_batch", -1),
+        (Politeness, "backoff", math.nan),
+        (Politeness, "backoff_most", 0),
+        (Politeness, "backoff_most", None),
+        (Politeness, "retire_after", 0),
+        (Politeness, "retire_after", 256),
+        (Politeness, "probe_every", "0d"),
+        (Politeness, "min_revisit", None),
+        (Politeness, "max_revisit", 0),
         (Rule, "min_revisit", "x"),
         (Rule, "max_revisit", 0),
         (Rule, "never", 1),
@@ -46,7 +46,7 @@ def test_setting_that_cannot_work(kind: type[Any], setting: str, found: object) 
     assert (caught.value.setting, caught.value.found) == (setting, found)
 
 
-@pytest.mark.parametrize("kind", [Manners, Rule])
+@pytest.mark.parametrize("kind", [Politeness, Rule])
 def test_least_interval_beyond_the_greatest(kind: type[Any]) -> None:
     with pytest.raises(SettingsError, match=r"min_revisit: expected at most max_revisit, which is 3600 seconds, found"):
         kind(min_revisit="2h", max_revisit="1h")
@@ -55,23 +55,28 @@ def test_least_interval_beyond_the_greatest(kind: type[Any]) -> None:
 
 def test_first_rest_beyond_the_longest() -> None:
     with pytest.raises(SettingsError, match=r"^backoff_most: expected at least backoff, which is 86400 seconds, found"):
-        Manners(backoff="1d", backoff_most="1h")
-    told = Manners(backoff="1h", backoff_most="1h").to_json()
-    assert Manners.from_json(told | {"backoff": 86_400.0}) == Manners.from_json(told)  # of older states
+        Politeness(backoff="1d", backoff_most="1h")
+    told = Politeness(backoff="1h", backoff_most="1h").to_json()
+    assert Politeness.from_json(told | {"backoff": 86_400.0}) == Politeness.from_json(told)  # of older states
 
 
 @pytest.mark.parametrize("zero", ["0s", " 0.0 d", 0, 0.0, np.int32(0), np.float32(0.0)])
 def test_no_time_at_all(zero: str | float) -> None:
-    manners = Manners(delay=zero, backoff=zero, min_revisit=zero)
-    assert (manners.delay, manners.backoff, manners.min_revisit) == (0.0, 0.0, 0.0)
+    politeness = Politeness(delay=zero, backoff=zero, min_revisit=zero)
+    assert (politeness.delay, politeness.backoff, politeness.min_revisit) == (0.0, 0.0, 0.0)
     assert Rule(min_revisit=zero).min_revisit == HostRule(delay=zero).delay == 0.0
     assert type(HostRule(delay=zero).delay) is float
 
 
 def test_lengths_of_time_are_kept_as_seconds() -> None:
-    manners = Manners(delay="1.5s", backoff=60, probe_every=np.float64(9.0), max_revisit="1w")
-    assert (manners.delay, manners.backoff, manners.probe_every, manners.max_revisit) == (1.5, 60.0, 9.0, 604_800.0)
-    assert Manners(backoff="1h", backoff_most="7d", probe_every="30d") == Manners()
+    politeness = Politeness(delay="1.5s", backoff=60, probe_every=np.float64(9.0), max_revisit="1w")
+    assert (politeness.delay, politeness.backoff, politeness.probe_every, politeness.max_revisit) == (
+        1.5,
+        60.0,
+        9.0,
+        604_800.0,
+    )
+    assert Politeness(backoff="1h", backoff_most="7d", probe_every="30d") == Politeness()
     assert Rule(min_revisit=0).min_revisit == 0.0
     assert HostRule(delay=0).delay == 0.0
 
@@ -79,8 +84,8 @@ def test_lengths_of_time_are_kept_as_seconds() -> None:
 @pytest.mark.parametrize(
     "settings",
     [
-        Manners(),
-        Manners(delay=2, in_flight=3, per_batch=4, retire_after=None, min_revisit="1h", max_revisit="1d"),
+        Politeness(),
+        Politeness(delay=2, in_flight=3, per_batch=4, retire_after=None, min_revisit="1h", max_revisit="1d"),
         Rule(),
         Rule(never=True),
         Rule(min_revisit=0, max_revisit="1d"),

@@ -11,9 +11,9 @@ from streamsched import SettingsError
 from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.politeness import rule_book
 from streamsched.politeness.limits import make_limits
-from streamsched.politeness.politeness_settings import HostRule, Manners, Rule
+from streamsched.politeness.politeness_settings import HostRule, Politeness, Rule
 from streamsched.politeness.rule_book import RuleBook
-from streamsched.records.schema import SETTINGS_OWN
+from streamsched.records.schema import BY_SETTINGS
 from streamsched.state.page_table import PageTable
 
 URLS = [f"https://{host}.example/{i}" for host in "ab" for i in range(3)]
@@ -25,16 +25,16 @@ class Book(RuleBook):
 
     def __init__(self, urls: list[str] | None = None) -> None:
         self.table = PageTable(86_400.0, 6)
-        self.limits = make_limits(Manners(min_revisit=5.0, max_revisit="7d"))
-        super().__init__(Manners(min_revisit=5.0, max_revisit="7d"), self.limits)
+        self.limits = make_limits(Politeness(min_revisit=5.0, max_revisit="7d"))
+        super().__init__(Politeness(min_revisit=5.0, max_revisit="7d"), self.limits)
         self.add(URLS if urls is None else urls)
 
     def add(self, urls: list[str]) -> None:
         self.table.discover(PackedUrls.pack(urls), 0.0)
-        self.reach(self.table.tables)
+        self.reach(self.table.arrays)
 
     def told(self) -> list[tuple[float, float, bool]]:
-        pages = self.table.tables.pages[: len(self.table)]
+        pages = self.table.arrays.pages.records[: len(self.table)]
         found = self.limits.rules[pages["rule"]]
         return list(zip(found["min_revisit_s"], found["max_revisit_s"], found["never"] != 0, strict=True))
 
@@ -163,13 +163,13 @@ def test_hosts_go_by_their_rules_whenever_they_come() -> None:
     book = Book(URLS[:3])
     book.set(book.table, {"*.example": HostRule(delay=2), "b.example": HostRule(in_flight=3, per_batch=4)})
     book.add(URLS)
-    hosts = book.table.tables.groups[:2]
+    hosts = book.table.arrays.groups.records[:2]
     assert hosts["delay_s"].tolist() == [2.0, pytest.approx(np.nan, nan_ok=True)]
-    assert hosts["most_out"].tolist() == [SETTINGS_OWN, 3]
-    assert hosts["most_batch"].tolist() == [SETTINGS_OWN, 4]
+    assert hosts["most_out"].tolist() == [BY_SETTINGS, 3]
+    assert hosts["most_batch"].tolist() == [BY_SETTINGS, 4]
     book.set(book.table, {"b.example": None})
     assert hosts["delay_s"].tolist() == [2.0, 2.0]
-    assert hosts["most_out"].tolist() == [SETTINGS_OWN] * 2
+    assert hosts["most_out"].tolist() == [BY_SETTINGS] * 2
     assert book.never() == []
 
 
@@ -177,10 +177,10 @@ def test_one_host_may_have_a_rule_for_itself_and_one_for_its_pages() -> None:
     book = Book()
     book.set(book.table, {"a.example": HostRule(delay=1)})
     book.set(book.table, {"a.example": NEVER})
-    assert book.table.tables.groups["delay_s"][0] == 1.0
+    assert book.table.arrays.groups.records["delay_s"][0] == 1.0
     assert book.never() == [0, 1, 2]
     book.set(book.table, {"a.example": None})
-    assert np.isnan(book.table.tables.groups["delay_s"][0])
+    assert np.isnan(book.table.arrays.groups.records["delay_s"][0])
     assert book.never() == []
 
 
@@ -216,7 +216,7 @@ def test_restored_book_goes_on() -> None:
     book.set(book.table, {"a.example/*": NEVER, "*/1": DAILY, "a.example/2": Rule(), "b.example": HostRule(delay=7)})
     again = Book()
     again.table = book.table
-    again.restore(json.loads(json.dumps(book.to_json())), book.table.tables)
+    again.restore(json.loads(json.dumps(book.to_json())), book.table.arrays)
     assert again.told() == book.told()
     assert again.to_json() == book.to_json()
     for one in (book, again):

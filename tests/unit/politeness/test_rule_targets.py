@@ -10,7 +10,7 @@ from streamsched.politeness.rule_targets import (
     HOST,
     PATTERN,
     SINGLE,
-    Chosen,
+    RuleMatcher,
     find_hosts,
     parse_target,
     read_host,
@@ -83,30 +83,30 @@ def test_what_is_no_target(text: object) -> None:
     ],
 )
 def test_pages_of_a_target(text: str, rows: list[int]) -> None:
-    numbers = Chosen({text: 7}).number_pages(known().pages.tables, np.arange(4))
+    numbers = RuleMatcher({text: 7}).number_pages(known().pages.arrays, np.arange(4))
     assert np.flatnonzero(numbers == 7).tolist() == rows
 
 
 def test_the_last_of_the_last_kind_decides() -> None:
-    tables = known().pages.tables
+    shard = known().pages.arrays
     order = {"https://a.example/news/1": 1, "a.example/*": 2, "*/news/*": 3, "a.example": 4, "*": 5}
-    assert Chosen(order).number_pages(tables, np.array([0, 1, 2, 3])).tolist() == [2, 1, 3, 5]
-    assert Chosen(dict(reversed(order.items()))).number_pages(tables, np.array([1, 2])).tolist() == [1, 2]
+    assert RuleMatcher(order).number_pages(shard, np.array([0, 1, 2, 3])).tolist() == [2, 1, 3, 5]
+    assert RuleMatcher(dict(reversed(order.items()))).number_pages(shard, np.array([1, 2])).tolist() == [1, 2]
     singles = {"https://a.example/news/1": 1, "a.example/news/1": 2}
-    assert Chosen(singles).number_pages(tables, np.array([1])).tolist() == [2]
-    assert Chosen(dict(reversed(singles.items()))).number_pages(tables, np.array([1])).tolist() == [1]
-    assert Chosen({}).number_pages(tables, np.array([0, 1])).tolist() == [0, 0]
-    assert Chosen(order).number_pages(tables, np.empty(0, np.int64)).size == 0
+    assert RuleMatcher(singles).number_pages(shard, np.array([1])).tolist() == [2]
+    assert RuleMatcher(dict(reversed(singles.items()))).number_pages(shard, np.array([1])).tolist() == [1]
+    assert RuleMatcher({}).number_pages(shard, np.array([0, 1])).tolist() == [0, 0]
+    assert RuleMatcher(order).number_pages(shard, np.empty(0, np.int64)).size == 0
 
 
 def test_hosts_of_a_target() -> None:
-    tables = known(*URLS, *(f"https://a.example/news/{i}" for i in range(3, 40))).pages.tables
-    assert int(tables.corpus["groups"][0]) == 3  # one of them of a prefix
-    assert find_hosts(tables, [parse_target("*")]).tolist() == [0, 1]
-    assert find_hosts(tables, [parse_target("*.a.example"), parse_target("no.example")]).tolist() == [1]
-    assert Chosen({"*": 0, "b.a.example": 1}).number_hosts(tables, np.array([0, 1])) == [0, 1]
-    assert Chosen({"b.a.example": 1, "*": 0, "a.example/*": 2}).number_hosts(tables, np.array([0, 1])) == [0, 0]
-    assert Chosen({"b.a.example": 1}).number_hosts(tables, np.array([0, 1])) == [None, 1]
+    shard = known(*URLS, *(f"https://a.example/news/{i}" for i in range(3, 40))).pages.arrays
+    assert int(shard.corpus["groups"][0]) == 3  # one of them of a prefix
+    assert find_hosts(shard, [parse_target("*")]).tolist() == [0, 1]
+    assert find_hosts(shard, [parse_target("*.a.example"), parse_target("no.example")]).tolist() == [1]
+    assert RuleMatcher({"*": 0, "b.a.example": 1}).number_hosts(shard, np.array([0, 1])) == [0, 1]
+    assert RuleMatcher({"b.a.example": 1, "*": 0, "a.example/*": 2}).number_hosts(shard, np.array([0, 1])) == [0, 0]
+    assert RuleMatcher({"b.a.example": 1}).number_hosts(shard, np.array([0, 1])) == [None, 1]
 
 
 @pytest.mark.parametrize(

@@ -10,20 +10,28 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamsched import Manners, Outcome, OutcomeBatch, Rule, Scheduler
+from streamsched import Outcome, OutcomeBatch, Politeness, Rule, Scheduler
 from streamsched.formula import Formula
 from streamsched.numerics.arrays import Ints
-from streamsched.politeness.eligibility import HASTY, read_waits
+from streamsched.politeness.eligibility import OVERDUE_SCORE, read_waits
 from streamsched.politeness.limits import Limits
-from streamsched.ranking.block_bounds import NODE_BLOCKS, BoundTable, Lanes, Stage, list_due, list_hot, settle
-from streamsched.ranking.block_layout import BLOCK_ROWS, MIXED, Shelves
-from streamsched.ranking.block_refresh import absorb, open_blocks
-from streamsched.ranking.block_scorer import LANES, bound_lanes, gather_lanes, make_gauge, score_lanes
-from streamsched.ranking.bound_expiry import Moment
+from streamsched.ranking.block_bounds import (
+    NODE_BLOCKS,
+    BoundTable,
+    Lanes,
+    RankingArrays,
+    list_above_bar,
+    list_due,
+    settle,
+)
+from streamsched.ranking.block_layout import BLOCK_ROWS, MIXED, BlockLayout
+from streamsched.ranking.block_refresh import raise_bounds, refresh_blocks
+from streamsched.ranking.block_scorer import LANES, bound_lanes, gather_lanes, make_block_scorer, score_lanes
+from streamsched.ranking.bound_expiry import QueryTime
 from streamsched.ranking.full_scan import FullScan
-from streamsched.ranking.host_slots import Seats
-from streamsched.ranking.invariants import Inspected, find_false_bounds
-from streamsched.records.schema import LEASED, OUT, VISITED, Tables
+from streamsched.ranking.host_slots import HostSlots
+from streamsched.ranking.invariants import InspectedRanking, find_false_bounds
+from streamsched.records.schema import LEASED, OUT, VISITED, ShardArrays
 from streamsched.records.url_index import url_texts
 from tests.support.guarded_memory import fenced, small_rankings, small_reserve
 from tests.support.outcome_streams import DAY
@@ -41,8 +49,8 @@ def make_lanes(blocks: int) -> Lanes:
 def crawled(seed: int) -> Scheduler:
     """Pages of all kinds: failed, gone, leased, overdue, never to be visited, of hosts that rest or are full."""
     rng = np.random.default_rng(seed)
-    manners = Manners(in_flight=5, min_revisit="12h", max_revisit="9d", backoff="1d", per_batch=3)
-    scheduler = Scheduler(manners=manners, new_share=0.0, seed=seed)
+    politeness = Politeness(in_flight=5, min_revisit="12h", max_revisit="9d", backoff="1d", per_batch=3)
+    scheduler = Scheduler(politeness=politeness, new_share=0.0, seed=seed)
     urls = [f"https://h{int(host)}.example/{i}" for i, host in enumerate(rng.integers(0, 6, PAGES))]
     scheduler.discover(urls[:100], now=NOW - DAY)
     for days in (12.0, 3.0, 1.0):
@@ -72,8 +80,8 @@ def crawled(seed: int) -> Scheduler:
 class Slow:
     """One block of a stage, page by page."""
 
-    stage: Stage
-    moment: Moment
+    stage: RankingArrays
+    moment: QueryTime
     block: int
 
     def rows(self) -> list[int]:
@@ -82,20 +90,20 @@ class Slow:
         return [shelf + int(self.stage.order.rows[place]) for place in places]
 
     def counts(self, row: int) -> bool:
-        return (int(self.stage.tables.pages["flags"][row]) & self.stage.blocks.mask) == self.stage.blocks.want
+        return (int(self.stage.shard.pages.records["flags"][row]) & self.stage.blocks.mask) == self.stage.blocks.want
 
     def rests_until(self, row: int) -> float:
-        tables, flags = self.stage.tables, int(self.stage.tables.pages["flags"][row])
-        waits = read_waits(tables, np.array([row]), self.moment.limits)
+        shard, flags = self.stage.shard, int(self.stage.shard.pages.records["flags"][row])
+        waits = read_waits(shard, np.array([row]), self.moment.limits)
         until = float(waits.ready_at[0])
         if self.stage.order.hosts[self.block] == MIXED:  # else whoever lists blocks knows
             until = max(until, float(waits.host_ready_s[0]))
-        if flags & LEASED and tables.lease_until_s[row] > self.moment.now:
-            return math.inf if flags & OUT else max(until, float(tables.lease_until_s[row]))
+        if flags & LEASED and shard.pages.lease_until_s[row] > self.moment.now:
+            return math.inf if flags & OUT else max(until, float(shard.pages.lease_until_s[row]))
         return until
 
     def overdue_at(self, row: int) -> float:
-        return float(read_waits(self.stage.tables, np.array([row]), self.moment.limits).overdue_at[0])
+        return float(read_waits(self.stage.shard, np.array([row]), self.moment.limits).overdue_at[0])
 
     def open_rows(self) -> list[int]:
         return [row for row in self.rows() if self.counts(row) and self.rests_until(row) <= self.moment.now]
@@ -113,26 +121,26 @@ class Slow:
 
     def bound_of(self, row: int, until_s: float) -> float:
         if self.overdue_at(row) <= self.moment.now:
-            return HASTY * (1.0 + (until_s - self.overdue_at(row)))
+            return OVERDUE_SCORE * (1.0 + (until_s - self.overdue_at(row)))
         found = np.empty(1)
-        gather_lanes(self.stage.gauge, self.stage.tables, np.array([row]))
-        self.stage.gauge.ends[0] = until_s
-        bound_lanes(self.stage.gauge, self.stage.tables, 0, 1, self.moment.since, DAY, found)
+        gather_lanes(self.stage.scorer, self.stage.shard, np.array([row]))
+        self.stage.scorer.ends[0] = until_s
+        bound_lanes(self.stage.scorer, self.stage.shard, 0, 1, self.moment.since, DAY, found)
         return float(found[0])
 
     def score_of(self, row: int) -> float:
         if self.overdue_at(row) <= self.moment.now:
-            return HASTY * (1.0 + (self.moment.now - self.overdue_at(row)))
+            return OVERDUE_SCORE * (1.0 + (self.moment.now - self.overdue_at(row)))
         found = np.empty(1)
-        gather_lanes(self.stage.gauge, self.stage.tables, np.array([row]))
-        score_lanes(self.stage.gauge, self.stage.tables, 0, 1, self.moment.now, DAY, found)
+        gather_lanes(self.stage.scorer, self.stage.shard, np.array([row]))
+        score_lanes(self.stage.scorer, self.stage.shard, 0, 1, self.moment.now, DAY, found)
         return float(found[0])
 
     def room(self) -> float:
         host = int(self.stage.order.hosts[self.block])
         if host == MIXED:
             return math.inf
-        record = self.stage.tables.groups[host]
+        record = self.stage.shard.groups.records[host]
         return 0 if record["ready_s"] > self.moment.now else min(3, 5 - int(record["out"]))
 
 
@@ -142,35 +150,35 @@ class Small:
     def __init__(self, seed: int, formula: str, *, only_new: bool = False) -> None:
         self.scheduler = crawled(seed)
         self.formula = Formula.parse(formula)
-        self.shelves = Shelves(5)
-        self.shelves.take_in(self.tables)
+        self.layout = BlockLayout(5)
+        self.layout.take_in(self.arrays)
         self.table = BoundTable(VISITED if only_new else 0, 0)
-        self.table.cover(self.shelves.blocks)
-        self.gauge = make_gauge(self.formula)
+        self.table.cover(self.layout.blocks)
+        self.scorer = make_block_scorer(self.formula)
         self.all = np.arange(self.table.blocks)
         limits: Limits = self.scheduler.pages.limits
-        self.seats = Seats()
-        self.seats.cover(self.tables)
-        self.moment = Moment(NOW, NOW - 60.0, DAY, -math.inf, 0.0, 0.0, limits, 600.0)
+        self.seats = HostSlots()
+        self.seats.cover(self.arrays)
+        self.moment = QueryTime(NOW, NOW - 60.0, DAY, -math.inf, 0.0, 0.0, limits, 600.0)
         lanes = make_lanes(self.all.size)
-        open_blocks(self.stage, self.all, self.moment, lanes)
+        refresh_blocks(self.stage, self.all, self.moment, lanes)
         settle(self.stage, self.all, lanes, self.moment, math.inf)
 
     @property
-    def tables(self) -> Tables:
-        return self.scheduler.pages.tables
+    def arrays(self) -> ShardArrays:
+        return self.scheduler.pages.arrays
 
     @property
-    def stage(self) -> Stage:
-        return Stage(self.tables, self.shelves.order, self.table.arrays, self.gauge, self.seats.room)
+    def stage(self) -> RankingArrays:
+        return RankingArrays(self.arrays, self.layout.order, self.table.arrays, self.scorer, self.seats.room)
 
     def slow(self) -> list[Slow]:
         return [Slow(self.stage, self.moment, int(block)) for block in self.all]
 
     def faults(self, opened: Ints) -> list[str]:
         scan = FullScan(self.formula.compile(), 1)
-        told = Inspected(self.shelves.order, self.table.arrays, scan, self.moment, PAGES)
-        return find_false_bounds(self.tables, told, opened)
+        told = InspectedRanking(self.layout.order, self.table.arrays, scan, self.moment, PAGES)
+        return find_false_bounds(self.arrays, told, opened)
 
 
 NONE = np.empty(0, np.int64)
@@ -226,19 +234,19 @@ def test_lists_are_their_twins(seed: int, wait: float, bar: float, most: int) ->
         hot = [slow for slow in small.slow() if blocks.bound[slow.block] >= bar and slow.room() > 0]
         hot = [slow for slow in hot if not blocks.opened[slow.block] and not is_outdone(slow, seats)]
         foreseen = [slow for slow in hot if not is_below_floor(slow, seats)]
-        count = list_hot(small.stage, moment, bar, True, nodes, out, bounds)
+        count = list_above_bar(small.stage, moment, bar, True, nodes, out, bounds)
         assert out[:count].tolist() == [slow.block for slow in foreseen][:most]
-        count = list_hot(small.stage, moment, bar, False, nodes, out, bounds)
+        count = list_above_bar(small.stage, moment, bar, False, nodes, out, bounds)
         assert out[:count].tolist() == [slow.block for slow in hot][:most]
         assert bounds[:count].tolist() == [blocks.bound[slow.block] for slow in hot][:most]
 
 
-def is_below_floor(slow: Slow, seats: Seats) -> bool:
+def is_below_floor(slow: Slow, seats: HostSlots) -> bool:
     host = int(slow.stage.order.hosts[slow.block])
     return host != MIXED and bool(slow.stage.blocks.bound[slow.block] < seats.room.floor[host])
 
 
-def is_outdone(slow: Slow, seats: Seats) -> bool:
+def is_outdone(slow: Slow, seats: HostSlots) -> bool:
     host = int(slow.stage.order.hosts[slow.block])
     if host == MIXED or seats.room.used[host] < max(slow.room(), 1):
         return False
@@ -254,7 +262,7 @@ def test_opened_blocks_tell_their_pages_and_settle(seed: int, formula: str, targ
         small.moment = small.moment._replace(target=target, fall=0.01, step=0.001)
         picked = small.all[::2].copy()
         lanes = make_lanes(picked.size)
-        open_blocks(small.stage, picked, small.moment, lanes)
+        refresh_blocks(small.stage, picked, small.moment, lanes)
         blocks = small.stage.blocks
         assert np.flatnonzero(blocks.opened).tolist() == picked.tolist()
         assert small.faults(picked) == []
@@ -266,7 +274,7 @@ def test_opened_blocks_tell_their_pages_and_settle(seed: int, formula: str, targ
             np.testing.assert_array_equal(scores, [slow.score_of(row) for row in slow.open_rows()])
         best = np.flatnonzero(lanes.rows >= 0)[:5]
         bar = float(np.nanmin(lanes.scores[best], initial=math.inf))
-        small.scheduler._courtesy.grant(small.tables, lanes.rows[best], NOW, NOW + 600.0)
+        small.scheduler._politeness_policy.grant(small.arrays, lanes.rows[best], NOW, NOW + 600.0)
         settle(small.stage, picked, lanes, small.moment, bar)
         assert not blocks.opened.any()
         assert small.faults(NONE) == []
@@ -286,12 +294,12 @@ def test_changed_pages_raise_bounds_and_lower_none(seed: int, formula: str, numb
     with small_reserve(), small_rankings(), fenced():
         small = Small(seed, formula)
         before = small.stage.blocks.bound.copy()
-        touched = url_texts(small.tables, np.array(numbers))
+        touched = url_texts(small.arrays, np.array(numbers))
         small.scheduler.pages.watch()  # a sweep may pass others
         outcomes = [Outcome(url, NOW - ago, changed=True, importance=2.5) for url in touched]
         small.scheduler.pages.observe(OutcomeBatch.from_outcomes(outcomes))  # unknown to the scheduler's own ranking
         assert small.scheduler.pages.touched is not None
-        absorb(small.stage, small.scheduler.pages.touched.take(), small.moment, make_lanes(LANES))
+        raise_bounds(small.stage, small.scheduler.pages.touched.take(), small.moment, make_lanes(LANES))
         assert small.faults(NONE) == []
         after = small.stage.blocks.bound
         assert np.all((after >= before) | np.isnan(before))

@@ -1,4 +1,4 @@
-"""Shelves: every row has one place, full shelves stand in the order of hosts, and blocks tell theirs."""
+"""BlockLayout: every row has one place, full layout stand in the order of hosts, and blocks tell theirs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from streamsched.numerics.arrays import Ints
 from streamsched.numerics.jit import bare_kernel
 from streamsched.numerics.packed_urls import PackedUrls
-from streamsched.ranking.block_layout import BLOCK_ROWS, MIXED, Order, Shelves, block_of, row_at
+from streamsched.ranking.block_layout import BLOCK_ROWS, MIXED, BlockLayout, Order, block_of, row_at
 from streamsched.ranking.invariants import find_disorder
 from streamsched.state.page_table import PageTable
 from tests.support.guarded_memory import fenced, small_rankings, small_reserve
@@ -33,8 +33,8 @@ def add(table: PageTable, hosts: list[int]) -> None:
 
 
 def hosts_of(table: PageTable) -> list[int]:
-    tables = table.tables
-    return [int(host) for host in tables.groups["host"][tables.pages["group"][: len(table)]]]
+    shard = table.arrays
+    return [int(host) for host in shard.groups.records["host"][shard.pages.records["group"][: len(table)]]]
 
 
 def order_of(hosts: list[int]) -> list[int]:
@@ -53,69 +53,69 @@ def order_of(hosts: list[int]) -> list[int]:
 @given(st.lists(st.lists(st.integers(0, 3), max_size=200), min_size=1, max_size=6))
 def test_order_is_that_of_sorted_lists(parts: list[list[int]]) -> None:
     with small_reserve(), small_rankings(BITS), fenced():
-        table, shelves = PageTable(86_400.0, 6), Shelves(BITS)
+        table, layout = PageTable(86_400.0, 6), BlockLayout(BITS)
         for part in parts:
-            before = shelves.pages
-            kept = shelves.order.rows[:before].copy()
+            before = layout.pages
+            kept = layout.order.rows[:before].copy()
             add(table, part)
-            shelves.take_in(table.tables)
-            first = shelves.first_changed(before) * BLOCK_ROWS
-            assert shelves.order.rows[: min(first, before)].tolist() == kept[: min(first, before)].tolist()
-            check(table, shelves)
+            layout.take_in(table.arrays)
+            first = layout.first_changed(before) * BLOCK_ROWS
+            assert layout.order.rows[: min(first, before)].tolist() == kept[: min(first, before)].tolist()
+            check(table, layout)
 
 
-def check(table: PageTable, shelves: Shelves) -> None:
+def check(table: PageTable, layout: BlockLayout) -> None:
     hosts = hosts_of(table)
     order = order_of(hosts)
-    assert (shelves.pages, shelves.blocks) == (len(table), -(-len(table) // BLOCK_ROWS))
+    assert (layout.pages, layout.blocks) == (len(table), -(-len(table) // BLOCK_ROWS))
     rows, blocks = np.empty(len(table), np.int64), np.empty(len(table), np.int64)
-    read_order(shelves.order, rows, blocks)
+    read_order(layout.order, rows, blocks)
     assert rows.tolist() == order
     assert [order.index(row) // BLOCK_ROWS for row in range(len(table))] == blocks.tolist()
-    for block in range(shelves.blocks):
+    for block in range(layout.blocks):
         of_block = {hosts[row] for row in order[block * BLOCK_ROWS : (block + 1) * BLOCK_ROWS]}
         full = (block * BLOCK_ROWS // BOARD + 1) * BOARD <= len(table)
         expected = of_block.pop() if full and len(of_block) == 1 else MIXED
-        assert int(shelves.order.hosts[block]) == expected
-    assert find_disorder(table.tables, shelves.order, shelves.pages) == []
+        assert int(layout.order.hosts[block]) == expected
+    assert find_disorder(table.arrays, layout.order, layout.pages) == []
 
 
 @pytest.fixture(name="sorted_shelves")
-def two_full_shelves_and_a_bit() -> tuple[PageTable, Shelves]:
+def two_full_shelves_and_a_bit() -> tuple[PageTable, BlockLayout]:
     with small_reserve(), small_rankings(BITS):
-        table, shelves = PageTable(86_400.0, 6), Shelves(BITS)
+        table, layout = PageTable(86_400.0, 6), BlockLayout(BITS)
         add(table, [i % 2 for i in range(2 * SIZE + 3)])
-        shelves.take_in(table.tables)
-        return table, shelves
+        layout.take_in(table.arrays)
+        return table, layout
 
 
-def test_first_block_that_changed(sorted_shelves: tuple[PageTable, Shelves]) -> None:
+def test_first_block_that_changed(sorted_shelves: tuple[PageTable, BlockLayout]) -> None:
     """From inside a shelf or a board that is full now from its beginning on, else from the last block on."""
-    table, shelves = sorted_shelves
-    found = [shelves.first_changed(pages) for pages in (0, 5, SIZE - 1, SIZE, SIZE + 9, 2 * SIZE, 2 * SIZE + 3)]
+    table, layout = sorted_shelves
+    found = [layout.first_changed(pages) for pages in (0, 5, SIZE - 1, SIZE, SIZE + 9, 2 * SIZE, 2 * SIZE + 3)]
     assert found == [0, 0, 0, SIZE // 8, SIZE // 8, 2 * SIZE // 8, 2 * SIZE // 8]
     add(table, [1] * BOARD)
-    shelves.take_in(table.tables)
-    found = [shelves.first_changed(2 * SIZE + more) for more in (0, BOARD - 1, BOARD, BOARD + 3)]
+    layout.take_in(table.arrays)
+    found = [layout.first_changed(2 * SIZE + more) for more in (0, BOARD - 1, BOARD, BOARD + 3)]
     assert found == [2 * SIZE // 8, 2 * SIZE // 8, (2 * SIZE + BOARD) // 8, (2 * SIZE + BOARD) // 8]
 
 
-def test_memory_is_told(sorted_shelves: tuple[PageTable, Shelves]) -> None:
+def test_memory_is_told(sorted_shelves: tuple[PageTable, BlockLayout]) -> None:
     assert sorted_shelves[1].nbytes() == 4 * (2 * SIZE + 3) + 4 * (2 * SIZE // 8 + 1)
-    assert Shelves().nbytes() == 0
+    assert BlockLayout().nbytes() == 0
 
 
 @pytest.mark.parametrize(
     ("array", "place", "fault"),
     [
-        ("rows", 3, "shelves hold each of their rows once"),
-        ("places", 3, "shelves hold each of their rows once"),
+        ("rows", 3, "layout hold each of their rows once"),
+        ("places", 3, "layout hold each of their rows once"),
         ("hosts", 1, "blocks tell their hosts"),
         ("hosts", 2 * SIZE // 8, "blocks tell their hosts"),
     ],
 )
-def test_disorder_is_found(sorted_shelves: tuple[PageTable, Shelves], array: str, place: int, fault: str) -> None:
-    table, shelves = sorted_shelves
-    column = getattr(shelves.order, array)
+def test_disorder_is_found(sorted_shelves: tuple[PageTable, BlockLayout], array: str, place: int, fault: str) -> None:
+    table, layout = sorted_shelves
+    column = getattr(layout.order, array)
     column[place] ^= column.dtype.type(1)
-    assert find_disorder(table.tables, shelves.order, shelves.pages) == [fault]
+    assert find_disorder(table.arrays, layout.order, layout.pages) == [fault]

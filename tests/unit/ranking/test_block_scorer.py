@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from streamsched import OutcomeBatch, Scheduler
 from streamsched.formula import Formula
 from streamsched.numerics.arrays import Floats, Ints
-from streamsched.ranking.block_scorer import LANES, bound_lanes, gather_lanes, make_gauge, move_lane, score_lanes
+from streamsched.ranking.block_scorer import LANES, bound_lanes, gather_lanes, make_block_scorer, move_lane, score_lanes
 from streamsched.ranking.full_scan import FullScan
 from tests.property.test_live_ranking import formulas
 from tests.support.outcome_streams import DAY
@@ -35,12 +35,12 @@ def pages_with_and_without_a_past() -> Scheduler:
 
 
 def gauged(scheduler: Scheduler, formula: Formula, rows: Ints, now: float, ends: Floats) -> tuple[Floats, Floats]:
-    gauge = make_gauge(formula)
+    scorer = make_block_scorer(formula)
     scores, bounds = np.full(LANES, 7.0), np.full(LANES, 7.0)
-    gather_lanes(gauge, scheduler.pages.tables, rows)
-    score_lanes(gauge, scheduler.pages.tables, 0, rows.size, now, DAY, scores)
-    gauge.ends[: rows.size] = ends
-    bound_lanes(gauge, scheduler.pages.tables, 0, rows.size, now, DAY, bounds)
+    gather_lanes(scorer, scheduler.pages.arrays, rows)
+    score_lanes(scorer, scheduler.pages.arrays, 0, rows.size, now, DAY, scores)
+    scorer.ends[: rows.size] = ends
+    bound_lanes(scorer, scheduler.pages.arrays, 0, rows.size, now, DAY, bounds)
     assert np.all(scores[rows.size :] == 7.0)
     assert np.all(bounds[rows.size :] == 7.0)
     return scores[: rows.size], bounds[: rows.size]
@@ -58,12 +58,12 @@ def test_scores_are_the_programs_and_bounds_are_not_exceeded(
     ends: Floats = now + wait * (np.arange(rows.size, dtype=np.float64) % 3 + 1.0)
     scores, bounds = gauged(scheduler, formula, rows, now, ends)
     scan = FullScan(formula.compile(), 1)
-    tables = scheduler.pages.tables
-    assert scores.tobytes() == scan.score(tables, now, DAY, rows).tobytes()
+    shard = scheduler.pages.arrays
+    assert scores.tobytes() == scan.score(shard, now, DAY, rows).tobytes()
     for part in (0.0, 1e-6, 0.3, 0.7, 1.0):
         for lane in range(rows.size):
             time_s = now + part * (ends[lane] - now)
-            score = scan.score(tables, float(time_s), DAY, rows[lane : lane + 1])[0]
+            score = scan.score(shard, float(time_s), DAY, rows[lane : lane + 1])[0]
             assert math.isnan(score) or score <= bounds[lane]
 
 
@@ -82,16 +82,16 @@ def test_nothing_but_nan_is_bounded_by_less_than_all(scheduler: Scheduler) -> No
 
 
 def test_lanes_of_no_row_stay_as_they_were(scheduler: Scheduler) -> None:
-    gauge, scores = make_gauge(Formula.parse("importance + SAD + n")), np.empty(LANES)
-    gather_lanes(gauge, scheduler.pages.tables, np.array([1, 2, 3]))
-    score_lanes(gauge, scheduler.pages.tables, 0, 3, 0.0, DAY, scores)
+    scorer, scores = make_block_scorer(Formula.parse("importance + SAD + n")), np.empty(LANES)
+    gather_lanes(scorer, scheduler.pages.arrays, np.array([1, 2, 3]))
+    score_lanes(scorer, scheduler.pages.arrays, 0, 3, 0.0, DAY, scores)
     before = scores[:3].copy()
-    gather_lanes(gauge, scheduler.pages.tables, np.array([-1, 5, -1]))
-    score_lanes(gauge, scheduler.pages.tables, 0, 3, 0.0, DAY, scores)
+    gather_lanes(scorer, scheduler.pages.arrays, np.array([-1, 5, -1]))
+    score_lanes(scorer, scheduler.pages.arrays, 0, 3, 0.0, DAY, scores)
     assert scores[[0, 2]].tolist() == before[[0, 2]].tolist()
     assert scores[1] != before[1]
-    move_lane(gauge, 1, LANES)
-    score_lanes(gauge, scheduler.pages.tables, LANES, 1, 0.0, DAY, scores)
+    move_lane(scorer, 1, LANES)
+    score_lanes(scorer, scheduler.pages.arrays, LANES, 1, 0.0, DAY, scores)
     assert scores[0] == scores[1]
-    assert gauge.traced
-    assert not make_gauge(Formula.parse("importance * posterior")).traced
+    assert scorer.traced
+    assert not make_block_scorer(Formula.parse("importance * posterior")).traced

@@ -50,7 +50,7 @@ def test_the_old_formula_serves_until_the_new_ranking_stands(stepper: Stepper) -
     for k in (1, 40, 500):
         twins.rank(k)
     twins.check()
-    assert twins.scheduler._roster._next is None
+    assert twins.scheduler._formula_switch._next is None
 
 
 def test_waiting_for_it(stepper: Stepper) -> None:
@@ -129,13 +129,13 @@ def test_pages_never_visited_have_a_ranking_of_their_own() -> None:
 
 def test_memory_is_told() -> None:
     twins = Twins("t")
-    none = twins.scheduler._roster.nbytes()
+    none = twins.scheduler._formula_switch.nbytes()
     twins.discover(URLS)
     twins.rank(1)
-    one = twins.scheduler._roster.nbytes()
+    one = twins.scheduler._formula_switch.nbytes()
     twins.rank_new(1)
     blocks = math.ceil(150 / 8)
-    seats = 12 * int(twins.scheduler.pages.tables.corpus["groups"][0])
+    seats = 12 * int(twins.scheduler.pages.arrays.corpus["groups"][0])
     assert none < 100
     assert one == none + 4 * 150 + 4 * blocks + 21 * blocks + 16 * (blocks // NODE_BLOCKS) + seats
-    assert twins.scheduler._roster.nbytes() == one + 21 * blocks + 16 * (blocks // NODE_BLOCKS + 1) + seats
+    assert twins.scheduler._formula_switch.nbytes() == one + 21 * blocks + 16 * (blocks // NODE_BLOCKS + 1) + seats

@@ -9,7 +9,7 @@ from typing import cast
 import numpy as np
 import pytest
 
-from streamsched import Manners, OutcomeBatch, Scheduler
+from streamsched import OutcomeBatch, Politeness, Scheduler
 from streamsched.formula import BLOCK, Arena, Formula, Program
 from streamsched.numerics.arrays import Floats, Ints
 from streamsched.numerics.packed_urls import PackedUrls
@@ -25,17 +25,17 @@ MANY = 200_000  # more than the sample wants, and a dozen blocks
 
 def full_sort(table: PageTable, values: Floats, query: Query) -> Ints:
     """The eligible rows by score, NaN last, then by salted hash, then by row; by NumPy's own sort."""
-    tables = table.tables
-    ties = tie_keys(tables.pages["url_hash"][: len(table)], query.salt)
-    flagged = (tables.pages["flags"][: len(table)] & 8) != 0
-    rows = np.flatnonzero(~(flagged & (tables.lease_until_s[: len(table)] > query.now)))
+    shard = table.arrays
+    ties = tie_keys(shard.pages.records["url_hash"][: len(table)], query.salt)
+    flagged = (shard.pages.records["flags"][: len(table)] & 8) != 0
+    rows = np.flatnonzero(~(flagged & (shard.pages.lease_until_s[: len(table)] > query.now)))
     return rows[np.lexsort((ties[rows], -values[rows]))][: query.k]  # NumPy sorts NaN last
 
 
 def check(table: PageTable, values: Floats, k: int, salt: int = 1, threads: int | None = 2) -> Ranked:
     query = Query(k, 100.0, 86_400.0, salt)
     scan = FullScan(cast(Program, TableOfScores(values)), threads)
-    ranked = scan.rank(table.tables, query)
+    ranked = scan.rank(table.arrays, query)
     assert ranked.rows.tolist() == full_sort(table, values, query).tolist()
     assert ranked.scores.tobytes() == values[ranked.rows].tobytes()
     return ranked
@@ -79,7 +79,7 @@ def test_equal_scores_all_take_part(score: float, k: int) -> None:
 
 def test_no_pages_no_ranking() -> None:
     scan = FullScan(Formula.parse("t").compile())
-    ranked = scan.rank(PageTable(86_400.0, 6).tables, Query(10, 0.0, 86_400.0, 0))
+    ranked = scan.rank(PageTable(86_400.0, 6).arrays, Query(10, 0.0, 86_400.0, 0))
     assert (ranked.rows.tolist(), ranked.scores.tolist()) == ([], [])
 
 
@@ -109,9 +109,9 @@ def test_sample_that_misleads_is_scanned_again(many: PageTable, monkeypatch: pyt
     bars = []
     scan = FullScan._scan
 
-    def spy(self: FullScan, tables: object, query: Query, pages: int, bar: float | None) -> Ranked:
+    def spy(self: FullScan, shard: object, query: Query, pages: int, bar: float | None) -> Ranked:
         bars.append(bar)
-        return scan(self, tables, query, pages, bar)  # type: ignore[arg-type]
+        return scan(self, shard, query, pages, bar)  # type: ignore[arg-type]
 
     monkeypatch.setattr(FullScan, "_scan", spy)
     check(many, values, sampled)
@@ -122,12 +122,12 @@ def test_sample_that_misleads_is_scanned_again(many: PageTable, monkeypatch: pyt
 def test_sample_sees_eligible_pages_only() -> None:
     values = np.arange(MANY, dtype=np.float64)
     table = make_pages(MANY)
-    Leases().grant(table.tables, np.arange(MANY - 5_000, MANY), 101.0)
+    Leases().grant(table.arrays, np.arange(MANY - 5_000, MANY), 101.0)
     ranked = check(table, values, 100)
     assert ranked.rows[0] == MANY - 5_001
-    Leases().grant(table.tables, np.arange(MANY), 101.0)
+    Leases().grant(table.arrays, np.arange(MANY), 101.0)
     assert check(table, values, 100).rows.size == 0
-    Leases().grant(table.tables, np.arange(50), 100.0)
+    Leases().grant(table.arrays, np.arange(50), 100.0)
     assert check(table, values, 100).rows.tolist() == list(range(49, -1, -1))
 
 
@@ -148,19 +148,19 @@ def test_pages_whose_hashes_collide_stay_in_order_under_threads(monkeypatch: pyt
             super().run(columns, out, arena)
 
     table = make_pages(4 * BLOCK)
-    table.tables.pages["url_hash"][: len(table)] = 7
+    table.arrays.pages.records["url_hash"][: len(table)] = 7
     scan = FullScan(cast(Program, TakingTurns(np.zeros(len(table)))), threads=2)
-    ranked = scan.rank(table.tables, Query(2 * BLOCK, 0.0, 86_400.0, 1))
+    ranked = scan.rank(table.arrays, Query(2 * BLOCK, 0.0, 86_400.0, 1))
     assert ranked.rows.tolist() == list(range(2 * BLOCK))
 
 
 def test_scores_by_rows_are_those_of_all(many: PageTable) -> None:
     values = np.random.default_rng(3).random(MANY)
     scan = FullScan(cast(Program, TableOfScores(values)))
-    assert scan.score(many.tables, 0.0, 86_400.0).tobytes() == values.tobytes()
+    assert scan.score(many.arrays, 0.0, 86_400.0).tobytes() == values.tobytes()
     rows = np.array([MANY - 1, 0, 7, 7])
-    assert scan.score(many.tables, 0.0, 86_400.0, rows).tobytes() == values[rows].tobytes()
-    assert scan.score(many.tables, 0.0, 86_400.0, np.empty(0, np.int64)).size == 0
+    assert scan.score(many.arrays, 0.0, 86_400.0, rows).tobytes() == values[rows].tobytes()
+    assert scan.score(many.arrays, 0.0, 86_400.0, np.empty(0, np.int64)).size == 0
 
 
 def test_a_sample_of_urls_is_spread_over_hosts() -> None:
@@ -172,7 +172,7 @@ def test_a_sample_of_urls_is_spread_over_hosts() -> None:
 @pytest.mark.parametrize("pages", [100, 20_000])
 def test_what_was_asked_for_goes_first_then_what_is_overdue_longest(pages: int) -> None:
     """However few pages there are, so that all are scored, or many, so that bounds are kept."""
-    scheduler = Scheduler(manners=Manners(max_revisit="1d"), new_share=0.0)
+    scheduler = Scheduler(politeness=Politeness(max_revisit="1d"), new_share=0.0)
     urls = [f"https://h{i}.example/" for i in range(pages)]
     scheduler.observe(OutcomeBatch(urls, 1.0 + np.arange(pages) % 997))
     scheduler.ask([urls[70], "https://u.example/"], now=9e5)

@@ -7,10 +7,10 @@ import pytest
 
 from streamsched import OutcomeBatch, Scheduler
 from streamsched.politeness.limits import make_limits
-from streamsched.politeness.politeness_settings import HostRule, Manners
-from streamsched.ranking.full_scan import Query, Ranked, seat_pages
-from streamsched.ranking.host_slots import Seats, Terms
-from streamsched.records.schema import Tables
+from streamsched.politeness.politeness_settings import HostRule, Politeness
+from streamsched.ranking.full_scan import Query, Ranked, fill_slots
+from streamsched.ranking.host_slots import HostSlots, SlotLimits
+from streamsched.records.schema import ShardArrays
 from streamsched.records.url_patterns import find_host
 
 HOSTS = ("a.example", "b.example", "c.example")
@@ -26,62 +26,62 @@ def scheduler_of_twelve_pages() -> Scheduler:
 
 
 @pytest.fixture(name="tables")
-def tables_of_twelve_pages(scheduler: Scheduler) -> Tables:
-    return scheduler.pages.tables
+def tables_of_twelve_pages(scheduler: Scheduler) -> ShardArrays:
+    return scheduler.pages.arrays
 
 
-def terms(*, per_batch: int | None = None, delay: float = 0.0, now: float = 0.0, lease_s: float = 600.0) -> Terms:
-    return Terms(make_limits(Manners(per_batch=per_batch, delay=delay)), now, lease_s)
+def terms(*, per_batch: int | None = None, delay: float = 0.0, now: float = 0.0, lease_s: float = 600.0) -> SlotLimits:
+    return SlotLimits(make_limits(Politeness(per_batch=per_batch, delay=delay)), now, lease_s)
 
 
-def seat(seats: Seats, tables: Tables, rows: list[int], k: int, given: Terms) -> list[int]:
-    kept: list[int] = seats.seat(tables, given, np.array(rows, np.int64), 12.0 - np.array(rows), k).tolist()
+def seat(seats: HostSlots, shard: ShardArrays, rows: list[int], k: int, given: SlotLimits) -> list[int]:
+    kept: list[int] = seats.seat(shard, given, np.array(rows, np.int64), 12.0 - np.array(rows), k).tolist()
     return kept
 
 
-def test_hosts_keep_their_first_pages(tables: Tables) -> None:
+def test_hosts_keep_their_first_pages(shard: ShardArrays) -> None:
     rows = [3, 0, 1, 6, 4, 2]
-    assert seat(Seats(), tables, rows, 6, terms(per_batch=2)) == [0, 1, 2, 4, 5]
-    assert seat(Seats(), tables, rows, 6, terms()) == [0, 1, 2, 3, 4, 5]
-    assert seat(Seats(), tables, rows, 3, terms(per_batch=1)) == [0, 2, 5]
-    assert seat(Seats(), tables, rows, 2, terms(per_batch=1)) == [0, 2]
-    assert seat(Seats(), tables, rows, 0, terms()) == seat(Seats(), tables, [], 3, terms()) == []
+    assert seat(HostSlots(), shard, rows, 6, terms(per_batch=2)) == [0, 1, 2, 4, 5]
+    assert seat(HostSlots(), shard, rows, 6, terms()) == [0, 1, 2, 3, 4, 5]
+    assert seat(HostSlots(), shard, rows, 3, terms(per_batch=1)) == [0, 2, 5]
+    assert seat(HostSlots(), shard, rows, 2, terms(per_batch=1)) == [0, 2]
+    assert seat(HostSlots(), shard, rows, 0, terms()) == seat(HostSlots(), shard, [], 3, terms()) == []
 
 
-def test_as_many_as_can_be_visited_within_the_lease(tables: Tables) -> None:
+def test_as_many_as_can_be_visited_within_the_lease(shard: ShardArrays) -> None:
     rows = list(range(12))
-    assert seat(Seats(), tables, rows, 12, terms(delay=300.0)) == [0, 1, 2, 3, 4, 5]
-    assert seat(Seats(), tables, rows, 12, terms(delay=300.5)) == [0, 1, 2]
-    assert seat(Seats(), tables, rows, 12, terms(delay=1e9)) == [0, 1, 2]
+    assert seat(HostSlots(), shard, rows, 12, terms(delay=300.0)) == [0, 1, 2, 3, 4, 5]
+    assert seat(HostSlots(), shard, rows, 12, terms(delay=300.5)) == [0, 1, 2]
+    assert seat(HostSlots(), shard, rows, 12, terms(delay=1e9)) == [0, 1, 2]
 
 
 def test_hosts_that_rest_or_have_their_own_rules(scheduler: Scheduler) -> None:
     scheduler.block("b.example", 5.0)
     scheduler.set_rule("c.example", HostRule(per_batch=1))
-    tables = scheduler.pages.tables
-    assert seat(Seats(), tables, list(range(6)), 6, terms(now=np.nextafter(5.0, 0.0))) == [0, 2, 3]
-    assert seat(Seats(), tables, list(range(6)), 6, terms(now=5.0)) == [0, 1, 2, 3, 4]
+    shard = scheduler.pages.arrays
+    assert seat(HostSlots(), shard, list(range(6)), 6, terms(now=np.nextafter(5.0, 0.0))) == [0, 2, 3]
+    assert seat(HostSlots(), shard, list(range(6)), 6, terms(now=5.0)) == [0, 1, 2, 3, 4]
 
 
-def test_room_tells_who_is_seated_and_is_forgotten(tables: Tables) -> None:
-    seats = Seats()
-    seat(seats, tables, [0, 3, 1, 6], 4, terms(per_batch=2))
-    hosts = [find_host(tables, host) for host in HOSTS]
+def test_room_tells_who_is_seated_and_is_forgotten(shard: ShardArrays) -> None:
+    seats = HostSlots()
+    seat(seats, shard, [0, 3, 1, 6], 4, terms(per_batch=2))
+    hosts = [find_host(shard, host) for host in HOSTS]
     assert seats.room.used[hosts].tolist() == [2, 1, 0]
     assert seats.room.least[hosts[:2]].tolist() == [9.0, 11.0]
-    seat(seats, tables, [2], 4, terms())
+    seat(seats, shard, [2], 4, terms())
     assert seats.room.used[hosts].tolist() == [0, 0, 1]
-    seats.clear(tables)
+    seats.clear(shard)
     assert not seats.room.used.any()
-    seats.clear(tables)
+    seats.clear(shard)
 
 
 def test_hosts_that_come_later_have_seats(scheduler: Scheduler) -> None:
-    seats = Seats()
-    seats.clear(scheduler.pages.tables)
+    seats = HostSlots()
+    seats.clear(scheduler.pages.arrays)
     scheduler.discover([f"https://h{i}.example/" for i in range(500)], now=0.0)
     rows = list(range(12, 512))
-    assert seat(seats, scheduler.pages.tables, rows, 500, terms(per_batch=1)) == list(range(500))
+    assert seat(seats, scheduler.pages.arrays, rows, 500, terms(per_batch=1)) == list(range(500))
 
 
 @pytest.mark.parametrize(
@@ -98,10 +98,10 @@ def test_hosts_that_come_later_have_seats(scheduler: Scheduler) -> None:
         (0, 1, [], []),
     ],
 )
-def test_first_then_best(tables: Tables, k: int, per_host: int | None, first: list[int], rows: list[int]) -> None:
-    limits = make_limits(Manners(per_batch=per_host))
+def test_first_then_best(shard: ShardArrays, k: int, per_host: int | None, first: list[int], rows: list[int]) -> None:
+    limits = make_limits(Politeness(per_batch=per_host))
     query = Query(k, 0.0, 86_400.0, 7, limits, first=np.array(first, np.int64))
     best = Ranked(np.arange(12), np.arange(12.0, 0.0, -1.0))
-    seated = seat_pages(Seats(), tables, query, best)
+    seated = fill_slots(HostSlots(), shard, query, best)
     assert seated.rows.tolist() == rows
     assert seated.scores.tolist() == [np.inf if row in first else 12.0 - row for row in rows]

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from streamsched.outcomes import Outcome
-from streamsched.politeness.politeness_settings import Manners, Rule
-from streamsched.ranking.incremental_topk import Standing
+from streamsched.politeness.politeness_settings import Politeness, Rule
+from streamsched.ranking.incremental_topk import IncrementalTopK
 from tests.support.outcome_streams import DAY
 from tests.support.scheduler_twins import START_S, Twins, small_shards
 
@@ -25,9 +25,9 @@ def small() -> Iterator[None]:
         yield
 
 
-def known(formula: str, manners: Manners | None = None, *, pages: int = PAGES) -> Twins:
+def known(formula: str, politeness: Politeness | None = None, *, pages: int = PAGES) -> Twins:
     """Pages on three hosts; page i was visited i / 40 days ago, weighs i % 7 and costs i % 5."""
-    twins = Twins(formula, manners or Manners())
+    twins = Twins(formula, politeness or Politeness())
     twins.observe(
         [
             Outcome(url, START_S - i * DAY / 40, importance=float(i % 7), cost=float(i % 5))
@@ -54,8 +54,8 @@ def use_up(twins: Twins, k: int) -> None:
     ask_all(twins)
 
 
-def standing_of(twins: Twins) -> Standing:
-    return twins.scheduler._roster.current
+def standing_of(twins: Twins) -> IncrementalTopK:
+    return twins.scheduler._formula_switch.current
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_queries_at_the_very_ends_of_bounds(formula: str) -> None:
     twins = known(formula)
     twins.rank(5)
     for _ in range(12):
-        twins.scheduler._roster.settle()
+        twins.scheduler._formula_switch.settle()
         ends = standing_of(twins)._table.arrays.end
         end = float(ends[ends > twins.now].min())
         for now in (np.nextafter(end, 0.0), end, np.nextafter(end, math.inf)):
@@ -145,15 +145,15 @@ def test_queries_at_the_very_ends_of_bounds(formula: str) -> None:
 
 def test_what_waits_is_back_at_the_very_second() -> None:
     """After a lease, a failure, a least interval, a host's rest; and what is overdue goes first from its second on."""
-    twins = known("importance", Manners(backoff="1h", backoff_most="1h", min_revisit="2h", max_revisit="9d"))
+    twins = known("importance", Politeness(backoff="1h", backoff_most="1h", min_revisit="2h", max_revisit="9d"))
     twins.block("b.example", START_S + 5_000.0)
     twins.take(10, lease_s=1_000.0)
     twins.observe([Outcome(url, START_S + 1.0, status=500) for url in URLS[:20]])
     twins.set_rule("c.example", Rule(max_revisit=30_000.0))
     twins.rank(PAGES)
     times = {START_S + wait for wait in (1_000.0, 5_000.0, 7_200.0)}
-    tables = twins.scheduler.pages.tables
-    times |= {float(tables.pages["last_visit_s"][row]) + 30_000.0 for row in (2, 5, 8, 95)}
+    shard = twins.scheduler.pages.arrays
+    times |= {float(shard.pages.records["last_visit_s"][row]) + 30_000.0 for row in (2, 5, 8, 95)}
     for time_s in sorted(time_s for time_s in times if time_s > START_S):
         for now in (np.nextafter(time_s, 0.0), time_s):
             twins.now = float(now)

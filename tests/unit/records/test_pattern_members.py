@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from streamsched.outcomes import OutcomeBatch
-from streamsched.records.pattern_members import list_rows, rebuild_chains
+from streamsched.records.pattern_members import list_members, rebuild_members
 from streamsched.state.page_table import PageTable
 
 DAY = 86_400.0
@@ -22,15 +22,15 @@ def crawled(days: int = 6) -> PageTable:
 
 def members(table: PageTable, group: int, since_s: float = np.inf, known: int = 1_000, room: int = 100) -> list[int]:
     out = np.full(room, -1)
-    count = list_rows(table.tables, group, since_s, known, out, 0)
+    count = list_members(table.arrays, group, since_s, known, out, 0)
     return sorted(out[:count].tolist()) if count <= room else [-count]
 
 
 def test_every_page_is_listed_with_its_group() -> None:
     table = crawled()
-    groups = table.tables.pages["group"][: len(table)]
+    groups = table.arrays.pages.records["group"][: len(table)]
     assert np.unique(groups).size == 2  # the directory, and the other host
-    for group in range(int(table.tables.corpus["groups"][0])):
+    for group in range(int(table.arrays.corpus["groups"][0])):
         assert members(table, group) == np.flatnonzero(groups == group).tolist()
     assert table.faults() == []
 
@@ -38,15 +38,15 @@ def test_every_page_is_listed_with_its_group() -> None:
 def test_rebuilt_chains_hold_the_same() -> None:
     table = crawled()
     before = [members(table, group) for group in range(3)]
-    table.tables.chains[:] = 0
-    rebuild_chains(table.tables)
+    table.arrays.groups.member_links[:] = 0
+    rebuild_members(table.arrays)
     assert [members(table, group) for group in range(3)] == before
     assert table.faults() == []
 
 
 def test_only_known_rows_visited_before_are_listed() -> None:
     table = crawled()
-    group = int(table.tables.pages["group"][0])
+    group = int(table.arrays.pages.records["group"][0])
     table.observe(OutcomeBatch(["https://a.example/docs/3"], np.array([99 * DAY])))
     assert 3 not in members(table, group, since_s=99 * DAY)
     assert len(members(table, group, since_s=99 * DAY)) == 39
@@ -55,6 +55,6 @@ def test_only_known_rows_visited_before_are_listed() -> None:
 
 def test_too_many_rows_are_one_more_than_there_is_room_for() -> None:
     table = crawled()
-    group = int(table.tables.pages["group"][0])
+    group = int(table.arrays.pages.records["group"][0])
     assert len(members(table, group, room=40)) == 40
     assert members(table, group, room=39) == [-40]

@@ -8,7 +8,7 @@ import pytest
 from streamsched.estimation.hierarchical_prior import SWEEP_EVERY, SWEEP_ROWS
 from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.outcomes import Outcome, OutcomeBatch
-from streamsched.records.score_invalidation import UNWATCHED, Touched
+from streamsched.records.score_invalidation import UNWATCHED, InvalidatedRows
 from streamsched.state.page_table import PageTable
 
 DAY = 86_400.0
@@ -29,7 +29,7 @@ def visited(pages: int) -> PageTable:
     return table
 
 
-def told(touched: Touched) -> list[int]:
+def told(touched: InvalidatedRows) -> list[int]:
     rows = touched.take()
     assert rows is not None
     return sorted(rows.tolist())
@@ -100,7 +100,7 @@ def test_sweep_all_round_is_all_pages() -> None:
     touched = table.watch()
     for day in range(1, 4):
         visit(table, range(SWEEP_EVERY), day)
-    assert int(table.tables.corpus["sweep"][0]) == 1
+    assert int(table.arrays.corpus["sweep"][0]) == 1
     assert touched.take() is None
     for day in range(4, 12):
         visit(table, range(SWEEP_EVERY), day)
@@ -119,7 +119,7 @@ def test_sweep_over_pages_that_came_since_is_not_told() -> None:
 @pytest.mark.parametrize("weigh", [False, True])
 def test_too_many_are_all_pages_until_asked(weigh: bool) -> None:
     table = visited(2_000)
-    table.touched = touched = Touched(table.tables.corpus, capacity=10)
+    table.touched = touched = InvalidatedRows(table.arrays.corpus, capacity=10)
     visit(table, range(10), 1)
     assert told(touched) == list(range(10))
     visit(table, range(8), 2)
@@ -135,7 +135,7 @@ def test_too_many_are_all_pages_until_asked(weigh: bool) -> None:
 def test_sweep_far_beyond_what_was_noted_is_all_pages() -> None:
     """Visits to new pages drive it on, though none of them is noted."""
     table = visited(2_000)
-    table.touched = touched = Touched(table.tables.corpus, capacity=10)
+    table.touched = touched = InvalidatedRows(table.arrays.corpus, capacity=10)
     new = range(2_000, 2_000 + SWEEP_EVERY)
     visit(table, new, 1)
     visit(table, new, 2)
@@ -156,18 +156,18 @@ def test_groups_that_show_something_else_are_turned_into_rows() -> None:
     touched = table.watch()
     urls = [url(row) for row in range(60)]
     table.observe(OutcomeBatch(urls[:10], np.full(10, 9 * DAY), changed=np.ones(10, np.bool_)))
-    touched.spread(table.tables)
+    touched.spread(table.arrays)
     assert set(told(touched)) == set(range(60))  # those visited, and those that bear the surge
     table.observe(OutcomeBatch(urls[10:11], np.full(1, 9 * DAY), changed=np.ones(1, np.bool_)))
-    touched.spread(table.tables)
+    touched.spread(table.arrays)
     assert told(touched) == [10]  # it shows what it did
 
 
 def test_groups_of_too_many_pages_make_all_bounds_anew() -> None:
     table = visited(60)
-    touched = table.touched = Touched(table.tables.corpus, 50)
+    touched = table.touched = InvalidatedRows(table.arrays.corpus, 50)
     table.observe(OutcomeBatch([url(row) for row in range(9)], np.full(9, 9 * DAY), changed=np.ones(9, np.bool_)))
-    touched.spread(table.tables)
+    touched.spread(table.arrays)
     assert touched.take() is None
-    touched.spread(table.tables)
+    touched.spread(table.arrays)
     assert told(touched) == []

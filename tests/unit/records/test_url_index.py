@@ -93,7 +93,7 @@ def test_urls_whose_whole_hashes_collide_have_rows_of_their_own() -> None:
     assert enter(table, *texts[:400], *texts[:100]) == [*range(400), *range(100)]
     assert find(table, texts[400]) == [NOT_FOUND]
     assert enter(table, *texts) == list(range(900))  # across a growth of the index
-    assert len(set(table.tables.pages["url_hash"][:900].tolist())) == 1
+    assert len(set(table.arrays.pages.records["url_hash"][:900].tolist())) == 1
     table.rebuild_index()
     assert find(table, *texts) == list(range(900))
     assert table.faults() == []
@@ -103,14 +103,14 @@ def test_texts_of_one_tag_are_told_apart_by_the_rest_of_the_hash() -> None:
     """Where a slot's half of the hash agrees but not the whole: forced, as by chance it takes billions."""
     table = PageTable(86_400.0, 6)
     enter(table, "a", "b")
-    table.tables.pages["url_hash"][0] ^= np.uint64(1)
+    table.arrays.pages.records["url_hash"][0] ^= np.uint64(1)
     assert find(table, "a", "b") == [NOT_FOUND, 1]
 
 
 def test_equal_hash_and_another_length_or_text_is_another_url() -> None:
     table = PageTable(86_400.0, 6)
     enter(table, "https://a.example/x")
-    table.tables.text[:1] = ord("g")  # the same hash in the record, another text
+    table.arrays.pages.text[:1] = ord("g")  # the same hash in the record, another text
     assert find(table, "https://a.example/x") == [NOT_FOUND]
 
 
@@ -124,16 +124,16 @@ def test_urls_of_every_length(size: int) -> None:
         table.rebuild_index()
         assert find(table, *texts) == expected
         assert find(table, "a" * (size + 65_536)) == [NOT_FOUND]
-        assert url_texts(table.tables, np.array(expected)) == texts
+        assert url_texts(table.arrays, np.array(expected)) == texts
 
 
 def test_texts_come_back_whatever_their_alphabet() -> None:
     table = PageTable(86_400.0, 6)
     texts = ["https://a.example/ä", "https://日本.example/", "plain", "\U0001f577"]
     enter(table, *texts)
-    assert [url_text(table.tables, row) for row in range(4)] == texts
-    assert url_texts(table.tables, np.array([3, 0, 0])) == [texts[3], texts[0], texts[0]]
-    assert url_texts(table.tables, np.empty(0, np.int64)) == []
+    assert [url_text(table.arrays, row) for row in range(4)] == texts
+    assert url_texts(table.arrays, np.array([3, 0, 0])) == [texts[3], texts[0], texts[0]]
+    assert url_texts(table.arrays, np.empty(0, np.int64)) == []
 
 
 def test_look_ups_of_more_urls_than_are_asked_for_at_once() -> None:

@@ -11,11 +11,11 @@ from streamsched.outcomes import OutcomeBatch
 from streamsched.records.url_patterns import (
     GROUP_PAGES,
     MAX_DEPTH,
+    assign_deeper_group,
     candidate_space,
     group_name,
     group_names,
     renew_candidates,
-    sort_page_deeper,
 )
 from streamsched.state.page_table import PageTable
 from tests.support.guarded_memory import fenced
@@ -28,12 +28,12 @@ def discover(table: PageTable, *urls: str) -> None:
 def host_of(url: str) -> str:
     table = PageTable(86_400.0, 6)
     discover(table, url)
-    return group_name(table.tables, int(table.tables.pages["group"][0]))
+    return group_name(table.arrays, int(table.arrays.pages.records["group"][0]))
 
 
 def patterns(table: PageTable) -> list[str]:
     """The pattern of each page."""
-    return [group_name(table.tables, int(group)) for group in table.tables.pages["group"][: len(table)]]
+    return [group_name(table.arrays, int(group)) for group in table.arrays.pages.records["group"][: len(table)]]
 
 
 @pytest.mark.parametrize(
@@ -115,15 +115,15 @@ def test_no_prefix_deeper_than_the_limit() -> None:
     path = "/".join("abcdefghijkl")
     discover(table, *(f"https://a.example/{path}/{i}" for i in range(GROUP_PAGES * (MAX_DEPTH + 3))))
     assert patterns(table)[-1] == "a.example/" + "/".join("abcdefgh") + "/"
-    assert int(table.tables.corpus["groups"][0]) == 1 + MAX_DEPTH
-    assert table.tables.groups["depth"][: 1 + MAX_DEPTH].tolist() == list(range(1 + MAX_DEPTH))
+    assert int(table.arrays.corpus["groups"][0]) == 1 + MAX_DEPTH
+    assert table.arrays.groups.records["depth"][: 1 + MAX_DEPTH].tolist() == list(range(1 + MAX_DEPTH))
 
 
 def test_group_knows_its_parent_and_host_and_begins_with_its_parents_mean() -> None:
     table = PageTable(86_400.0, 6)
     discover(table, "https://b.example/", *(f"https://a.example/x/y/{i}" for i in range(2 * GROUP_PAGES)))
-    groups = table.tables.groups[:4]
-    assert group_names(table.tables, np.arange(4)) == ["b.example", "a.example", "a.example/x", "a.example/x/y"]
+    groups = table.arrays.groups.records[:4]
+    assert group_names(table.arrays, np.arange(4)) == ["b.example", "a.example", "a.example/x", "a.example/x/y"]
     assert groups["parent"].tolist() == [0, 1, 1, 2]
     assert groups["host"].tolist() == [0, 1, 1, 1]
     assert set(groups["mean"]) == {hierarchical_prior.FIRST_MEAN_PER_DAY}
@@ -134,7 +134,7 @@ def test_page_moves_to_the_deepest_group_and_only_down() -> None:
     discover(table, *(f"https://a.example/x/y/{i}" for i in range(2 * GROUP_PAGES)), "https://a.example/x/z/0")
     assert patterns(table)[:: 2 * GROUP_PAGES] == ["a.example", "a.example/x/"]
     for row in range(len(table)):
-        sort_page_deeper(table.tables, row)
+        assign_deeper_group(table.arrays, row)
     assert patterns(table) == ["a.example/x/y/"] * (2 * GROUP_PAGES) + ["a.example/x/"]
     assert table.faults() == []  # which counts the pages of each group
 
@@ -155,10 +155,10 @@ def test_group_opened_behind_the_sweep_is_met_by_the_next() -> None:
     before = [f"https://a.example/x/{i}" for i in range(GROUP_PAGES - 1)]
     table.observe(OutcomeBatch([*before, *others], np.zeros(100 + len(before))))
     table.observe(OutcomeBatch(others[:16], np.ones(16)))
-    assert int(table.tables.corpus["sweep_row"][0]) == hierarchical_prior.SWEEP_ROWS
+    assert int(table.arrays.corpus["sweep_row"][0]) == hierarchical_prior.SWEEP_ROWS
     discover(table, "https://a.example/x/last")
     table.observe(OutcomeBatch(others[:16], np.full(16, 2.0)))
-    assert (patterns(table)[0], int(table.tables.corpus["sweep"][0])) == ("a.example", 1)
+    assert (patterns(table)[0], int(table.arrays.corpus["sweep"][0])) == ("a.example", 1)
     table.observe(OutcomeBatch(others[:16], np.full(16, 3.0)))
     assert patterns(table)[0] == "a.example/x/"
 
@@ -168,11 +168,11 @@ def test_page_opens_two_groups_at_most_whatever_the_sketch_says() -> None:
     with fenced():
         table = PageTable(86_400.0, 6)
         discover(table, "https://a.example/")
-        table.tables.candidates[:] = 255
+        table.arrays.groups.candidates[:] = 255
         deep = "https://b.example/" + "x/" * ((MAX_URL_BYTES - 18) // 2)
         discover(table, deep)
-        assert group_names(table.tables, np.arange(3)) == ["a.example", "b.example", "b.example/x"]
-        assert int(table.tables.corpus["groups"][0]) == 3
+        assert group_names(table.arrays, np.arange(3)) == ["a.example", "b.example", "b.example/x"]
+        assert int(table.arrays.corpus["groups"][0]) == 3
         for i in range(2 * MAX_DEPTH):
             discover(table, deep[:-2] + f"{i:02}")
         assert patterns(table)[-1] == "b.example" + "/x" * MAX_DEPTH + "/"
@@ -184,10 +184,10 @@ def test_room_for_names_of_the_longest_urls() -> None:
     with fenced():
         table = PageTable(86_400.0, 6)
         discover(table, "https://a.example/")
-        table.tables.candidates[:] = 255
+        table.arrays.groups.candidates[:] = 255
         urls = [f"{i:03}/" + "x" * (MAX_URL_BYTES - 6) + "/" for i in range(50)]
         discover(table, *(f"{url}a" for url in urls))
-        assert int(table.tables.corpus["groups"][0]) == 101
+        assert int(table.arrays.corpus["groups"][0]) == 101
         assert patterns(table)[1:] == urls
         assert table.faults() == []
 
@@ -204,9 +204,9 @@ def test_space_of_the_sketch_follows_the_pages() -> None:
 def test_growth_of_the_sketch_forgets_its_counts() -> None:
     table = PageTable(86_400.0, 6)
     table.reserve(1 << 18, 0, 0, 0)
-    table.tables.candidates[:8] = 3
+    table.arrays.groups.candidates[:8] = 3
     for pages in (1 << 17, (1 << 17) + 1, (1 << 17) + 3):
-        renew_candidates(table.tables, pages)
-        assert np.all(table.tables.candidates[:8] == 3)
-    renew_candidates(table.tables, (1 << 17) + 2)
-    assert not np.any(table.tables.candidates[: 1 << 17])
+        renew_candidates(table.arrays, pages)
+        assert np.all(table.arrays.groups.candidates[:8] == 3)
+    renew_candidates(table.arrays, (1 << 17) + 2)
+    assert not np.any(table.arrays.groups.candidates[: 1 << 17])

@@ -11,8 +11,9 @@ import pytest
 from streamsched import ReplayError
 from streamsched.replay import ReplayResult, ReplaySettings, experiment, read_truth, replay_log, run_replay, to_json
 from streamsched.replay.reporting.html_report import render_report
+from tests.support.paths import LOGS
 
-LOG = Path(__file__).parents[2] / "data" / "scoop-extras.tsv.gz"
+LOG = LOGS / "scoop-extras.tsv.gz"
 LAST_YEAR_S = 1_755_820_800.0  # 2025-08-22
 DAY = 86_400.0
 

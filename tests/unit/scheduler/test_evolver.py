@@ -25,8 +25,8 @@ from streamsched.evolution.records import EvolutionRecord, RecordBook
 from streamsched.formula.champion import BY_HAND, Champion
 from streamsched.scheduler.evolver import ARCHIVE_NAME, Evolver
 from streamsched.scheduler.scheduler import DEFAULT_FORMULA
-from tests.support.command_line import ROOT
 from tests.support.guarded_memory import small_reserve
+from tests.support.paths import ROOT
 
 DAY = 86_400.0
 WINNER = "posterior + 0.01 * t"

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamsched import Manners, Outcome, Rule, Scheduler
+from streamsched import Outcome, Politeness, Rule, Scheduler
 from streamsched.politeness.politeness_settings import HostRule
 from streamsched.scheduler.quotas import _pass_visited
 from tests.support.outcome_streams import DAY
@@ -21,11 +21,11 @@ NEW = [f"https://new{i % 3}.example/{i}" for i in range(30)]
 
 
 def made(
-    new_share: float = 0.0, explore_share: float = 0.0, *, seed: int = 1, manners: Manners | None = None
+    new_share: float = 0.0, explore_share: float = 0.0, *, seed: int = 1, politeness: Politeness | None = None
 ) -> Scheduler:
     """Of 60 pages that were visited each weighs more than any of 30 that were not."""
     scheduler = Scheduler(
-        formula="importance", new_share=new_share, explore_share=explore_share, seed=seed, manners=manners
+        formula="importance", new_share=new_share, explore_share=explore_share, seed=seed, politeness=politeness
     )
     scheduler.observe([Outcome(url, NOW - DAY, importance=100.0 + i) for i, url in enumerate(OLD)])
     scheduler.discover(NEW, now=NOW - DAY, importance=np.arange(30.0))
@@ -100,7 +100,7 @@ def test_lots_fall_on_any_page_and_by_the_seed() -> None:
 
 
 def test_lots_keep_to_leases_rules_and_hosts() -> None:
-    scheduler = made(explore_share=0.9, manners=Manners(per_batch=1))
+    scheduler = made(explore_share=0.9, politeness=Politeness(per_batch=1))
     scheduler.set_rule("old0.example", Rule(never=True))
     out: set[str] = set()
     for number in range(12):
@@ -113,7 +113,7 @@ def test_lots_keep_to_leases_rules_and_hosts() -> None:
 
 def test_lots_are_reached_where_hosts_limit_the_crawl() -> None:
     """A lot whose host is full takes the place of that host's worst page, and what was not seated is still due."""
-    scheduler = made(explore_share=0.2, manners=Manners(per_batch=2))
+    scheduler = made(explore_share=0.2, politeness=Politeness(per_batch=2))
     best = {*OLD[-10:], *NEW[-6:]}  # two of each of the eight hosts
     lots = 0
     for number in range(20):
@@ -125,7 +125,7 @@ def test_lots_are_reached_where_hosts_limit_the_crawl() -> None:
 
 
 def test_lots_leave_what_was_asked_for() -> None:
-    scheduler = made(explore_share=0.9, manners=Manners(per_batch=1))
+    scheduler = made(explore_share=0.9, politeness=Politeness(per_batch=1))
     scheduler.ask([f"https://old{i}.example/{i}" for i in range(5)], now=NOW)
     for number in range(5):
         batch = scheduler.next_batch(8, now=NOW + number, lease=0.5)
@@ -148,8 +148,8 @@ def test_small_batches_reach_the_share_of_pages_never_visited(k: int) -> None:
     for number in range(40):
         scheduler.explain(OLD[0], now=NOW + number, k=k)
         saved = Scheduler(new_share=0.1)
-        saved._shares.restore(scheduler._shares.state())
-        assert saved._shares.state() == scheduler._shares.state()
+        saved._quotas.restore(scheduler._quotas.state())
+        assert saved._quotas.state() == scheduler._quotas.state()
         new += len(new_of(scheduler.next_batch(k, now=NOW + number, lease=0.5).urls))
         assert new == math.floor(0.1 * k * (number + 1) + 1e-9)
 
@@ -163,11 +163,11 @@ def test_what_came_by_its_score_is_not_due_besides() -> None:
 
 def test_states_of_before_fractions_were_kept() -> None:
     scheduler = made(0.1)
-    state = scheduler._shares.state()
+    state = scheduler._quotas.state()
     del state["owed"]
     scheduler.next_batch(5, now=NOW)
-    scheduler._shares.restore(state)
-    assert scheduler._shares.state()["owed"] == 0.0
+    scheduler._quotas.restore(state)
+    assert scheduler._quotas.state()["owed"] == 0.0
 
 
 def test_members_of_the_panel_stay_first() -> None:
@@ -208,4 +208,4 @@ def test_the_first_page_never_visited(visited: list[bool], start: int) -> None:
     scheduler.observe([Outcome(url, 1.0) for url, met in zip(urls, visited, strict=True) if met])
     start = min(start, len(visited))
     expected = next((row for row in range(start, len(visited)) if not visited[row]), len(visited))
-    assert _pass_visited(scheduler.pages.tables, start) == expected
+    assert _pass_visited(scheduler.pages.arrays, start) == expected

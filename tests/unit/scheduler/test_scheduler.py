@@ -19,11 +19,11 @@ from streamsched import (
     FormulaError,
     HostRule,
     InvalidOutcome,
-    Manners,
     Observed,
     Outcome,
     OutcomeBatch,
     PackedUrls,
+    Politeness,
     Rule,
     Scheduler,
     SettingsError,
@@ -57,7 +57,7 @@ def test_public_names() -> None:
         "FormulaError",
         "HostRule",
         "InvalidOutcome",
-        "Manners",
+        "Politeness",
         "Observed",
         "Outcome",
         "OutcomeBatch",
@@ -92,8 +92,8 @@ def test_public_names() -> None:
         ("per_host", -1),
         ("per_host", 2.0),
         ("per_host", True),
-        ("manners", {"delay": 1}),
-        ("manners", "polite"),
+        ("politeness", {"delay": 1}),
+        ("politeness", "polite"),
         ("change_bits", 0),
         ("change_bits", 65),
         ("change_bits", 6.0),
@@ -250,7 +250,7 @@ def test_counts_add_up_to_what_was_given() -> None:
         assert told.changed + told.first_visits + told.failures <= told.applied
         assert min(told.duplicates, told.late, told.rejected) > 0 or size == 1
         sums += told
-    assert sums.applied == int(scheduler.pages.tables.corpus["applied"][0])
+    assert sums.applied == int(scheduler.pages.arrays.corpus["applied"][0])
     assert sums.first_visits <= len(scheduler) == 30
 
 
@@ -328,12 +328,12 @@ def test_at_most_so_many_of_a_host() -> None:
 
 
 def test_per_host_is_the_per_batch_of_manners() -> None:
-    for scheduler in (Scheduler(per_host=2), Scheduler(manners=Manners(per_batch=2)), known(per_host=2)):
-        assert (scheduler.per_host, scheduler.manners) == (2, Manners(per_batch=2))
+    for scheduler in (Scheduler(per_host=2), Scheduler(politeness=Politeness(per_batch=2)), known(per_host=2)):
+        assert (scheduler.per_host, scheduler.politeness) == (2, Politeness(per_batch=2))
         assert scheduler.pages.limits.per_batch == 2
-    assert Scheduler(per_host=2, manners=Manners(per_batch=2)).per_host == 2
-    with pytest.raises(SettingsError, match="per_host: expected None, or per_batch of the manners, 3, found 2"):
-        Scheduler(per_host=2, manners=Manners(per_batch=3))
+    assert Scheduler(per_host=2, politeness=Politeness(per_batch=2)).per_host == 2
+    with pytest.raises(SettingsError, match="per_host: expected None, or per_batch of the politeness, 3, found 2"):
+        Scheduler(per_host=2, politeness=Politeness(per_batch=3))
     scheduler = known(per_host=2)
     scheduler.per_host = 3
     assert len(scheduler.rank(9, now=0.0)) == 3
@@ -374,9 +374,9 @@ def test_asking_for_what_is_no_url_asks_for_none() -> None:
     scheduler = known()
     with pytest.raises(InvalidOutcome):
         scheduler.ask([url(0), ""], now=0.0)
-    assert not np.any(scheduler.pages.tables.pages["flags"][:5] & URGENT)
+    assert not np.any(scheduler.pages.arrays.pages.records["flags"][:5] & URGENT)
     assert scheduler.ask([url(0), url(8)], now=0.0) == 1
-    assert np.flatnonzero(scheduler.pages.tables.pages["flags"][:6] & URGENT).tolist() == [0, 5]
+    assert np.flatnonzero(scheduler.pages.arrays.pages.records["flags"][:6] & URGENT).tolist() == [0, 5]
 
 
 def test_equal_scores_are_drawn_anew_by_seed_and_cycle() -> None:
@@ -516,7 +516,7 @@ def test_a_longer_rest_leaves_the_ranking_as_it_was() -> None:
     scheduler.discover([url(i) for i in range(9)], now=0.0)
     scheduler.next_batch(1, now=1.0)
     forgotten: list[int] = []
-    scheduler._roster.forget = lambda: forgotten.append(1)  # type: ignore[method-assign]
+    scheduler._formula_switch.forget = lambda: forgotten.append(1)  # type: ignore[method-assign]
     scheduler.block("*", 50.0)
     scheduler.block("*", 90.0)
     assert forgotten == []
@@ -526,22 +526,22 @@ def test_a_longer_rest_leaves_the_ranking_as_it_was() -> None:
 
 def test_other_manners_are_kept_to_from_then_on() -> None:
     urls = [f"https://a.example/{i}" for i in range(6)]
-    scheduler = Scheduler(manners=Manners(delay="1s"))
+    scheduler = Scheduler(politeness=Politeness(delay="1s"))
     scheduler.set_rules({"*/3": Rule(never=True), "b.example": HostRule(per_batch=1)})
     scheduler.discover(urls, now=0.0)
     assert len(scheduler.next_batch(2, now=DAY, lease="10s")) == 2
-    before = scheduler.manners
-    scheduler.set_manners(Manners(in_flight=3, max_revisit="9d"))
-    assert (before.delay, scheduler.manners) == (1.0, Manners(in_flight=3, max_revisit="9d"))
+    before = scheduler.politeness
+    scheduler.set_politeness(Politeness(in_flight=3, max_revisit="9d"))
+    assert (before.delay, scheduler.politeness) == (1.0, Politeness(in_flight=3, max_revisit="9d"))
     assert len(scheduler.next_batch(5, now=DAY + 2.0)) == 1  # two are out still, and three may be
     assert urls[3] not in scheduler.next_batch(5, now=3 * DAY).urls
-    with pytest.raises(SettingsError, match="manners: expected Manners"):
-        scheduler.set_manners(None)  # type: ignore[arg-type]
+    with pytest.raises(SettingsError, match="politeness: expected Politeness"):
+        scheduler.set_politeness(None)  # type: ignore[arg-type]
 
 
 def test_manners_set_later_are_those_of_the_beginning() -> None:
-    twins = [Scheduler(manners=Manners(backoff="2h", delay="5s")), Scheduler()]
-    twins[1].set_manners(Manners(backoff="2h", delay="5s"))
+    twins = [Scheduler(politeness=Politeness(backoff="2h", delay="5s")), Scheduler()]
+    twins[1].set_politeness(Politeness(backoff="2h", delay="5s"))
     for scheduler in twins:
         scheduler.observe(
             [Outcome(f"https://h{i % 3}.example/{i}", float(i), status=[200, 503][i % 2]) for i in range(30)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from streamsched import HostRule, Manners, OutcomeBatch, Rule, Scheduler
+from streamsched import HostRule, OutcomeBatch, Politeness, Rule, Scheduler
 from streamsched.errors import SettingsError
 
 DAY = 86_400.0
@@ -14,7 +14,7 @@ NOW = 10 * DAY
 
 def crawled(**settings: object) -> Scheduler:
     """Twenty pages on each of two hosts, the lower the number the more important; and ten pages never visited."""
-    scheduler = Scheduler(**{"formula": "importance", "manners": Manners(), **settings})  # type: ignore[arg-type]
+    scheduler = Scheduler(**{"formula": "importance", "politeness": Politeness(), **settings})  # type: ignore[arg-type]
     urls = [f"https://{'ab'[i % 2]}.example/{i}" for i in range(40)]
     scheduler.observe(OutcomeBatch(urls, np.zeros(40), importance=100.0 - np.arange(40)))
     scheduler.discover([f"https://c.example/{i}" for i in range(10)], now=0.0, importance=np.full(10, 0.5))
@@ -147,7 +147,7 @@ def test_where_the_panel_has_all_places() -> None:
 def test_for_a_batch_of_another_lease() -> None:
     """Hosts with a delay give as many pages as can be visited within the lease."""
     for lease, pages in (("2m", "2 better pages"), ("5m", "5 better pages")):
-        scheduler = crawled(manners=Manners(delay="1m"), new_share=0.0)
+        scheduler = crawled(politeness=Politeness(delay="1m"), new_share=0.0)
         word = first_word(scheduler, "https://b.example/39", 20, lease=lease)
         assert word == f"not in the next batch of 20: b.example gives no more than {pages} to it"
     with pytest.raises(SettingsError):
@@ -178,7 +178,7 @@ def test_asking_begins_no_cycle_of_the_panel() -> None:
 @pytest.mark.parametrize("share", [0.0, 0.4])
 def test_asking_leaves_no_trace(share: float) -> None:
     """Even for a time at which leases have run out: they have not, for whoever asks for the next batch before."""
-    scheduler = crawled(explore_share=share, manners=Manners(in_flight=12))
+    scheduler = crawled(explore_share=share, politeness=Politeness(in_flight=12))
     handed = scheduler.next_batch(10, now=NOW).urls
     digest = scheduler.digest()
     later = NOW + 30 * DAY

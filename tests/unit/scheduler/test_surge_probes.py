@@ -1,4 +1,4 @@
-"""Scouts: who is visited for what it tells of others, in place of whom, and when nobody is."""
+"""SurgeProbes: who is visited for what it tells of others, in place of whom, and when nobody is."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from streamsched import Manners, Outcome, Scheduler
+from streamsched import Outcome, Politeness, Scheduler
 from streamsched.estimation.surges import SHARES
-from streamsched.records.schema import Tables
+from streamsched.records.schema import ShardArrays
 from streamsched.scheduler.surge_probes import SCOUTS, _find_due
 from tests.support.outcome_streams import DAY
 
@@ -20,7 +20,7 @@ FORMULA = "1 - (1 - posterior) * (1 - surge)"
 
 def crawled(**settings: object) -> Scheduler:
     """Sixty pages of one pattern that never changed in 20 days, and sixty that do every fourth, watched for 24."""
-    scheduler = Scheduler(**{"formula": FORMULA, "new_share": 0.0, "manners": Manners(), **settings})  # type: ignore[arg-type]
+    scheduler = Scheduler(**{"formula": FORMULA, "new_share": 0.0, "politeness": Politeness(), **settings})  # type: ignore[arg-type]
     for day in range(25):
         if day < 20:
             scheduler.observe([Outcome(url, day * DAY, changed=False) for url in QUIET])
@@ -32,9 +32,9 @@ def quiet_of(urls: list[str]) -> list[str]:
     return [url for url in urls if url in QUIET]
 
 
-def worth(tables: Tables, group: int, now: float) -> float:
-    """What a scout of a group is worth, as `scouts` words it."""
-    record = tables.groups[group]
+def worth(shard: ShardArrays, group: int, now: float) -> float:
+    """What a surge probe of a group is worth, as `surge_probes` words it."""
+    record = shard.groups.records[group]
     suspected = math.fsum(record["open_weights"].tolist())
     chance = (1.0 + record["surge_sum"]) / (100.0 + record["window_count"])
     since = 1.0 - math.exp(-chance * max(now - record["open_s"], 0.0) / DAY)
@@ -47,7 +47,7 @@ def test_a_group_that_nobody_has_visited_is_scouted() -> None:
     scheduler = crawled()
     now = 25 * DAY
     assert not quiet_of(scheduler.rank(40, now=now).urls)
-    batch = scheduler.rank(40, now=now, scouts=True)
+    batch = scheduler.rank(40, now=now, surge_probes=True)
     assert len(batch.urls) == 40
     assert len(quiet_of(batch.urls)) == SCOUTS
     assert set(batch.urls) > set(scheduler.rank(35, now=now).urls)
@@ -79,16 +79,16 @@ def test_scouts_send_the_crawler_to_the_others() -> None:
 
 
 def test_no_scouts_where_the_formula_or_the_visits_tell_of_no_surges() -> None:
-    for scheduler in (crawled(formula="posterior"), crawled(surges=False), crawled(scouts=False)):
-        batch = scheduler.rank(40, now=25 * DAY, scouts=True)
+    for scheduler in (crawled(formula="posterior"), crawled(surges=False), crawled(surge_probes=False)):
+        batch = scheduler.rank(40, now=25 * DAY, surge_probes=True)
         assert batch.urls == scheduler.rank(40, now=25 * DAY).urls
 
 
 def test_no_scouts_of_groups_visited_just_now_nor_in_place_of_better_pages() -> None:
     scheduler = crawled()
     scheduler.observe([Outcome(url, 25 * DAY, changed=False) for url in QUIET[:5]])
-    assert not quiet_of(scheduler.rank(40, now=25 * DAY + 60.0, scouts=True).urls)
-    assert not quiet_of(crawled().rank(1, now=25 * DAY, scouts=True).urls)
+    assert not quiet_of(scheduler.rank(40, now=25 * DAY + 60.0, surge_probes=True).urls)
+    assert not quiet_of(crawled().rank(1, now=25 * DAY, surge_probes=True).urls)
 
 
 def test_pages_asked_for_and_pages_never_visited_keep_their_places() -> None:
@@ -110,33 +110,34 @@ def test_explain_names_scouts() -> None:
     assert {url for url, one in told.items() if one.in_batch} == set(batch.urls)
     for url in quiet_of(batch.urls):
         assert told[url].reasons[0] == (
-            "in the next batch of 40: as a scout, to see whether a surge has hit the other pages of its URL pattern"
+            "in the next batch of 40: as a surge probe, "
+            "to see whether a surge has hit the other pages of its URL pattern"
         )
     pushed = best - set(batch.urls)
     assert len(pushed) == SCOUTS
     for url in pushed:
-        assert "its place goes to scouts" in told[url].reasons[0]
+        assert "its place goes to surge_probes" in told[url].reasons[0]
 
 
 def test_that_there_are_none_is_saved(tmp_path: Path) -> None:
-    for scouts in (True, False):
-        scheduler = crawled(scouts=scouts)
-        scheduler.save(tmp_path / str(scouts))
-        loaded = Scheduler.load(tmp_path / str(scouts))
+    for surge_probes in (True, False):
+        scheduler = crawled(surge_probes=surge_probes)
+        scheduler.save(tmp_path / str(surge_probes))
+        loaded = Scheduler.load(tmp_path / str(surge_probes))
         assert loaded.digest() == scheduler.digest()
-        assert bool(quiet_of(loaded.rank(40, now=25 * DAY, scouts=True).urls)) == scouts
+        assert bool(quiet_of(loaded.rank(40, now=25 * DAY, surge_probes=True).urls)) == surge_probes
 
 
 def test_groups_are_due_by_what_is_expected_of_them() -> None:
     scheduler = crawled()
     urls = QUIET[:7]
     scheduler.observe([Outcome(url, 21 * DAY, changed=i < 2) for i, url in enumerate(urls)])
-    tables = scheduler.pages.tables
-    group = int(tables.pages["group"][0])
+    shard = scheduler.pages.arrays
+    group = int(shard.pages.records["group"][0])
     for days in (21.0, 21.5, 25.0, 400.0):
-        expected = worth(tables, group, days * DAY)
-        query = scheduler._dispatch.query(40, days * DAY, 600.0)
-        due = _find_due(tables, query, expected * (1 - 1e-6), 20)
+        expected = worth(shard, group, days * DAY)
+        query = scheduler._batch_builder.query(40, days * DAY, 600.0)
+        due = _find_due(shard, query, expected * (1 - 1e-6), 20)
         assert due.groups.tolist() == [group]
         assert np.allclose(due.worth, expected, rtol=1e-6)
-        assert _find_due(tables, query, expected * (1 + 1e-5), 20).groups.size == 0
+        assert _find_due(shard, query, expected * (1 + 1e-5), 20).groups.size == 0

@@ -1,4 +1,4 @@
-"""Batches for crawlers: published once, kept back while brokers are away or the stream is far behind."""
+"""BatchPublisher for crawlers: published once, kept back while brokers are away or the stream is far behind."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from streamsched.connectors.kafka import KafkaSink
 from streamsched.errors import SettingsError, SnapshotError, SourceError
 from streamsched.scheduler.durable import DurableScheduler, SavePlan
 from streamsched.scheduler.results import Batch
-from streamsched.service.batch_publisher import Batches, BatchPlan
+from streamsched.service.batch_publisher import BatchPlan, BatchPublisher
 
 URLS = [f"https://a.example/{i}" for i in range(10)]
 
@@ -56,9 +56,9 @@ def scheduler(tmp_path: Path) -> Iterator[DurableScheduler]:
         yield opened
 
 
-def make(scheduler: DurableScheduler, sink: Sink, **plan: Any) -> Batches:
+def make(scheduler: DurableScheduler, sink: Sink, **plan: Any) -> BatchPublisher:
     told: dict[str, Any] = {"size": 3, "lease": "1d", "every": "30s", **plan}
-    return Batches(scheduler, cast(KafkaSink, sink), BatchPlan(**told), wall=lambda: 1000.0, clock=Clock())
+    return BatchPublisher(scheduler, cast(KafkaSink, sink), BatchPlan(**told), wall=lambda: 1000.0, clock=Clock())
 
 
 def test_each_page_is_published_once(scheduler: DurableScheduler) -> None:

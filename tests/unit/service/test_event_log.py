@@ -9,7 +9,7 @@ import logging
 import pytest
 from rich.console import Console
 
-from streamsched.service.event_log import LOG, logging_to, tell
+from streamsched.service.event_log import LOG, log_event, logging_to
 
 HOSTILE = 'a b\n\x1b[2J[red]\u2028="x"'
 
@@ -17,10 +17,10 @@ HOSTILE = 'a b\n\x1b[2J[red]\u2028="x"'
 def logged(layout: str, level: str = "info") -> list[str]:
     out = io.StringIO()
     with logging_to(Console(file=out, width=40), level, layout):
-        tell("saved", file="snapshot-00000001.state", pages=12, share=1 / 3, nothing="")
-        tell("rejected", logging.WARNING, last=HOSTILE)
+        log_event("saved", file="snapshot-00000001.state", pages=12, share=1 / 3, nothing="")
+        log_event("rejected", logging.WARNING, last=HOSTILE)
         logging.getLogger("streamsched.persistence").error("damaged\nhere")
-    tell("nobody listens any more")
+    log_event("nobody listens any more")
     return out.getvalue().splitlines()
 
 

@@ -14,7 +14,7 @@ from streamsched.connectors import Delivery, Position
 from streamsched.connectors.kafka import KafkaSource
 from streamsched.errors import SnapshotError, SourceError
 from streamsched.scheduler.durable import DurableScheduler, SavePlan
-from streamsched.service.ingest_loop import Intake
+from streamsched.service.ingest_loop import IngestLoop
 
 PATHS = ("kafka://t/0", "kafka://t/1")
 
@@ -80,8 +80,8 @@ def topic() -> Topic:
     return Topic()
 
 
-def make(scheduler: DurableScheduler, topic: Topic, each_s: float | None = None) -> Intake:
-    return Intake(scheduler, topic, each_s=each_s, clock=Clock())
+def make(scheduler: DurableScheduler, topic: Topic, each_s: float | None = None) -> IngestLoop:
+    return IngestLoop(scheduler, topic, each_s=each_s, clock=Clock())
 
 
 def test_commits_follow_saves(scheduler: DurableScheduler, topic: Topic) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from streamsched import HostRule, Manners, Rule
+from streamsched import HostRule, Politeness, Rule
 from streamsched.errors import SettingsError, SettingsErrors
 from streamsched.service.run_settings import KNOWN, RunSettings, read_run_settings
 from streamsched.service.setting_sources import Word, Words, read_assignments, read_environment, read_toml
@@ -27,16 +27,21 @@ def refused(words: Words) -> dict[str, str]:
 
 def test_nothing_but_what_must_be() -> None:
     found = read()
-    assert (found.source, found.state, found.manners, found.rules) == ("a.jsonl", Path("s"), None, {})
+    assert (found.source, found.state, found.politeness, found.rules) == ("a.jsonl", Path("s"), None, {})
     assert (found.save.every, found.batches.size, found.until_end, found.is_topic) == (30.0, 1000, False, False)
 
 
 def test_numbers_and_flags_may_be_texts() -> None:
-    told = {"scheduler.seed": "-3", "scheduler.panel": "0.1", "manners.retire_after": "none", "manners.in_flight": "8"}
+    told = {
+        "scheduler.seed": "-3",
+        "scheduler.panel": "0.1",
+        "politeness.retire_after": "none",
+        "politeness.in_flight": "8",
+    }
     words = {name: Word(value, name) for name, value in told.items()}
     found = read_run_settings(LEAST | words | {"until_end": Word("True", ""), "evolve_every": Word("7", "")})
     assert found.scheduler == {"seed": -3, "panel": 0.1}
-    assert found.manners == Manners(in_flight=8, retire_after=None)
+    assert found.politeness == Politeness(in_flight=8, retire_after=None)
     assert (found.until_end, found.evolve_every) == (True, 7)
 
 
@@ -59,9 +64,9 @@ def test_a_formula_stays_a_text() -> None:
         ("scheduler.formula", "t +", "column 4"),
         ("scheduler.objective", "speed", "changes"),
         ("scheduler.panel", 1.5, "less than 1"),
-        ("manners.delay", "soon", "a length of time"),
-        ("manners.in_flight", "many", "1 or more pages"),
-        ("manners.retire_after", 300, "1 to 255 answers"),
+        ("politeness.delay", "soon", "a length of time"),
+        ("politeness.in_flight", "many", "1 or more pages"),
+        ("politeness.retire_after", 300, "1 to 255 answers"),
         ("save.every", 0, "a length of time"),
         ("save.share", 0, "above 0"),
         ("save.kept", "0", "1 or more images"),
@@ -87,8 +92,8 @@ def test_what_cannot_work_is_named_with_its_place(name: str, value: object, expe
 
 
 def test_everything_is_told_at_once() -> None:
-    told = refused({name: Word("?", name) for name in ("scheduler.cycle", "manners.delay", "log.format", "odd")})
-    assert set(told) == {"scheduler.cycle", "manners.delay", "log.format", "odd"}
+    told = refused({name: Word("?", name) for name in ("scheduler.cycle", "politeness.delay", "log.format", "odd")})
+    assert set(told) == {"scheduler.cycle", "politeness.delay", "log.format", "odd"}
 
 
 def test_what_is_missing_is_told() -> None:
@@ -100,10 +105,12 @@ def test_what_is_missing_is_told() -> None:
 def test_what_goes_alone_may_not_go_together() -> None:
     words = {"scheduler.formula": Word("t", "F"), "scheduler.objective": Word("changes", "O")}
     assert list(refused(words)) in (["F"], ["O"])
-    revisits = {"manners.min_revisit": Word("2d", "least"), "manners.max_revisit": Word("1d", "most")}
+    revisits = {"politeness.min_revisit": Word("2d", "least"), "politeness.max_revisit": Word("1d", "most")}
     assert list(refused(revisits)) == ["least"]
-    assert list(refused({"manners.backoff": Word("9d", "b")})) == ["manners.backoff_most"]
-    assert read(manners__backoff="9d", manners__backoff_most="30d").manners == Manners(backoff="9d", backoff_most="30d")
+    assert list(refused({"politeness.backoff": Word("9d", "b")})) == ["politeness.backoff_most"]
+    assert read(manners__backoff="9d", manners__backoff_most="30d").politeness == Politeness(
+        backoff="9d", backoff_most="30d"
+    )
 
 
 def test_words_for_kafka() -> None:

@@ -59,5 +59,5 @@ def test_sound_tables_have_no_faults() -> None:
 )
 def test_broken_invariant_is_named(array: str, field: str, row: int, value: float, fault: str) -> None:
     table = sound()
-    getattr(table.tables, array)[field][row] = value
+    getattr(table.arrays, array)[field][row] = value
     assert fault in table.faults()

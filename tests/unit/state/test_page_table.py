@@ -8,7 +8,7 @@ import pytest
 from streamsched.estimation.seasonality.regions import REGIONS
 from streamsched.numerics.packed_urls import MAX_URL_BYTES, PackedUrls
 from streamsched.outcomes import Outcome, OutcomeBatch
-from streamsched.records.schema import LINK, POOLED, PROFILE
+from streamsched.records.schema import POOLED, PROFILE, SEASONAL_LINK
 from streamsched.records.url_index import MAX_PAGES, url_text
 from streamsched.state import page_table
 from streamsched.state.page_table import PageTable
@@ -26,16 +26,16 @@ def make(*outcomes: Outcome) -> PageTable:
 
 def test_discovery_of_a_known_page_leaves_it_as_it_was() -> None:
     table = make(Outcome(URL, 0.0), Outcome(URL, DAY))
-    before = table.tables.pages[:1].tobytes()
+    before = table.arrays.pages.records[:1].tobytes()
     assert table.discover(PackedUrls.pack([URL, URL]), 10 * DAY) == 0
-    assert table.tables.pages[:1].tobytes() == before
+    assert table.arrays.pages.records[:1].tobytes() == before
 
 
 def test_weights_are_those_of_each_url() -> None:
     table = make(Outcome(URL, 0.0))
     table.discover(PackedUrls.pack(["b", "c"]), 0.0)
     table.weigh(PackedUrls.pack(["c", URL]), np.array([3.0, 5.0]))
-    assert table.tables.pages["importance"][:3].tolist() == [5.0, 1.0, 3.0]
+    assert table.arrays.pages.records["importance"][:3].tolist() == [5.0, 1.0, 3.0]
 
 
 def test_chunks_do_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -45,8 +45,8 @@ def test_chunks_do_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = make(*outcomes)
     monkeypatch.setattr(page_table, "_CHUNK", 7)
     parts = make(*outcomes)
-    assert parts.tables.pages[:31].tobytes() == whole.tables.pages[:31].tobytes()
-    assert parts.tables.groups[:99].tobytes() == whole.tables.groups[:99].tobytes()
+    assert parts.arrays.pages.records[:31].tobytes() == whole.arrays.pages.records[:31].tobytes()
+    assert parts.arrays.groups.records[:99].tobytes() == whole.arrays.groups.records[:99].tobytes()
 
 
 def test_table_grows_beyond_its_reserve(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -55,7 +55,7 @@ def test_table_grows_beyond_its_reserve(monkeypatch: pytest.MonkeyPatch) -> None
     table = PageTable(DAY, 6)
     for i in range(200):
         table.observe(OutcomeBatch([f"https://h{i}.example/{'x' * i}/"], [float(i)]))
-    assert [url_text(table.tables, row) for row in (0, 199)] == [
+    assert [url_text(table.arrays, row) for row in (0, 199)] == [
         "https://h0.example//",
         f"https://h199.example/{'x' * 199}/",
     ]
@@ -99,11 +99,11 @@ def test_pages_entered_before_an_interrupt_are_sorted_with_the_next() -> None:
     table = make(Outcome(URL, 0.0))
     urls = PackedUrls.pack(["https://b.example/1", "https://b.example/2"])
     table._make_room(urls, 0, 2)
-    table._index.enter(table.tables, urls)
+    table._index.enter(table.arrays, urls)
     assert table.faults() == ["every page is in a group"]
     table.observe(OutcomeBatch(["https://b.example/3"], [5 * DAY]))
     assert table.faults() == []
-    assert table.tables.pages["last_visit_s"][:4].tolist() == [0.0, 5 * DAY, 5 * DAY, 5 * DAY]
+    assert table.arrays.pages.records["last_visit_s"][:4].tolist() == [0.0, 5 * DAY, 5 * DAY, 5 * DAY]
 
 
 def test_more_pages_than_a_shard_holds_are_refused_before_anything_is_taken() -> None:
@@ -118,7 +118,7 @@ def test_bytes_of_state_name_every_part() -> None:
         "leases": 8,
         "chains": 8 + 4,
         "url_index": 8 * 1024,
-        "rhythms": LINK.itemsize + (1 + len(REGIONS)) * (PROFILE.itemsize + POOLED.itemsize) + 4,
+        "rhythms": SEASONAL_LINK.itemsize + (1 + len(REGIONS)) * (PROFILE.itemsize + POOLED.itemsize) + 4,
         "groups": 200 + len("a.example") + 8 * 1024,
         "sketch": 1 << 16,
         "journal": 16,

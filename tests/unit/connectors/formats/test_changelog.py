@@ -12,6 +12,7 @@ from streamsched.connectors import Rejection, open_source
 from streamsched.estimation.change_detection import verdict
 from streamsched.outcomes import Outcome
 from tests.support.crawl_outcomes import read_out
+from tests.support.paths import LOGS
 
 GOOD = b"1692662400\tM\thttps://a.example/\n"
 OUTCOME = Outcome("https://a.example/", 1_692_662_400.0, status=200, changed=True)
@@ -94,7 +95,7 @@ def test_malformed_lines_are_named(
     [("openwrt", 8_872), ("powershell-docs", 16_475), ("scoop-extras", 45_099)],
 )
 def test_the_logs_that_ship_with_the_project_are_clean(name: str, ops: int) -> None:
-    path = Path(__file__).parents[2] / "data" / f"{name}.tsv.gz"
+    path = LOGS / f"{name}.tsv.gz"
     with open_source(path) as source:
         assert sum(len(delivery.outcomes) for delivery in source) == ops
         assert source.rejected == 0

@@ -13,7 +13,7 @@ from streamsched.connectors.kafka.clients.factory import choose_client
 from streamsched.connectors.kafka.clients.options import connection_options, to_python
 from streamsched.connectors.kafka.clients.protocol import Messages, part_path
 from streamsched.connectors.kafka.decoding import decode_messages
-from streamsched.connectors.kafka.partition_progress import Parts
+from streamsched.connectors.kafka.partition_progress import AssignedPartitions
 from streamsched.connectors.kafka.sink import cut_frames
 from streamsched.connectors.kafka.start_offsets import Start, choose_start
 from streamsched.errors import SettingsError, SourceError
@@ -127,8 +127,8 @@ def test_where_to_begin() -> None:
     assert choose_start(read_settings(f"{URL}?lost=earliest"), 0, (0, 6), saved, None) == Start(0, 5)
 
 
-def make_parts(values: list[bytes]) -> Parts:
-    parts = Parts()
+def make_parts(values: list[bytes]) -> AssignedPartitions:
+    parts = AssignedPartitions()
     parts.begin(3, Position("kafka", "kafka://outcomes/3", 10, 2), 20, stops=True)
     messages = Messages(3, [10 + 2 * i for i in range(len(values))], [None] * len(values), list(values), [])
     parts.add(3, decode_messages(messages), 10 + 2 * len(values), len(values))

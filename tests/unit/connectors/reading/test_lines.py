@@ -15,8 +15,8 @@ from streamsched.connectors import open_source
 from streamsched.connectors.reading import byte_stream, lines
 from streamsched.connectors.reading.byte_stream import ByteStream
 from streamsched.connectors.reading.lines import LineChunk, split_lines
-from streamsched.connectors.reading.record_reader import Intake
-from streamsched.connectors.reading.rejections import Ledger, Rejections
+from streamsched.connectors.reading.record_reader import RecordReader
+from streamsched.connectors.reading.rejections import RejectionCounter, Rejections
 from tests.support.crawl_outcomes import read_out
 
 GOOD = b"10\tM\tu\n"
@@ -30,7 +30,10 @@ def split(path: Path, batch: int = 100, block: int = 0) -> Iterator[tuple[list[L
         stream.read = lambda size=block: whole(min(size, block))  # type: ignore[method-assign]
     rejections = Rejections()
     try:
-        yield list(split_lines(Intake(stream, Ledger(rejections, str(path), "line"), batch))), rejections
+        yield (
+            list(split_lines(RecordReader(stream, RejectionCounter(rejections, str(path), "line"), batch))),
+            rejections,
+        )
     finally:
         stream.close()
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from streamsched.connectors.reading.rejections import MAX_RAW_BYTES, Fault, Ledger, Rejections, describe
+from streamsched.connectors.reading.rejections import MAX_RAW_BYTES, Fault, RejectionCounter, Rejections, describe
 from streamsched.errors import InvalidOutcome, SourceError
 
 FAULT = Fault("status", "expected a whole number from 0 to 999", "1000")
@@ -16,7 +16,7 @@ FAULT = Fault("status", "expected a whole number from 0 to 999", "1000")
 
 def test_all_are_counted_and_the_last_hundred_kept() -> None:
     book = Rejections()
-    ledger = Ledger(book, "log", "line")
+    ledger = RejectionCounter(book, "log", "line")
     for line in range(1, 251):
         ledger.reject(line, FAULT, b"raw")
     assert book.count == 250
@@ -27,7 +27,7 @@ def test_all_are_counted_and_the_last_hundred_kept() -> None:
 def test_a_letter_holds_text_as_text_and_bytes_as_base64(tmp_path: Path) -> None:
     path = tmp_path / "dead"
     book = Rejections(path)
-    ledger = Ledger(book, "log", "byte")
+    ledger = RejectionCounter(book, "log", "byte")
     ledger.reject(0, FAULT, 'é "quoted"\n'.encode())
     ledger.reject(7, FAULT, b"\xff\x00")
     ledger.beside("other").reject(9, FAULT, b"head", size=10**9)
@@ -55,7 +55,7 @@ def test_letters_are_appended(tmp_path: Path) -> None:
     path = tmp_path / "dead"
     for line in (1, 2):
         book = Rejections(path)
-        Ledger(book, "log", "line").reject(line, FAULT, b"raw")
+        RejectionCounter(book, "log", "line").reject(line, FAULT, b"raw")
         book.close()
     assert [json.loads(line)["offset"] for line in path.read_text().splitlines()] == [1, 2]
 
@@ -67,7 +67,7 @@ def test_letters_that_cannot_be_written_are_an_error(tmp_path: Path) -> None:
 
 def test_a_full_disk_is_an_error() -> None:
     book = Rejections("/dev/full")
-    Ledger(book, "log", "line").reject(1, FAULT, b"raw")
+    RejectionCounter(book, "log", "line").reject(1, FAULT, b"raw")
     with pytest.raises(SourceError, match="cannot write dead letters"):
         book.flush()
     with pytest.raises(SourceError, match="cannot write dead letters"):

@@ -13,10 +13,10 @@ import pytest
 
 from streamsched import Scheduler
 from streamsched.estimation.seasonality.group_profiles import EARN_CHANGES, most_profiles
-from streamsched.estimation.seasonality.regions import Region
+from streamsched.estimation.seasonality.regions import TimeRegion
 from streamsched.numerics.arrays import Floats
 from streamsched.numerics.packed_urls import PackedUrls
-from streamsched.records.schema import ANYONE, WEEK_HOURS
+from streamsched.records.schema import NO_GROUP, WEEK_HOURS
 from streamsched.records.url_patterns import group_names
 from tests.reference.seasonality import utc
 from tests.support.intensities import (
@@ -102,7 +102,7 @@ def test_even_pages_have_an_even_profile() -> None:
 
 def test_regions_are_recovered_each_by_its_own_clock() -> None:
     """The same hours in the east and in the west, by their clocks: so the corpus has them, too."""
-    zones = {"east": Region(("jp", "in"), "Asia/Kolkata"), "west": Region(("us",), "America/New_York")}
+    zones = {"east": TimeRegion(("jp", "in"), "Asia/Kolkata"), "west": TimeRegion(("us",), "America/New_York")}
     scheduler = Scheduler(regions=zones)
     rng = np.random.default_rng(6)
     per = rates(rng, 100, 1.0)
@@ -138,7 +138,7 @@ def test_local_hours_are_recovered_where_clocks_are_changed(
     rng = np.random.default_rng(10)
     per = rates(rng, 150, 1.0)
     visits = visit(rng, office(), per, apart(3, 150), clock=clock)
-    scheduler = Scheduler(regions={"there": Region(("example",), zone)})
+    scheduler = Scheduler(regions={"there": TimeRegion(("example",), zone)})
     scheduler.observe(visits.batch(urls_of("a.example", pages=150), start_s))
     found, least = published(scheduler, 1), least_variance(visits, office(), per, clock)
     assert max(errors(found, office(), least).values()) < 1.0
@@ -160,11 +160,11 @@ def test_hosts_are_recovered_each_by_itself() -> None:
 
 def profiles_of(scheduler: Scheduler, letters: str) -> list[int]:
     """The profiles of the hosts that begin with each letter."""
-    tables = scheduler.pages.tables
-    owners = tables.rhythm.profiles["group"][: int(tables.rhythm.tempo["profiles"][0])]
-    assert np.all(tables.groups["changes"][owners[owners != ANYONE]] >= EARN_CHANGES)
+    shard = scheduler.pages.arrays
+    owners = shard.seasonality.profiles["group"][: int(shard.seasonality.state["profiles"][0])]
+    assert np.all(shard.groups.records["changes"][owners[owners != NO_GROUP]] >= EARN_CHANGES)
     names = {
-        group_names(tables, np.array([owner]))[0][0]: number for number, owner in enumerate(owners) if owner != ANYONE
+        group_names(shard, np.array([owner]))[0][0]: number for number, owner in enumerate(owners) if owner != NO_GROUP
     }
     return [names[letter] for letter in letters]
 
@@ -204,7 +204,7 @@ def test_hosts_earn_profiles_below_their_regions() -> None:
     visits = visit(rng, office(), np.ones(20), apart(6, 20))
     scheduler.observe(visits.batch(urls_of("a.jp", "b.fr", pages=20)))
     numbers = profiles_of(scheduler, "ab")
-    assert scheduler.pages.tables.rhythm.profiles["region"][numbers].tolist() == [1, 2]
+    assert scheduler.pages.arrays.seasonality.profiles["region"][numbers].tolist() == [1, 2]
 
 
 def test_profiles_are_few_beside_pages() -> None:

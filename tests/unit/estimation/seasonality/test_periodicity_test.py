@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from streamsched import Scheduler
-from streamsched.estimation.seasonality.periodicity_test import LEVEL, Regularity, judge_page
+from streamsched.estimation.seasonality.periodicity_test import LEVEL, Periodicity, test_periodicity
 from streamsched.numerics.arrays import Bools, Floats
 from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.outcomes import OutcomeBatch
-from streamsched.politeness.politeness_settings import Manners
+from streamsched.politeness.politeness_settings import Politeness
 from streamsched.records.schema import WEEK_HOURS
 from tests.support.intensities import HOUR, MONDAY_S, merge, office, visit
 
@@ -27,8 +27,8 @@ def crawl(changed: Bools, step_s: float) -> Scheduler:
     return scheduler
 
 
-def types(scheduler: Scheduler) -> list[Regularity]:
-    return [judge_page(scheduler.pages.tables, row) for row in range(len(scheduler))]
+def types(scheduler: Scheduler) -> list[Periodicity]:
+    return [test_periodicity(scheduler.pages.arrays, row) for row in range(len(scheduler))]
 
 
 def poisson(rates: Floats, visits: int, step_s: float, seed: int) -> Bools:
@@ -53,7 +53,7 @@ def test_poisson_pages_are_named_so_whenever_they_are_visited(factors: Floats, e
     visits = visit(rng, factors, rng.gamma(1.0, 0.5, gaps.size), gaps, weeks=3 if every_h == 1.0 else 8)
     scheduler = Scheduler()
     scheduler.observe(visits.batch(PackedUrls.pack([f"https://h{i % 20}.example/{i}" for i in range(gaps.size)])))
-    assert int(scheduler.pages.tables.rhythm.tempo["schedules"][0]) > 200  # as many are judged
+    assert int(scheduler.pages.arrays.seasonality.state["schedules"][0]) > 200  # as many are judged
     assert np.mean([one.p_value < LEVEL for one in types(scheduler)]) <= LEVEL
 
 
@@ -65,7 +65,7 @@ def test_poisson_pages_are_named_so_where_their_visits_follow_from_what_was_seen
     rng = np.random.default_rng(0)
     rates = rng.gamma(1.0, 0.5, 400)
     rows = {f"https://h{i % 20}.example/{i}": i for i in range(rates.size)}
-    scheduler = Scheduler(manners=Manners(delay=0.0, in_flight=None, min_revisit=0.0), new_share=0.0)
+    scheduler = Scheduler(politeness=Politeness(delay=0.0, in_flight=None, min_revisit=0.0), new_share=0.0)
     scheduler.discover(list(rows), now=MONDAY_S)
     last = np.full(rates.size, MONDAY_S)
     for now in MONDAY_S + every_h * HOUR * np.arange(1, cycles + 1):
@@ -75,7 +75,7 @@ def test_poisson_pages_are_named_so_where_their_visits_follow_from_what_was_seen
         last[chosen] = now
         changed = rng.random(chosen.size) < chance
         scheduler.observe(OutcomeBatch(batch.urls, np.full(chosen.size, now), changed=changed))
-    assert int(scheduler.pages.tables.rhythm.tempo["schedules"][0]) > 100
+    assert int(scheduler.pages.arrays.seasonality.state["schedules"][0]) > 100
     assert np.mean([one.p_value < LEVEL for one in types(scheduler)]) <= LEVEL
 
 
@@ -133,22 +133,22 @@ def test_gaps_are_compared_with_the_exponential() -> None:
 
 
 def test_a_page_without_a_schedule_is_taken_for_poisson() -> None:
-    assert types(crawl(np.zeros((1, 5), np.bool_), DAY)) == [Regularity("poisson", 1.0)]
+    assert types(crawl(np.zeros((1, 5), np.bool_), DAY)) == [Periodicity("poisson", 1.0)]
 
 
 @pytest.mark.parametrize(
     ("regularity", "words"),
     [
-        (Regularity("poisson", 0.7), "no schedule shows in its changes"),
-        (Regularity("hourly", 0.001), "updated hourly (p = 0.001)"),
-        (Regularity("daily", 0.001, tuple(range(7)), 3), "updated daily, likeliest at 03:00 to 03:59 UTC (p = 0.001)"),
-        (Regularity("weekly", 0.001, (0,), None), "updated on Monday (p = 0.001)"),
-        (Regularity("other", 0.001, (), None), "updated on some days (p = 0.001)"),
+        (Periodicity("poisson", 0.7), "no schedule shows in its changes"),
+        (Periodicity("hourly", 0.001), "updated hourly (p = 0.001)"),
+        (Periodicity("daily", 0.001, tuple(range(7)), 3), "updated daily, likeliest at 03:00 to 03:59 UTC (p = 0.001)"),
+        (Periodicity("weekly", 0.001, (0,), None), "updated on Monday (p = 0.001)"),
+        (Periodicity("other", 0.001, (), None), "updated on some days (p = 0.001)"),
         (
-            Regularity("other", 0.001, (0, 4), 9, -14),
+            Periodicity("other", 0.001, (0, 4), 9, -14),
             "updated on Monday, Friday, likeliest at 09:00 to 09:59 UTC-3:30 (p = 0.001)",
         ),
     ],
 )
-def test_regularity_in_words(regularity: Regularity, words: str) -> None:
+def test_regularity_in_words(regularity: Periodicity, words: str) -> None:
     assert str(regularity) == words

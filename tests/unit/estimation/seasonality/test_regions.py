@@ -8,7 +8,7 @@ import pytest
 from streamsched import Outcome, Scheduler
 from streamsched.errors import SettingsError
 from streamsched.estimation.seasonality.local_time import local_hours, quarters_at, region_of_name
-from streamsched.estimation.seasonality.regions import REGIONS, Region, check_regions, make_calendar
+from streamsched.estimation.seasonality.regions import REGIONS, TimeRegion, check_regions, make_region_clocks
 from tests.reference.seasonality import utc
 
 DAY = 86_400.0
@@ -30,12 +30,12 @@ DAY = 86_400.0
 def test_hosts_are_of_the_region_of_their_domain(host: str, region: int) -> None:
     scheduler = Scheduler()
     scheduler.discover([f"https://{host}/1"], now=0.0)
-    assert region_of_name(scheduler.pages.tables, 0) == region
-    assert scheduler.pages.tables.rhythm.links["profile"][0] == region
+    assert region_of_name(scheduler.pages.arrays, 0) == region
+    assert scheduler.pages.arrays.seasonality.links["profile"][0] == region
 
 
 def test_a_clock_is_put_forward_and_back() -> None:
-    calendar = make_calendar({"north": Region(("de",), "Europe/Berlin"), "fixed": Region(("np",), 5.75)})
+    calendar = make_region_clocks({"north": TimeRegion(("de",), "Europe/Berlin"), "fixed": TimeRegion(("np",), 5.75)})
     switch_s = utc(2024, 3, 31, 1)
     assert [quarters_at(calendar, 1, at_s) for at_s in (switch_s - 1.0, switch_s)] == [4, 8]
     assert quarters_at(calendar, 1, utc(2024, 10, 27, 1)) == 4
@@ -44,29 +44,29 @@ def test_a_clock_is_put_forward_and_back() -> None:
 
 
 def test_the_hour_of_a_local_morning_is_the_same_in_summer_and_winter() -> None:
-    calendar = make_calendar({"north": Region(("de",), "Europe/Berlin")})
+    calendar = make_region_clocks({"north": TimeRegion(("de",), "Europe/Berlin")})
     nine_s = [utc(2024, 1, 15, 8), utc(2024, 7, 15, 7)]  # Mondays, 9:00 in Berlin
     hours = [local_hours(at_s, quarters_at(calendar, 1, at_s)) % 168 for at_s in nine_s]
     assert hours == [9.0, 9.0]
 
 
 def test_pages_keep_the_clock_of_their_last_visit() -> None:
-    scheduler = Scheduler(regions={"north": Region(("de",), "Europe/Berlin")})
+    scheduler = Scheduler(regions={"north": TimeRegion(("de",), "Europe/Berlin")})
     for day in (utc(2024, 3, 30), utc(2024, 4, 1)):
         scheduler.observe([Outcome("https://a.de/", day, changed=True), Outcome("https://a.example/", day)])
         scheduler.next_batch(2, now=day)
-    assert scheduler.pages.tables.rhythm.links["quarters"][:2].tolist() == [8, 0]
+    assert scheduler.pages.arrays.seasonality.links["quarters"][:2].tolist() == [8, 0]
 
 
 def test_regions_are_saved_with_the_state(tmp_path: object) -> None:
-    regions = {"Nepal": Region(("np",), 5.75)}
+    regions = {"Nepal": TimeRegion(("np",), 5.75)}
     scheduler = Scheduler(regions=regions)
     scheduler.observe([Outcome("https://a.np/", at_s, changed=True) for at_s in (0.0, DAY, 2 * DAY, 3 * DAY)])
     scheduler.save(str(tmp_path))
     loaded = Scheduler.load(str(tmp_path))
-    assert loaded.pages.tempo.regions == regions
+    assert loaded.pages.seasonality.regions == regions
     assert loaded.digest() == scheduler.digest()
-    np.testing.assert_array_equal(loaded.pages.tables.rhythm.links["quarters"][:1], [23])
+    np.testing.assert_array_equal(loaded.pages.arrays.seasonality.links["quarters"][:1], [23])
 
 
 def test_without_regions_no_rhythm_is_learned() -> None:
@@ -76,12 +76,17 @@ def test_without_regions_no_rhythm_is_learned() -> None:
     assert told["tau"] == pytest.approx(told["t"])
     assert told["rhythm"] == 1.0
     assert told["due"] == pytest.approx(told["posterior"])
-    assert scheduler.pages.tables.rhythm.tempo["schedules"][0] == 0
+    assert scheduler.pages.arrays.seasonality.state["schedules"][0] == 0
 
 
 @pytest.mark.parametrize(
     "regions",
-    [[], {"a": 1}, {"a": Region(("fr",)), "b": Region(("de", "fr"))}, {str(i): Region((f"d{i}",)) for i in range(65)}],
+    [
+        [],
+        {"a": 1},
+        {"a": TimeRegion(("fr",)), "b": TimeRegion(("de", "fr"))},
+        {str(i): TimeRegion((f"d{i}",)) for i in range(65)},
+    ],
 )
 def test_regions_that_cannot_work(regions: object) -> None:
     with pytest.raises(SettingsError, match="regions"):
@@ -94,7 +99,7 @@ def test_regions_that_cannot_work(regions: object) -> None:
 )
 def test_a_region_that_cannot_work(domains: tuple[str, ...], zone: str | float | None) -> None:
     with pytest.raises(SettingsError):
-        Region(domains, zone)
+        TimeRegion(domains, zone)
 
 
 def test_regions_of_the_paper() -> None:
@@ -106,4 +111,4 @@ def test_regions_of_the_paper() -> None:
 
 @pytest.mark.parametrize("zone", ["+05:45", "UTC+5:45", 5.75])
 def test_offsets_are_spelled_as_hours_or_as_clocks_are(zone: str | float) -> None:
-    assert make_calendar({"fixed": Region(("np",), zone)}).quarters.tolist() == [0, 23]
+    assert make_region_clocks({"fixed": TimeRegion(("np",), zone)}).quarters.tolist() == [0, 23]

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from streamsched.errors import SettingsError
-from streamsched.estimation.seasonality.timezones import find_zone, set_clock
+from streamsched.estimation.seasonality.timezones import find_zone, offsets_between
 
 DAY = 86_400
 
@@ -33,15 +33,15 @@ DAY = 86_400
 def test_every_hour_of_a_year_is_the_databases(zone: str, year: int) -> None:
     first, last = (int(datetime(at, 1, 1, tzinfo=UTC).timestamp()) for at in (year, year + 1))
     times = [time + more for time in range(first, last, 1_800) for more in (-1, 0)]
-    clock = set_clock(zone, first, last)
+    clock = offsets_between(zone, first, last)
     expected = [datetime.fromtimestamp(at, ZoneInfo(zone)).replace(tzinfo=UTC).timestamp() for at in times]
     assert clock.read(np.array(times, np.float64)).tolist() == expected
 
 
 def test_a_clock_without_switches_is_one_offset() -> None:
-    clock = set_clock("-03:30", 0.0, 4e9)
+    clock = offsets_between("-03:30", 0.0, 4e9)
     assert (clock.starts_s.tolist(), clock.offsets_s.tolist()) == ([-np.inf], [-3.5 * 3_600])
-    assert set_clock(None, 0.0, 1.0).offsets_s.tolist() == [0.0]
+    assert offsets_between(None, 0.0, 1.0).offsets_s.tolist() == [0.0]
 
 
 @pytest.mark.parametrize(

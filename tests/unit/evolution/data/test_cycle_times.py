@@ -10,11 +10,11 @@ import pytest
 
 from streamsched import OutcomeBatch, Scheduler
 from streamsched.errors import SnapshotError
-from streamsched.estimation.seasonality.regions import Region
+from streamsched.estimation.seasonality.regions import TimeRegion
 from streamsched.evolution.data.change_history import ChangeHistory
-from streamsched.evolution.data.cycle_times import Timing, weigh_cycles
+from streamsched.evolution.data.cycle_times import CycleTimes, weigh_cycles
 from streamsched.evolution.findings import DataSpan
-from streamsched.evolution.process.exchange_files import read_parcel, write_parcel
+from streamsched.evolution.process.exchange_files import read_exchange, write_exchange
 from streamsched.records.schema import PROFILE, WEEK_HOURS
 
 HOUR = 3_600.0
@@ -23,11 +23,11 @@ MONDAY = 1_699_833_600.0  # 2023-11-13, 00:00
 DATA = DataSpan(0.0, 4, 3, 1.0, 0, 0)
 
 
-def even(kinds: int, cycles: int, profile: list[int], cycle_s: float = DAY) -> Timing:
+def even(kinds: int, cycles: int, profile: list[int], cycle_s: float = DAY) -> CycleTimes:
     profiles = np.zeros(kinds, PROFILE)
     profiles["told"][:, : WEEK_HOURS + 1] = 65_536 * np.arange(WEEK_HOURS + 1)
     quarters = np.arange(kinds * (cycles + 1)).reshape(kinds, -1)
-    return Timing(MONDAY, cycle_s, profiles, quarters, np.array(profile, np.int64))
+    return CycleTimes(MONDAY, cycle_s, profiles, quarters, np.array(profile, np.int64))
 
 
 def test_timing_is_cut_with_its_history() -> None:
@@ -62,7 +62,7 @@ def test_busy_cycles_weigh_more() -> None:
     assert weigh_cycles(timing)[0] == pytest.approx([0.8, 0.8, 0.8, 1.6] * 7)
 
 
-def nightly(regions: dict[str, Region] | None) -> Scheduler:
+def nightly(regions: dict[str, TimeRegion] | None) -> Scheduler:
     """300 pages each of a region and of none, seen every hour for two weeks, that change at night by UTC."""
     scheduler = Scheduler(cycle=HOUR, regions=regions)
     rng = np.random.default_rng(0)
@@ -74,7 +74,7 @@ def nightly(regions: dict[str, Region] | None) -> Scheduler:
 
 
 def test_training_has_the_profiles_that_pages_go_by() -> None:
-    scheduler = nightly({"JP": Region(("jp",), "Asia/Tokyo")})
+    scheduler = nightly({"JP": TimeRegion(("jp",), "Asia/Tokyo")})
     timing = scheduler.training(48, now=MONDAY + 336 * HOUR).history.timing
     assert timing is not None
     assert (timing.start_s, timing.cycle_s, timing.cycles) == (MONDAY + 288 * HOUR, HOUR, 48)
@@ -106,10 +106,10 @@ def test_training_is_of_its_moment() -> None:
 
 
 @pytest.mark.parametrize("timing", [None, even(2, 4, [0, 1, 1])])
-def test_parcels_carry_it(tmp_path: Path, timing: Timing | None) -> None:
+def test_parcels_carry_it(tmp_path: Path, timing: CycleTimes | None) -> None:
     history = ChangeHistory.of(np.eye(3, 4, dtype=np.bool_), timing=timing)
-    write_parcel(tmp_path, [history, history], DATA, {})
-    for read in read_parcel(tmp_path)[0]:
+    write_exchange(tmp_path, [history, history], DATA, {})
+    for read in read_exchange(tmp_path)[0]:
         assert (read.timing is None) is (timing is None)
         if read.timing is not None and timing is not None:
             assert read.timing.profiles.tobytes() == timing.profiles.tobytes()
@@ -120,10 +120,10 @@ def test_parcels_carry_it(tmp_path: Path, timing: Timing | None) -> None:
 
 def test_damaged_profiles_are_refused(tmp_path: Path) -> None:
     history = ChangeHistory.of(np.eye(3, 4, dtype=np.bool_), timing=even(2, 4, [0, 1, 1]))
-    write_parcel(tmp_path, [history], DATA, {})
+    write_exchange(tmp_path, [history], DATA, {})
     path = tmp_path / "profiles.npy"
     raw = bytearray(path.read_bytes())
     raw[-1] ^= 1
     path.write_bytes(raw)
     with pytest.raises(SnapshotError, match="damaged"):
-        read_parcel(tmp_path)
+        read_exchange(tmp_path)

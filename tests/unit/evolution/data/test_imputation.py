@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from streamsched.estimation.gamma_posterior import after_change
-from streamsched.evolution.data.imputation import ALL_ALIKE, Sightings, complete_history
+from streamsched.evolution.data.imputation import ALL_ALIKE, PageVisits, impute_history
 from streamsched.evolution.data.kernel_random import begin_draws, draw_gamma, draw_uniform
 from streamsched.numerics.arrays import Bools, Floats, Ints
 
@@ -18,8 +18,8 @@ CYCLES = 19
 PRIOR = (0.5, 5.0)  # shape and exposure: a mean of 0.1 a cycle
 
 
-def one_page(times: list[float], changed: list[bool], shape: float = 1.0, exposure: float = 4.0) -> Sightings:
-    return Sightings(
+def one_page(times: list[float], changed: list[bool], shape: float = 1.0, exposure: float = 4.0) -> PageVisits:
+    return PageVisits(
         np.array([0, len(times)]),
         np.array(times, np.float64),
         np.array(changed, np.bool_),
@@ -30,9 +30,9 @@ def one_page(times: list[float], changed: list[bool], shape: float = 1.0, exposu
     )
 
 
-def repeated(page: Sightings, pages: int) -> Sightings:
+def repeated(page: PageVisits, pages: int) -> PageVisits:
     """The same page under many hashes: many draws of its history."""
-    return Sightings(
+    return PageVisits(
         np.arange(pages + 1) * page.times.size,
         np.tile(page.times, pages),
         np.tile(page.changed, pages),
@@ -46,20 +46,20 @@ def repeated(page: Sightings, pages: int) -> Sightings:
 def test_daily_visits_leave_nothing_to_draw() -> None:
     rng = np.random.default_rng(1)
     saw = rng.random(20) < 0.3
-    changed, sure = complete_history(one_page([*map(float, range(20))], saw.tolist()), CYCLES, seed=0)
+    changed, sure = impute_history(one_page([*map(float, range(20))], saw.tolist()), CYCLES, seed=0)
     assert changed[0].tolist() == saw[1:].tolist()
     assert sure.all()
 
 
 def test_no_change_is_none_in_any_cycle() -> None:
-    changed, sure = complete_history(one_page([-3.5, 7.2, 19.0], [True, False, False]), CYCLES, seed=0)
+    changed, sure = impute_history(one_page([-3.5, 7.2, 19.0], [True, False, False]), CYCLES, seed=0)
     assert not changed.any()
     assert sure.all()
 
 
 def test_change_over_several_cycles_is_in_at_least_one() -> None:
     page = repeated(one_page([0.0, 4.0, 19.0], [False, True, False]), 400)
-    changed, sure = complete_history(page, CYCLES, seed=0)
+    changed, sure = impute_history(page, CYCLES, seed=0)
     assert changed[:, :4].any(axis=1).all()
     assert changed[:, :4].any(axis=0).all()
     assert not changed[:, 4:].any()
@@ -68,7 +68,7 @@ def test_change_over_several_cycles_is_in_at_least_one() -> None:
 
 def test_change_within_a_cycle_is_certain_whatever_else_is_drawn_of_it() -> None:
     times, saw = [-1.0, 3.2, 3.4, 8.0, 8.5], [False, True, True, True, True]
-    changed, sure = complete_history(one_page(times, saw), 9, seed=0)
+    changed, sure = impute_history(one_page(times, saw), 9, seed=0)
     assert changed[0, [3, 8]].all()
     assert sure[0].tolist() == [False, False, False, True, False, False, False, False, True]
 
@@ -76,7 +76,7 @@ def test_change_within_a_cycle_is_certain_whatever_else_is_drawn_of_it() -> None
 def test_interval_reaches_beyond_the_window_at_both_ends() -> None:
     """A change somewhere in 30 cycles, of which the window holds ten: they have it one time in three."""
     page = repeated(one_page([-10.0, 20.0], [False, True], shape=1e6, exposure=1e12), 20_000)
-    changed, sure = complete_history(page, 10, seed=0)
+    changed, sure = impute_history(page, 10, seed=0)
     assert changed.any(axis=1).mean() == pytest.approx(1 / 3, abs=0.01)
     assert not sure.any()
 
@@ -84,7 +84,7 @@ def test_interval_reaches_beyond_the_window_at_both_ends() -> None:
 @pytest.mark.parametrize(("times", "share"), [([0.9, 2.0], 0.1 / 1.1), ([0.25, 1.75], 0.5)])
 def test_parts_of_cycles_weigh_by_their_length(times: list[float], share: float) -> None:
     page = repeated(one_page(times, [False, True], shape=1e6, exposure=1e12), 20_000)
-    changed, _ = complete_history(page._replace(times=page.times), 2, seed=3)
+    changed, _ = impute_history(page._replace(times=page.times), 2, seed=3)
     assert changed[:, 0].mean() == pytest.approx(share, abs=0.012)
     assert (changed[:, 0] ^ changed[:, 1]).mean() > 0.999
 
@@ -94,18 +94,18 @@ def test_what_is_drawn_falls_into_busy_cycles() -> None:
     busy = np.array([[0.0, 2.0, 0.5, 1.5]])
     page = repeated(one_page([0.0, 4.0], [False, True], shape=1e6, exposure=1e12), 20_000)
     page = page._replace(busy=busy, profile=np.zeros(20_000, np.int64))
-    changed, _ = complete_history(page, 4, seed=1)
+    changed, _ = impute_history(page, 4, seed=1)
     assert changed.mean(axis=0) == pytest.approx(busy[0] / 4, abs=0.012)
     page = repeated(one_page([], [], shape=0.3e9, exposure=1e9), 20_000)
     page = page._replace(busy=busy, profile=np.zeros(20_000, np.int64))
-    changed, _ = complete_history(page, 4, seed=1)
+    changed, _ = impute_history(page, 4, seed=1)
     assert changed.mean(axis=0) == pytest.approx(-np.expm1(-0.3 * busy[0]), abs=0.012)
 
 
 def test_first_change_is_early_where_changes_are_many() -> None:
     """Rate 0.7 over 5 cycles: each cycle as an unconditional one would be, but never none at all."""
     page = repeated(one_page([0.0, 5.0], [False, True], shape=0.7e9, exposure=1e9), 40_000)
-    changed, _ = complete_history(page, 5, seed=1)
+    changed, _ = impute_history(page, 5, seed=1)
     alone, any_ = -math.expm1(-0.7), -math.expm1(-3.5)
     assert changed.mean(axis=0) == pytest.approx([alone / any_] * 5, abs=0.01)
     both = (changed[:, 1] & changed[:, 3]).mean()
@@ -114,7 +114,7 @@ def test_first_change_is_early_where_changes_are_many() -> None:
 
 def test_unvisited_page_is_drawn_from_its_posterior() -> None:
     page = repeated(one_page([], [], shape=2.0, exposure=5.0), 20_000)
-    changed, sure = complete_history(page, 3, seed=0)
+    changed, sure = impute_history(page, 3, seed=0)
     assert not sure.any()
     assert changed.mean() == pytest.approx(1.0 - (5.0 / 6.0) ** 2, abs=0.01)
     never = 1.0 - changed.any(axis=1).mean()  # of one rate a page: more often none at all than if drawn for each cycle
@@ -123,7 +123,7 @@ def test_unvisited_page_is_drawn_from_its_posterior() -> None:
 
 def test_what_was_before_the_first_known_visit_is_drawn() -> None:
     page = repeated(one_page([2.5, 4.0], [True, False], shape=3e9, exposure=1e9), 10_000)
-    changed, sure = complete_history(page, 4, seed=0)
+    changed, sure = impute_history(page, 4, seed=0)
     assert sure[0].tolist() == [False, False, False, True]
     assert changed.mean(axis=0) == pytest.approx([-math.expm1(-3.0)] * 2 + [-math.expm1(-1.5), 0.0], abs=0.01)
 
@@ -131,17 +131,17 @@ def test_what_was_before_the_first_known_visit_is_drawn() -> None:
 @pytest.mark.parametrize("seed", [0, -1, 2**80])
 def test_draws_hang_on_seed_and_hash_alone(seed: int) -> None:
     page = repeated(one_page([0.0, 9.0], [False, True]), 300)
-    whole, _ = complete_history(page, CYCLES, seed)
+    whole, _ = impute_history(page, CYCLES, seed)
     halves = [part(page, range(0, 300, 2)), part(page, range(1, 300, 2))]
     for start, half in enumerate(halves):
-        assert np.array_equal(complete_history(half, CYCLES, seed)[0], whole[start::2])
-    assert not np.array_equal(complete_history(page, CYCLES, seed + 1)[0], whole)
+        assert np.array_equal(impute_history(half, CYCLES, seed)[0], whole[start::2])
+    assert not np.array_equal(impute_history(page, CYCLES, seed + 1)[0], whole)
 
 
-def part(page: Sightings, rows: range) -> Sightings:
+def part(page: PageVisits, rows: range) -> PageVisits:
     chosen = np.array(rows)
     visits = page.times.reshape(-1, 2)[chosen].ravel(), page.changed.reshape(-1, 2)[chosen].ravel()
-    return Sightings(
+    return PageVisits(
         np.arange(chosen.size + 1) * 2,
         *visits,
         page.shape[:1].repeat(chosen.size),
@@ -169,7 +169,7 @@ def test_uniform_draws_are_uniform_over_hashes_too() -> None:
     assert abs(np.corrcoef(first[1:], first[:-1])[0, 1]) < 0.02
 
 
-def crawled(rates: Floats, gap: float, rng: np.random.Generator) -> tuple[Sightings, Bools]:
+def crawled(rates: Floats, gap: float, rng: np.random.Generator) -> tuple[PageVisits, Bools]:
     """Poisson pages watched since 60 cycles before the window, visited every `gap` cycles on average; and the truth."""
     before = 60
     truth = rng.random((rates.size, before + CYCLES)) < -np.expm1(-rates)[:, None]
@@ -188,7 +188,7 @@ def crawled(rates: Floats, gap: float, rng: np.random.Generator) -> tuple[Sighti
         sizes.append(due.size)
         shapes.append(shape)
         exposures.append(exposure)
-    seen = Sightings(
+    seen = PageVisits(
         np.r_[0, np.cumsum(sizes)],
         np.concatenate(times).astype(np.float64),
         np.concatenate(flags),
@@ -206,7 +206,7 @@ def test_sparse_visits_complete_to_the_true_rates(gap: float) -> None:
     rng = np.random.default_rng(int(gap))
     rates = rng.gamma(PRIOR[0], 1 / PRIOR[1], 6_000)
     seen, truth = crawled(rates, gap, rng)
-    changed, sure = complete_history(seen, CYCLES, seed=2)
+    changed, sure = impute_history(seen, CYCLES, seed=2)
     assert sure.mean() < 0.95
     assert changed.mean() == pytest.approx(truth.mean(), rel=0.04)
     assert np.array_equal(changed[sure], truth[sure])
@@ -219,6 +219,6 @@ def test_sparse_visits_complete_to_the_true_rates(gap: float) -> None:
 def test_daily_visits_complete_to_the_truth() -> None:
     rng = np.random.default_rng(3)
     seen, truth = crawled(rng.gamma(PRIOR[0], 1 / PRIOR[1], 300), 1.0, rng)
-    changed, sure = complete_history(seen, CYCLES, seed=2)
+    changed, sure = impute_history(seen, CYCLES, seed=2)
     assert np.array_equal(changed, truth)
     assert sure.all()

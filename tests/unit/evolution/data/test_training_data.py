@@ -56,7 +56,7 @@ def test_pages_first_visited_within_the_span_are_left_out_and_counted() -> None:
     scheduler.observe([Outcome(url(3), START - DAY, 503)])
     scheduler.discover([url(4)], now=START - DAY)
     training = scheduler.training(4, now=START + 4 * DAY)
-    assert training.history.hashes.tolist() == scheduler.pages.tables.pages["url_hash"][:1].tolist()
+    assert training.history.hashes.tolist() == scheduler.pages.arrays.pages.records["url_hash"][:1].tolist()
     assert training.newcomers == 2
 
 
@@ -76,10 +76,10 @@ def test_priors_and_weights_are_those_of_the_pages() -> None:
             OutcomeBatch(urls, np.full(40, START + day * DAY), changed=flags, importance=np.arange(40), cost=flags + 1)
         )
     history = scheduler.training(5, now=START + 5 * DAY).history
-    tables = scheduler.pages.tables
-    assert history.prior_mean.tolist() == tables.groups["mean"][tables.pages["group"][:40]].tolist()
+    shard = scheduler.pages.arrays
+    assert history.prior_mean.tolist() == shard.groups.records["mean"][shard.pages.records["group"][:40]].tolist()
     assert len(set(history.prior_mean.tolist())) == 2
-    assert history.prior_shape == scheduler.pages.tables.corpus["shape"][0]
+    assert history.prior_shape == scheduler.pages.arrays.corpus["shape"][0]
     assert history.importance.tolist() == list(range(40))
     assert history.cost.tolist() == [2.0, 1.0] * 20
 

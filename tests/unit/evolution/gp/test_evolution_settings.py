@@ -12,7 +12,7 @@ import pytest
 from streamsched.errors import SettingsError
 from streamsched.evolution.gp.evolution_settings import MOST_LEVELS, EvolutionSettings
 from streamsched.evolution.gp.genomes import full_tree, to_formula
-from streamsched.evolution.gp.symbols import Alphabet
+from streamsched.evolution.gp.symbols import SymbolSet
 
 
 def test_the_defaults_are_the_paper_s() -> None:
@@ -145,7 +145,7 @@ def test_json_with_a_name_unknown_is_refused() -> None:
 
 def test_the_alphabet_is_that_of_terminals_and_constants() -> None:
     settings = EvolutionSettings(terminals="basic", constants=(2.0,))
-    assert settings.alphabet == Alphabet(("n", "X", "t"), (2.0,))
+    assert settings.alphabet == SymbolSet(("n", "X", "t"), (2.0,))
 
 
 def test_the_deepest_tree_allowed_is_still_a_formula() -> None:

@@ -19,11 +19,11 @@ from streamsched.evolution.gp.genomes import (
     subtree_end,
     to_formula,
 )
-from streamsched.evolution.gp.symbols import TERMINAL_SETS, Alphabet
+from streamsched.evolution.gp.symbols import TERMINAL_SETS, SymbolSet
 from streamsched.formula import TERMINALS, Formula
 
-PAPER = Alphabet(TERMINAL_SETS["paper"])
-TINY = Alphabet(("X", "t"), (0.0,))  # 0 X, 1 t, 2 0.0, 3 +, 4 -, 5 *, 6 /, 7 pow, 8 log, 9 exp
+PAPER = SymbolSet(TERMINAL_SETS["paper"])
+TINY = SymbolSet(("X", "t"), (0.0,))  # 0 X, 1 t, 2 0.0, 3 +, 4 -, 5 *, 6 /, 7 pow, 8 log, 9 exp
 
 
 def chi_square(counts: Counter[int], expected: list[float]) -> float:
@@ -95,7 +95,7 @@ def test_half_of_the_ramp_is_grown_and_half_is_full() -> None:
 
 
 def test_a_ramp_longer_than_there_are_trees_repeats_some() -> None:
-    alphabet = Alphabet(("X",), ())
+    alphabet = SymbolSet(("X",), ())
     trees = ramped_trees(20, (2, 2), alphabet, Random(6))
     assert len(trees) == 20
     assert len(set(trees)) == 7  # one for each function
@@ -107,14 +107,14 @@ def test_a_ramp_of_leaves_alone() -> None:
 
 @pytest.mark.parametrize("text", ["X / n", "2 * X", "X + CG", "-(X)", "exp(-(X / n) * t)"])
 def test_a_formula_with_a_symbol_that_is_lacking_has_no_genome(text: str) -> None:
-    assert from_formula(Formula.parse(text), Alphabet(("X", "t"))) is None
+    assert from_formula(Formula.parse(text), SymbolSet(("X", "t"))) is None
 
 
 @pytest.mark.parametrize("text", ["t", "t * X", "1 - exp(0.001 * t)", "pow(X, 0.5) / log(10)", "X - t - (n - 1000)"])
 def test_a_formula_of_its_symbols_has_one(text: str) -> None:
-    genome = from_formula(Formula.parse(text), Alphabet(TERMINAL_SETS["basic"]))
+    genome = from_formula(Formula.parse(text), SymbolSet(TERMINAL_SETS["basic"]))
     assert genome is not None
-    assert str(to_formula(genome, Alphabet(TERMINAL_SETS["basic"]))) == text
+    assert str(to_formula(genome, SymbolSet(TERMINAL_SETS["basic"]))) == text
 
 
 @pytest.mark.parametrize(("text", "becomes"), [("-X", "0 - X"), ("t * -(X + t)", "t * (0 - (X + t))"), ("--X", None)])
@@ -125,7 +125,7 @@ def test_a_sign_becomes_a_difference_where_there_is_0(text: str, becomes: str | 
 
 
 def test_every_terminal_can_stand_in_a_genome() -> None:
-    alphabet = Alphabet(tuple(TERMINALS))
+    alphabet = SymbolSet(tuple(TERMINALS))
     for name in TERMINALS:
         genome = from_formula(Formula.parse(f"exp({name})"), alphabet)
         assert genome is not None

@@ -12,10 +12,10 @@ import pytest
 from streamsched.evolution.gp.evolution_settings import EvolutionSettings
 from streamsched.evolution.gp.genomes import depth_of, from_formula, is_genome
 from streamsched.evolution.gp.operators import Breeder, cross, replace_subtree, swap_subtrees
-from streamsched.evolution.gp.symbols import Alphabet
+from streamsched.evolution.gp.symbols import SymbolSet
 from streamsched.formula import Formula
 
-TINY = Alphabet(("X", "t"), (0.5,))
+TINY = SymbolSet(("X", "t"), (0.5,))
 
 
 def genome_of(text: str) -> bytes:

@@ -6,12 +6,12 @@ import math
 
 import pytest
 
-from streamsched.evolution.gp.symbols import CONSTANTS, TERMINAL_SETS, Alphabet
+from streamsched.evolution.gp.symbols import CONSTANTS, TERMINAL_SETS, SymbolSet
 from streamsched.formula import TERMINALS
 
 
 def test_symbols_stand_in_the_order_that_genomes_count_on() -> None:
-    alphabet = Alphabet(TERMINAL_SETS["paper"])
+    alphabet = SymbolSet(TERMINAL_SETS["paper"])
     terminals = ("n", "X", "t", "CG", "NAD", "SAD", "AAD", "GAD")
     constants = (0.001, 0.01, 0.1, 0.5, 1.0, 10.0, 100.0, 1000.0)
     assert alphabet.symbols == (*terminals, *constants, "+", "-", "*", "/", "pow", "log", "exp")
@@ -27,10 +27,10 @@ def test_each_set_of_terminals_holds_the_one_before() -> None:
 
 
 def test_alphabets_are_equal_where_their_leaves_are() -> None:
-    assert Alphabet(("X",)) == Alphabet(("X",), CONSTANTS)
-    assert Alphabet(("X",), (0.0,)) == Alphabet(("X",), (-0.0,))
-    assert Alphabet(("X",)) != Alphabet(("X",), ())
-    assert hash(Alphabet(("X",))) == hash(Alphabet(("X",)))
+    assert SymbolSet(("X",)) == SymbolSet(("X",), CONSTANTS)
+    assert SymbolSet(("X",), (0.0,)) == SymbolSet(("X",), (-0.0,))
+    assert SymbolSet(("X",)) != SymbolSet(("X",), ())
+    assert hash(SymbolSet(("X",))) == hash(SymbolSet(("X",)))
 
 
 @pytest.mark.parametrize(
@@ -51,8 +51,8 @@ def test_what_no_genome_could_hold_is_refused(
     terminals: tuple[str, ...], constants: tuple[float, ...], complaint: str
 ) -> None:
     with pytest.raises(ValueError, match=complaint):
-        Alphabet(terminals, constants)
+        SymbolSet(terminals, constants)
 
 
 def test_a_byte_is_enough_for_256_symbols() -> None:
-    assert len(Alphabet(("X",), tuple(map(float, range(248)))).arity) == 256
+    assert len(SymbolSet(("X",), tuple(map(float, range(248)))).arity) == 256

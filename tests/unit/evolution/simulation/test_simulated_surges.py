@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamsched.evolution.simulation.simulated_surges import FEWEST_PAGES, add_tolls, number_groups
+from streamsched.evolution.simulation.simulated_surges import FEWEST_PAGES, add_surge_counts, number_groups
 from tests.reference.simulated_crawl import hit_share
 
 
@@ -17,7 +17,7 @@ def test_tolls_are_those_of_the_twin(seed: int, rate: float, hit: float) -> None
     changed = rng.random((60, 12)) < rate
     changed[:20, 5] |= rng.random(20) < hit
     numbers = number_groups(np.repeat([4, 9, 2], [20, 30, 10]))
-    taken = add_tolls(changed, numbers)
+    taken = add_surge_counts(changed, numbers)
     assert taken.shape == (12, 3)
     assert np.all(taken[:, 0] == 0.0)
     for number, part in ((1, slice(20)), (2, slice(20, 50))):
@@ -29,7 +29,7 @@ def test_a_bulk_edit_is_taken_in_its_cycle_and_single_changes_are_not() -> None:
     changed = np.zeros((40, 10), np.bool_)
     changed[3, 2] = True
     changed[:18, 6] = True
-    taken = add_tolls(changed, number_groups(np.repeat([0, 1], 20)))
+    taken = add_surge_counts(changed, number_groups(np.repeat([0, 1], 20)))
     assert taken[5, 1] == 0.0
     assert 1.0 - np.exp(-taken[6, 1]) == pytest.approx(0.87, abs=0.02)
     assert taken[9, 1] == taken[6, 1]

@@ -14,8 +14,9 @@ from streamsched.replay import POLICIES, STEADY, Evolution, ReplayResult, Replay
 from streamsched.replay.reporting.figures import share_by_decile
 from streamsched.replay.reporting.html_report import render_report, write_report
 from streamsched.replay.reporting.palette import HUES, choose_strokes
+from tests.support.paths import LOGS
 
-LOG = Path(__file__).parents[2] / "data" / "openwrt.tsv.gz"
+LOG = LOGS / "openwrt.tsv.gz"
 START_S = 1_755_820_800.0
 VOID = {"meta", "input", "br", "wbr"}
 

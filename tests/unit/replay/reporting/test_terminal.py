@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import io
-from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 from streamsched.replay import ReplayResult, ReplaySettings, run_replay
 from streamsched.replay.reporting.terminal import figure_table, show_progress
+from tests.support.paths import LOGS
 
-LOG = Path(__file__).parents[2] / "data" / "openwrt.tsv.gz"
+LOG = LOGS / "openwrt.tsv.gz"
 START_S = 1_755_820_800.0
 FORMULA = "(1 - exp(-rate * t)) * importance"
 

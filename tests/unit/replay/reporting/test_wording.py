@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -18,8 +17,9 @@ from streamsched.replay.reporting.wording import (
     spell_twins,
 )
 from streamsched.scheduler.scheduler import DEFAULT_FORMULA
+from tests.support.paths import LOGS
 
-LOG = Path(__file__).parents[2] / "data" / "scoop-extras.tsv.gz"
+LOG = LOGS / "scoop-extras.tsv.gz"
 START_S = 1_755_820_800.0
 
 

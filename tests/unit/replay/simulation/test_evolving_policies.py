@@ -28,7 +28,7 @@ from streamsched.replay.simulation.evolving_policies import (
 )
 from streamsched.replay.simulation.policies import formula_of, make_policy
 from streamsched.replay.simulation.scheduler_policy import ScheduledPolicy
-from streamsched.replay.simulation.simulator import Question, Schedule, Trace, simulate
+from streamsched.replay.simulation.simulator import PolicyQuery, Schedule, Trace, simulate
 from streamsched.replay.truth.ground_truth import Window
 from streamsched.scheduler.evolver import Evolver
 from streamsched.scheduler.scheduler import DEFAULT_FORMULA
@@ -74,7 +74,7 @@ def run(policy: ScheduledPolicy, log: ChangeLog, days: int = DAYS) -> tuple[Trac
     chosen: list[list[int]] = []
     rank = policy.rank
 
-    def note(question: Question) -> Rows:
+    def note(question: PolicyQuery) -> Rows:
         rows = rank(question)
         chosen.append(rows.tolist())
         return rows

@@ -10,15 +10,15 @@ from streamsched.numerics.arrays import Bools, Rows
 from streamsched.numerics.topk_order import select_top
 from streamsched.replay import POLICIES
 from streamsched.replay.simulation.policies import FORMULAS, formula_of, make_policy
-from streamsched.replay.simulation.simulator import Policy, Question
+from streamsched.replay.simulation.simulator import Policy, PolicyQuery
 
 DAY = 86_400.0
 PAGES = 40
 URLS = PackedUrls.pack([f"https://host{page % 3}.example/{page % 5}/{page}" for page in range(PAGES)])
 
 
-def ask(cycle: int, k: int = 8, changed: Bools | None = None) -> Question:
-    return Question(k, PAGES, cycle, (cycle + 1) * DAY, np.zeros(PAGES, bool) if changed is None else changed)
+def ask(cycle: int, k: int = 8, changed: Bools | None = None) -> PolicyQuery:
+    return PolicyQuery(k, PAGES, cycle, (cycle + 1) * DAY, np.zeros(PAGES, bool) if changed is None else changed)
 
 
 def visit(policy: Policy | Scheduler, cycle: int, rows: Rows, changed: Bools) -> None:

@@ -9,7 +9,7 @@ from streamsched import PackedUrls
 from streamsched.numerics.arrays import Rows
 from streamsched.replay import ChangeLog, Trace
 from streamsched.replay.simulation.policies import make_policy
-from streamsched.replay.simulation.simulator import Question, Reading, Schedule, simulate
+from streamsched.replay.simulation.simulator import PolicyQuery, Reading, Schedule, simulate
 from streamsched.replay.truth.ground_truth import Window
 
 DAY = 86_400.0
@@ -71,7 +71,7 @@ def test_visits_tell_the_scheduler_how_important_a_page_is() -> None:
     class Watched:
         discover, observe = policy.discover, policy.observe
 
-        def rank(self, question: Question) -> Rows:
+        def rank(self, question: PolicyQuery) -> Rows:
             found = policy.rank(question)
             rows.extend(found.tolist())
             return found

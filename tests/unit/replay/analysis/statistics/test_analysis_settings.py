@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from streamsched import PackedUrls, ReplayError, SettingsError
-from streamsched.estimation.seasonality.regions import REGIONS, Region
-from streamsched.estimation.seasonality.timezones import set_clock
+from streamsched.estimation.seasonality.regions import REGIONS, TimeRegion
+from streamsched.estimation.seasonality.timezones import offsets_between
 from streamsched.replay import ChangeLog
 from streamsched.replay.analysis import ZONES, AnalysisSettings, merge_regions, parse_region
 from streamsched.replay.analysis.statistics.analysis_settings import choose_span
@@ -39,7 +39,10 @@ def log_of(*times: float) -> ChangeLog:
         ({"zone": "../etc/passwd"}, "found '../etc/passwd'"),
         ({"zone": "Europe"}, "found 'Europe'"),
         ({"zone": "+15:00"}, "found '+15:00'"),
-        ({"regions": {"A": Region(("b",)), "C": Region(("d", "b"))}}, "regions: expected each domain in one region"),
+        (
+            {"regions": {"A": TimeRegion(("b",)), "C": TimeRegion(("d", "b"))}},
+            "regions: expected each domain in one region",
+        ),
         ({"zones": {"b": "Nowhere"}}, "found 'Nowhere'"),
     ],
 )
@@ -72,10 +75,10 @@ def test_the_analysis_has_the_regions_that_are_learned() -> None:
 
 
 def test_pages_go_by_their_domains_clock_then_their_regions() -> None:
-    region = Region(("b", "c"), "Asia/Tokyo")
+    region = TimeRegion(("b", "c"), "Asia/Tokyo")
     asked = AnalysisSettings("log", regions={"A": region}, zones={"b": "+03:00"}, zone="-01:00", local=True)
     assert [asked.clock_of(domain, region) for domain in ("b", "c")] == ["+03:00", "Asia/Tokyo"]
-    assert asked.clock_of("d", Region(("d",))) == "-01:00"
+    assert asked.clock_of("d", TimeRegion(("d",))) == "-01:00"
     assert AnalysisSettings("log", zones={"b": "+03:00"}).clock_of("b", region) == "UTC"
 
 
@@ -120,4 +123,4 @@ def test_the_typical_step_is_that_of_most_visits() -> None:
 
 def test_clocks_reach_the_ends_of_the_calendar() -> None:
     for at in (-62_135_596_800.0, 253_402_300_799.0):
-        assert np.isfinite(set_clock("Europe/Paris", at, at).read(np.array([at]))).all()
+        assert np.isfinite(offsets_between("Europe/Paris", at, at).read(np.array([at]))).all()
