@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import fcntl
 import hashlib
 import itertools
@@ -23,21 +24,42 @@ settings.load_profile("ci" if os.environ.get("CI") else "local")
 
 
 def kernel_sources() -> list[Path]:
-    """Return the files that define kernels or machine operations, each once, sorted."""
+    """Return the files that define kernels, and all that these import for constants and types. Sorted, each once."""
     found = (path for folder in KERNEL_FOLDERS for path in (ROOT / folder).glob("**/*.py"))
-    return sorted(
-        {path.resolve() for path in found if path.name == "jit.py" or b"streamsched.numerics.jit" in path.read_bytes()}
-    )
+    waiting = [path.resolve() for path in found if path.name == "jit.py" or b"numerics.jit" in path.read_bytes()]
+    sources: set[Path] = set()
+    while waiting:
+        path = waiting.pop()
+        if path not in sources:
+            sources.add(path)
+            waiting += imported_files(ast.parse(path.read_bytes()))
+    return sorted(sources)
+
+
+def imported_files(tree: ast.Module) -> list[Path]:
+    """Return the files of this checkout that a module imports names from."""
+    modules = [node.module.split(".") for node in tree.body if isinstance(node, ast.ImportFrom) and node.module]
+    candidates = (ROOT.joinpath(*parts).with_suffix(".py") for parts in modules)
+    return [path.resolve() for path in candidates if path.is_file()]
+
+
+def code_of(path: Path) -> bytes:
+    """Return what the file `path` does: its syntax tree, without docstrings and comments."""
+    tree = ast.parse(path.read_bytes())
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node) is not None:
+            del node.body[0]
+    return ast.dump(tree).encode()
 
 
 def claim_cache(base: Path) -> IO[str]:
-    """Point Numba at a cache directory below `base` that no other running process uses; returns the lock, held.
+    """Point Numba at a cache directory below `base` that no other running process uses. Returns the lock, held.
 
-    The directory's name carries a digest of the kernels' sources: Numba looks only at the file that a kernel stands
-    in, so a change to one that it calls would go unnoticed. One process a directory, because two that save different
-    signatures of a kernel at once can leave the index of one beside the code of the other.
+    The directory's name carries a digest of the kernels' code. Numba compares only the file that defines a kernel, so
+    it would miss a change to a kernel that this one calls. Each process has its own directory: two processes that save
+    different signatures of one kernel at the same time can leave an index that does not match the code.
     """
-    digest = hashlib.sha256(b"\0".join(path.read_bytes() for path in kernel_sources())).hexdigest()[:16]
+    digest = hashlib.sha256(b"\0".join(code_of(path) for path in kernel_sources())).hexdigest()[:16]
     base.mkdir(parents=True, exist_ok=True)
     for slot in itertools.count():
         lock = (base / f"{slot}.lock").open("w")
