@@ -35,7 +35,6 @@ _PATCHES: Final = {  # of what each of its records names its own place, and by w
     "changed_links": ("pages", "row"),
     "changed_schedules": ("schedules", "number"),
 }
-_OF_RHYTHM: Final = ("links", "profiles", "seasonality")
 _READ_BYTES: Final = 1 << 20  # handed to the checksum while they are in the processor's cache
 _log: Final = logging.getLogger("streamsched.persistence")
 
@@ -176,8 +175,22 @@ def _apply(image: Image, pages: PageTable) -> None:
 
 
 def _array_of(shard: ShardArrays, name: str) -> npt.NDArray[Any]:
-    array: npt.NDArray[Any] = getattr(shard.seasonality if name in _OF_RHYTHM else shard, name)
-    return array
+    """Return the array that the part `name` of an image is read into."""
+    arrays: dict[str, npt.NDArray[Any]] = {
+        "pages": shard.pages.records,
+        "traces": shard.pages.traces,
+        "lease_until_s": shard.pages.lease_until_s,
+        "text": shard.pages.text,
+        "groups": shard.groups.records,
+        "names": shard.groups.names,
+        "candidates": shard.groups.candidates,
+        "journal": shard.journal,
+        "corpus": shard.corpus,
+        "links": shard.seasonality.links,
+        "profiles": shard.seasonality.profiles,
+        "seasonality": shard.seasonality.state,
+    }
+    return arrays[name]
 
 
 def _place_of(image: Image, part: Part, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
