@@ -1,7 +1,7 @@
 # All a new machine needs is Python 3.11 to 3.15 and make; everything else goes into .venv, at the pinned versions.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint soak bench clean
+.PHONY: help demo test lint house soak bench clean
 .DELETE_ON_ERROR:
 
 BIN := .venv/bin
@@ -31,7 +31,7 @@ demo: .venv/ready ## replay a year of real changes under every policy, then show
 	$(BIN)/streamsched explain --state out/state --now $(THEN) "$$(head -n 1 out/next.txt)"
 
 test: lint ## check everything, as CI does: style, types, imports, then the tests
-	$(BIN)/python -m pytest -n auto --maxprocesses=4 --dist loadfile
+	$(BIN)/python -m pytest -n auto --maxprocesses=4 --dist loadfile --durations=20
 
 lint: .venv/ready-dev ## check style, types and the direction of imports
 	$(BIN)/ruff check --quiet
@@ -39,6 +39,9 @@ lint: .venv/ready-dev ## check style, types and the direction of imports
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/mypy
 	$(BIN)/pyright --pythonpath $(BIN)/python
+
+house: .venv/ready-dev ## measure the structure of the code: levels, import chains, sizes
+	$(BIN)/python -m benchmarks.house
 
 soak: .venv/ready-dev ## run the long tests that `make test` leaves out
 	$(BIN)/python -m pytest -m soak
