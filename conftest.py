@@ -5,11 +5,9 @@ from __future__ import annotations
 import ast
 import fcntl
 import hashlib
-import itertools
 import os
 import shutil
 from pathlib import Path
-from typing import IO
 
 from hypothesis import settings
 
@@ -52,29 +50,21 @@ def code_of(path: Path) -> bytes:
     return ast.dump(tree).encode()
 
 
-def claim_cache(base: Path) -> IO[str]:
-    """Point Numba at a cache directory below `base` that no other running process uses. Returns the lock, held.
+def point_to_cache(base: Path) -> None:
+    """Point Numba at a cache directory below `base` that belongs to the present code of the kernels.
 
-    The directory's name carries a digest of the kernels' code. Numba compares only the file that defines a kernel, so
-    it would miss a change to a kernel that this one calls. Each process has its own directory: two processes that save
-    different signatures of one kernel at the same time can leave an index that does not match the code.
+    The directory's name carries a digest of that code. Numba compares only the file that defines a kernel, so it would
+    miss a change to a kernel that this one calls. All workers of a run share the directory: `KernelCache` locks it.
     """
     digest = hashlib.sha256(b"\0".join(code_of(path) for path in kernel_sources())).hexdigest()[:16]
     base.mkdir(parents=True, exist_ok=True)
-    for slot in itertools.count():
-        lock = (base / f"{slot}.lock").open("w")
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            lock.close()
-            continue
-        directory = base / f"{slot}-{digest}"
-        for stale in set(base.glob(f"{slot}-*")) - {directory}:
-            shutil.rmtree(stale)
-        os.environ["NUMBA_CACHE_DIR"] = str(directory)
-        return lock
-    raise AssertionError("itertools.count ends")
+    with (base / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        for stale in set(base.iterdir()) - {base / digest, base / "lock"}:
+            shutil.rmtree(stale, ignore_errors=True)
+        (base / digest).mkdir(exist_ok=True)
+    os.environ["NUMBA_CACHE_DIR"] = str(base / digest)
 
 
 # Before any test module imports numba, which reads the variable then.
-CACHE_LOCK = claim_cache(ROOT / "build" / "kernels")
+point_to_cache(ROOT / "build" / "kernels")

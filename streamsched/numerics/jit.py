@@ -15,6 +15,8 @@ from llvmlite import ir
 from numba.core import event, types
 from numba.extending import intrinsic
 
+from streamsched.numerics.kernel_cache import KernelCache
+
 __all__ = [
     "bare_kernel",
     "count_ones",
@@ -44,7 +46,7 @@ def kernel(function: Callable[..., Result]) -> Callable[..., Result]:
     The compiler checks the arguments of a call, by NumPy's rules (an element of an int64 array is an int); type
     checkers see the result only.
     """
-    return cast(Callable[..., Result], _compile(cache=True, nogil=True, error_model="numpy")(function))
+    return _compiled(function, {})
 
 
 def bare_kernel(function: Callable[..., Result]) -> Callable[..., Result]:
@@ -53,7 +55,7 @@ def bare_kernel(function: Callable[..., Result]) -> Callable[..., Result]:
     Kernels that hand many arrays on to one another run several times faster so: each call of an ordinary one counts
     every array of its arguments up and down.
     """
-    return cast(Callable[..., Result], _compile(cache=True, nogil=True, error_model="numpy", _nrt=False)(function))
+    return _compiled(function, {"_nrt": False})
 
 
 def inlined_kernel(function: Callable[..., Result]) -> Callable[..., Result]:
@@ -61,8 +63,13 @@ def inlined_kernel(function: Callable[..., Result]) -> Callable[..., Result]:
 
     For what runs once for each outcome: passing a shard's arrays to a real call costs more than most of these do.
     """
-    options = {"cache": True, "nogil": True, "error_model": "numpy", "_nrt": False, "forceinline": True}
-    return cast(Callable[..., Result], _compile(**options)(function))
+    return _compiled(function, {"_nrt": False, "forceinline": True})
+
+
+def _compiled(function: Callable[..., Result], options: dict[str, bool]) -> Callable[..., Result]:
+    dispatcher = _compile(nogil=True, error_model="numpy", **options)(function)
+    dispatcher._cache = KernelCache(function)  # noqa: SLF001  Numba has no public way to choose a cache
+    return cast(Callable[..., Result], dispatcher)
 
 
 @contextmanager
