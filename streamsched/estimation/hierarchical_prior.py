@@ -21,12 +21,20 @@ from typing import Final
 import numpy as np
 
 from streamsched.estimation.gamma_posterior import digamma, shape_of_log_gap
+from streamsched.estimation.observed_interval import ObservedInterval
 from streamsched.estimation.seasonality.group_profiles import publish_profiles, refresh_link, sum_trust
 from streamsched.numerics.arrays import Record, Records
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
 from streamsched.records.dirty_tracking import mark_dirty_group, mark_dirty_row
 from streamsched.records.page_init import assign_prior
-from streamsched.records.schema import LONGEST_INTERVAL, SHORTEST_INTERVAL, ShardArrays
+from streamsched.records.schema import (
+    LONGEST_INTERVAL,
+    SHORTEST_INTERVAL,
+    DirtyArrays,
+    GroupArrays,
+    PageArrays,
+    SeasonalityArrays,
+)
 from streamsched.records.url_patterns import assign_deeper_group
 
 __all__ = ["FIRST_SHAPE", "advance_sweep", "init_corpus", "refresh_prior", "update_pattern_evidence"]
@@ -53,77 +61,87 @@ def init_corpus(corpus: Records, cycle_s: float) -> None:
 
 
 @inlined_kernel
-def refresh_prior(shard: ShardArrays, page: Record) -> None:
+def refresh_prior(page: Record, corpus: Record, groups: Records) -> None:
     """Give a page the present prior of its group. O(1)."""
-    assign_prior(page, shard.corpus[0].shape, shard.groups.records[page.group].mean)
+    assign_prior(page, corpus.shape, groups[page.group].mean)
 
 
 @inlined_kernel
-def advance_sweep(shard: ShardArrays) -> None:
+def advance_sweep(
+    corpus: Record, pages: PageArrays, groups: GroupArrays, seasonality: SeasonalityArrays, dirty: DirtyArrays
+) -> None:
     """Note one more observed interval, and move the sweep when it is due. O(1) amortised."""
-    corpus = shard.corpus[0]
     corpus.sweep_due += 1
     if corpus.sweep_due >= SWEEP_EVERY:
         corpus.sweep_due = 0
-        _step(shard)
+        _step(corpus, pages, groups, seasonality, dirty)
 
 
 @inlined_kernel
-def update_pattern_evidence(shard: ShardArrays, page: Record, interval: float, changed: bool, own: float) -> None:
+def update_pattern_evidence(
+    corpus: Record, groups: Records, page: Record, observed: ObservedInterval, own: float
+) -> None:
     """Note which prior foretold better what a visit found: that of the page's URL pattern, or the one above it. O(1).
 
     The host keeps the log-likelihood ratio of the two, fading: the posterior odds that its patterns are worth anything.
     Where pages of a pattern change together, one bulk edit looks like many pages that change often, and the pattern
     foretells changes that do not come. Only every fourth outcome is asked; it costs two logarithms or more.
     """
-    group: Record = shard.groups.records[page.group]
-    if group.depth == 0 or shard.corpus[0].applied % EDGE_STRIDE != 0:
+    group: Record = groups[page.group]
+    if group.depth == 0 or corpus.applied % EDGE_STRIDE != 0:
         return
-    shape = shard.corpus[0].shape
-    above: Record = shard.groups.records[group.parent]
-    host: Record = shard.groups.records[group.host]
-    interval = min(max(interval, SHORTEST_INTERVAL), LONGEST_INTERVAL)
+    shape = corpus.shape
+    above: Record = groups[group.parent]
+    host: Record = groups[group.host]
+    interval = min(max(observed.cycles, SHORTEST_INTERVAL), LONGEST_INTERVAL)
     quiet = -(shape + page.own_shape) * np.log1p(interval / (shape / group.learned + page.own_exposure))
     other = -(shape + page.own_shape) * np.log1p(interval / (shape / above.mean + page.own_exposure))
-    if changed:
+    if observed.changed:
         quiet, other = np.log(max(-np.expm1(quiet), _UNLIKELY)), np.log(max(-np.expm1(other), _UNLIKELY))
     host.edge += own * (quiet - other) - host.edge / EDGE_MEMORY
 
 
 @bare_kernel
-def _step(shard: ShardArrays) -> None:
-    corpus = shard.corpus[0]
+def _step(
+    corpus: Record, pages: PageArrays, groups: GroupArrays, seasonality: SeasonalityArrays, dirty: DirtyArrays
+) -> None:
     if corpus.sweep_row == 0:
         corpus.sweep_end = corpus.sorted  # pages that come from now on wait for the next, or it might never end
     stop = min(corpus.sweep_row + SWEEP_ROWS, corpus.sweep_end)
     for row in range(corpus.sweep_row, stop):
-        _sum_page(shard, row)
+        _sum_page(corpus, pages, groups, seasonality, dirty, row)
     corpus.sweep_row = stop
     if stop == corpus.sweep_end:
-        _renew(shard)
+        _renew(corpus, groups, seasonality, dirty)
         corpus.sweep_row = 0
         corpus.sweep += 1
 
 
 @inlined_kernel
-def _sum_page(shard: ShardArrays, row: int) -> None:
+def _sum_page(
+    corpus: Record,
+    pages: PageArrays,
+    groups: GroupArrays,
+    seasonality: SeasonalityArrays,
+    dirty: DirtyArrays,
+    row: int,
+) -> None:
     """Renew one page's prior, and add what the page says of its group and of the prior's shape."""
-    corpus = shard.corpus[0]
-    page: Record = shard.pages.records[row]
-    group: Record = shard.groups.records[page.group]
-    mark_dirty_row(shard, row)
+    page: Record = pages.records[row]
+    group: Record = groups.records[page.group]
+    mark_dirty_row(dirty, pages, seasonality, row)
     if group.recheck_until >= corpus.sweep:
-        assign_deeper_group(shard, row)
-        group = shard.groups.records[page.group]
+        assign_deeper_group(groups, pages, dirty, row)
+        group = groups.records[page.group]
     assign_prior(page, corpus.shape, group.mean)
-    refresh_link(shard, row)
-    sum_trust(shard.seasonality, row, corpus.sweep)
+    refresh_link(seasonality, row, page, corpus.sweep)
+    sum_trust(seasonality, row, corpus.sweep)
     if page.visits == 0:
         return
     shape = page.prior_shape + page.own_shape
     exposure = page.prior_exposure + page.own_exposure
     rate = shape / exposure
-    mark_dirty_group(shard, np.int64(page.group))
+    mark_dirty_group(dirty, groups.records, np.int64(page.group))
     group.rate_sum += rate
     group.rate_count += 1.0
     if (row + corpus.sweep) % GAP_STRIDE == 0:
@@ -132,16 +150,15 @@ def _sum_page(shard: ShardArrays, row: int) -> None:
 
 
 @bare_kernel
-def _renew(shard: ShardArrays) -> None:
+def _renew(corpus: Record, groups: GroupArrays, seasonality: SeasonalityArrays, dirty: DirtyArrays) -> None:
     """Learn the corpus' mean and shape, then every group's mean, from one sweep's sums; forget the sums. O(groups)."""
-    corpus = shard.corpus[0]
-    groups = shard.groups.records
+    records = groups.records
     for index in range(corpus.groups - 1, -1, -1):  # a group is opened after its parent: children come first here
-        group: Record = groups[index]
-        mark_dirty_group(shard, index)
-        mark_dirty_group(shard, np.int64(group.parent))
+        group: Record = records[index]
+        mark_dirty_group(dirty, records, index)
+        mark_dirty_group(dirty, records, np.int64(group.parent))
         if group.depth > 0:
-            parent: Record = groups[group.parent]
+            parent: Record = records[group.parent]
             parent.rate_sum += group.rate_sum
             parent.rate_count += group.rate_count
         else:
@@ -151,13 +168,13 @@ def _renew(shard: ShardArrays) -> None:
     gap = (SHAPE_STRENGTH * _FIRST_GAP + corpus.gap_sum) / (SHAPE_STRENGTH + corpus.gap_count)
     corpus.shape = shape_of_log_gap(gap)
     for index in range(corpus.groups):
-        group = groups[index]
-        parent = groups[group.parent]
+        group = records[index]
+        parent = records[group.parent]
         above = corpus.mean if group.depth == 0 else parent.mean
         group.learned = (GROUP_STRENGTH * above + group.rate_sum) / (GROUP_STRENGTH + group.rate_count)
         group.mean = group.learned
         if group.depth > 0:
-            host: Record = groups[group.host]
+            host: Record = records[group.host]
             trust = 1.0 / (1.0 + np.exp(-host.edge))
             group.mean = above * (group.learned / above) ** trust
         group.rate_sum = 0.0
@@ -166,5 +183,5 @@ def _renew(shard: ShardArrays) -> None:
     corpus.rate_count = 0.0
     corpus.gap_sum = 0.0
     corpus.gap_count = 0.0
-    if not shard.seasonality.state[0].off:
-        publish_profiles(shard)
+    if not seasonality.state[0].off:
+        publish_profiles(seasonality, groups, corpus)

@@ -20,10 +20,11 @@ from typing import Final
 
 import numpy as np
 
+from streamsched.estimation.observed_interval import ObservedInterval
 from streamsched.numerics.arrays import Floats, Record, Records
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
 from streamsched.numerics.vector_math import expm1, log1p
-from streamsched.records.schema import LONGEST_INTERVAL, SHORTEST_INTERVAL, SURGE_SHARES, ShardArrays
+from streamsched.records.schema import LONGEST_INTERVAL, SHORTEST_INTERVAL, SURGE_SHARES
 from streamsched.records.score_invalidation import InvalidationBuffer, invalidate_group
 
 __all__ = [
@@ -62,17 +63,10 @@ def init_surges(groups: Records) -> None:
 
 
 @inlined_kernel
-def update_surges(  # noqa: PLR0913, PLR0917  a kernel
-    shard: ShardArrays,
-    noted: InvalidationBuffer,
-    page: Record,
-    at_s: float,
-    interval: float,
-    changed: bool,
-    due: float,
-    cycle_s: float,
+def update_surges(
+    groups: Records, noted: InvalidationBuffer, page: Record, observed: ObservedInterval, due: float
 ) -> float:
-    """Take in a visit at `at_s` to a page, `interval` cycles after its last, whose record is as before. O(1).
+    """Update the page's group by an observed interval; the page's record is as before the visit. O(1).
 
     `due`: how probable a change was by the page's schedule, which no surge is needed for; NaN where it has none.
     Returns how probable it is that the page itself changed, no surge alone: 1 where no change was seen. What comes in
@@ -80,16 +74,16 @@ def update_surges(  # noqa: PLR0913, PLR0917  a kernel
     explain is the page's own all the same.
     """
     number = np.int64(page.group)
-    group: Record = shard.groups.records[number]
+    group: Record = groups[number]
     if group.pages < FEWEST_PAGES:
         return 1.0
-    if abs(at_s - group.open_s) >= cycle_s:  # or a clock was set back by as much
-        _begin_window(shard, noted, number, at_s)
-    in_open = page.last_visit_s < group.open_s <= at_s
-    in_kept = page.last_visit_s < group.kept_s <= at_s and group.kept_shown > 0.0
+    if abs(observed.end_s - group.open_s) >= observed.cycle_s:  # or a clock was set back by as much
+        _begin_window(group, noted, number, observed.end_s)
+    in_open = page.last_visit_s < group.open_s <= observed.end_s
+    in_kept = page.last_visit_s < group.kept_s <= observed.end_s and group.kept_shown > 0.0
     own = 1.0
-    if changed:
-        own = _attribute_change(group, page, interval, due, in_open, in_kept)
+    if observed.changed:
+        own = _attribute_change(group, page, observed.cycles, due, in_open, in_kept)
         own += (1.0 - own) * surge_probability(group)
     else:
         if in_open:
@@ -129,9 +123,8 @@ def unseen_surge_value(group: Record) -> float:
 
 
 @bare_kernel
-def _begin_window(shard: ShardArrays, noted: InvalidationBuffer, number: int, at_s: float) -> None:
+def _begin_window(group: Record, noted: InvalidationBuffer, number: int, at_s: float) -> None:
     """Let a window of a group begin now; learn from the one before it."""
-    group: Record = shard.groups.records[number]
     if group.open_s > -np.inf:
         _end_window(noted, number, group)
     chance = surge_probability(group)

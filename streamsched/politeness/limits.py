@@ -17,8 +17,8 @@ from streamsched.numerics.arrays import Ints, Record, Records
 from streamsched.numerics.jit import bare_kernel, inlined_kernel, mix
 from streamsched.outcomes import RETRY_AFTER
 from streamsched.politeness.politeness_settings import Politeness, Rule
-from streamsched.records.dirty_tracking import mark_dirty_group, mark_dirty_row
-from streamsched.records.schema import BY_SETTINGS, OUT, URGENT, VISITED, ShardArrays
+from streamsched.records.dirty_tracking import mark_dirty_group
+from streamsched.records.schema import BY_SETTINGS, OUT, URGENT, VISITED, DirtyArrays
 
 __all__ = [
     "FOR_DELAY",
@@ -205,16 +205,16 @@ def host_capacity(host: Record, limits: Limits, now: float, lease_s: float) -> i
 
 
 @bare_kernel
-def count_leased(shard: ShardArrays, rows: Ints, limits: Limits, now: float) -> None:
+def count_leased(pages: Records, groups: Records, dirty: DirtyArrays, rows: Ints, limits: Limits, now: float) -> None:
     """Let the hosts of ``rows``: int64[m], handed out at `now`, rest for their delay, as often as they stand there.
 
     O(m).
     """
     for i in range(rows.size):
-        page: Record = shard.pages.records[rows[i]]
-        group: Record = shard.groups.records[page.group]
-        host: Record = shard.groups.records[group.host]
-        mark_dirty_group(shard, np.int64(group.host))
+        page: Record = pages[rows[i]]
+        group: Record = groups[page.group]
+        host: Record = groups[group.host]
+        mark_dirty_group(dirty, groups, np.int64(group.host))
         delay_s = host_delay(host, limits)
         if delay_s > 0.0:
             host.ready_s = max(host.ready_s, now) + delay_s
@@ -245,28 +245,24 @@ def apply_host_response(
 
 
 @inlined_kernel
-def take_slot(shard: ShardArrays, row: int) -> None:
-    """Count a page among those of its host that are out, unless it is counted already. O(1)."""
-    page: Record = shard.pages.records[row]
+def take_slot(page: Record, host: Record) -> None:
+    """Count a page among those of its host that are out, unless it is counted already. O(1).
+
+    Both records must be marked dirty before.
+    """
     if not page.flags & OUT:
-        group: Record = shard.groups.records[page.group]
-        mark_dirty_row(shard, row)
-        mark_dirty_group(shard, np.int64(group.host))
         page.flags |= np.uint8(OUT)
-        host: Record = shard.groups.records[group.host]
         host.out += 1
 
 
 @inlined_kernel
-def release_slot(shard: ShardArrays, row: int) -> None:
-    """Count a page no more among those of its host that are out, if it is. O(1)."""
-    page: Record = shard.pages.records[row]
+def release_slot(page: Record, host: Record) -> None:
+    """Count a page no more among those of its host that are out, if it is. O(1).
+
+    Both records must be marked dirty before.
+    """
     if page.flags & OUT:
-        group: Record = shard.groups.records[page.group]
-        mark_dirty_row(shard, row)
-        mark_dirty_group(shard, np.int64(group.host))
         page.flags &= ~np.uint8(OUT)
-        host: Record = shard.groups.records[group.host]
         host.out -= 1
 
 

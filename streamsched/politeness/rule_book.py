@@ -65,9 +65,10 @@ class RuleBook:
         self._choose()
         shard = pages.arrays
         self.reach(shard)
-        self._tell_hosts(shard, find_hosts(shard, (target for target in targets if target.kind == HOST)))
+        groups, corpus = shard.groups, shard.corpus
+        self._tell_hosts(shard, find_hosts(groups, corpus, (target for target in targets if target.kind == HOST)))
         single = _find_pages(pages, (target.text for target in targets if target.kind == SINGLE))
-        wide = _pages_of(shard, find_hosts(shard, (target for target in targets if target.kind != SINGLE)))
+        wide = _pages_of(shard, find_hosts(groups, corpus, (target for target in targets if target.kind != SINGLE)))
         rows = np.union1d(single, wide)
         self._tell_pages(shard, rows)
         return rows
@@ -146,13 +147,13 @@ class RuleBook:
         self._of_hosts = RuleMatcher({target: place for place, target in enumerate(self._hosts)})
 
     def _tell_pages(self, shard: ShardArrays, rows: Ints) -> None:
-        mark_dirty_rows(shard, rows)
-        shard.pages.records["rule"][rows] = self._of_pages.number_pages(shard, rows)
+        mark_dirty_rows(shard.dirty, shard.pages, shard.seasonality, rows)
+        shard.pages.records["rule"][rows] = self._of_pages.number_pages(shard.pages, shard.groups, rows)
 
     def _tell_hosts(self, shard: ShardArrays, hosts: Ints) -> None:
         rules = list(self._hosts.values())
-        mark_dirty_groups(shard, hosts)
-        for host, place in zip(hosts.tolist(), self._of_hosts.number_hosts(shard, hosts), strict=True):
+        mark_dirty_groups(shard.dirty, shard.groups.records, hosts)
+        for host, place in zip(hosts.tolist(), self._of_hosts.number_hosts(shard.groups, hosts), strict=True):
             rule = HostRule() if place is None else rules[place]
             record = shard.groups.records[host]
             record["delay_s"] = np.nan if rule.delay is None else rule.delay

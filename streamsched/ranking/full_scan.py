@@ -199,7 +199,8 @@ class _Worker:
 
     def score(self, shard: ShardArrays, rows: slice | Rows, now: float, cycle_s: float) -> Floats:
         """Return the scores of the pages of `rows`: float64[m], valid until the next call."""
-        pages, traces, context = shard.pages.records[rows], shard.pages.traces[rows], context_of(shard, rows)
+        pages, traces = shard.pages.records[rows], shard.pages.traces[rows]
+        context = context_of(shard.groups.records, shard.seasonality, rows)
         out = self._scores[: pages.size]
         self._program.run(self._columns.fill(pages, traces, context, now, cycle_s), out, self._arena)
         return out
@@ -308,7 +309,7 @@ def _collect(shard: ShardArrays, part: _Part, asked: _Asked, bar: _Bar, held: _H
 @inlined_kernel
 def _is_open(shard: ShardArrays, row: int, score: float, asked: _Asked) -> bool:
     """Return whether a page may be handed out, and its host's seats are not all taken by better ones. O(1)."""
-    if not_before(shard, row, asked.limits, asked.now) > asked.now:
+    if not_before(shard.pages, shard.groups.records, row, asked.limits, asked.now) > asked.now:
         return False
     page: Record = shard.pages.records[row]
     group: Record = shard.groups.records[page.group]

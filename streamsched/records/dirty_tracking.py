@@ -17,7 +17,7 @@ import numpy as np
 from streamsched.numerics.arrays import Hashes, Ints, Record, Records
 from streamsched.numerics.growable_array import reserve_rows
 from streamsched.numerics.jit import bare_kernel, inlined_kernel, trailing_zeros
-from streamsched.records.schema import OLD_GROUP, OLD_LINK, OLD_ROW, DirtyArrays, ShardArrays
+from streamsched.records.schema import OLD_GROUP, OLD_LINK, OLD_ROW, DirtyArrays, PageArrays, SeasonalityArrays
 
 __all__ = [
     "DirtySet",
@@ -41,67 +41,63 @@ _ALL: Final = 1 << 62
 
 
 @inlined_kernel
-def mark_dirty_row(shard: ShardArrays, row: int) -> None:
+def mark_dirty_row(dirty: DirtyArrays, pages: PageArrays, seasonality: SeasonalityArrays, row: int) -> None:
     """Note that the page, trace or lease of `row` is about to be written to. O(1)."""
-    marked = shard.dirty
-    if row < marked.counts[_ROWS]:
+    if row < dirty.counts[_ROWS]:
         bit = np.uint64(1) << np.uint64(row & 63)
-        if marked.rows[row >> 6] & bit == np.uint64(0):
-            marked.rows[row >> 6] |= bit
-            if row >= marked.counts[_ROWS_COPIED]:
-                _keep_row(shard, row)
+        if dirty.rows[row >> 6] & bit == np.uint64(0):
+            dirty.rows[row >> 6] |= bit
+            if row >= dirty.counts[_ROWS_COPIED]:
+                _keep_row(dirty, pages, seasonality, row)
 
 
 @inlined_kernel
-def mark_dirty_group(shard: ShardArrays, group: int) -> None:
+def mark_dirty_group(dirty: DirtyArrays, groups: Records, group: int) -> None:
     """Note that the record of `group` is about to be written to. O(1)."""
-    marked = shard.dirty
-    if group < marked.counts[_GROUPS]:
+    if group < dirty.counts[_GROUPS]:
         bit = np.uint64(1) << np.uint64(group & 63)
-        if marked.groups[group >> 6] & bit == np.uint64(0):
-            marked.groups[group >> 6] |= bit
-            if group >= marked.counts[_GROUPS_COPIED]:
-                _keep_group(shard, group)
+        if dirty.groups[group >> 6] & bit == np.uint64(0):
+            dirty.groups[group >> 6] |= bit
+            if group >= dirty.counts[_GROUPS_COPIED]:
+                _keep_group(dirty, groups, group)
 
 
 @bare_kernel
-def _keep_row(shard: ShardArrays, row: int) -> None:
-    marked = shard.dirty
-    at = marked.counts[_OLD_ROWS]
-    old: Record = marked.old_rows[at]
+def _keep_row(dirty: DirtyArrays, pages: PageArrays, seasonality: SeasonalityArrays, row: int) -> None:
+    at = dirty.counts[_OLD_ROWS]
+    old: Record = dirty.old_rows[at]
     old.row = row
-    old.page = shard.pages.records[row]
-    old.trace = shard.pages.traces[row]
-    old.lease_until_s = shard.pages.lease_until_s[row]
-    link: Record = marked.old_links[at]
+    old.page = pages.records[row]
+    old.trace = pages.traces[row]
+    old.lease_until_s = pages.lease_until_s[row]
+    link: Record = dirty.old_links[at]
     link.row = row
-    link.link = shard.seasonality.links[row]
-    link.schedule = shard.seasonality.schedules[shard.seasonality.links[row].schedule]
-    marked.counts[_OLD_ROWS] = at + 1
+    link.link = seasonality.links[row]
+    link.schedule = seasonality.schedules[seasonality.links[row].schedule]
+    dirty.counts[_OLD_ROWS] = at + 1
 
 
 @bare_kernel
-def _keep_group(shard: ShardArrays, group: int) -> None:
-    marked = shard.dirty
-    at = marked.counts[_OLD_GROUPS]
-    old: Record = marked.old_groups[at]
+def _keep_group(dirty: DirtyArrays, groups: Records, group: int) -> None:
+    at = dirty.counts[_OLD_GROUPS]
+    old: Record = dirty.old_groups[at]
     old.number = group
-    old.group = shard.groups.records[group]
-    marked.counts[_OLD_GROUPS] = at + 1
+    old.group = groups[group]
+    dirty.counts[_OLD_GROUPS] = at + 1
 
 
 @bare_kernel
-def mark_dirty_rows(shard: ShardArrays, rows: Ints) -> None:
+def mark_dirty_rows(dirty: DirtyArrays, pages: PageArrays, seasonality: SeasonalityArrays, rows: Ints) -> None:
     """Note that ``rows``: int64[m] are about to be written to. O(m)."""
     for i in range(rows.size):
-        mark_dirty_row(shard, rows[i])
+        mark_dirty_row(dirty, pages, seasonality, rows[i])
 
 
 @bare_kernel
-def mark_dirty_groups(shard: ShardArrays, groups: Ints) -> None:
-    """Note that ``groups``: int64[m] are about to be written to. O(m)."""
-    for i in range(groups.size):
-        mark_dirty_group(shard, groups[i])
+def mark_dirty_groups(dirty: DirtyArrays, groups: Records, numbers: Ints) -> None:
+    """Note that the groups ``numbers``: int64[m] are about to be written to. O(m)."""
+    for i in range(numbers.size):
+        mark_dirty_group(dirty, groups, numbers[i])
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +116,7 @@ class DirtySet:
 class DirtyTracker:
     """The marks of one shard. For one call at a time, under the shard's lock.
 
-    ``turn``: held while a save is under way, of which there is one at a time; ``marking``: whether anything is marked.
+    ``turn``: held while a save is under way, of which there is one at a time; ``marking``: whether anything is dirty.
     """
 
     def __init__(self) -> None:

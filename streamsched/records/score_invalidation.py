@@ -14,7 +14,7 @@ import numpy as np
 from streamsched.numerics.arrays import Floats, Ints, Records
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
 from streamsched.records.pattern_members import list_members
-from streamsched.records.schema import ShardArrays
+from streamsched.records.schema import GroupArrays
 
 __all__ = ["CAPACITY", "UNWATCHED", "InvalidatedRows", "InvalidationBuffer", "invalidate_group", "invalidate_row"]
 
@@ -113,9 +113,9 @@ class InvalidatedRows:
         room[:] = rows[: room.size]
         self.noted.marks[_COUNT] = count + rows.size
 
-    def spread(self, shard: ShardArrays) -> None:
+    def spread(self, groups: GroupArrays, pages: Records) -> None:
         """Turn the groups that were noted into rows: before these are taken. O(pages of the groups)."""
-        _spread(shard, self.noted)
+        _spread(groups, pages, self.noted)
 
     def _place(self) -> tuple[int, int]:
         """Return how many sweeps are over, and where the present one stands."""
@@ -138,7 +138,7 @@ class InvalidatedRows:
 
 
 @bare_kernel
-def _spread(shard: ShardArrays, noted: InvalidationBuffer) -> None:
+def _spread(groups: GroupArrays, pages: Records, noted: InvalidationBuffer) -> None:
     marks = noted.marks
     if marks[_GROUPS] > noted.groups.size:
         marks[_COUNT] = noted.rows.size + 1
@@ -146,5 +146,6 @@ def _spread(shard: ShardArrays, noted: InvalidationBuffer) -> None:
         if marks[_COUNT] > noted.rows.size:
             break
         count = marks[_COUNT]
-        marks[_COUNT] = list_members(shard, noted.groups[i], noted.since_s[i], marks[_KNOWN], noted.rows, count)
+        since_s, known = noted.since_s[i], marks[_KNOWN]
+        marks[_COUNT] = list_members(groups, pages, noted.groups[i], since_s, known, noted.rows, count)
     marks[_GROUPS] = 0

@@ -10,11 +10,11 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from streamsched.numerics.arrays import Bytes, Hashes, Ints, Record, frozen
+from streamsched.numerics.arrays import Bytes, Hashes, Ints, Record, Records, frozen
 from streamsched.numerics.jit import bare_kernel, prefetch
 from streamsched.numerics.packed_urls import PackedUrls, decode_spans, hash_bytes, same_bytes
 from streamsched.records.page_init import assign_prior
-from streamsched.records.schema import ShardArrays
+from streamsched.records.schema import PageArrays
 
 __all__ = ["LOOKUP_CHUNK", "MAX_PAGES", "NOT_FOUND", "IndexArrays", "UrlIndex", "resolve", "url_text", "url_texts"]
 
@@ -50,19 +50,19 @@ class UrlIndex:
             self.old, self.slots = self.slots, np.zeros(2 * self.slots.size, np.uint64)
             self.moved[0] = 0
 
-    def find(self, shard: ShardArrays, urls: PackedUrls) -> Ints:
+    def find(self, pages: PageArrays, corpus: Records, urls: PackedUrls) -> Ints:
         """Return the rows of `urls`: int64[n], NOT_FOUND for those unknown. O(1) a URL."""
         rows = np.empty(len(urls), np.int64)
-        resolve(shard, self.arrays(), frozen(urls.blob), frozen(urls.offsets), rows, False)
+        resolve(pages, corpus, self.arrays(), frozen(urls.blob), frozen(urls.offsets), rows, False)
         return rows
 
-    def enter(self, shard: ShardArrays, urls: PackedUrls) -> Ints:
+    def enter(self, pages: PageArrays, corpus: Records, urls: PackedUrls) -> Ints:
         """Return the rows of `urls`: int64[n], giving the next ones to those unknown. O(1) a URL.
 
         Room must have been made for n more pages and their text.
         """
         rows = np.empty(len(urls), np.int64)
-        resolve(shard, self.arrays(), frozen(urls.blob), frozen(urls.offsets), rows, True)
+        resolve(pages, corpus, self.arrays(), frozen(urls.blob), frozen(urls.offsets), rows, True)
         self.settle()
         return rows
 
@@ -75,13 +75,13 @@ class UrlIndex:
         """Return the index as kernels take it, valid until it grows."""
         return IndexArrays(self.slots, self.old, self.moved, self._keys, self._likely, self._rows)
 
-    def rebuild(self, shard: ShardArrays) -> None:
-        """Enter every page of `shard` anew. O(pages)."""
+    def rebuild(self, pages: Records, corpus: Records) -> None:
+        """Enter every page anew. O(pages)."""
         self.__init__()  # type: ignore[misc]
-        pages = int(shard.corpus["pages"][0])
-        while 4 * pages > 3 * self.slots.size:
+        count = int(corpus["pages"][0])
+        while 4 * count > 3 * self.slots.size:
             self.slots = np.zeros(2 * self.slots.size, np.uint64)
-        _enter_all(shard, self.slots, pages)
+        _enter_all(pages, self.slots, count)
 
     def nbytes(self) -> int:
         """Return the memory held, in bytes."""
@@ -99,30 +99,32 @@ class IndexArrays(NamedTuple):
     rows: Ints  # int64[ROWS_AT_ONCE], for whoever looks rows up to use at once
 
 
-def url_text(shard: ShardArrays, row: int) -> str:
+def url_text(pages: PageArrays, row: int) -> str:
     """Return the URL of `row`. O(length)."""
-    return decode_spans(shard.pages.text, shard.pages.traces["url_span"][row : row + 1])[0]
+    return decode_spans(pages.text, pages.traces["url_span"][row : row + 1])[0]
 
 
-def url_texts(shard: ShardArrays, rows: Ints) -> list[str]:
+def url_texts(pages: PageArrays, rows: Ints) -> list[str]:
     """Return the URLs of `rows`: int64[m]. O(total length)."""
-    return decode_spans(shard.pages.text, shard.pages.traces["url_span"][rows])
+    return decode_spans(pages.text, pages.traces["url_span"][rows])
 
 
 @bare_kernel
-def resolve(shard: ShardArrays, index: IndexArrays, blob: Bytes, offsets: Ints, rows: Ints, insert: bool) -> None:
+def resolve(  # noqa: PLR0913, PLR0917  a kernel
+    pages: PageArrays, corpus: Records, index: IndexArrays, blob: Bytes, offsets: Ints, rows: Ints, insert: bool
+) -> None:
     """Fill `rows` in order, `_AT_ONCE` at a time: first all their memory is asked for, then each is looked up."""
     for first in range(0, rows.size, _AT_ONCE):
         count = min(_AT_ONCE, rows.size - first)
-        _ask_ahead(shard, index, blob, offsets, first, count)
+        _ask_ahead(pages, index, blob, offsets, first, count)
         for i in range(count):
             start, stop = offsets[first + i], offsets[first + i + 1]
             key = index.keys[i]
-            row = _find(shard, index.slots, key, blob, start, stop)
+            row = _find(pages, index.slots, key, blob, start, stop)
             if row < 0 and index.moved[0] < index.old.size:
-                row = _find(shard, index.old, key, blob, start, stop)
+                row = _find(pages, index.old, key, blob, start, stop)
             if row < 0 and insert:
-                row = _append(shard, key, blob, start, stop)
+                row = _append(pages, corpus[0], key, blob, start, stop)
                 _place(index.slots, key >> np.uint64(32), row)
                 if index.moved[0] < index.old.size:
                     _move(index.old, index.slots, index.moved, _MOVED_PER_INSERT)
@@ -130,7 +132,7 @@ def resolve(shard: ShardArrays, index: IndexArrays, blob: Bytes, offsets: Ints, 
 
 
 @bare_kernel
-def _ask_ahead(shard: ShardArrays, index: IndexArrays, blob: Bytes, offsets: Ints, first: int, count: int) -> None:
+def _ask_ahead(pages: PageArrays, index: IndexArrays, blob: Bytes, offsets: Ints, first: int, count: int) -> None:
     """Hash the next URLs, and bring slots, records and text of the rows that they likely have into the cache."""
     mask = np.uint64(index.slots.size - 1)
     for i in range(count):
@@ -140,15 +142,15 @@ def _ask_ahead(shard: ShardArrays, index: IndexArrays, blob: Bytes, offsets: Int
     for i in range(count):
         index.likely[i] = _likely_row(index.slots, index.keys[i])
         if index.likely[i] >= 0:
-            prefetch(shard.pages.records, index.likely[i])
-            prefetch(shard.pages.traces, index.likely[i])
-            prefetch(shard.pages.traces, index.likely[i] + 1)  # up to where the record ends, often the next cache line
+            prefetch(pages.records, index.likely[i])
+            prefetch(pages.traces, index.likely[i])
+            prefetch(pages.traces, index.likely[i] + 1)  # up to where the record ends, often the next cache line
     for i in range(count):
         if index.likely[i] >= 0:
-            trace: Record = shard.pages.traces[index.likely[i]]
+            trace: Record = pages.traces[index.likely[i]]
             start = np.int64(trace.url_span >> np.uint64(16))
-            prefetch(shard.pages.text, start)
-            prefetch(shard.pages.text, start + 64)
+            prefetch(pages.text, start)
+            prefetch(pages.text, start + 64)
 
 
 @bare_kernel
@@ -166,40 +168,39 @@ def _likely_row(slots: Hashes, key: int) -> int:
 
 
 @bare_kernel
-def _find(shard: ShardArrays, slots: Hashes, key: int, blob: Bytes, start: int, stop: int) -> int:
+def _find(pages: PageArrays, slots: Hashes, key: int, blob: Bytes, start: int, stop: int) -> int:
     mask = np.uint64(slots.size - 1)
     tag = key >> np.uint64(32)
     position = tag & mask
     while slots[position] != 0:
         if slots[position] >> np.uint64(32) == tag:
             row = int(np.int64(slots[position] & np.uint64(0xFFFFFFFF))) - 1
-            if shard.pages.records[row].url_hash == key and _is_spelled(shard, row, blob, start, stop):
+            if pages.records[row].url_hash == key and _is_spelled(pages, row, blob, start, stop):
                 return row
         position = (position + np.uint64(1)) & mask
     return NOT_FOUND
 
 
 @bare_kernel
-def _is_spelled(shard: ShardArrays, row: int, blob: Bytes, start: int, stop: int) -> bool:
-    span = shard.pages.traces[row].url_span
+def _is_spelled(pages: PageArrays, row: int, blob: Bytes, start: int, stop: int) -> bool:
+    span = pages.traces[row].url_span
     length = stop - start
     if np.int64(span & np.uint64(0xFFFF)) != length:
         return False
     at = np.int64(span >> np.uint64(16))
-    return same_bytes(shard.pages.text, at, blob, start, length)
+    return same_bytes(pages.text, at, blob, start, length)
 
 
 @bare_kernel
-def _append(shard: ShardArrays, key: int, blob: Bytes, start: int, stop: int) -> int:
+def _append(pages: PageArrays, corpus: Record, key: int, blob: Bytes, start: int, stop: int) -> int:
     """Give the next row to a new URL, as a page of which nothing is known; return the row."""
-    corpus = shard.corpus[0]
     row = int(corpus.pages)
     for i in range(stop - start):
-        shard.pages.text[corpus.text_end + i] = blob[start + i]
-    trace = shard.pages.traces[row]
+        pages.text[corpus.text_end + i] = blob[start + i]
+    trace = pages.traces[row]
     trace.url_span = (np.uint64(corpus.text_end) << np.uint64(16)) | np.uint64(stop - start)
     trace.last_outcome_s = -np.inf
-    page = shard.pages.records[row]
+    page = pages.records[row]
     page.url_hash = key
     assign_prior(page, corpus.shape, corpus.mean)  # until it is sorted into its group
     page.importance = 1.0
@@ -229,9 +230,9 @@ def _move(old: Hashes, slots: Hashes, moved: Ints, count: int) -> None:
 
 
 @bare_kernel
-def _enter_all(shard: ShardArrays, slots: Hashes, pages: int) -> None:
+def _enter_all(pages: Records, slots: Hashes, count: int) -> None:
     mask = np.uint64(slots.size - 1)
-    for row in range(pages):
-        if row + _AT_ONCE < pages:
-            prefetch(slots, np.int64((shard.pages.records[row + _AT_ONCE].url_hash >> np.uint64(32)) & mask))
-        _place(slots, shard.pages.records[row].url_hash >> np.uint64(32), row)
+    for row in range(count):
+        if row + _AT_ONCE < count:
+            prefetch(slots, np.int64((pages[row + _AT_ONCE].url_hash >> np.uint64(32)) & mask))
+        _place(slots, pages[row].url_hash >> np.uint64(32), row)

@@ -44,43 +44,41 @@ _WHOLE: Final = np.uint64((1 << 64) - 1)
 
 
 @inlined_kernel
-def narrow_sample(shard: ShardArrays, pages: int) -> None:
+def narrow_sample(corpus: Record, pages: int) -> None:
     """Halve the sample where `pages` pages would make it too large. O(1)."""
-    corpus = shard.corpus[0]
     if pages > np.int64(SAMPLE_PAGES) << corpus.halvings:
         corpus.halvings += 1
 
 
 @inlined_kernel
-def record_visit(shard: ShardArrays, row: int, at_s: float, flags: int) -> None:
+def record_visit(journal: Records, corpus: Record, page: Record, row: int, at_s: float, flags: int) -> None:
     """Append a visit of `row` that told something, where the page is sampled; the oldest gives way. O(1)."""
-    corpus = shard.corpus[0]
-    if mix(shard.pages.records[row].url_hash ^ _SAMPLE_SALT) <= _WHOLE >> np.uint64(corpus.halvings):
-        visit: Record = shard.journal[corpus.journaled & (shard.journal.size - 1)]
+    if mix(page.url_hash ^ _SAMPLE_SALT) <= _WHOLE >> np.uint64(corpus.halvings):
+        visit: Record = journal[corpus.journaled & (journal.size - 1)]
         visit.at_s = at_s
         visit.row = row
         visit.flags = flags
         corpus.journaled += 1
 
 
-def sample_bar(shard: ShardArrays) -> int:
+def sample_bar(corpus: Records) -> int:
     """Return the greatest sample hash that is in the sample. O(1)."""
-    return int(_WHOLE) >> int(shard.corpus["halvings"][0])
+    return int(_WHOLE) >> int(corpus["halvings"][0])
 
 
-def sample_hashes(shard: ShardArrays, rows: Ints) -> Hashes:
+def sample_hashes(pages: Records, rows: Ints) -> Hashes:
     """Return the hashes by which the pages of `rows`: int64[m] are sampled: uint64[m]. O(m)."""
     hashes = np.empty(rows.size, np.uint64)
-    _hash_pages(shard.pages.records, rows, hashes)
+    _hash_pages(pages, rows, hashes)
     return hashes
 
 
-def find_sampled(shard: ShardArrays, start: int, stop: int, bar: int) -> Ints:
+def find_sampled(pages: Records, start: int, stop: int, bar: int) -> Ints:
     """Return which of the rows from `start` up to `stop` have a sample hash of at most `bar`, ascending. O(rows)."""
     found = [np.empty(0, np.int64)]
     for first in range(start, stop, _ROWS_AT_ONCE):
         rows = np.arange(first, min(first + _ROWS_AT_ONCE, stop))
-        found.append(rows[sample_hashes(shard, rows) <= np.uint64(bar)])
+        found.append(rows[sample_hashes(pages, rows) <= np.uint64(bar)])
     return np.concatenate(found)
 
 
@@ -137,14 +135,14 @@ class Visits(NamedTuple):
     first: Bools
 
 
-def read_visits(shard: ShardArrays) -> Visits:
+def read_visits(journal: Records, pages: Records, corpus: Records) -> Visits:
     """Return the journal's visits to pages that are still in the sample. O(pages + v log v)."""
-    journaled = int(shard.corpus["journaled"][0])
-    ring = shard.journal[:journaled]
+    journaled = int(corpus["journaled"][0])
+    ring = journal[:journaled]
     if journaled > ring.size:
         ring = np.roll(ring, -(journaled % ring.size))  # the oldest first
-    sampled = np.zeros(int(shard.corpus["pages"][0]), np.bool_)
-    sampled[find_sampled(shard, 0, sampled.size, sample_bar(shard))] = True
+    sampled = np.zeros(int(corpus["pages"][0]), np.bool_)
+    sampled[find_sampled(pages, 0, sampled.size, sample_bar(corpus))] = True
     ring = ring[sampled[ring["row"]]]
     ring = ring[np.argsort(ring["row"], kind="stable")]
     flags = ring["flags"]

@@ -105,9 +105,10 @@ class BatchBuilder:
     def name_pages(self, ranked: Ranked, now: float, until: float | None = None, panel: int = 0) -> Batch:
         """Return the pages `ranked` as callers get them."""
         shard = self.pages.arrays
-        urls = url_texts(shard, ranked.rows)
+        urls = url_texts(shard.pages, ranked.rows)
         scores = np.where(ranked.scores >= OVERDUE_SCORE, np.inf, ranked.scores)
-        return Batch(urls, scores, ranked.rows, cache(lambda: host_names(shard, ranked.rows)), now, until, panel)
+        hosts = cache(lambda: host_names(shard.groups, shard.pages.records, ranked.rows))
+        return Batch(urls, scores, ranked.rows, hosts, now, until, panel)
 
     def _compose(
         self, query: Query, rank: Callable[[Query], Ranked], rank_new: Callable[[Query], Ranked]

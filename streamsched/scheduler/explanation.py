@@ -93,7 +93,8 @@ def explain_page(shard: ShardArrays, ranked: RankedBy, query: Query, row: int) -
     page = shard.pages.records[row]
     now = query.now
     fill = TerminalColumns(PROVIDED, 1).fill
-    columns = fill(shard.pages.records[rows], shard.pages.traces[rows], context_of(shard, rows), now, query.cycle_s)
+    context = context_of(shard.groups.records, shard.seasonality, rows)
+    columns = fill(shard.pages.records[rows], shard.pages.traces[rows], context, now, query.cycle_s)
     terminals = {name: float(column[0]) for name, column in columns.items()}
     group = shard.groups.records[page["group"]]
     leased = bool(are_leased(shard, rows, now)[0])
@@ -103,9 +104,9 @@ def explain_page(shard: ShardArrays, ranked: RankedBy, query: Query, row: int) -
     last_outcome_s = shard.pages.traces["last_outcome_s"][row]
     position, of_eligible = _place(shard, ranked, query, row)
     return Explanation(
-        url=url_text(shard, row),
-        host=group_name(shard, int(group["host"])),
-        pattern=group_name(shard, int(page["group"])),
+        url=url_text(shard.pages, row),
+        host=group_name(shard.groups, int(group["host"])),
+        pattern=group_name(shard.groups, int(page["group"])),
         formula=ranked.champion.formula.text,
         champion=str(ranked.champion),
         score=float(ranked.ranking.score(shard, now, query.cycle_s, rows)[0]),
@@ -168,7 +169,7 @@ def _reasons(shard: ShardArrays, query: Query, row: int, terminals: dict[str, fl
         reasons.append(f"{seen}; P(changed since) by its own rate is {terminals['posterior']:.3g}")
     else:
         reasons.append(f"never visited; known for {since}")
-    pattern = group_name(shard, int(page["group"]))
+    pattern = group_name(shard.groups, int(page["group"]))
     reasons.append(
         f"rate {terminals['rate']:.3g} a cycle; without its own visits it would be taken for {_prior_rate(page):.3g}, "
         f"the prior of {pattern} ({group['pages']} {'page' if group['pages'] == 1 else 'pages'})"
@@ -179,7 +180,7 @@ def _reasons(shard: ShardArrays, query: Query, row: int, terminals: dict[str, fl
     if unseen >= _WORTH_SAYING:
         reasons.append(f"surges in {pattern} that no visit told of: P(hit since by one) is {unseen:.3g}")
     if shard.seasonality.links["schedule"][row]:
-        reasons.append(str(test_periodicity(shard, row)))
+        reasons.append(str(test_periodicity(page, shard.seasonality, row)))
     if page["failures"]:
         visits = "visit" if page["failures"] == 1 else f"{page['failures']} visits"
         reasons.append(f"{'at least ' if page['failures'] == _MOST_COUNTED else ''}the last {visits} failed")

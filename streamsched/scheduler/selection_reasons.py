@@ -132,7 +132,7 @@ def _say_full_host(shard: ShardArrays, chosen: ComposedBatch, subject: _Subject,
     )
     if np.count_nonzero(best) < room or np.count_nonzero(batch) < room:
         return ""
-    name, taken = group_name(shard, host), kinds[batch]
+    name, taken = group_name(shard.groups, host), kinds[batch]
     if np.all(taken == _BETTER):
         return f"{name} gives no more than {_count(taken)} to it"
     pages = "1 page" if taken.size == 1 else f"{taken.size:,} pages"

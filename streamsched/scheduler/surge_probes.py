@@ -133,7 +133,7 @@ def _list_rows(shard: ShardArrays, groups: Ints, sizes: Ints, out: Ints) -> int:
     known = shard.corpus[0].pages
     for i in range(groups.size):
         room = count + sizes[i]
-        count = min(list_members(shard, groups[i], np.inf, known, out[:room], count), room)
+        count = min(list_members(shard.groups, shard.pages.records, groups[i], np.inf, known, out[:room], count), room)
     return count
 
 

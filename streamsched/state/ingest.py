@@ -17,11 +17,12 @@ from streamsched.estimation.change_detection import (
     shows_content,
 )
 from streamsched.estimation.hierarchical_prior import advance_sweep, refresh_prior, update_pattern_evidence
+from streamsched.estimation.observed_interval import ObservedInterval
 from streamsched.estimation.page_update import update_page
 from streamsched.estimation.seasonality.group_profiles import inherit_profile, refresh_link, store_utc_offset
 from streamsched.estimation.seasonality.seasonality_update import prefetch_seasonality, update_seasonality
 from streamsched.estimation.surges import update_surges
-from streamsched.numerics.arrays import Bools, Bytes, Floats, Hashes, Ints, Record
+from streamsched.numerics.arrays import Bools, Bytes, Floats, Hashes, Ints, Record, Records
 from streamsched.numerics.jit import bare_kernel, inlined_kernel, prefetch
 from streamsched.outcomes import CHANGED, COST, FINGERPRINT, IMPORTANCE, RETRY_AFTER, STATUS
 from streamsched.politeness.limits import Limits, apply_host_response, release_slot
@@ -94,17 +95,19 @@ def init_pages(shard: ShardArrays, known_since_s: float) -> None:
 
 @bare_kernel
 def _init_page(shard: ShardArrays, row: int, known_since_s: float) -> None:
-    mark_dirty_row(shard, row)
-    shard.pages.records[row].last_visit_s = known_since_s
-    renew_candidates(shard, row + 1)
-    shard.corpus[0].sorted = row + 1
-    narrow_sample(shard, row + 1)
-    known_groups = int(shard.corpus[0].groups)
-    assign_group(shard, row)
-    for group in range(known_groups, shard.corpus[0].groups):
-        inherit_profile(shard, group)
-    refresh_prior(shard, shard.pages.records[row])
-    refresh_link(shard, row)
+    corpus: Record = shard.corpus[0]
+    page: Record = shard.pages.records[row]
+    mark_dirty_row(shard.dirty, shard.pages, shard.seasonality, row)
+    page.last_visit_s = known_since_s
+    renew_candidates(shard.groups.candidates, row + 1)
+    corpus.sorted = row + 1
+    narrow_sample(corpus, row + 1)
+    known_groups = int(corpus.groups)
+    assign_group(shard.groups, shard.pages, corpus, shard.dirty, row)
+    for group in range(known_groups, corpus.groups):
+        inherit_profile(shard.seasonality, shard.groups, group)
+    refresh_prior(page, corpus, shard.groups.records)
+    refresh_link(shard.seasonality, row, page, corpus.sweep)
     store_utc_offset(shard.seasonality, row, known_since_s)
 
 
@@ -124,7 +127,8 @@ def apply_outcomes(
     """
     for start in range(span[0], span[1], LOOKUP_CHUNK):
         rows = index.rows[: min(LOOKUP_CHUNK, span[1] - start)]
-        resolve(shard, index, columns.blob, columns.offsets[start : start + rows.size + 1], rows, True)
+        offsets = columns.offsets[start : start + rows.size + 1]
+        resolve(shard.pages, shard.corpus, index, columns.blob, offsets, rows, True)
         _apply(shard, rows, start, columns, rules, told)
 
 
@@ -168,28 +172,30 @@ def _apply_one(
     shard: ShardArrays, row: int, at: int, columns: OutcomeColumns, rules: IngestRules, noted: InvalidationBuffer
 ) -> int:
     """Apply one outcome that is newer than all of its page; return the count it belongs to besides APPLIED."""
-    page = shard.pages.records[row]
-    trace = shard.pages.traces[row]
+    corpus: Record = shard.corpus[0]
+    groups, seasonality, dirty = shard.groups.records, shard.seasonality, shard.dirty
+    page: Record = shard.pages.records[row]
+    trace: Record = shard.pages.traces[row]
     given = columns.given[at]
-    group: Record = shard.groups.records[page.group]
-    mark_dirty_row(shard, row)
-    mark_dirty_group(shard, np.int64(page.group))
-    mark_dirty_group(shard, np.int64(group.host))
-    trace.last_outcome_s = columns.fetched_at[at]
-    release_slot(shard, row)
+    group: Record = groups[page.group]
+    host: Record = groups[group.host]
+    mark_dirty_row(dirty, shard.pages, seasonality, row)
+    mark_dirty_group(dirty, groups, np.int64(page.group))
+    mark_dirty_group(dirty, groups, np.int64(group.host))
+    fetched_at = columns.fetched_at[at]
+    trace.last_outcome_s = fetched_at
+    release_slot(page, host)
     page.flags &= ~np.uint8(LEASED | FOR_PANEL | URGENT)
-    shard.corpus[0].applied += 1
-    refresh_prior(shard, page)  # whatever the outcome: the page's record is at hand, and its group's
-    refresh_link(shard, row)
+    corpus.applied += 1
+    refresh_prior(page, corpus, groups)  # whatever the outcome: the page's record is at hand, and its group's
+    refresh_link(seasonality, row, page, corpus.sweep)
     if given & IMPORTANCE:
         page.importance = columns.importance[at]
     if given & COST:
         page.cost = columns.cost[at]
     status = columns.status[at] if given & STATUS else np.int32(200)
     retry_after = columns.retry_after[at] if given & RETRY_AFTER else 0.0
-    apply_host_response(
-        shard.groups.records[group.host], rules.limits, given, status, retry_after, columns.fetched_at[at]
-    )
+    apply_host_response(host, rules.limits, given, status, retry_after, fetched_at)
     fingerprint = columns.fingerprint[at] if given & FINGERPRINT else np.uint64(0)
     verdict = detect_change(
         given,
@@ -203,47 +209,54 @@ def _apply_one(
         rules.change_bits,
     )
     if verdict == FAILURE:
-        shard.corpus[0].failures += 1
+        corpus.failures += 1
         if page.failures < 0xFF:
             page.failures += 1
         return FAILURES
     if verdict != FIRST:
-        due = update_seasonality(shard, row, columns.fetched_at[at], verdict == CHANGE, rules.cycle_s)
-        _learn(shard, row, columns.fetched_at[at], verdict == CHANGE, due, rules, noted)
-    _remember(shard, row, status, verdict == CHANGE, shows_content(given, status), fingerprint)
-    page.last_visit_s = columns.fetched_at[at]
-    store_utc_offset(shard.seasonality, row, columns.fetched_at[at])
-    record_visit(shard, row, columns.fetched_at[at], SAW_CHANGE * (verdict == CHANGE) + WAS_FIRST * (verdict == FIRST))
+        cycles = (fetched_at - page.last_visit_s) / rules.cycle_s
+        observed = ObservedInterval(fetched_at, cycles, rules.cycle_s, verdict == CHANGE)
+        due = update_seasonality(seasonality, page, group, row, observed, corpus.sorted)
+        _learn(page, trace, corpus, groups, observed, due, rules.surges, noted)
+    _remember(page, trace, status, verdict == CHANGE, shows_content(given, status), fingerprint)
+    page.last_visit_s = fetched_at
+    store_utc_offset(seasonality, row, fetched_at)
+    flags = SAW_CHANGE * (verdict == CHANGE) + WAS_FIRST * (verdict == FIRST)
+    record_visit(shard.journal, corpus, page, row, fetched_at, flags)
     if verdict == FIRST:
         return FIRST_VISITS
-    advance_sweep(shard)
+    advance_sweep(corpus, shard.pages, shard.groups, seasonality, dirty)
     return CHANGES if verdict == CHANGE else UNCHANGED
 
 
 @inlined_kernel
 def _learn(  # noqa: PLR0913, PLR0917  a kernel
-    shard: ShardArrays, row: int, at_s: float, changed: bool, due: float, rules: IngestRules, noted: InvalidationBuffer
+    page: Record,
+    trace: Record,
+    corpus: Record,
+    groups: Records,
+    observed: ObservedInterval,
+    due: float,
+    surges: bool,
+    noted: InvalidationBuffer,
 ) -> None:
     """Update the page's estimators, its group's counts and what is known of surges with one observed interval.
 
     `due`: how probable a change was by the page's schedule; NaN where it has none.
     """
-    page: Record = shard.pages.records[row]
-    group: Record = shard.groups.records[page.group]
-    interval = (at_s - page.last_visit_s) / rules.cycle_s
+    group: Record = groups[page.group]
     group.visits += 1
-    group.changes += changed
+    group.changes += observed.changed
     own = 1.0
-    if rules.surges:
-        own = update_surges(shard, noted, page, at_s, interval, changed, due, rules.cycle_s)
-    update_pattern_evidence(shard, page, interval, changed, own)
-    update_page(page, shard.pages.traces[row], interval, changed, own)
+    if surges:
+        own = update_surges(groups, noted, page, observed, due)
+    update_pattern_evidence(corpus, groups, page, observed, own)
+    update_page(page, trace, observed.cycles, observed.changed, own)
 
 
 @inlined_kernel
-def _remember(shard: ShardArrays, row: int, status: int, changed: bool, shows: bool, fingerprint: int) -> None:
+def _remember(page: Record, trace: Record, status: int, changed: bool, shows: bool, fingerprint: int) -> None:
     """Keep what the next visit is to be compared with."""
-    page = shard.pages.records[row]
     page.failures = 0
     page.gone = min(page.gone + 1, 255) if is_gone(status) else 0
     page.flags |= np.uint8(VISITED)
@@ -255,4 +268,4 @@ def _remember(shard: ShardArrays, row: int, status: int, changed: bool, shows: b
         page.flags &= ~np.uint8(SUCCEEDED)
     if shows:
         page.flags |= np.uint8(WITH_FINGERPRINT)
-        shard.pages.traces[row].fingerprint = fingerprint
+        trace.fingerprint = fingerprint

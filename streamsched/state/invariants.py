@@ -129,7 +129,7 @@ def _are_last(shard: ShardArrays, count: int) -> bool:
     written = shard.journal[: int(shard.corpus["journaled"][0])]
     if np.any(written["row"] >= count):
         return False
-    rows, at_s, *_ = read_visits(shard)
+    rows, at_s, *_ = read_visits(shard.journal, shard.pages.records, shard.corpus)
     ends = np.append(rows[1:] != rows[:-1], True)[: rows.size]
     rising = ends[:-1] | (at_s[1:] > at_s[:-1])
     return bool(np.all(rising) and np.array_equal(at_s[ends], shard.pages.records["last_visit_s"][rows[ends]]))

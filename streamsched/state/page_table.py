@@ -14,7 +14,7 @@ from streamsched.numerics.arrays import Floats, Ints, frozen
 from streamsched.numerics.growable_array import GrowableArray
 from streamsched.numerics.packed_urls import MAX_URL_BYTES, PackedUrls
 from streamsched.outcomes import OutcomeBatch
-from streamsched.politeness.limits import make_limits
+from streamsched.politeness.limits import Limits, make_limits
 from streamsched.politeness.politeness_settings import Politeness
 from streamsched.records.dirty_tracking import DirtyTracker, mark_dirty_rows
 from streamsched.records.pattern_members import rebuild_members
@@ -43,6 +43,7 @@ _RESERVED_TEXT: Final = 1 << 33
 _CHUNK: Final = 1 << 16  # outcomes resolved to rows at a time: room is made for as many new pages
 _GROUPS_PER_PAGE: Final = 2  # a page opens its host and one prefix at the most; neither's name is longer than its URL
 _FEWEST_GROUP_SLOTS: Final = 1 << 10
+_LIMITS: Final = make_limits(Politeness())  # the default of `observe`
 
 
 class PageTable:
@@ -57,8 +58,6 @@ class PageTable:
         """Begin without pages. `regions`: whose rhythms are learned; None to learn none."""
         self.cycle_s = cycle_s
         self.change_bits = change_bits
-        self.limits = make_limits(Politeness())  # of whom visits say something: set it before they come
-        self.surges = True  # whether visits tell of surges: set it before they come, too
         self._pages = GrowableArray(PAGE, _RESERVED_PAGES)
         self._traces = GrowableArray(TRACE, _RESERVED_PAGES)
         self._leases = GrowableArray(np.float64, _RESERVED_PAGES)
@@ -84,9 +83,7 @@ class PageTable:
         """Return a table for what is loaded with these settings of a scheduler: fill it, then `rebuild_index`."""
         told = settings.get("regions", {name: region.to_json() for name, region in REGIONS.items()})
         regions = None if told is None else {name: TimeRegion.from_json(region) for name, region in told.items()}
-        table = cls(settings["cycle_s"], settings["change_bits"], regions)
-        table.seasonality.forget()
-        return table
+        return cls(settings["cycle_s"], settings["change_bits"], regions)
 
     def __len__(self) -> int:
         return int(self._corpus["pages"][0])
@@ -113,9 +110,16 @@ class PageTable:
 
     def find(self, urls: PackedUrls) -> Ints:
         """Return the rows of `urls`: int64[n], -1 for pages never seen. O(1) a URL."""
-        return self._index.find(self.arrays, urls)
+        return self._index.find(self.arrays.pages, self._corpus, urls)
 
-    def observe(self, batch: OutcomeBatch, then: Callable[[int], object] | None = None) -> Ints:
+    def observe(
+        self,
+        batch: OutcomeBatch,
+        limits: Limits | None = None,
+        *,
+        surges: bool = True,
+        then: Callable[[int], object] | None = None,
+    ) -> Ints:
         """Apply a valid batch in stream order; return int64[COUNTS], as `streamsched.state.ingest` orders them.
 
         Calls `then` with the number of outcomes whenever some tens of thousands are applied, and at the end.
@@ -134,7 +138,7 @@ class PageTable:
             frozen(batch.cost),
             frozen(batch.retry_after),
         )
-        rules = IngestRules(self.cycle_s, self.change_bits, self.limits, self.surges)
+        rules = IngestRules(self.cycle_s, self.change_bits, _LIMITS if limits is None else limits, surges)
         for start in range(0, len(batch), _CHUNK):
             span = (start, min(start + _CHUNK, len(batch)))
             self._make_room(batch.urls, *span)
@@ -150,8 +154,9 @@ class PageTable:
         for start in range(0, len(urls), _CHUNK):
             stop = min(start + _CHUNK, len(urls))
             self._make_room(urls, start, stop)
-            self._index.enter(self.arrays, PackedUrls(urls.blob, urls.offsets[start : stop + 1]))
-            init_pages(self.arrays, now)
+            shard = self.arrays
+            self._index.enter(shard.pages, shard.corpus, PackedUrls(urls.blob, urls.offsets[start : stop + 1]))
+            init_pages(shard, now)
         return len(self) - before
 
     def weigh(self, urls: PackedUrls, importance: Floats) -> None:
@@ -159,7 +164,8 @@ class PageTable:
         rows = self.find(urls)
         if self.touched:
             self.touched.add(rows)
-        mark_dirty_rows(self.arrays, rows)
+        shard = self.arrays
+        mark_dirty_rows(shard.dirty, shard.pages, shard.seasonality, rows)
         self._pages.array["importance"][rows] = importance
 
     def watch(self) -> InvalidatedRows:
@@ -177,10 +183,11 @@ class PageTable:
 
     def rebuild_index(self) -> None:
         """Enter all pages and groups into the hash indexes anew, after the records were loaded. O(pages)."""
-        self._index.rebuild(self.arrays)
-        self._place_groups(int(self._corpus["groups"][0]))
-        rebuild_members(self.arrays)
-        self.seasonality.rebuild(self.arrays)
+        groups = int(self._corpus["groups"][0])
+        self._index.rebuild(self._pages.array, self._corpus)
+        self._place_groups(groups)
+        rebuild_members(self.arrays.groups, self._pages.array, self._corpus)
+        self.seasonality.rebuild(self.arrays.groups, groups)
 
     def state_bytes(self) -> dict[str, int]:
         """Return the bytes of memory in use for each part of the state."""
@@ -214,7 +221,7 @@ class PageTable:
     def faults(self) -> list[str]:
         """Return which invariants of the table do not hold, none where it is sound. O(pages)."""
         shard = self.arrays
-        urls = PackedUrls.pack(url_texts(shard, np.arange(len(self))))
+        urls = PackedUrls.pack(url_texts(shard.pages, np.arange(len(self))))
         return find_faults(shard, self.find(urls))
 
     def _make_room(self, urls: PackedUrls, start: int, stop: int) -> None:

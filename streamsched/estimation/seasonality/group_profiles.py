@@ -30,10 +30,10 @@ from streamsched.estimation.seasonality.page_schedules import (
     ScheduleView,
     add_beliefs,
 )
-from streamsched.numerics.arrays import Floats, Record
+from streamsched.numerics.arrays import Floats, Record, Records
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
 from streamsched.numerics.vector_math import exp, expm1, log
-from streamsched.records.schema import DAY_SETS, NO_GROUP, WEEK_HOURS, SeasonalityArrays, ShardArrays
+from streamsched.records.schema import DAY_SETS, NO_GROUP, WEEK_HOURS, GroupArrays, SeasonalityArrays
 
 __all__ = [
     "EARN_CHANGES",
@@ -46,7 +46,6 @@ __all__ = [
     "most_profiles",
     "publish_profiles",
     "refresh_link",
-    "relink_pages",
     "store_utc_offset",
     "sum_trust",
     "update_profile",
@@ -100,50 +99,39 @@ def _begin_profile(seasonality: SeasonalityArrays, group: int, region: int) -> N
 
 
 @bare_kernel
-def assign_profiles(shard: ShardArrays) -> None:
+def assign_profiles(seasonality: SeasonalityArrays, groups: GroupArrays, count: int) -> None:
     """Set by which profile each group's pages go: its own, else that of the group above, else its region's. O(groups).
 
     It follows from who has a profile alone, so it need not be saved.
     """
-    seasonality = shard.seasonality
-    groups = int(shard.corpus[0].groups)
-    for group in range(groups):
-        inherit_profile(shard, group)
+    for group in range(count):
+        inherit_profile(seasonality, groups, group)
     for number in range(seasonality.state[0].profiles):
         owner = seasonality.profiles[number].group
         if owner != NO_GROUP:
             seasonality.of_group[owner] = number
-    for group in range(groups):  # a group stands after its parent
+    for group in range(count):  # a group stands after its parent
         followed: Record = seasonality.profiles[seasonality.of_group[group]]
-        if shard.groups.records[group].depth > 0 and followed.group != group:
-            seasonality.of_group[group] = seasonality.of_group[shard.groups.records[group].parent]
+        if groups.records[group].depth > 0 and followed.group != group:
+            seasonality.of_group[group] = seasonality.of_group[groups.records[group].parent]
 
 
 @bare_kernel
-def inherit_profile(shard: ShardArrays, group: int) -> None:
+def inherit_profile(seasonality: SeasonalityArrays, groups: GroupArrays, group: int) -> None:
     """Let the pages of a new group go by the profile of the group above, those of a host by that of its region."""
-    record: Record = shard.groups.records[group]
+    record: Record = groups.records[group]
     if record.depth > 0:
-        shard.seasonality.of_group[group] = shard.seasonality.of_group[record.parent]
+        seasonality.of_group[group] = seasonality.of_group[record.parent]
     else:
-        shard.seasonality.of_group[group] = region_of_name(shard, group)
+        seasonality.of_group[group] = region_of_name(seasonality.calendar, groups, group)
 
 
 @inlined_kernel
-def refresh_link(shard: ShardArrays, row: int) -> None:
+def refresh_link(seasonality: SeasonalityArrays, row: int, page: Record, sweep: int) -> None:
     """Let a page go by the present profile of its group. O(1)."""
-    link: Record = shard.seasonality.links[row]
-    page: Record = shard.pages.records[row]
-    link.profile = shard.seasonality.of_group[page.group]
-    link.age = shard.corpus[0].sweep & 1
-
-
-@bare_kernel
-def relink_pages(shard: ShardArrays) -> None:
-    """Let all pages go by the present profiles of their groups, and by their regions' clocks. O(pages)."""
-    for row in range(shard.corpus[0].sorted):
-        refresh_link(shard, row)
-        store_utc_offset(shard.seasonality, row, shard.pages.records[row].last_visit_s)
+    link: Record = seasonality.links[row]
+    link.profile = seasonality.of_group[page.group]
+    link.age = sweep & 1
 
 
 @inlined_kernel
@@ -256,31 +244,30 @@ def count_changes(expected: float) -> float:
 
 
 @bare_kernel
-def publish_profiles(shard: ShardArrays) -> None:
+def publish_profiles(seasonality: SeasonalityArrays, groups: GroupArrays, corpus: Record) -> None:
     """Publish all profiles anew, for the sweep that begins; give groups that have earned one their own.
 
     O(groups + profiles · 168).
     """
-    seasonality = shard.seasonality
-    _fade(seasonality, int(shard.corpus[0].sweep) & 1)
-    _pool(shard)
-    age = int(shard.corpus[0].sweep + 1) & 1
+    _fade(seasonality, int(corpus.sweep) & 1)
+    _pool(seasonality, groups.records, int(corpus.groups))
+    age = int(corpus.sweep + 1) & 1
     first = seasonality.state[0].regions + 1
-    for i in range(first + shard.corpus[0].groups):
+    for i in range(first + corpus.groups):
         number = i if i < first else int(np.int64(seasonality.of_group[i - first]))
         if i < first or seasonality.profiles[number].group == i - first:
-            above = -1 if i == 0 else 0 if i < first else _above(shard, i - first)
+            above = -1 if i == 0 else 0 if i < first else _above(seasonality, groups.records, i - first)
             _publish(seasonality, number, above, age)
-    _admit_groups(shard)
+    _admit_groups(seasonality, groups, corpus)
 
 
 @inlined_kernel
-def _above(shard: ShardArrays, group: int) -> int:
+def _above(seasonality: SeasonalityArrays, groups: Records, group: int) -> int:
     """Return the profile that stands above a group's."""
-    record: Record = shard.groups.records[group]
+    record: Record = groups[group]
     if record.depth > 0:
-        return int(shard.seasonality.of_group[record.parent])
-    profile: Record = shard.seasonality.profiles[shard.seasonality.of_group[group]]
+        return int(seasonality.of_group[record.parent])
+    profile: Record = seasonality.profiles[seasonality.of_group[group]]
     return int(profile.region)
 
 
@@ -310,14 +297,13 @@ def _fade(seasonality: SeasonalityArrays, age: int) -> None:
 
 
 @bare_kernel
-def _pool(shard: ShardArrays) -> None:
+def _pool(seasonality: SeasonalityArrays, groups: Records, count: int) -> None:
     """Add to each profile's counts those of all profiles below it."""
-    seasonality = shard.seasonality
-    for i in range(shard.corpus[0].groups):
-        group = shard.corpus[0].groups - 1 - i  # a group stands after its parent: children come first here
+    for i in range(count):
+        group = count - 1 - i  # a group stands after its parent: children come first here
         number = int(seasonality.of_group[group])
         if seasonality.profiles[number].group == group:
-            _add_pooled(seasonality, number, _above(shard, group))
+            _add_pooled(seasonality, number, _above(seasonality, groups, group))
     for number in range(1, seasonality.state[0].regions + 1):
         _add_pooled(seasonality, number, 0)
 
@@ -457,17 +443,16 @@ def _sum_cell(pooled: Record, expected: Floats, cell: int, split: int) -> tuple[
 
 
 @bare_kernel
-def _admit_groups(shard: ShardArrays) -> None:
+def _admit_groups(seasonality: SeasonalityArrays, groups: GroupArrays, corpus: Record) -> None:
     """Give groups of which enough changes were seen profiles of their own, which begin as that above stands."""
-    seasonality = shard.seasonality
     state = seasonality.state[0]
-    most = state.regions + 1 + most_profiles(shard.corpus[0].sorted)
+    most = state.regions + 1 + most_profiles(corpus.sorted)
     before = state.profiles
-    for group in range(shard.corpus[0].groups):
+    for group in range(corpus.groups):
         if state.profiles >= most:
             break
         above = int(seasonality.of_group[group])
-        if shard.groups.records[group].changes >= EARN_CHANGES and seasonality.profiles[above].group != group:
+        if groups.records[group].changes >= EARN_CHANGES and seasonality.profiles[above].group != group:
             number = int(state.profiles)
             _begin_profile(seasonality, group, int(np.int64(seasonality.profiles[above].region)))
             profile = seasonality.profiles[number]
@@ -480,4 +465,4 @@ def _admit_groups(shard: ShardArrays) -> None:
             for i in range(2):
                 profile.odds[i] = seasonality.profiles[above].odds[i]
     if state.profiles > before:
-        assign_profiles(shard)
+        assign_profiles(seasonality, groups, int(corpus.groups))

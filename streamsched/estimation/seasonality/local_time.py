@@ -14,7 +14,7 @@ import numpy as np
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
 from streamsched.numerics.packed_urls import hash_bytes
 from streamsched.numerics.url_syntax import find_domain
-from streamsched.records.schema import WEEK_HOURS, RegionClocks, ShardArrays
+from streamsched.records.schema import WEEK_HOURS, GroupArrays, RegionClocks
 
 __all__ = [
     "DAY_HOURS",
@@ -68,13 +68,12 @@ def quarters_at(calendar: RegionClocks, region: int, at_s: float) -> int:
 
 
 @bare_kernel
-def region_of_name(shard: ShardArrays, group: int) -> int:
+def region_of_name(calendar: RegionClocks, groups: GroupArrays, group: int) -> int:
     """Return the region of the host that `group` is, by the last label of its name; 0 for none's. O(name)."""
-    calendar = shard.seasonality.calendar
-    span = shard.groups.records[group].name_span
+    span = groups.records[group].name_span
     start = int(np.int64(span >> np.uint64(16)))
-    first, stop = find_domain(shard.groups.names, start, start + int(np.int64(span & np.uint64(0xFFFF))))
-    key = hash_bytes(shard.groups.names, first, stop)
+    first, stop = find_domain(groups.names, start, start + int(np.int64(span & np.uint64(0xFFFF))))
+    key = hash_bytes(groups.names, first, stop)
     for i in range(calendar.domains.size):
         if calendar.domains[i] == key:
             return int(calendar.regions[i])

@@ -18,7 +18,7 @@ import numpy as np
 from streamsched.estimation.published_estimators import modified_interval
 from streamsched.estimation.seasonality.page_schedules import NAT
 from streamsched.numerics.arrays import Floats, Record
-from streamsched.records.schema import DAY_SETS, ShardArrays
+from streamsched.records.schema import DAY_SETS, SeasonalityArrays
 
 __all__ = ["LEVEL", "PageType", "Periodicity", "test_periodicity"]
 
@@ -75,23 +75,22 @@ class Periodicity:
         return f", likeliest at {self.hour:02d}:00 to {self.hour:02d}:59 UTC{zone}"
 
 
-def test_periodicity(shard: ShardArrays, row: int) -> Periodicity:
-    """Return the type of the page of `row`, and what it rests on. O(1).
+def test_periodicity(page: Record, seasonality: SeasonalityArrays, row: int) -> Periodicity:
+    """Return the type of `page`, which is in `row`, and what it rests on. O(1).
 
     A page that changes too seldom to have a schedule of its own is taken for Poisson, with a p-value of 1.
     """
-    link = shard.seasonality.links[row]
+    link = seasonality.links[row]
     if not link["schedule"]:
         return Periodicity("poisson", 1.0)
-    schedule: Record = shard.seasonality.schedules[link["schedule"]]
-    told: Record = shard.seasonality.profiles[link["profile"]]
+    schedule: Record = seasonality.schedules[link["schedule"]]
+    told: Record = seasonality.profiles[link["profile"]]
     age = int(link["age"])
     proofs = float(schedule["proof"]), float(schedule["hourly_proof"])
     p_value = min(1.0, 2.0 / sum(math.exp(min(max(proof, -700.0), 700.0)) for proof in proofs))
     sets = _weigh(schedule["sets"], told["sets_told"][age * DAY_SETS : (age + 1) * DAY_SETS])
     hours = _weigh(schedule["hours"], told["hours_told"][age * 24 : (age + 1) * 24])
     days = tuple(day for day in range(7) if sets[np.arange(DAY_SETS) >> day & 1 != 0].sum() > _LIKELY)
-    page = shard.pages.records[row]
     return Periodicity(
         _name(p_value, proofs, days),
         p_value,

@@ -11,7 +11,6 @@ from streamsched.estimation.seasonality.group_profiles import (
     assign_profiles,
     init_profiles,
     most_profiles,
-    relink_pages,
 )
 from streamsched.estimation.seasonality.page_schedules import most_schedules
 from streamsched.estimation.seasonality.regions import TimeRegion, make_region_clocks
@@ -23,8 +22,8 @@ from streamsched.records.schema import (
     SEASONAL_LINK,
     SEASONALITY,
     WEEK_HOURS,
+    GroupArrays,
     SeasonalityArrays,
-    ShardArrays,
 )
 
 __all__ = ["SeasonalityTables"]
@@ -47,8 +46,8 @@ class SeasonalityTables:
         self._pooled = Memory(POOLED, int(most_profiles(reserved)))
         self._of_group = Memory(np.uint32, reserved // 8)
         self._work = np.zeros(2 * WEEK_HOURS)
-        self._tempo = np.zeros(1, SEASONALITY)
-        self._tempo["off"] = regions is None
+        self._state = np.zeros(1, SEASONALITY)
+        self._state["off"] = regions is None
         self.reserve(0, 0)
         init_profiles(self.arrays, len(regions or {}))
 
@@ -62,7 +61,7 @@ class SeasonalityTables:
             self._pooled.array,
             self._work,
             self._of_group.array,
-            self._tempo,
+            self._state,
             self._calendar,
         )
 
@@ -75,19 +74,10 @@ class SeasonalityTables:
         self._pooled.ensure(profiles)
         self._of_group.ensure(groups)
 
-    def forget(self) -> None:
-        """Count as saved before there were rhythms, until what is loaded says otherwise. O(1)."""
-        self._tempo["linked"] = 0
-
-    def rebuild(self, shard: ShardArrays) -> None:
-        """Set what follows from the records, after these were loaded. O(pages + groups)."""
-        seasonality = self._tempo[0]
-        seasonality["off"] = self.regions is None
-        if not seasonality["linked"]:  # the state was saved before there were rhythms
-            init_profiles(self.arrays, len(self.regions or {}))
-        assign_profiles(shard)
-        if not seasonality["linked"]:
-            relink_pages(shard)
+    def rebuild(self, groups: GroupArrays, count: int) -> None:
+        """Assign profiles to the first `count` groups, after the records were loaded. O(groups)."""
+        self._state["off"] = self.regions is None
+        assign_profiles(self.arrays, groups, count)
 
     def to_json(self) -> dict[str, Any] | None:
         """Return the regions as JSON has them, None where no rhythms are learned."""
@@ -95,7 +85,7 @@ class SeasonalityTables:
 
     def nbytes(self, pages: int, groups: int) -> int:
         """Return the bytes of memory in use for so many pages and groups."""
-        seasonality = self._tempo[0]
+        seasonality = self._state[0]
         profiles = int(seasonality["profiles"]) * (PROFILE.itemsize + POOLED.itemsize)
         return (
             pages * SEASONAL_LINK.itemsize + int(seasonality["schedules"]) * SCHEDULE.itemsize + profiles + groups * 4

@@ -6,6 +6,7 @@ from typing import Final
 
 import numpy as np
 
+from streamsched.estimation.observed_interval import ObservedInterval
 from streamsched.estimation.seasonality.group_profiles import count_changes, update_profile, weighted_hours
 from streamsched.estimation.seasonality.local_time import HOUR_S, local_hours
 from streamsched.estimation.seasonality.page_schedules import (
@@ -21,7 +22,7 @@ from streamsched.estimation.surges import share_not_hit
 from streamsched.numerics.arrays import Record
 from streamsched.numerics.jit import inlined_kernel, prefetch
 from streamsched.numerics.vector_math import exp
-from streamsched.records.schema import LONGEST_INTERVAL, WEEK_HOURS, SeasonalityArrays, ShardArrays
+from streamsched.records.schema import LONGEST_INTERVAL, WEEK_HOURS, SeasonalityArrays
 
 __all__ = ["prefetch_seasonality", "update_seasonality"]
 
@@ -29,60 +30,59 @@ _LATEST_S: Final = 1e12  # later visits are clock errors, that the fading of pro
 
 
 @inlined_kernel
-def update_seasonality(shard: ShardArrays, row: int, at_s: float, changed: bool, cycle_s: float) -> float:
+def update_seasonality(
+    seasonality: SeasonalityArrays, page: Record, group: Record, row: int, observed: ObservedInterval, pages: int
+) -> float:
     """Take in what a visit at `at_s` found of the time since the page's last visit, before its rate does. O(hours).
 
     Returns how probable a change was by the page's schedule, as far as that is trusted, and by its rate; NaN where it
     has no schedule, or no change was seen.
     """
-    seasonality = shard.seasonality
     state = seasonality.state[0]
     if state.off:
         return np.nan
-    page: Record = shard.pages.records[row]
     link: Record = seasonality.links[row]
     profile: Record = seasonality.profiles[link.profile]
     age = int(np.int64(link.age))
-    state.newest_s = max(state.newest_s, min(at_s, _LATEST_S))
+    state.newest_s = max(state.newest_s, min(observed.end_s, _LATEST_S))
     start = local_hours(page.last_visit_s, link.quarters)
-    end = local_hours(at_s, link.quarters)
+    end = local_hours(observed.end_s, link.quarters)
     rate = (page.prior_shape + page.own_shape) / (page.prior_exposure + page.own_exposure)
     if 0.0 < end - start <= WEEK_HOURS:
         hours = weighted_hours(profile, age, start, end)
-        cycles = min(hours * (HOUR_S / cycle_s), LONGEST_INTERVAL)
-        update_profile(profile, age, start, end, count_changes(rate * cycles) if changed else 0.0)
-    rate_per_day = rate * (DAY_S / cycle_s)
-    if link.schedule == 0 and changed and earns_schedule(page, rate_per_day):
-        open_schedule(seasonality, row, most_schedules(shard.corpus[0].sorted))
+        cycles = min(hours * (HOUR_S / observed.cycle_s), LONGEST_INTERVAL)
+        update_profile(profile, age, start, end, count_changes(rate * cycles) if observed.changed else 0.0)
+    rate_per_day = rate * (DAY_S / observed.cycle_s)
+    if link.schedule == 0 and observed.changed and earns_schedule(page, rate_per_day):
+        open_schedule(seasonality, row, most_schedules(pages))
     due = np.nan
     if link.schedule:
-        if changed:
+        if observed.changed:
             due = due_since(
                 SeasonalityView(seasonality.links, seasonality.schedules, seasonality.profiles),
                 link,
                 page,
                 page.last_visit_s,
-                at_s,
-                cycle_s,
+                observed.end_s,
+                observed.cycle_s,
             )
-        foretold = changed_since(page, weighted_hours(profile, age, start, end), cycle_s)
-        foretold = 1.0 - (1.0 - foretold) * _unhit(shard, page, at_s, cycle_s)
+        foretold = changed_since(page, weighted_hours(profile, age, start, end), observed.cycle_s)
+        foretold = 1.0 - (1.0 - foretold) * _unhit(group, page, observed)
         schedule: Record = seasonality.schedules[link.schedule]
         sheet = ScheduleView(
             seasonality.schedules, int(np.int64(link.schedule)), seasonality.profiles, int(np.int64(link.profile)), age
         )
         visits, changes = int(np.int64(page.visits)), int(np.int64(page.changes))
-        update_schedule(sheet, start, end, changed, foretold, visits, changes)
-        if changed:
-            count_change(schedule, at_s, end - start)
+        update_schedule(sheet, start, end, observed.changed, foretold, visits, changes)
+        if observed.changed:
+            count_change(schedule, observed.end_s, end - start)
     return due
 
 
 @inlined_kernel
-def _unhit(shard: ShardArrays, page: Record, at_s: float, cycle_s: float) -> float:
+def _unhit(group: Record, page: Record, observed: ObservedInterval) -> float:
     """Return the probability that no surge has hit a page since its last visit: what schedules do not explain."""
-    group: Record = shard.groups.records[page.group]
-    cycles = min(max((at_s - page.last_visit_s) / cycle_s, 0.0), LONGEST_INTERVAL)
+    cycles = min(max(observed.cycles, 0.0), LONGEST_INTERVAL)
     return float(share_not_hit(group, page.last_visit_s) * exp(-(group.hazard * cycles)))
 
 

@@ -28,9 +28,9 @@ def crawled(days: int = 20, *, cycle_s: float = DAY) -> PageTable:
     return table
 
 
-def visit(table: PageTable, urls: list[str], day: float, changed: object = False) -> None:
+def visit(table: PageTable, urls: list[str], day: float, changed: object = False, *, surges: bool = True) -> None:
     flags = np.broadcast_to(np.asarray(changed, np.bool_), len(urls))
-    table.observe(OutcomeBatch(urls, np.full(len(urls), day * DAY), changed=flags))
+    table.observe(OutcomeBatch(urls, np.full(len(urls), day * DAY), changed=flags), surges=surges)
 
 
 def docs(table: PageTable) -> Record:
@@ -41,7 +41,7 @@ def surge(table: PageTable, day: float) -> Floats:
     """The terminal of each page, those of the first directory first."""
     shard, count = table.arrays, len(table)
     fill = TerminalColumns(["surge"], count).fill
-    context = context_of(shard, slice(0, count))
+    context = context_of(shard.groups.records, shard.seasonality, slice(0, count))
     return fill(shard.pages.records[:count], shard.pages.traces[:count], context, day * DAY, table.cycle_s)[
         "surge"
     ].copy()
@@ -89,9 +89,8 @@ def test_surge_is_kept_after_its_window_until_its_pages_are_visited() -> None:
 
 def test_change_that_a_surge_explains_does_not_raise_the_pages_own_rate() -> None:
     table, alone = crawled(), crawled()
-    alone.surges = False
     for one in (table, alone):
-        visit(one, DOCS[:20], 20.0, changed=True)
+        visit(one, DOCS[:20], 20.0, changed=True, surges=one is table)
     first, last = table.arrays.pages.records["own_shape"][[0, 19]]
     expected = alone.arrays.pages.records["own_shape"][[0, 19]]
     assert first == pytest.approx(expected[0], rel=0.05)  # nothing was known of a surge yet
@@ -121,9 +120,8 @@ def test_hazard_rises_with_the_time_since_the_last_visit_and_falls_where_visits_
 
 def test_nothing_is_learned_where_surges_are_left_alone() -> None:
     table = PageTable(DAY, 6)
-    table.surges = False
-    visit(table, DOCS, 0.0)
-    visit(table, DOCS[:20], 1.0, changed=True)
+    visit(table, DOCS, 0.0, surges=False)
+    visit(table, DOCS[:20], 1.0, changed=True, surges=False)
     assert np.all(surge(table, 9.0) == 0.0)
     assert docs(table)["open_s"] == -np.inf
 

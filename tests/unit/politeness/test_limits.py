@@ -135,13 +135,13 @@ def test_rests_are_jittered_by_a_quarter() -> None:
     scheduler = Scheduler(politeness=Politeness(backoff=100.0, backoff_most=150.0, retire_after=2, probe_every=1e4))
     scheduler.observe([Outcome(url, 1e6, 500) for url in urls])
     for rest, status in ((100.0, 500), (150.0, 500)):
-        waits = read_waits(scheduler.pages.arrays, np.arange(2_000), scheduler.pages.limits)
+        waits = read_waits(scheduler.pages.arrays, np.arange(2_000), scheduler._politeness_policy.limits)
         shares = (waits.backoff_until - scheduler.pages.arrays.pages.traces["last_outcome_s"][:2_000]) / rest
         check_jitter(shares)
         scheduler.observe([Outcome(url, 2e6, status) for url in urls])
     for number in range(2):
         scheduler.observe([Outcome(url, 3e6 + number, 404) for url in urls])
-    waits = read_waits(scheduler.pages.arrays, np.arange(2_000), scheduler.pages.limits)
+    waits = read_waits(scheduler.pages.arrays, np.arange(2_000), scheduler._politeness_policy.limits)
     check_jitter((waits.probe_at - 3e6 - 1) / 1e4)
     assert np.all(waits.backoff_until == -np.inf)
 

@@ -30,7 +30,7 @@ def table_of_four_pages() -> PageTable:
 
 
 def host_of(table: PageTable, name: str) -> dict[str, float]:
-    record = table.arrays.groups.records[find_host(table.arrays, name)]
+    record = table.arrays.groups.records[find_host(table.arrays.groups, name)]
     return {field: float(record[field]) for field in ("ready_s", "out", "why", "delay_s")}
 
 

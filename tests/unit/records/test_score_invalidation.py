@@ -156,10 +156,10 @@ def test_groups_that_show_something_else_are_turned_into_rows() -> None:
     touched = table.watch()
     urls = [url(row) for row in range(60)]
     table.observe(OutcomeBatch(urls[:10], np.full(10, 9 * DAY), changed=np.ones(10, np.bool_)))
-    touched.spread(table.arrays)
+    touched.spread(table.arrays.groups, table.arrays.pages.records)
     assert set(told(touched)) == set(range(60))  # those visited, and those that bear the surge
     table.observe(OutcomeBatch(urls[10:11], np.full(1, 9 * DAY), changed=np.ones(1, np.bool_)))
-    touched.spread(table.arrays)
+    touched.spread(table.arrays.groups, table.arrays.pages.records)
     assert told(touched) == [10]  # it shows what it did
 
 
@@ -167,7 +167,7 @@ def test_groups_of_too_many_pages_make_all_bounds_anew() -> None:
     table = visited(60)
     touched = table.touched = InvalidatedRows(table.arrays.corpus, 50)
     table.observe(OutcomeBatch([url(row) for row in range(9)], np.full(9, 9 * DAY), changed=np.ones(9, np.bool_)))
-    touched.spread(table.arrays)
+    touched.spread(table.arrays.groups, table.arrays.pages.records)
     assert touched.take() is None
-    touched.spread(table.arrays)
+    touched.spread(table.arrays.groups, table.arrays.pages.records)
     assert told(touched) == []

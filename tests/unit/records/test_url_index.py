@@ -124,16 +124,16 @@ def test_urls_of_every_length(size: int) -> None:
         table.rebuild_index()
         assert find(table, *texts) == expected
         assert find(table, "a" * (size + 65_536)) == [NOT_FOUND]
-        assert url_texts(table.arrays, np.array(expected)) == texts
+        assert url_texts(table.arrays.pages, np.array(expected)) == texts
 
 
 def test_texts_come_back_whatever_their_alphabet() -> None:
     table = PageTable(86_400.0, 6)
     texts = ["https://a.example/ä", "https://日本.example/", "plain", "\U0001f577"]
     enter(table, *texts)
-    assert [url_text(table.arrays, row) for row in range(4)] == texts
-    assert url_texts(table.arrays, np.array([3, 0, 0])) == [texts[3], texts[0], texts[0]]
-    assert url_texts(table.arrays, np.empty(0, np.int64)) == []
+    assert [url_text(table.arrays.pages, row) for row in range(4)] == texts
+    assert url_texts(table.arrays.pages, np.array([3, 0, 0])) == [texts[3], texts[0], texts[0]]
+    assert url_texts(table.arrays.pages, np.empty(0, np.int64)) == []
 
 
 def test_look_ups_of_more_urls_than_are_asked_for_at_once() -> None:

@@ -55,7 +55,7 @@ def test_table_grows_beyond_its_reserve(monkeypatch: pytest.MonkeyPatch) -> None
     table = PageTable(DAY, 6)
     for i in range(200):
         table.observe(OutcomeBatch([f"https://h{i}.example/{'x' * i}/"], [float(i)]))
-    assert [url_text(table.arrays, row) for row in (0, 199)] == [
+    assert [url_text(table.arrays.pages, row) for row in (0, 199)] == [
         "https://h0.example//",
         f"https://h199.example/{'x' * 199}/",
     ]
@@ -99,7 +99,7 @@ def test_pages_entered_before_an_interrupt_are_sorted_with_the_next() -> None:
     table = make(Outcome(URL, 0.0))
     urls = PackedUrls.pack(["https://b.example/1", "https://b.example/2"])
     table._make_room(urls, 0, 2)
-    table._index.enter(table.arrays, urls)
+    table._index.enter(table.arrays.pages, table.arrays.corpus, urls)
     assert table.faults() == ["every page is in a group"]
     table.observe(OutcomeBatch(["https://b.example/3"], [5 * DAY]))
     assert table.faults() == []

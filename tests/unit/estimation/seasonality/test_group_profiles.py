@@ -164,7 +164,9 @@ def profiles_of(scheduler: Scheduler, letters: str) -> list[int]:
     owners = shard.seasonality.profiles["group"][: int(shard.seasonality.state["profiles"][0])]
     assert np.all(shard.groups.records["changes"][owners[owners != NO_GROUP]] >= EARN_CHANGES)
     names = {
-        group_names(shard, np.array([owner]))[0][0]: number for number, owner in enumerate(owners) if owner != NO_GROUP
+        group_names(shard.groups, np.array([owner]))[0][0]: number
+        for number, owner in enumerate(owners)
+        if owner != NO_GROUP
     }
     return [names[letter] for letter in letters]
 

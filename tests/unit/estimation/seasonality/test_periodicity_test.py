@@ -28,7 +28,8 @@ def crawl(changed: Bools, step_s: float) -> Scheduler:
 
 
 def types(scheduler: Scheduler) -> list[Periodicity]:
-    return [test_periodicity(scheduler.pages.arrays, row) for row in range(len(scheduler))]
+    shard = scheduler.pages.arrays
+    return [test_periodicity(shard.pages.records[row], shard.seasonality, row) for row in range(len(scheduler))]
 
 
 def poisson(rates: Floats, visits: int, step_s: float, seed: int) -> Bools:

@@ -30,7 +30,8 @@ DAY = 86_400.0
 def test_hosts_are_of_the_region_of_their_domain(host: str, region: int) -> None:
     scheduler = Scheduler()
     scheduler.discover([f"https://{host}/1"], now=0.0)
-    assert region_of_name(scheduler.pages.arrays, 0) == region
+    shard = scheduler.pages.arrays
+    assert region_of_name(shard.seasonality.calendar, shard.groups, 0) == region
     assert scheduler.pages.arrays.seasonality.links["profile"][0] == region
 
 
