@@ -26,15 +26,11 @@ from streamsched.estimation.seasonality.group_profiles import publish_profiles, 
 from streamsched.numerics.arrays import Record, Records
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
 from streamsched.records.dirty_tracking import mark_dirty_group, mark_dirty_row
+from streamsched.records.group_schema import GroupArrays
 from streamsched.records.page_init import assign_prior
-from streamsched.records.schema import (
-    LONGEST_INTERVAL,
-    SHORTEST_INTERVAL,
-    DirtyArrays,
-    GroupArrays,
-    PageArrays,
-    SeasonalityArrays,
-)
+from streamsched.records.page_schema import LONGEST_INTERVAL, SHORTEST_INTERVAL, PageArrays
+from streamsched.records.schema import DirtyArrays
+from streamsched.records.seasonality_schema import SeasonalityArrays
 from streamsched.records.url_patterns import assign_deeper_group
 
 __all__ = ["FIRST_SHAPE", "advance_sweep", "init_corpus", "refresh_prior", "update_pattern_evidence"]
@@ -94,11 +90,11 @@ def update_pattern_evidence(
     above: Record = groups[group.parent]
     host: Record = groups[group.host]
     interval = min(max(observed.cycles, SHORTEST_INTERVAL), LONGEST_INTERVAL)
-    quiet = -(shape + page.own_shape) * np.log1p(interval / (shape / group.learned + page.own_exposure))
+    quiet = -(shape + page.own_shape) * np.log1p(interval / (shape / group.own_mean + page.own_exposure))
     other = -(shape + page.own_shape) * np.log1p(interval / (shape / above.mean + page.own_exposure))
     if observed.changed:
         quiet, other = np.log(max(-np.expm1(quiet), _UNLIKELY)), np.log(max(-np.expm1(other), _UNLIKELY))
-    host.edge += own * (quiet - other) - host.edge / EDGE_MEMORY
+    host.log_odds += own * (quiet - other) - host.log_odds / EDGE_MEMORY
 
 
 @bare_kernel
@@ -171,12 +167,12 @@ def _renew(corpus: Record, groups: GroupArrays, seasonality: SeasonalityArrays, 
         group = records[index]
         parent = records[group.parent]
         above = corpus.mean if group.depth == 0 else parent.mean
-        group.learned = (GROUP_STRENGTH * above + group.rate_sum) / (GROUP_STRENGTH + group.rate_count)
-        group.mean = group.learned
+        group.own_mean = (GROUP_STRENGTH * above + group.rate_sum) / (GROUP_STRENGTH + group.rate_count)
+        group.mean = group.own_mean
         if group.depth > 0:
             host: Record = records[group.host]
-            trust = 1.0 / (1.0 + np.exp(-host.edge))
-            group.mean = above * (group.learned / above) ** trust
+            trust = 1.0 / (1.0 + np.exp(-host.log_odds))
+            group.mean = above * (group.own_mean / above) ** trust
         group.rate_sum = 0.0
         group.rate_count = 0.0
     corpus.rate_sum = 0.0

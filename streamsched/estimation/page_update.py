@@ -7,7 +7,7 @@ import numpy as np
 from streamsched.estimation.gamma_posterior import after_change
 from streamsched.numerics.arrays import Record
 from streamsched.numerics.jit import inlined_kernel
-from streamsched.records.schema import LONGEST_INTERVAL, SHORTEST_INTERVAL
+from streamsched.records.page_schema import LONGEST_INTERVAL, SHORTEST_INTERVAL
 
 __all__ = ["count_visit", "update_page"]
 

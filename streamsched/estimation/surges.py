@@ -24,7 +24,8 @@ from streamsched.estimation.observed_interval import ObservedInterval
 from streamsched.numerics.arrays import Floats, Record, Records
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
 from streamsched.numerics.vector_math import expm1, log1p
-from streamsched.records.schema import LONGEST_INTERVAL, SHORTEST_INTERVAL, SURGE_SHARES
+from streamsched.records.group_schema import SURGE_SHARES
+from streamsched.records.page_schema import LONGEST_INTERVAL, SHORTEST_INTERVAL
 from streamsched.records.score_invalidation import InvalidationBuffer, invalidate_group
 
 __all__ = [
@@ -80,7 +81,7 @@ def update_surges(
     if abs(observed.end_s - group.open_s) >= observed.cycle_s:  # or a clock was set back by as much
         _begin_window(group, noted, number, observed.end_s)
     in_open = page.last_visit_s < group.open_s <= observed.end_s
-    in_kept = page.last_visit_s < group.kept_s <= observed.end_s and group.kept_shown > 0.0
+    in_kept = page.last_visit_s < group.kept_s <= observed.end_s and group.kept_share > 0.0
     own = 1.0
     if observed.changed:
         own = _attribute_change(group, page, observed.cycles, due, in_open, in_kept)
@@ -91,10 +92,10 @@ def update_surges(
         if in_kept:
             _update_on_no_change(group.kept_weights)
     if in_open:
-        group.open_left -= min(group.open_left, np.uint32(1))
+        group.open_unvisited -= min(group.open_unvisited, np.uint32(1))
         _show_open(noted, number, group)
     if in_kept:
-        group.kept_left -= min(group.kept_left, np.uint32(1))
+        group.kept_unvisited -= min(group.kept_unvisited, np.uint32(1))
         _show_kept(noted, number, group)
     return own
 
@@ -104,9 +105,9 @@ def share_not_hit(group: Record, last_visit_s: float) -> float:
     """Return the share of a group's pages last visited at that time that no surge shown since has hit. O(1)."""
     spared = 1.0
     if last_visit_s < group.open_s:
-        spared -= group.open_shown
+        spared -= group.open_share
     if last_visit_s < group.kept_s:
-        spared *= 1.0 - group.kept_shown
+        spared *= 1.0 - group.kept_share
     return spared
 
 
@@ -135,8 +136,8 @@ def _begin_window(group: Record, noted: InvalidationBuffer, number: int, at_s: f
     for i in range(SURGE_SHARES):
         group.open_weights[i] = chance / SURGE_SHARES
     group.open_s = at_s
-    group.open_shown = 0.0
-    group.open_left = group.pages
+    group.open_share = 0.0
+    group.open_unvisited = group.pages
 
 
 @inlined_kernel
@@ -148,14 +149,14 @@ def _end_window(noted: InvalidationBuffer, number: int, group: Record) -> None:
     group.surge_sum += 1.0 - _doubt(group.open_weights) - group.surge_sum / WINDOW_MEMORY
     group.missed_sum -= group.missed_sum / WINDOW_MEMORY
     group.window_count += 1.0 - group.window_count / WINDOW_MEMORY
-    if group.open_shown == 0.0:
+    if group.open_share == 0.0:
         group.missed_sum += _expect(group.open_weights)
-    elif group.kept_shown * float(group.kept_left) > group.open_shown * float(group.open_left):
+    elif group.kept_share * float(group.kept_unvisited) > group.open_share * float(group.open_unvisited):
         invalidate_group(noted, number, group.open_s)
     else:
-        if group.kept_shown > 0.0:
+        if group.kept_share > 0.0:
             invalidate_group(noted, number, group.kept_s)
-        group.kept_s, group.kept_shown, group.kept_left = group.open_s, group.open_shown, group.open_left
+        group.kept_s, group.kept_share, group.kept_unvisited = group.open_s, group.open_share, group.open_unvisited
         for i in range(SURGE_SHARES):
             group.kept_weights[i] = group.open_weights[i]
 
@@ -215,17 +216,17 @@ def _expect(weights: Floats) -> float:
 
 @inlined_kernel
 def _show_open(noted: InvalidationBuffer, number: int, group: Record) -> None:
-    shown = _choose_shown(_expect(group.open_weights), group.hazard, group.open_shown)
-    if shown != group.open_shown:
-        group.open_shown = shown
+    shown = _choose_shown(_expect(group.open_weights), group.hazard, group.open_share)
+    if shown != group.open_share:
+        group.open_share = shown
         invalidate_group(noted, number, group.open_s)
 
 
 @inlined_kernel
 def _show_kept(noted: InvalidationBuffer, number: int, group: Record) -> None:
-    shown = _choose_shown(_expect(group.kept_weights), group.hazard, group.kept_shown)
-    if shown != group.kept_shown:
-        group.kept_shown = shown
+    shown = _choose_shown(_expect(group.kept_weights), group.hazard, group.kept_share)
+    if shown != group.kept_share:
+        group.kept_share = shown
         invalidate_group(noted, number, group.kept_s)
 
 

@@ -24,7 +24,9 @@ from streamsched.formula.syntax.vocabulary import PLANNED, TERMINALS
 from streamsched.numerics.arrays import Floats, Ints, Record, Records
 from streamsched.numerics.jit import bare_kernel, inlined_kernel, widen_vectors
 from streamsched.numerics.vector_math import expm1, log1p
-from streamsched.records.schema import GROUP, LONGEST_INTERVAL, PROFILE, SCHEDULE, SEASONAL_LINK, SeasonalityArrays
+from streamsched.records.group_schema import GROUP
+from streamsched.records.page_schema import LONGEST_INTERVAL
+from streamsched.records.seasonality_schema import PROFILE, SCHEDULE, SEASONAL_LINK, SeasonalityArrays
 
 __all__ = [
     "BY_RHYTHM",

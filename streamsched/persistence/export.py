@@ -17,7 +17,7 @@ from streamsched.errors import SettingsError
 from streamsched.formula.terminals import TerminalColumns, context_of
 from streamsched.numerics.arrays import Bools, Floats, Ints
 from streamsched.persistence.files import as_snapshot_errors, draft_of
-from streamsched.records.schema import LEASED, SUCCEEDED, URGENT, VISITED
+from streamsched.records.page_schema import LEASED, SUCCEEDED, URGENT, VISITED
 from streamsched.records.url_index import url_texts
 from streamsched.records.url_patterns import group_names, host_names
 from streamsched.state.page_table import PageTable

@@ -25,7 +25,8 @@ from streamsched.politeness.limits import (
     ready_at,
     revisit_at,
 )
-from streamsched.records.schema import LEASED, OUT, URGENT, PageArrays, ShardArrays
+from streamsched.records.page_schema import LEASED, OUT, URGENT, PageArrays
+from streamsched.records.schema import ShardArrays
 from streamsched.records.url_patterns import group_name
 
 __all__ = [
@@ -135,7 +136,7 @@ def describe_eligibility(shard: ShardArrays, row: int, now: float, limits: Limit
         wait(shard.pages.lease_until_s[row], "handed out {}")
     host = shard.groups.records[shard.groups.records["host"][page["group"]]]
     name = _escape(group_name(shard.groups, int(shard.groups.records["host"][page["group"]])))
-    wait(waits.host_ready_s[0], f"{name} rests {{}}, {_WHY.get(int(host['why']), '')}")
+    wait(waits.host_ready_s[0], f"{name} rests {{}}, {_WHY.get(int(host['wait_reason']), '')}")
     if not page["flags"] & URGENT:
         wait(waits.revisit_at[0], "it was visited less than its least interval ago: not {}")
         wait(waits.backoff_until[0], f"backing off {{}}, after {_times(page['failures'], 'failed visit')}")

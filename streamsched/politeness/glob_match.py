@@ -9,7 +9,7 @@ import numpy as np
 from streamsched.numerics.arrays import Bytes, Ints, Record
 from streamsched.numerics.jit import bare_kernel
 from streamsched.numerics.url_syntax import find_authority
-from streamsched.records.schema import PageArrays
+from streamsched.records.page_schema import PageArrays
 
 __all__ = ["fits", "mark_fitting"]
 

@@ -82,5 +82,5 @@ class PendingHostBlocks:
                 record = shard.groups.records[host]
                 if until_s > record["ready_s"]:  # its first outcome may have asked for longer
                     mark_dirty_groups(shard.dirty, shard.groups.records, np.array([host]))
-                    record["ready_s"], record["why"] = until_s, ON_REQUEST
+                    record["ready_s"], record["wait_reason"] = until_s, ON_REQUEST
             self._blocks.pop(name, None)

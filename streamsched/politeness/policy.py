@@ -18,7 +18,8 @@ from streamsched.politeness.politeness_settings import HostRule, Politeness, Rul
 from streamsched.politeness.rule_book import RuleBook
 from streamsched.politeness.rule_targets import find_hosts, read_host
 from streamsched.records.dirty_tracking import mark_dirty_groups, mark_dirty_rows
-from streamsched.records.schema import URGENT, PageLookup, ShardArrays
+from streamsched.records.page_schema import URGENT
+from streamsched.records.schema import PageLookup, ShardArrays
 
 __all__ = ["PolitenessPolicy"]
 
@@ -88,8 +89,8 @@ class PolitenessPolicy:
         mark_dirty_groups(shard.dirty, shard.groups.records, hosts)
         sooner = bool(np.any(shard.groups.records["ready_s"][hosts] > until_s))
         shard.groups.records["ready_s"][hosts] = until_s
-        shard.groups.records["why"][hosts] = ON_REQUEST
-        shard.groups.records["asked"][hosts] = 0
+        shard.groups.records["wait_reason"][hosts] = ON_REQUEST
+        shard.groups.records["asked_to_wait"][hosts] = 0
         return hosts, sooner
 
     def state(self) -> dict[str, Any]:

@@ -30,7 +30,8 @@ from streamsched.politeness.rule_targets import (
     read_target,
 )
 from streamsched.records.dirty_tracking import mark_dirty_groups, mark_dirty_rows
-from streamsched.records.schema import BY_SETTINGS, PageLookup, ShardArrays
+from streamsched.records.group_schema import BY_SETTINGS
+from streamsched.records.schema import PageLookup, ShardArrays
 
 __all__ = ["RuleBook"]
 
@@ -157,8 +158,8 @@ class RuleBook:
             rule = HostRule() if place is None else rules[place]
             record = shard.groups.records[host]
             record["delay_s"] = np.nan if rule.delay is None else rule.delay
-            record["most_out"] = BY_SETTINGS if rule.in_flight is None else rule.in_flight
-            record["most_batch"] = BY_SETTINGS if rule.per_batch is None else rule.per_batch
+            record["max_out"] = BY_SETTINGS if rule.in_flight is None else rule.in_flight
+            record["max_batch"] = BY_SETTINGS if rule.per_batch is None else rule.per_batch
 
 
 def _check_rule(target: Target, rule: object) -> None:

@@ -25,7 +25,8 @@ import numpy as np
 from streamsched.errors import SettingsError
 from streamsched.numerics.arrays import Bytes, Ints, Records
 from streamsched.politeness.glob_match import mark_fitting
-from streamsched.records.schema import GroupArrays, PageArrays
+from streamsched.records.group_schema import GroupArrays
+from streamsched.records.page_schema import PageArrays
 from streamsched.records.url_index import url_texts
 from streamsched.records.url_patterns import find_host, group_names
 

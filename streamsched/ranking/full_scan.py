@@ -24,7 +24,8 @@ from streamsched.politeness.eligibility import are_eligible, not_before, overdue
 from streamsched.politeness.limits import Limits, host_capacity, make_limits, overdue_at
 from streamsched.politeness.politeness_settings import Politeness
 from streamsched.ranking.host_slots import HostSlots, HostUsage, SlotLimits, host_slots_beat
-from streamsched.records.schema import VISITED, ShardArrays
+from streamsched.records.page_schema import VISITED
+from streamsched.records.schema import ShardArrays
 
 __all__ = ["DEFAULT_LIMITS", "FullScan", "Query", "Ranked", "Ranking", "fill_slots"]
 

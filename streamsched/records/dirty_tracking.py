@@ -17,7 +17,9 @@ import numpy as np
 from streamsched.numerics.arrays import Hashes, Ints, Record, Records
 from streamsched.numerics.growable_array import reserve_rows
 from streamsched.numerics.jit import bare_kernel, inlined_kernel, trailing_zeros
-from streamsched.records.schema import OLD_GROUP, OLD_LINK, OLD_ROW, DirtyArrays, PageArrays, SeasonalityArrays
+from streamsched.records.page_schema import PageArrays
+from streamsched.records.schema import OLD_GROUP, OLD_LINK, OLD_ROW, DirtyArrays
+from streamsched.records.seasonality_schema import SeasonalityArrays
 
 __all__ = [
     "DirtySet",

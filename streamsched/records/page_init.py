@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from streamsched.numerics.arrays import Record
 from streamsched.numerics.jit import inlined_kernel
-from streamsched.records.schema import LONGEST_INTERVAL
+from streamsched.records.page_schema import LONGEST_INTERVAL
 
 __all__ = ["assign_prior"]
 

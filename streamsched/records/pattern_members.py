@@ -10,7 +10,7 @@ import numpy as np
 
 from streamsched.numerics.arrays import Ints, Record, Records
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
-from streamsched.records.schema import GroupArrays
+from streamsched.records.group_schema import GroupArrays
 
 __all__ = ["add_member", "list_members", "rebuild_members", "remove_member"]
 

@@ -13,8 +13,8 @@ import numpy as np
 
 from streamsched.numerics.arrays import Floats, Ints, Records
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
+from streamsched.records.group_schema import GroupArrays
 from streamsched.records.pattern_members import list_members
-from streamsched.records.schema import GroupArrays
 
 __all__ = ["CAPACITY", "UNWATCHED", "InvalidatedRows", "InvalidationBuffer", "invalidate_group", "invalidate_row"]
 

@@ -14,7 +14,7 @@ from streamsched.numerics.arrays import Bytes, Hashes, Ints, Record, Records, fr
 from streamsched.numerics.jit import bare_kernel, prefetch
 from streamsched.numerics.packed_urls import PackedUrls, decode_spans, hash_bytes, same_bytes
 from streamsched.records.page_init import assign_prior
-from streamsched.records.schema import PageArrays
+from streamsched.records.page_schema import PageArrays
 
 __all__ = ["LOOKUP_CHUNK", "MAX_PAGES", "NOT_FOUND", "IndexArrays", "UrlIndex", "resolve", "url_text", "url_texts"]
 

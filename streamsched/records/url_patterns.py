@@ -16,8 +16,10 @@ from streamsched.numerics.jit import bare_kernel, mix
 from streamsched.numerics.packed_urls import decode_spans, hash_bytes, same_bytes
 from streamsched.numerics.url_syntax import default_port, find_authority
 from streamsched.records.dirty_tracking import mark_dirty_group
+from streamsched.records.group_schema import BY_SETTINGS, GroupArrays
+from streamsched.records.page_schema import PageArrays
 from streamsched.records.pattern_members import add_member, remove_member
-from streamsched.records.schema import BY_SETTINGS, DirtyArrays, GroupArrays, PageArrays
+from streamsched.records.schema import DirtyArrays
 
 __all__ = [
     "GROUP_PAGES",
@@ -191,16 +193,16 @@ def _open(groups: GroupArrays, corpus: Record, dirty: DirtyArrays, size: int, pa
     record.depth = depth
     record.ready_s = -np.inf
     record.delay_s = np.nan
-    record.most_out = record.most_batch = BY_SETTINGS
+    record.max_out = record.max_batch = BY_SETTINGS
     record.open_s = record.kept_s = -np.inf
     if parent < 0:
         record.parent = group
         record.host = group
-        record.mean = record.learned = corpus.mean
+        record.mean = record.own_mean = corpus.mean
     else:
         record.parent = parent
         record.host = groups.records[parent].host
-        record.mean = record.learned = groups.records[parent].mean
+        record.mean = record.own_mean = groups.records[parent].mean
         mark_dirty_group(dirty, groups.records, parent)
         groups.records[parent].recheck_until = corpus.sweep + 1
     _place(groups.slots, key, group)

@@ -22,7 +22,7 @@ from streamsched.politeness.eligibility import OVERDUE_SCORE
 from streamsched.politeness.policy import PolitenessPolicy
 from streamsched.ranking.formula_switch import FormulaSwitch
 from streamsched.ranking.full_scan import Query, Ranked
-from streamsched.records.schema import VISITED
+from streamsched.records.page_schema import VISITED
 from streamsched.records.url_index import url_texts
 from streamsched.records.url_patterns import host_names
 from streamsched.scheduler.explanation import Explanation, RankedBy, explain_page

@@ -19,7 +19,8 @@ from streamsched.politeness.eligibility import are_eligible, describe_eligibilit
 from streamsched.politeness.leases import are_leased
 from streamsched.politeness.limits import Limits
 from streamsched.ranking.full_scan import FullScan, Query
-from streamsched.records.schema import VISITED, ShardArrays
+from streamsched.records.page_schema import VISITED
+from streamsched.records.schema import ShardArrays
 from streamsched.records.url_index import url_text
 from streamsched.records.url_patterns import group_name
 
@@ -201,6 +202,6 @@ def _borne_surges(group: Record, page: Record, pattern: str) -> list[str]:
     return [
         f"visits to {pattern} from {format_moment(group[begin])} on tell of a surge: "
         f"of the pages not visited since, this one among them, {group[shown]:.0%} are taken for changed by it"
-        for begin, shown in (("open_s", "open_shown"), ("kept_s", "kept_shown"))
+        for begin, shown in (("open_s", "open_share"), ("kept_s", "kept_share"))
         if group[shown] > 0.0 and page["last_visit_s"] < group[begin]
     ]

@@ -12,7 +12,8 @@ from streamsched.numerics.topk_order import sort_keys
 from streamsched.politeness.eligibility import read_waits
 from streamsched.politeness.limits import host_capacity
 from streamsched.ranking.full_scan import Query, Ranked
-from streamsched.records.schema import URGENT, VISITED, ShardArrays
+from streamsched.records.page_schema import URGENT, VISITED
+from streamsched.records.schema import ShardArrays
 from streamsched.records.url_patterns import group_name
 
 __all__ = ["ComposedBatch", "describe_membership"]

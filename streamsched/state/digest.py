@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from streamsched.records.schema import LEASED, OUT
+from streamsched.records.page_schema import LEASED, OUT
 from streamsched.records.url_patterns import candidate_space
 from streamsched.state.page_table import PageTable
 

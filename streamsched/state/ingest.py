@@ -27,15 +27,8 @@ from streamsched.numerics.jit import bare_kernel, inlined_kernel, prefetch
 from streamsched.outcomes import CHANGED, COST, FINGERPRINT, IMPORTANCE, RETRY_AFTER, STATUS
 from streamsched.politeness.limits import Limits, apply_host_response, release_slot
 from streamsched.records.dirty_tracking import mark_dirty_group, mark_dirty_row
-from streamsched.records.schema import (
-    FOR_PANEL,
-    LEASED,
-    SUCCEEDED,
-    URGENT,
-    VISITED,
-    WITH_FINGERPRINT,
-    ShardArrays,
-)
+from streamsched.records.page_schema import FOR_PANEL, LEASED, SUCCEEDED, URGENT, VISITED, WITH_FINGERPRINT
+from streamsched.records.schema import ShardArrays
 from streamsched.records.score_invalidation import InvalidationBuffer, invalidate_row
 from streamsched.records.url_index import LOOKUP_CHUNK, IndexArrays, resolve
 from streamsched.records.url_patterns import assign_group, renew_candidates

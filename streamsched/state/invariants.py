@@ -6,7 +6,9 @@ import numpy as np
 
 from streamsched.estimation.seasonality.page_schedules import RAREST, SPARE
 from streamsched.numerics.arrays import Ints
-from streamsched.records.schema import DAY_SETS, LEASED, OUT, VISITED, WEEK_HOURS, ShardArrays
+from streamsched.records.page_schema import LEASED, OUT, VISITED
+from streamsched.records.schema import ShardArrays
+from streamsched.records.seasonality_schema import DAY_SETS, WEEK_HOURS
 from streamsched.records.visit_journal import SAMPLE_PAGES, read_visits
 
 __all__ = ["find_faults"]
@@ -59,7 +61,7 @@ def find_faults(shard: ShardArrays, found: Ints) -> list[str]:
         "pages go by a profile of their group, or of one above": bool(
             np.all(shard.seasonality.links["profile"][:count] < shard.seasonality.state["profiles"][0])
         )
-        and not np.any(shard.seasonality.links["age"][:count] > 1),
+        and not np.any(shard.seasonality.links["version"][:count] > 1),
         "busy hours are finite, and no hour is without weight": _are_rising(shard),
         "no page's schedule is ruled out": _are_possible(shard),
     }
@@ -76,7 +78,7 @@ def _are_own(shard: ShardArrays, count: int) -> bool:
 def _are_rising(shard: ShardArrays) -> bool:
     """Return whether what profiles publish are sums of weights above 0, and their counts finite and not below 0."""
     profiles = shard.seasonality.profiles[: int(shard.seasonality.state["profiles"][0])]
-    told = profiles["told"].reshape(-1, 2, WEEK_HOURS + 1).astype(np.int64)
+    told = profiles["cumulative"].reshape(-1, 2, WEEK_HOURS + 1).astype(np.int64)
     rising = bool(np.all(np.diff(told, axis=2) > 0) and np.all(told[:, :, 0] == 0))
     return rising and all(bool(np.all(np.isfinite(profiles[name]))) for name in ("changes", "exposure", "odds"))
 
@@ -86,7 +88,7 @@ def _are_possible(shard: ShardArrays) -> bool:
     seasonality = shard.seasonality.state[0]
     profiles = shard.seasonality.profiles[: int(seasonality["profiles"])]
     schedules = shard.seasonality.schedules[1 : 1 + int(seasonality["schedules"])]
-    rarest = [profiles["sets_told"].reshape(-1, DAY_SETS)[:, 1:], profiles["hours_told"]]
+    rarest = [profiles["sets_rarity"].reshape(-1, DAY_SETS)[:, 1:], profiles["hours_rarity"]]
     fits = [schedules["sets"][:, 1:], schedules["hours"]]
     return all(bool(np.all(one <= RAREST)) for one in rarest) and all(bool(np.all(one.min(1) <= SPARE)) for one in fits)
 
@@ -102,7 +104,7 @@ def _believe_soundly(shard: ShardArrays, groups: int) -> bool:
     """Return whether weights of surges, and what is shown of them, are probabilities."""
     records = shard.groups.records[:groups]
     weights = np.concatenate([records["open_weights"], records["kept_weights"]])
-    shown = np.concatenate([records["open_shown"], records["kept_shown"]])
+    shown = np.concatenate([records["open_share"], records["kept_share"]])
     sound = np.all(weights >= 0) and np.all(weights.sum(axis=1, dtype=np.float64) <= 1 + 1e-5)
     shares = np.concatenate([shown, records["hazard"]])
     return bool(sound and np.all((shares >= 0) & (shares < 1)))

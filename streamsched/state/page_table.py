@@ -17,18 +17,10 @@ from streamsched.outcomes import OutcomeBatch
 from streamsched.politeness.limits import Limits, make_limits
 from streamsched.politeness.politeness_settings import Politeness
 from streamsched.records.dirty_tracking import DirtyTracker, mark_dirty_rows
+from streamsched.records.group_schema import GROUP, MEMBER_LINK, GroupArrays
+from streamsched.records.page_schema import PAGE, TRACE, PageArrays
 from streamsched.records.pattern_members import rebuild_members
-from streamsched.records.schema import (
-    CORPUS,
-    GROUP,
-    MEMBER_LINK,
-    PAGE,
-    TRACE,
-    VISIT,
-    GroupArrays,
-    PageArrays,
-    ShardArrays,
-)
+from streamsched.records.schema import CORPUS, VISIT, ShardArrays
 from streamsched.records.score_invalidation import UNWATCHED, InvalidatedRows
 from streamsched.records.url_index import MAX_PAGES, UrlIndex, url_texts
 from streamsched.records.url_patterns import candidate_space, place_groups

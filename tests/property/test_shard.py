@@ -17,7 +17,7 @@ from streamsched.formula import Formula
 from streamsched.formula.terminals import BY_RHYTHM, PROVIDED
 from streamsched.numerics.jit import mix
 from streamsched.outcomes import Outcome
-from streamsched.records.schema import SUCCEEDED, VISITED, WITH_FINGERPRINT
+from streamsched.records.page_schema import SUCCEEDED, VISITED, WITH_FINGERPRINT
 from streamsched.records.url_index import url_text
 from streamsched.records.url_patterns import group_name
 from streamsched.records.visit_journal import SAW_CHANGE, WAS_FIRST, find_sampled, read_visits, sample_bar
@@ -93,9 +93,9 @@ def assert_same(scheduler: Scheduler, shard: reference_shard.Shard) -> None:
         assert group_name(arrays.groups, int(record["parent"])).rstrip("/") == "/".join(name[:-1] or name).rstrip("/")
         assert (record["visits"], record["changes"], record["pages"]) == (group.visits, group.changes, members[name])
         assert record["mean"] == near(group.mean)
-        assert (record["learned"], record["edge"]) == (
-            near(group.learned),
-            pytest.approx(group.edge, rel=1e-6, abs=1e-6),
+        assert (record["own_mean"], record["log_odds"]) == (
+            near(group.own_mean),
+            pytest.approx(group.log_odds, rel=1e-6, abs=1e-6),
         )
         assert_same_surges(record, shard.surges.of(name))
     assert journal_of(scheduler) == list(shard.journal)

@@ -75,20 +75,20 @@ class Schedule:
     sets: list[int] = field(default_factory=lambda: [0] * 128)
     hours: list[int] = field(default_factory=lambda: [0] * 24)
     parts: list[int] = field(default_factory=lambda: [0] * 4)
-    marks_yes: int = 0
-    marks_no: int = 0
-    edge: float = 0.0
-    hourly_edge: float = 0.0
-    proof: float = 0.0
-    hourly_proof: float = 0.0
-    begun_s: int = 0
-    changed_s: int = 0
+    hours_updated: int = 0
+    hours_quiet: int = 0
+    log_odds: float = 0.0
+    hourly_log_odds: float = 0.0
+    log_evidence: float = 0.0
+    hourly_log_evidence: float = 0.0
+    first_change_s: int = 0
+    last_change_s: int = 0
     gaps: list[float] = field(default_factory=list)
     steps: list[float] = field(default_factory=list)
 
 
 @dataclass
-class Told:
+class Published:
     """What a profile publishes."""
 
     weights: list[int] = field(default_factory=lambda: [65_536] * 168)
@@ -105,7 +105,7 @@ class Profile:
     region: str
     changes: list[float] = field(default_factory=lambda: [0.0] * 168)
     exposure: list[float] = field(default_factory=lambda: [0.0] * 168)
-    told: list[Told] = field(default_factory=lambda: [Told(), Told()])
+    published: list[Published] = field(default_factory=lambda: [Published(), Published()])
     trusts: list[float] = field(default_factory=list)
     beliefs: list[tuple[float, list[float], list[float]]] = field(default_factory=list)
     fresh: list[tuple[float, float, float]] = field(default_factory=list)  # this sweep's intervals and their changes
@@ -116,25 +116,25 @@ class Link:
     """What a page goes by."""
 
     profile: Profile
-    age: int = 0
+    version: int = 0
     schedule: Schedule | None = None
 
 
-def weighted(told: Told, start: float, end: float) -> float:
+def weighted(published: Published, start: float, end: float) -> float:
     """Hours weighted by how busy they are."""
     if end - start > 400.0:  # whole weeks have the mean weight
         weeks = math.floor((end - start) / 168.0) - 1
-        return 168.0 * weeks + weighted(told, start, end - 168.0 * weeks)
-    mean = sum(told.weights) / 168.0
-    return math.fsum(told.weights[hour] * part for hour, part in pieces(start, end)) / mean
+        return 168.0 * weeks + weighted(published, start, end - 168.0 * weeks)
+    mean = sum(published.weights) / 168.0
+    return math.fsum(published.weights[hour] * part for hour, part in pieces(start, end)) / mean
 
 
-def set_weights(schedule: Schedule, told: Told) -> list[float]:
-    return [weight_of(own + common) for own, common in zip(schedule.sets, told.sets, strict=True)]
+def set_weights(schedule: Schedule, published: Published) -> list[float]:
+    return [weight_of(own + common) for own, common in zip(schedule.sets, published.sets, strict=True)]
 
 
-def hour_weights(schedule: Schedule, told: Told) -> list[float]:
-    return [weight_of(own + common) for own, common in zip(schedule.hours, told.hours, strict=True)]
+def hour_weights(schedule: Schedule, published: Published) -> list[float]:
+    return [weight_of(own + common) for own, common in zip(schedule.hours, published.hours, strict=True)]
 
 
 def days_between(start: float, end: float, hour: float) -> set[int]:
@@ -155,14 +155,14 @@ def quiet(days: set[int] | frozenset[int]) -> float:
     return float((1.0 - page_schedules.CHANCE) ** len(days))
 
 
-def empty_by_day(schedule: Schedule, told: Told, start: float, end: float) -> float:
+def empty_by_day(schedule: Schedule, published: Published, start: float, end: float) -> float:
     """No update by days and hour: every set and every hour weighed."""
-    sets = set_weights(schedule, told)
+    sets = set_weights(schedule, published)
     weeks = math.floor((end - start) / 168.0)
     if weeks > 0:
         mean = math.fsum(w * quiet(days) for w, days in zip(sets, SETS, strict=True)) / sum(sets)
         return mean * math.exp(max((weeks - 1) * math.log(1.0 - page_schedules.CHANCE), -700.0))
-    hours = hour_weights(schedule, told)
+    hours = hour_weights(schedule, published)
     total = 0.0
     for hour in range(24):
         for moment, part in moments_of(hour, start, end):
@@ -173,7 +173,7 @@ def empty_by_day(schedule: Schedule, told: Told, start: float, end: float) -> fl
 
 
 def chance_by_hour(schedule: Schedule) -> float:
-    yes, no = schedule.marks_yes / 16.0, schedule.marks_no / 16.0
+    yes, no = schedule.hours_updated / 16.0, schedule.hours_quiet / 16.0
     return (yes + 0.5) / (yes + no + 1.0)
 
 
@@ -199,9 +199,9 @@ def empty_by_hour(schedule: Schedule, start: float, end: float) -> float:
     return math.fsum(none) / sum(weights)
 
 
-def own_factor(schedule: Schedule, told: Told, hour: int) -> float:
+def own_factor(schedule: Schedule, published: Published, hour: int) -> float:
     """How many updates an hour of the week has, of 1 on average."""
-    sets, hours = set_weights(schedule, told), hour_weights(schedule, told)
+    sets, hours = set_weights(schedule, published), hour_weights(schedule, published)
     by_day = [max(math.fsum(w for w, days in zip(sets, SETS, strict=True) if day in days), 1.0) for day in range(7)]
     return by_day[hour // 24] * hours[hour % 24] * 168.0 / (sum(by_day) * sum(hours))
 
@@ -212,8 +212,8 @@ def trusts(link: Link) -> tuple[float, float, float]:
         return 1.0, 0.0, 0.0
     odds = (
         1.0,
-        link.profile.told[link.age].odds * math.exp(link.schedule.edge),
-        math.exp(link.schedule.hourly_edge) / 99,
+        link.profile.published[link.version].odds * math.exp(link.schedule.log_odds),
+        math.exp(link.schedule.hourly_log_odds) / 99,
     )
     return odds[0] / sum(odds), odds[1] / sum(odds), odds[2] / sum(odds)
 
@@ -226,24 +226,29 @@ def terminals(link: Link, gamma: tuple[float, float], since_s: float, now: float
     """`tau`, `rhythm` and `due` of a page whose posterior is Gamma of that shape and exposure."""
     start = local_hours(since_s)
     end = max(local_hours(now), start)
-    told, schedule = link.profile.told[link.age], link.schedule
+    published, schedule = link.profile.published[link.version], link.schedule
     rate, days, hours = trusts(link)
     hour = math.floor(local_hours(now)) % 168
-    tau = weighted(told, start, end)
-    factor = told.weights[hour] * 168.0 / sum(told.weights)
+    tau = weighted(published, start, end)
+    factor = published.weights[hour] * 168.0 / sum(published.weights)
     due = by_rate(*gamma, tau * HOUR / cycle_s)
     if schedule is not None:
         whole = 168.0 * max(math.floor((end - start) / 168.0) - 1, 0)
-        own = whole + math.fsum(own_factor(schedule, told, h) * part for h, part in pieces(start, end - whole))
+        own = whole + math.fsum(own_factor(schedule, published, h) * part for h, part in pieces(start, end - whole))
         tau = rate * tau + days * own + hours * (end - start)
-        factor = rate * factor + days * own_factor(schedule, told, hour) + hours
-        due = rate * due + days * (1.0 - empty_by_day(schedule, told, start, end))
+        factor = rate * factor + days * own_factor(schedule, published, hour) + hours
+        due = rate * due + days * (1.0 - empty_by_day(schedule, published, start, end))
         due += hours * (1.0 - empty_by_hour(schedule, start, end))
     return {"tau": min(tau * HOUR / cycle_s, 1e15), "rhythm": factor, "due": max(due, 0.0)}
 
 
 def learn_schedule(
-    schedule: Schedule, told: Told, span: tuple[float, float], changed: bool, foretold: float, seen: tuple[int, int]
+    schedule: Schedule,
+    published: Published,
+    span: tuple[float, float],
+    changed: bool,
+    foretold: float,
+    seen: tuple[int, int],
 ) -> None:
     """Take in what a visit found of the hours between two times, after so many visits and changes."""
     start, end = span
@@ -253,17 +258,17 @@ def learn_schedule(
         return
     if end - start <= 12.0:
         none = empty_by_hour(schedule, start, end)
-        schedule.hourly_edge = change_ways(schedule.hourly_edge + gain(none, foretold, changed))
-        schedule.hourly_proof += min(gain(none, rival, changed) for rival in (foretold, counted))
+        schedule.hourly_log_odds = change_ways(schedule.hourly_log_odds + gain(none, foretold, changed))
+        schedule.hourly_log_evidence += min(gain(none, rival, changed) for rival in (foretold, counted))
         fits = [empty_if_part(schedule, part, start, end) for part in range(4)]
         schedule.parts = lower(add_misfits(schedule.parts, fits, changed, cut=False))
         count_marks(schedule, end - start, changed, none, visits)
-    none = empty_by_day(schedule, told, *span)
-    schedule.edge = change_ways(schedule.edge + gain(none, foretold, changed))
-    schedule.proof += min(gain(none, rival, changed) for rival in (foretold, counted))
+    none = empty_by_day(schedule, published, *span)
+    schedule.log_odds = change_ways(schedule.log_odds + gain(none, foretold, changed))
+    schedule.log_evidence += min(gain(none, rival, changed) for rival in (foretold, counted))
     if end - start >= 168.0:
         return
-    sets, hours = set_weights(schedule, told), hour_weights(schedule, told)
+    sets, hours = set_weights(schedule, published), hour_weights(schedule, published)
     by_set, by_hour = [0.0] * 128, [0.0] * 24
     for hour in range(24):
         for moment, part in moments_of(hour, start, end):
@@ -301,11 +306,11 @@ def lower(misfits: list[int]) -> list[int]:
 def count_marks(schedule: Schedule, hours: float, changed: bool, empty: float, visits: int) -> None:
     dither = visits * 0.6180339887498949 % 1.0
     had = min(chance_by_hour(schedule) * hours / max(1.0 - empty, 1e-9), max(hours, 1.0)) if changed else 0.0
-    yes = schedule.marks_yes + int(16.0 * had + dither)
-    no = schedule.marks_no + int(16.0 * max(hours - had, 0.0) + dither)
+    yes = schedule.hours_updated + int(16.0 * had + dither)
+    no = schedule.hours_quiet + int(16.0 * max(hours - had, 0.0) + dither)
     while max(yes, no) > 255:
         yes, no = yes // 2, no // 2
-    schedule.marks_yes, schedule.marks_no = yes, no
+    schedule.hours_updated, schedule.hours_quiet = yes, no
 
 
 def expected_changes(mean: float) -> float:
@@ -327,7 +332,7 @@ def shrink(seen: list[float], mean: list[float], cell_of: Callable[[int], int]) 
     return [(c[cell_of(hour)] * loose + 1.0) / (m[cell_of(hour)] * loose + 1.0) for hour in range(168)]
 
 
-def publish(above: Told | None, changes: list[float], exposure: list[float]) -> list[int]:
+def publish(above: Published | None, changes: list[float], exposure: list[float]) -> list[int]:
     """The weights of the hours: those above, with factors of days, of hours of the day, and of single hours."""
     factors = [w * 168.0 / sum(above.weights) for w in above.weights] if above else [1.0] * 168
     weighed = math.fsum(e * f for e, f in zip(exposure, factors, strict=True))
@@ -353,7 +358,7 @@ class Rhythm:
     def __init__(self, cycle_s: float) -> None:
         self.cycle_s = cycle_s
         self.profiles: dict[tuple[str, ...], Profile] = {(name,): Profile(ANYONE, name) for name in ("", *REGIONS)}
-        self.newest_s = self.renewed_s = -math.inf
+        self.newest_s = self.published_s = -math.inf
         self.schedules = 0
 
     def find(self, group: tuple[str, ...]) -> Profile:
@@ -378,17 +383,17 @@ class Rhythm:
         counts: tuple[int, ...],
         hit: float,
     ) -> float | None:
-        """What a visit found of the time since the one before; how probable a change was where a schedule told.
+        """What a visit found of the time since the one before; how probable a change was if there is a schedule.
 
         `hit`: how probable it was that a surge had come.
         """
         (since_s, at_s), (visits, changes, pages) = span, counts
         self.newest_s = max(self.newest_s, min(at_s, 1e12))
-        told = link.profile.told[link.age]
+        published = link.profile.published[link.version]
         start, end = local_hours(since_s), local_hours(at_s)
         rate = gamma[0] / gamma[1]
         if 0.0 < end - start <= 168.0:
-            cycles = min(weighted(told, start, end) * HOUR / self.cycle_s, 1e15)
+            cycles = min(weighted(published, start, end) * HOUR / self.cycle_s, 1e15)
             link.profile.fresh.append((start, end, expected_changes(rate * cycles) if changed else 0.0))
         earns = changes >= 2 and rate * DAY / self.cycle_s >= 1 / 28
         room = self.schedules < page_schedules.FEWEST_SCHEDULES + pages * 3 // 64
@@ -398,9 +403,9 @@ class Rhythm:
         due = None
         if link.schedule is not None:
             due = terminals(link, gamma, since_s, at_s, self.cycle_s)["due"]
-            foretold = by_rate(*gamma, weighted(told, start, end) * HOUR / self.cycle_s)
+            foretold = by_rate(*gamma, weighted(published, start, end) * HOUR / self.cycle_s)
             foretold = 1.0 - (1.0 - foretold) * (1.0 - hit)
-            learn_schedule(link.schedule, told, (start, end), changed, foretold, (visits, changes))
+            learn_schedule(link.schedule, published, (start, end), changed, foretold, (visits, changes))
             if changed:
                 note_change(link.schedule, at_s, end - start)
         return due
@@ -409,19 +414,19 @@ class Rhythm:
         """What the sweep notes of a page."""
         if link.schedule is None:
             return
-        told = link.profile.told[link.age]
-        odds = told.odds * math.exp(link.schedule.edge)
+        published = link.profile.published[link.version]
+        odds = published.odds * math.exp(link.schedule.log_odds)
         link.profile.trusts.append(odds / (1.0 + odds))
         if (row + sweep) % 4 == 0:
-            sets, hours = set_weights(link.schedule, told), hour_weights(link.schedule, told)
+            sets, hours = set_weights(link.schedule, published), hour_weights(link.schedule, published)
             shares = [w / sum(sets) for w in sets], [w / sum(hours) for w in hours]
             link.profile.beliefs.append((4.0 * odds / (1.0 + odds), *shares))
 
     def publish(self, groups: dict[tuple[str, ...], int], sweep: int, pages: int) -> None:
         """Renew all profiles from the sweep's counts; `groups`: the changes seen of each group's pages."""
-        passed = self.newest_s - self.renewed_s
+        passed = self.newest_s - self.published_s
         kept = math.exp(-min(max(passed, 0.0), 56 * DAY) / (56 * DAY)) if math.isfinite(passed) else 1.0
-        self.renewed_s = self.newest_s
+        self.published_s = self.newest_s
         for profile in self.profiles.values():
             self.settle(profile, kept, sweep & 1)
         pooled = {name: self.pool(profile) for name, profile in self.profiles.items()}
@@ -439,12 +444,14 @@ class Rhythm:
                 and len(self.profiles) < most
             ):
                 above = self.find(group)
-                told = [Told(list(one.weights), one.odds, list(one.sets), list(one.hours)) for one in above.told]
-                self.profiles["of", *group] = Profile(group, above.region, told=told)
+                published = [
+                    Published(list(one.weights), one.odds, list(one.sets), list(one.hours)) for one in above.published
+                ]
+                self.profiles["of", *group] = Profile(group, above.region, published=published)
 
-    def settle(self, profile: Profile, kept: float, age: int) -> None:
+    def settle(self, profile: Profile, kept: float, version: int) -> None:
         """Spread this sweep's changes over their hours, and let all counts fade."""
-        weights = profile.told[age].weights
+        weights = profile.published[version].weights
         for start, end, changes in profile.fresh:
             whole = math.fsum(weights[hour] * part for hour, part in pieces(start, end))
             for hour, part in pieces(start, end):
@@ -461,10 +468,10 @@ class Rhythm:
         size = len(profile.group)
         return [one for one in self.profiles.values() if one.group[:size] == profile.group]
 
-    def tell(self, profile: Profile, pooled: list[Profile], age: int) -> None:
+    def tell(self, profile: Profile, pooled: list[Profile], version: int) -> None:
         """What pages go by from the next sweep on."""
         above = self.above(profile)
-        higher = above.told[age] if above else None
+        higher = above.published[version] if above else None
         changes = [math.fsum(one.changes[hour] for one in pooled) for hour in range(168)]
         exposure = [math.fsum(one.exposure[hour] for one in pooled) for hour in range(168)]
         share = higher.odds / (1.0 + higher.odds) if higher else 0.1
@@ -473,7 +480,7 @@ class Rhythm:
         beliefs = [belief for one in pooled for belief in one.beliefs]
         sets = [math.fsum(trust * own[i] for trust, own, _ in beliefs) for i in range(128)]
         hours = [math.fsum(trust * own[i] for trust, _, own in beliefs) for i in range(24)]
-        profile.told[age] = Told(
+        profile.published[version] = Published(
             publish(higher, changes, exposure),
             share / (1.0 - share),
             [255, *blend(higher.sets if higher else first_sets(), sets)[1:]],
@@ -484,12 +491,12 @@ class Rhythm:
 def note_change(schedule: Schedule, at_s: float, step: float) -> None:
     """Note the time between two changes that were seen."""
     now_s = int(min(max(at_s, 0.0), 2**32 - 1))
-    if schedule.begun_s == 0:
-        schedule.begun_s = schedule.changed_s = now_s
+    if schedule.first_change_s == 0:
+        schedule.first_change_s = schedule.last_change_s = now_s
         return
-    schedule.gaps.append((min(max(at_s, 0.0), 2**32 - 1.0) - schedule.changed_s) / HOUR)
+    schedule.gaps.append((min(max(at_s, 0.0), 2**32 - 1.0) - schedule.last_change_s) / HOUR)
     schedule.steps.append(step)
-    schedule.changed_s = now_s
+    schedule.last_change_s = now_s
 
 
 def count_near(schedule: Schedule, hours: float) -> int:

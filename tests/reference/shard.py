@@ -17,7 +17,7 @@ from streamsched.estimation import hierarchical_prior
 from streamsched.estimation.gamma_posterior import HIGHEST_SHAPE, LOWEST_SHAPE
 from streamsched.numerics.jit import mix
 from streamsched.outcomes import Outcome
-from streamsched.records.schema import LONGEST_INTERVAL, SHORTEST_INTERVAL
+from streamsched.records.page_schema import LONGEST_INTERVAL, SHORTEST_INTERVAL
 from streamsched.records.url_patterns import GROUP_PAGES, MAX_DEPTH
 from streamsched.records.visit_journal import JOURNAL_VISITS, SAMPLE_PAGES
 from tests.reference import estimators, seasonality
@@ -71,11 +71,11 @@ class Group:
     mean: float
     visits: int = 0
     changes: int = 0
-    learned: float = 0.0  # before it is pulled back towards what stands above
-    edge: float = 0.0  # of a host: what its patterns foretold better than what stands above them
+    own_mean: float = 0.0  # before averaging with the parent's
+    log_odds: float = 0.0  # of a host: that the means of its patterns predict better than their parents'
 
     def __post_init__(self) -> None:
-        self.learned = self.mean
+        self.own_mean = self.mean
 
 
 class Shard:
@@ -200,11 +200,11 @@ class Shard:
         """
         host, parent = self.groups[page.group[:1]], self.groups[page.group[:-1]]
         odds = []
-        for mean in (self.groups[page.group].learned, parent.mean):
+        for mean in (self.groups[page.group].own_mean, parent.mean):
             shape, exposure = self.shape + page.own_shape, self.shape / mean + page.own_exposure
             quiet = -shape * math.log1p(interval / exposure)
             odds.append(math.log(max(-math.expm1(quiet), 1e-300)) if changed else quiet)
-        host.edge += own * (odds[0] - odds[1]) - host.edge / hierarchical_prior.EDGE_MEMORY
+        host.log_odds += own * (odds[0] - odds[1]) - host.log_odds / hierarchical_prior.EDGE_MEMORY
 
     def give_prior(self, page: Page) -> None:
         """Let the page have its group's present prior, in single precision."""
@@ -254,10 +254,10 @@ class Shard:
         for name, group in self.groups.items():
             above = self.mean if len(name) == 1 else self.groups[name[:-1]].mean
             below = [rate for other, rate in self.rates if other[: len(name)] == name]
-            group.mean = group.learned = shrunk(below, above, hierarchical_prior.GROUP_STRENGTH)
+            group.mean = group.own_mean = shrunk(below, above, hierarchical_prior.GROUP_STRENGTH)
             if len(name) > 1:
-                odds = math.exp(min(-self.groups[name[:1]].edge, 700.0))
-                group.mean = above * (group.learned / above) ** (1.0 / (1.0 + odds))
+                odds = math.exp(min(-self.groups[name[:1]].log_odds, 700.0))
+                group.mean = above * (group.own_mean / above) ** (1.0 / (1.0 + odds))
         self.rates, self.gaps = [], []
         changes = {name: group.changes for name, group in self.groups.items()}
         self.seasonality.publish(changes, self.sweeps, len(self.pages))

@@ -30,7 +30,8 @@ from streamsched.formula.terminals import BY_RHYTHM, NO_CONTEXT, PROVIDED, Termi
 from streamsched.numerics.arrays import Bools, Floats, Records
 from streamsched.numerics.jit import mix
 from streamsched.numerics.vector_math import expm1
-from streamsched.records.schema import PAGE, SCHEDULE, SEASONAL_LINK, TRACE
+from streamsched.records.page_schema import PAGE, TRACE
+from streamsched.records.seasonality_schema import SCHEDULE, SEASONAL_LINK
 
 KNOWN = tuple(name for name in TERMINALS if name in PROVIDED)
 

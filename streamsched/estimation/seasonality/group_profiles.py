@@ -33,7 +33,8 @@ from streamsched.estimation.seasonality.page_schedules import (
 from streamsched.numerics.arrays import Floats, Record, Records
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
 from streamsched.numerics.vector_math import exp, expm1, log
-from streamsched.records.schema import DAY_SETS, NO_GROUP, WEEK_HOURS, GroupArrays, SeasonalityArrays
+from streamsched.records.group_schema import GroupArrays
+from streamsched.records.seasonality_schema import DAY_SETS, NO_GROUP, WEEK_HOURS, SeasonalityArrays
 
 __all__ = [
     "EARN_CHANGES",
@@ -77,8 +78,8 @@ def init_profiles(seasonality: SeasonalityArrays, regions: int) -> None:
     state = seasonality.state[0]
     state.regions = regions
     state.profiles = 0
-    state.linked = 1
-    state.newest_s = state.renewed_s = -np.inf
+    state.spare = 1
+    state.newest_s = state.published_s = -np.inf
     for region in range(regions + 1):
         _begin_profile(seasonality, NO_GROUP, region)
 
@@ -92,9 +93,9 @@ def _begin_profile(seasonality: SeasonalityArrays, group: int, region: int) -> N
     for age in range(2):
         profile.odds[age] = FIRST_ODDS
         for hour in range(WEEK_HOURS + 1):
-            profile.told[age * (WEEK_HOURS + 1) + hour] = int(UNIT) * hour
+            profile.cumulative[age * (WEEK_HOURS + 1) + hour] = int(UNIT) * hour
         for days in range(DAY_SETS):
-            profile.sets_told[age * DAY_SETS + days] = FIRST_SETS[days]
+            profile.sets_rarity[age * DAY_SETS + days] = FIRST_SETS[days]
     state.profiles += 1
 
 
@@ -131,7 +132,7 @@ def refresh_link(seasonality: SeasonalityArrays, row: int, page: Record, sweep: 
     """Let a page go by the present profile of its group. O(1)."""
     link: Record = seasonality.links[row]
     link.profile = seasonality.of_group[page.group]
-    link.age = sweep & 1
+    link.version = sweep & 1
 
 
 @inlined_kernel
@@ -151,7 +152,7 @@ def weighted_hours(profile: Record, age: int, start: float, end: float) -> float
     base = age * (WEEK_HOURS + 1)
     end = max(start, end)
     first, last = week_of(start), week_of(end)
-    whole = float(profile.told[base + WEEK_HOURS])
+    whole = float(profile.cumulative[base + WEEK_HOURS])
     weight = (last - first) * whole + _weight_before(profile, base, hour_in_week(end, last))
     return max(weight - _weight_before(profile, base, hour_in_week(start, first)), 0.0) * (WEEK_HOURS / whole)
 
@@ -160,16 +161,16 @@ def weighted_hours(profile: Record, age: int, start: float, end: float) -> float
 def _weight_before(profile: Record, base: int, hour: float) -> float:
     """Return the weight of a week's first hours."""
     place = min(int(hour), WEEK_HOURS - 1)
-    before = float(profile.told[base + place])
-    return before + (float(profile.told[base + place + 1]) - before) * (hour - place)
+    before = float(profile.cumulative[base + place])
+    return before + (float(profile.cumulative[base + place + 1]) - before) * (hour - place)
 
 
 @inlined_kernel
 def hour_factor(profile: Record, age: int, hour: int) -> float:
     """Return how busy an hour of the week, 0 to 167, is; 1 is the mean. O(1)."""
     base = age * (WEEK_HOURS + 1)
-    weight = float(profile.told[base + hour + 1]) - float(profile.told[base + hour])
-    return weight * (WEEK_HOURS / float(profile.told[base + WEEK_HOURS]))
+    weight = float(profile.cumulative[base + hour + 1]) - float(profile.cumulative[base + hour])
+    return weight * (WEEK_HOURS / float(profile.cumulative[base + WEEK_HOURS]))
 
 
 @inlined_kernel
@@ -184,33 +185,33 @@ def update_profile(profile: Record, age: int, start: float, end: float, changes:
     at, to = hour_in_week(start, week), hour_in_week(end, other)
     first, last = min(int(at), WEEK_HOURS - 1), min(int(to), WEEK_HOURS - 1)
     turns = other - week
-    profile.watches[first] += 1.0
-    profile.watches[last] -= 1.0
-    profile.weekly_watch += turns
+    profile.exposure_steps[first] += 1.0
+    profile.exposure_steps[last] -= 1.0
+    profile.weekly_exposure += turns
     profile.exposure[first] -= at - first
     profile.exposure[last] += to - last
     if changes > 0.0:
         before, after = _weight_before(profile, base, at), _weight_before(profile, base, to)
-        weight = turns * float(profile.told[base + WEEK_HOURS]) + after - before
+        weight = turns * float(profile.cumulative[base + WEEK_HOURS]) + after - before
         share = changes / max(weight, 1e-300)
-        profile.shares[first] += share
-        profile.shares[last] -= share
-        profile.weekly_share += share * turns
-        profile.changes[first] -= share * (before - float(profile.told[base + first]))
-        profile.changes[last] += share * (after - float(profile.told[base + last]))
+        profile.changes_steps[first] += share
+        profile.changes_steps[last] -= share
+        profile.weekly_changes += share * turns
+        profile.changes[first] -= share * (before - float(profile.cumulative[base + first]))
+        profile.changes[last] += share * (after - float(profile.cumulative[base + last]))
 
 
 @inlined_kernel
 def _settle(profile: Record, age: int) -> None:
     """Sum up what intervals have added to hours since the last time."""
     base = age * (WEEK_HOURS + 1)
-    share, watch = float(profile.weekly_share), float(profile.weekly_watch)
-    profile.weekly_share = profile.weekly_watch = 0.0
+    share, watch = float(profile.weekly_changes), float(profile.weekly_exposure)
+    profile.weekly_changes = profile.weekly_exposure = 0.0
     for hour in range(WEEK_HOURS):
-        share += profile.shares[hour]
-        watch += profile.watches[hour]
-        profile.shares[hour] = profile.watches[hour] = 0.0
-        weight = float(profile.told[base + hour + 1]) - float(profile.told[base + hour])
+        share += profile.changes_steps[hour]
+        watch += profile.exposure_steps[hour]
+        profile.changes_steps[hour] = profile.exposure_steps[hour] = 0.0
+        weight = float(profile.cumulative[base + hour + 1]) - float(profile.cumulative[base + hour])
         profile.changes[hour] = max(profile.changes[hour] + share * weight, 0.0)
         profile.exposure[hour] = max(profile.exposure[hour] + watch, 0.0)
 
@@ -222,15 +223,15 @@ def sum_trust(seasonality: SeasonalityArrays, row: int, sweep: int) -> None:
     if link.schedule:
         profile: Record = seasonality.profiles[link.profile]
         schedule: Record = seasonality.schedules[link.schedule]
-        odds = float(profile.odds[link.age]) * exp(float(schedule.edge))
+        odds = float(profile.odds[link.version]) * exp(float(schedule.log_odds))
         trust = odds / (1.0 + odds)
-        profile.trust_sum += trust
-        profile.trust_count += 1.0
+        profile.scheduled_sum += trust
+        profile.scheduled_count += 1.0
         if (row + sweep) % BELIEF_STRIDE == 0:
             number, profiles = int(np.int64(link.profile)), seasonality.profiles
             add_beliefs(
                 ScheduleView(
-                    seasonality.schedules, int(np.int64(link.schedule)), profiles, number, int(np.int64(link.age))
+                    seasonality.schedules, int(np.int64(link.schedule)), profiles, number, int(np.int64(link.version))
                 ),
                 trust * BELIEF_STRIDE,
             )
@@ -275,9 +276,9 @@ def _above(seasonality: SeasonalityArrays, groups: Records, group: int) -> int:
 def _fade(seasonality: SeasonalityArrays, age: int) -> None:
     """Sum up the sweep's counts, which went by that `age`, and let all fade by the time since they did last."""
     state = seasonality.state[0]
-    passed = state.newest_s - state.renewed_s
+    passed = state.newest_s - state.published_s
     kept = exp(-min(max(passed, 0.0), MEMORY_S) / MEMORY_S) if np.isfinite(passed) else 1.0
-    state.renewed_s = state.newest_s
+    state.published_s = state.newest_s
     for number in range(state.profiles):
         profile, pooled = seasonality.profiles[number], seasonality.pooled[number]
         _settle(profile, age)
@@ -286,8 +287,8 @@ def _fade(seasonality: SeasonalityArrays, age: int) -> None:
             profile.exposure[hour] *= kept
             pooled.changes[hour] = profile.changes[hour]
             pooled.exposure[hour] = profile.exposure[hour]
-        pooled.trust_sum, pooled.trust_count = profile.trust_sum, profile.trust_count
-        profile.trust_sum = profile.trust_count = 0.0
+        pooled.scheduled_sum, pooled.scheduled_count = profile.scheduled_sum, profile.scheduled_count
+        profile.scheduled_sum = profile.scheduled_count = 0.0
         for days in range(DAY_SETS):
             pooled.sets_sum[days] = profile.sets_sum[days]
             profile.sets_sum[days] = 0.0
@@ -314,8 +315,8 @@ def _add_pooled(seasonality: SeasonalityArrays, number: int, to: int) -> None:
     for hour in range(WEEK_HOURS):
         above.changes[hour] += below.changes[hour]
         above.exposure[hour] += below.exposure[hour]
-    above.trust_sum += below.trust_sum
-    above.trust_count += below.trust_count
+    above.scheduled_sum += below.scheduled_sum
+    above.scheduled_count += below.scheduled_count
     for days in range(DAY_SETS):
         above.sets_sum[days] += below.sets_sum[days]
     for hour in range(DAY_HOURS):
@@ -343,14 +344,14 @@ def _publish(seasonality: SeasonalityArrays, number: int, above: int, age: int) 
     weight = 0
     base = age * (WEEK_HOURS + 1)
     for hour in range(WEEK_HOURS):
-        profile.told[base + hour] = weight
+        profile.cumulative[base + hour] = weight
         weight += int(max(UNIT * WEEK_HOURS * factors[hour] / total + 0.5, LEAST_WEIGHT))
-    profile.told[base + WEEK_HOURS] = weight
+    profile.cumulative[base + WEEK_HOURS] = weight
     share = FIRST_ODDS / (1.0 + FIRST_ODDS)
     if above >= 0:
         odds = float(seasonality.profiles[above].odds[age])
         share = odds / (1.0 + odds)
-    share = (ODDS_STRENGTH * share + pooled.trust_sum) / (ODDS_STRENGTH + pooled.trust_count)
+    share = (ODDS_STRENGTH * share + pooled.scheduled_sum) / (ODDS_STRENGTH + pooled.scheduled_count)
     share = min(max(share, LEAST_TRUST), 1.0 - LEAST_TRUST)
     profile.odds[age] = share / (1.0 - share)
     _publish_beliefs(seasonality, number, above, age)
@@ -366,16 +367,16 @@ def _publish_beliefs(seasonality: SeasonalityArrays, number: int, above: int, ag
     )
     sets, hours = seasonality.work[:DAY_SETS], seasonality.work[DAY_SETS : DAY_SETS + DAY_HOURS]
     for i in range(DAY_SETS):
-        sets[i] = WEIGHTS[higher.sets_told[age * DAY_SETS + i] if above >= 0 else FIRST_SETS[i]]
+        sets[i] = WEIGHTS[higher.sets_rarity[age * DAY_SETS + i] if above >= 0 else FIRST_SETS[i]]
     for i in range(DAY_HOURS):
-        hours[i] = WEIGHTS[higher.hours_told[age * DAY_HOURS + i]] if above >= 0 else 1.0
+        hours[i] = WEIGHTS[higher.hours_rarity[age * DAY_HOURS + i]] if above >= 0 else 1.0
     _blend(sets, pooled.sets_sum)
     _blend(hours, pooled.hours_sum)
-    profile.sets_told[age * DAY_SETS] = FIRST_SETS[0]
+    profile.sets_rarity[age * DAY_SETS] = FIRST_SETS[0]
     for i in range(1, DAY_SETS):
-        profile.sets_told[age * DAY_SETS + i] = _rarity(sets[i])
+        profile.sets_rarity[age * DAY_SETS + i] = _rarity(sets[i])
     for i in range(DAY_HOURS):
-        profile.hours_told[age * DAY_HOURS + i] = _rarity(hours[i])
+        profile.hours_rarity[age * DAY_HOURS + i] = _rarity(hours[i])
 
 
 @inlined_kernel
@@ -457,11 +458,11 @@ def _admit_groups(seasonality: SeasonalityArrays, groups: GroupArrays, corpus: R
             _begin_profile(seasonality, group, int(np.int64(seasonality.profiles[above].region)))
             profile = seasonality.profiles[number]
             for i in range(2 * (WEEK_HOURS + 1)):
-                profile.told[i] = seasonality.profiles[above].told[i]
+                profile.cumulative[i] = seasonality.profiles[above].cumulative[i]
             for i in range(2 * DAY_SETS):
-                profile.sets_told[i] = seasonality.profiles[above].sets_told[i]
+                profile.sets_rarity[i] = seasonality.profiles[above].sets_rarity[i]
             for i in range(2 * DAY_HOURS):
-                profile.hours_told[i] = seasonality.profiles[above].hours_told[i]
+                profile.hours_rarity[i] = seasonality.profiles[above].hours_rarity[i]
             for i in range(2):
                 profile.odds[i] = seasonality.profiles[above].odds[i]
     if state.profiles > before:

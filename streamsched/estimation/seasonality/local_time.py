@@ -14,7 +14,8 @@ import numpy as np
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
 from streamsched.numerics.packed_urls import hash_bytes
 from streamsched.numerics.url_syntax import find_domain
-from streamsched.records.schema import WEEK_HOURS, GroupArrays, RegionClocks
+from streamsched.records.group_schema import GroupArrays
+from streamsched.records.seasonality_schema import WEEK_HOURS, RegionClocks
 
 __all__ = [
     "DAY_HOURS",

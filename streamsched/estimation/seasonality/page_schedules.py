@@ -26,7 +26,7 @@ from streamsched.estimation.seasonality.local_time import DAY_HOURS, HOUR_S
 from streamsched.numerics.arrays import Bytes, Floats, Record, Records
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
 from streamsched.numerics.vector_math import exp, log
-from streamsched.records.schema import DAY_SETS, WEEK_HOURS, SeasonalityArrays
+from streamsched.records.seasonality_schema import DAY_SETS, WEEK_HOURS, SeasonalityArrays
 
 __all__ = [
     "CHANCE",
@@ -106,14 +106,14 @@ class ScheduleView(NamedTuple):
 @inlined_kernel
 def _set_weight(sheet: ScheduleView, days: int) -> float:
     misfit = int(np.int64(sheet.schedules[sheet.schedule].sets[days]))
-    misfit += int(np.int64(sheet.profiles[sheet.profile].sets_told[sheet.age * DAY_SETS + days]))
+    misfit += int(np.int64(sheet.profiles[sheet.profile].sets_rarity[sheet.version * DAY_SETS + days]))
     return float(WEIGHTS[misfit])
 
 
 @inlined_kernel
 def _hour_weight(sheet: ScheduleView, hour: int) -> float:
     misfit = int(np.int64(sheet.schedules[sheet.schedule].hours[hour]))
-    misfit += int(np.int64(sheet.profiles[sheet.profile].hours_told[sheet.age * DAY_HOURS + hour]))
+    misfit += int(np.int64(sheet.profiles[sheet.profile].hours_rarity[sheet.version * DAY_HOURS + hour]))
     return float(WEIGHTS[misfit])
 
 
@@ -231,7 +231,7 @@ def _marks(part: int, start: float, end: float) -> float:
 @inlined_kernel
 def _chance_by_hour(schedule: Record) -> float:
     """Return with what chance an hour has an update, as far as visits told; 1/2 before."""
-    yes, no = schedule.marks_yes / _ONE, schedule.marks_no / _ONE
+    yes, no = schedule.hours_updated / _ONE, schedule.hours_quiet / _ONE
     return float((yes + 0.5) / (yes + no + 1.0))
 
 
@@ -374,16 +374,16 @@ def update_schedule(  # noqa: PLR0913, PLR0917  a kernel
     if end - start <= _MOST_HOURLY:
         empty = empty_by_hour(schedule, start, end)
         gain = _gain(empty, foretold, changed)
-        schedule.hourly_edge = _change_ways(schedule.hourly_edge + gain)
-        schedule.hourly_proof += min(gain, _gain(empty, counted, changed))
+        schedule.hourly_log_odds = _change_ways(schedule.hourly_log_odds + gain)
+        schedule.hourly_log_evidence += min(gain, _gain(empty, counted, changed))
         _weigh_parts(schedule, start, end, changed)
         _count_marks(schedule, end - start, changed, empty, visits)
     cover = _cover(start, end)
     split, quiet = _split(sheet, cover), _quiet(sheet, cover)
     empty = _empty(cover, split, quiet)
     gain = _gain(empty, foretold, changed)
-    schedule.edge = _change_ways(schedule.edge + gain)
-    schedule.proof += min(gain, _gain(empty, counted, changed))
+    schedule.log_odds = _change_ways(schedule.log_odds + gain)
+    schedule.log_evidence += min(gain, _gain(empty, counted, changed))
     if cover.weeks == 0.0:
         _weigh_sets(schedule.sets, cover, split, changed)
         _weigh_hours(schedule, cover, quiet, changed)
@@ -446,12 +446,12 @@ def _count_marks(schedule: Record, marks: float, changed: bool, empty: float, vi
     dither = visits * _DITHER
     dither -= np.floor(dither)
     had = min(_chance_by_hour(schedule) * marks / max(1.0 - empty, 1e-9), max(marks, 1.0)) if changed else 0.0
-    yes = int(np.int64(schedule.marks_yes)) + int(_ONE * had + dither)
-    no = int(np.int64(schedule.marks_no)) + int(_ONE * max(marks - had, 0.0) + dither)
+    yes = int(np.int64(schedule.hours_updated)) + int(_ONE * had + dither)
+    no = int(np.int64(schedule.hours_quiet)) + int(_ONE * max(marks - had, 0.0) + dither)
     while yes > 255 or no > 255:
         yes, no = yes // 2, no // 2
-    schedule.marks_yes = yes
-    schedule.marks_no = no
+    schedule.hours_updated = yes
+    schedule.hours_quiet = no
 
 
 @inlined_kernel
@@ -471,17 +471,17 @@ def _weigh_parts(schedule: Record, start: float, end: float, changed: bool) -> N
 def count_change(schedule: Record, at_s: float, step_hours: float) -> None:
     """Count the time since the last change that was seen, after `step_hours` without a visit. O(1)."""
     now_s = min(max(at_s, 0.0), _LATEST_S)
-    if schedule.begun_s == 0:
-        schedule.begun_s = schedule.changed_s = int(now_s)
+    if schedule.first_change_s == 0:
+        schedule.first_change_s = schedule.last_change_s = int(now_s)
         return
-    gap = (now_s - schedule.changed_s) / HOUR_S
+    gap = (now_s - schedule.last_change_s) / HOUR_S
     if schedule.gaps == 255:  # the mean stays as it is
         schedule.gaps //= 2
         schedule.near_hour //= 2
         schedule.near_day //= 2
         schedule.near_week //= 2
-        schedule.begun_s += (schedule.changed_s - schedule.begun_s) // 2
-    schedule.changed_s = int(now_s)
+        schedule.first_change_s += (schedule.last_change_s - schedule.first_change_s) // 2
+    schedule.last_change_s = int(now_s)
     schedule.gaps += 1
     schedule.near_hour += int(abs(gap - 1.0) <= step_hours <= 1.0)
     schedule.near_day += int(abs(gap - 24.0) <= step_hours <= 12.0)

@@ -18,7 +18,7 @@ import numpy as np
 from streamsched.estimation.published_estimators import modified_interval
 from streamsched.estimation.seasonality.page_schedules import NAT
 from streamsched.numerics.arrays import Floats, Record
-from streamsched.records.schema import DAY_SETS, SeasonalityArrays
+from streamsched.records.seasonality_schema import DAY_SETS, SeasonalityArrays
 
 __all__ = ["LEVEL", "PageType", "Periodicity", "test_periodicity"]
 
@@ -85,11 +85,11 @@ def test_periodicity(page: Record, seasonality: SeasonalityArrays, row: int) -> 
         return Periodicity("poisson", 1.0)
     schedule: Record = seasonality.schedules[link["schedule"]]
     told: Record = seasonality.profiles[link["profile"]]
-    age = int(link["age"])
-    proofs = float(schedule["proof"]), float(schedule["hourly_proof"])
+    age = int(link["version"])
+    proofs = float(schedule["log_evidence"]), float(schedule["hourly_log_evidence"])
     p_value = min(1.0, 2.0 / sum(math.exp(min(max(proof, -700.0), 700.0)) for proof in proofs))
-    sets = _weigh(schedule["sets"], told["sets_told"][age * DAY_SETS : (age + 1) * DAY_SETS])
-    hours = _weigh(schedule["hours"], told["hours_told"][age * 24 : (age + 1) * 24])
+    sets = _weigh(schedule["sets"], told["sets_rarity"][age * DAY_SETS : (age + 1) * DAY_SETS])
+    hours = _weigh(schedule["hours"], told["hours_rarity"][age * 24 : (age + 1) * 24])
     days = tuple(day for day in range(7) if sets[np.arange(DAY_SETS) >> day & 1 != 0].sum() > _LIKELY)
     return Periodicity(
         _name(p_value, proofs, days),
@@ -120,7 +120,7 @@ def _describe_gaps(schedule: Record, visits: int, changes: int) -> dict[str, Any
     gaps = int(schedule["gaps"])
     if not gaps:
         return {}
-    hours = (float(schedule["changed_s"]) - float(schedule["begun_s"])) / _HOUR_S
+    hours = (float(schedule["last_change_s"]) - float(schedule["first_change_s"])) / _HOUR_S
     samples = gaps * visits / max(changes, 1)  # sampling intervals in which the gaps were seen
     step = hours / samples
     modified = step * float(modified_interval(samples, gaps))

@@ -12,7 +12,7 @@ import numpy as np
 from streamsched.errors import SettingsError
 from streamsched.estimation.seasonality.timezones import find_zone, offsets_between
 from streamsched.numerics.packed_urls import hash_bytes
-from streamsched.records.schema import RegionClocks
+from streamsched.records.seasonality_schema import RegionClocks
 
 __all__ = ["REGIONS", "TimeRegion", "check_regions", "make_region_clocks"]
 

@@ -23,7 +23,8 @@ from streamsched.estimation.seasonality.page_schedules import (
 from streamsched.numerics.arrays import Floats, Ints, Record, Records
 from streamsched.numerics.jit import bare_kernel, inlined_kernel, prefetch_whole
 from streamsched.numerics.vector_math import exp, expm1, log1p
-from streamsched.records.schema import LONGEST_INTERVAL, WEEK_HOURS, SeasonalityArrays
+from streamsched.records.page_schema import LONGEST_INTERVAL
+from streamsched.records.seasonality_schema import WEEK_HOURS, SeasonalityArrays
 
 __all__ = [
     "DUE",
@@ -78,8 +79,8 @@ def _trust(beats: SeasonalityView, link: Record) -> ScheduleOdds:
         return ScheduleOdds(1.0, 0.0, 0.0)
     schedule: Record = beats.schedules[link.schedule]
     profile: Record = beats.profiles[link.profile]
-    days = float(profile.odds[link.age]) * exp(float(schedule.edge))
-    hours = HOURLY_ODDS * exp(float(schedule.hourly_edge))
+    days = float(profile.odds[link.version]) * exp(float(schedule.log_odds))
+    hours = HOURLY_ODDS * exp(float(schedule.hourly_log_odds))
     whole = 1.0 + days + hours
     return ScheduleOdds(1.0 / whole, days / whole, hours / whole)
 
@@ -91,13 +92,13 @@ def _sheet(beats: SeasonalityView, link: Record) -> ScheduleView:
         int(np.int64(link.schedule)),
         beats.profiles,
         int(np.int64(link.profile)),
-        int(np.int64(link.age)),
+        int(np.int64(link.version)),
     )
 
 
 @inlined_kernel
 def _weighted(beats: SeasonalityView, link: Record, start: float, end: float) -> float:
-    return weighted_hours(beats.profiles[link.profile], int(np.int64(link.age)), start, end)
+    return weighted_hours(beats.profiles[link.profile], int(np.int64(link.version)), start, end)
 
 
 @bare_kernel
@@ -150,7 +151,7 @@ def _pace(beats: SeasonalityView, link: Record) -> _Pace:
 def _factor(beats: SeasonalityView, link: Record, pace: _Pace, hours: float) -> float:
     """Return how busy the hour of the week is for a page that begins after so many local `hours`."""
     hour = min(int(hour_in_week(hours, week_of(hours))), WEEK_HOURS - 1)
-    factor = hour_factor(beats.profiles[link.profile], int(np.int64(link.age)), hour)
+    factor = hour_factor(beats.profiles[link.profile], int(np.int64(link.version)), hour)
     if link.schedule == 0:
         return factor
     own = scheduled_factor(_sheet(beats, link), hour, pace.scale)

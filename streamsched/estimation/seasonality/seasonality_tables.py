@@ -15,14 +15,14 @@ from streamsched.estimation.seasonality.group_profiles import (
 from streamsched.estimation.seasonality.page_schedules import most_schedules
 from streamsched.estimation.seasonality.regions import TimeRegion, make_region_clocks
 from streamsched.numerics.growable_array import GrowableArray as Memory
-from streamsched.records.schema import (
+from streamsched.records.group_schema import GroupArrays
+from streamsched.records.seasonality_schema import (
     POOLED,
     PROFILE,
     SCHEDULE,
     SEASONAL_LINK,
     SEASONALITY,
     WEEK_HOURS,
-    GroupArrays,
     SeasonalityArrays,
 )
 

@@ -22,7 +22,8 @@ from streamsched.estimation.surges import share_not_hit
 from streamsched.numerics.arrays import Record
 from streamsched.numerics.jit import inlined_kernel, prefetch
 from streamsched.numerics.vector_math import exp
-from streamsched.records.schema import LONGEST_INTERVAL, WEEK_HOURS, SeasonalityArrays
+from streamsched.records.page_schema import LONGEST_INTERVAL
+from streamsched.records.seasonality_schema import WEEK_HOURS, SeasonalityArrays
 
 __all__ = ["prefetch_seasonality", "update_seasonality"]
 
@@ -43,7 +44,7 @@ def update_seasonality(
         return np.nan
     link: Record = seasonality.links[row]
     profile: Record = seasonality.profiles[link.profile]
-    age = int(np.int64(link.age))
+    age = int(np.int64(link.version))
     state.newest_s = max(state.newest_s, min(observed.end_s, _LATEST_S))
     start = local_hours(page.last_visit_s, link.quarters)
     end = local_hours(observed.end_s, link.quarters)

@@ -10,7 +10,7 @@ from streamsched.estimation.gamma_posterior import HIGHEST_SHAPE, LOWEST_SHAPE
 from streamsched.numerics.arrays import Floats
 from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.outcomes import OutcomeBatch
-from streamsched.records.schema import LONGEST_INTERVAL
+from streamsched.records.page_schema import LONGEST_INTERVAL
 from streamsched.state.page_table import PageTable
 
 DAY = 86_400.0
@@ -163,7 +163,7 @@ def directories(count: int) -> list[list[str]]:
 
 def trusted(table: PageTable) -> float:
     """The host's edge: above 0 where its directories foretell better than the host does."""
-    return float(table.arrays.groups.records["edge"][0])
+    return float(table.arrays.groups.records["log_odds"][0])
 
 
 def test_directories_that_differ_are_trusted() -> None:
@@ -185,6 +185,6 @@ def test_a_bulk_edit_does_not_make_its_directory_one_that_changes_often() -> Non
         visit(table, quiet[day % 40 : day % 40 + 2], day)
     assert trusted(table) < 0.0
     groups = table.arrays.groups.records[:3]
-    names = np.argsort(groups["learned"][1:]) + 1
+    names = np.argsort(groups["own_mean"][1:]) + 1
     highest = int(names[-1])
-    assert groups["mean"][highest] < (groups["mean"][0] + groups["learned"][highest]) / 2
+    assert groups["mean"][highest] < (groups["mean"][0] + groups["own_mean"][highest]) / 2

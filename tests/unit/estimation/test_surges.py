@@ -10,7 +10,7 @@ from streamsched.formula import Formula
 from streamsched.formula.terminals import TerminalColumns, context_of
 from streamsched.numerics.arrays import Floats, Record
 from streamsched.outcomes import OutcomeBatch
-from streamsched.records.schema import GROUP
+from streamsched.records.group_schema import GROUP
 from streamsched.scheduler.scheduler import Scheduler
 from streamsched.state.page_table import PageTable
 
@@ -62,16 +62,16 @@ def test_some_changes_are_borne_by_the_rest_of_the_directory_at_once() -> None:
 def test_one_change_is_no_surge_and_visits_without_any_end_it() -> None:
     table = crawled()
     visit(table, DOCS[:1], 20.0, changed=True)
-    assert docs(table)["open_shown"] < 0.3
+    assert docs(table)["open_share"] < 0.3
     visit(table, DOCS[1:8], 20.0)
-    assert docs(table)["open_shown"] == 0.0
+    assert docs(table)["open_share"] == 0.0
     np.testing.assert_allclose(surge(table, 20.0)[8:40], surge(crawled(), 20.0)[8:40], atol=1e-3)
 
 
 def test_share_is_that_of_the_pages_that_were_hit() -> None:
     table = crawled()
     visit(table, DOCS[:30], 20.0, changed=np.arange(30) % 2 == 0)
-    assert float(docs(table)["open_shown"]) == pytest.approx(0.5, abs=0.1)
+    assert float(docs(table)["open_share"]) == pytest.approx(0.5, abs=0.1)
 
 
 def test_surge_is_kept_after_its_window_until_its_pages_are_visited() -> None:
@@ -84,7 +84,7 @@ def test_surge_is_kept_after_its_window_until_its_pages_are_visited() -> None:
     assert np.all(borne[:10] < 0.1)
     visit(table, DOCS[10:40], 22.0, changed=True)
     assert np.all(surge(table, 23.0)[:40] < 0.1)
-    assert docs(table)["kept_left"] == 0
+    assert docs(table)["kept_unvisited"] == 0
 
 
 def test_change_that_a_surge_explains_does_not_raise_the_pages_own_rate() -> None:
@@ -102,7 +102,7 @@ def test_changes_expected_of_the_pages_themselves_are_no_surge() -> None:
     rng = np.random.default_rng(3)
     for day in range(60):
         visit(table, DOCS, float(day), changed=rng.random(40) < 0.5)
-    assert docs(table)["open_shown"] == 0.0
+    assert docs(table)["open_share"] == 0.0
     assert np.all(surge(table, 60.0) < 0.03)  # what was shown on the first days, before rates were known, nobody bears
     assert surges.surge_probability(docs(table)) < 0.07
 

@@ -12,7 +12,7 @@ from streamsched.formula.syntax.vocabulary import PLANNED
 from streamsched.formula.terminals import BY_RHYTHM, NO_CONTEXT, PROVIDED, TERMINAL_CODES, TerminalColumns, context_of
 from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.outcomes import Outcome, OutcomeBatch
-from streamsched.records.schema import LONGEST_INTERVAL, PAGE, TRACE
+from streamsched.records.page_schema import LONGEST_INTERVAL, PAGE, TRACE
 from streamsched.state.page_table import PageTable
 from tests.reference import estimators
 

@@ -22,7 +22,7 @@ def heard(answers: list[tuple[int, float | None, float]], politeness: Politeness
     for number, (status, retry_after, fetched_at) in enumerate(answers):
         scheduler.observe(Outcome(URLS[number], fetched_at, status, retry_after=retry_after))
     host = scheduler.pages.arrays.groups.records[0]
-    return float(host["ready_s"]), int(host["consecutive_429s"]), int(host["why"])
+    return float(host["ready_s"]), int(host["consecutive_429s"]), int(host["wait_reason"])
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_one_burst_of_429_is_one_strike_while_the_host_rests_for_its_delay() -> 
     host = scheduler.pages.arrays.groups.records[0]
     for number, url in enumerate(urls[:10]):
         scheduler.observe(Outcome(url, 1.0 + number, 429, retry_after=20.0))
-    assert (host["ready_s"], host["why"], host["consecutive_429s"]) == (120.0, FOR_DELAY, 1)
+    assert (host["ready_s"], host["wait_reason"], host["consecutive_429s"]) == (120.0, FOR_DELAY, 1)
     scheduler.observe(Outcome(urls[10], 119.0))
     assert host["consecutive_429s"] == 1
     again = scheduler.next_batch(1, now=120.0).urls
@@ -90,7 +90,7 @@ def test_a_host_rests_for_each_page_of_a_batch() -> None:
     scheduler.discover([*URLS, "https://b.example/"], now=0.0)
     assert len(scheduler.next_batch(13, now=100.0, lease=45)) == 4 + 1
     hosts = scheduler.pages.arrays.groups.records
-    assert (hosts["ready_s"][0], hosts["why"][0]) == (140.0, FOR_DELAY)
+    assert (hosts["ready_s"][0], hosts["wait_reason"][0]) == (140.0, FOR_DELAY)
     assert len(scheduler.next_batch(13, now=np.nextafter(140.0, 0.0), lease=45)) == 0
     assert len(scheduler.next_batch(13, now=140.0, lease=9)) == 1
 

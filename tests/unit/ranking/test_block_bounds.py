@@ -31,7 +31,8 @@ from streamsched.ranking.bound_expiry import QueryTime
 from streamsched.ranking.full_scan import FullScan
 from streamsched.ranking.host_slots import HostSlots
 from streamsched.ranking.invariants import InspectedRanking, find_false_bounds
-from streamsched.records.schema import LEASED, OUT, VISITED, ShardArrays
+from streamsched.records.page_schema import LEASED, OUT, VISITED
+from streamsched.records.schema import ShardArrays
 from streamsched.records.url_index import url_texts
 from tests.support.guarded_memory import fenced, small_rankings, small_reserve
 from tests.support.outcome_streams import DAY

@@ -31,7 +31,7 @@ from streamsched import (
 )
 from streamsched.formula import champion
 from streamsched.formula.terminals import PROVIDED
-from streamsched.records.schema import URGENT
+from streamsched.records.page_schema import URGENT
 from streamsched.scheduler.scheduler import DEFAULT_FORMULA
 
 DAY = 86_400.0

@@ -7,7 +7,7 @@ import pytest
 
 from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.outcomes import Outcome, OutcomeBatch
-from streamsched.records.schema import LEASED, LONGEST_INTERVAL, SHORTEST_INTERVAL, VISITED
+from streamsched.records.page_schema import LEASED, LONGEST_INTERVAL, SHORTEST_INTERVAL, VISITED
 from streamsched.state.page_table import PageTable
 
 DAY = 86_400.0

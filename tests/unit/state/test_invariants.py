@@ -7,7 +7,7 @@ import pytest
 
 from streamsched.numerics.arrays import Records
 from streamsched.outcomes import OutcomeBatch
-from streamsched.records.schema import OUT, VISITED
+from streamsched.records.page_schema import OUT, VISITED
 from streamsched.state.page_table import PageTable
 
 
@@ -64,7 +64,7 @@ def array_of(table: PageTable, name: str) -> Records:
         ("groups", "mean", 1, 0.0, "priors are finite and above 0"),
         ("groups", "mean", 1, np.inf, "priors are finite and above 0"),
         ("groups", "open_weights", 1, 0.3, "what groups believe of surges are probabilities"),
-        ("groups", "kept_shown", 1, 1.0, "what groups believe of surges are probabilities"),
+        ("groups", "kept_share", 1, 1.0, "what groups believe of surges are probabilities"),
         ("groups", "hazard", 1, np.nan, "what groups believe of surges are probabilities"),
         ("chains", "after", 7, 30, "chains hold the pages of each group"),
         ("chains", "before", 7, 0, "chains hold the pages of each group"),

@@ -16,7 +16,7 @@ from streamsched.estimation.seasonality.group_profiles import EARN_CHANGES, most
 from streamsched.estimation.seasonality.regions import TimeRegion
 from streamsched.numerics.arrays import Floats
 from streamsched.numerics.packed_urls import PackedUrls
-from streamsched.records.schema import NO_GROUP, WEEK_HOURS
+from streamsched.records.seasonality_schema import NO_GROUP, WEEK_HOURS
 from streamsched.records.url_patterns import group_names
 from tests.reference.seasonality import utc
 from tests.support.intensities import (

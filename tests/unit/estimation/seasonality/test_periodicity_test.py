@@ -11,7 +11,7 @@ from streamsched.numerics.arrays import Bools, Floats
 from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.outcomes import OutcomeBatch
 from streamsched.politeness.politeness_settings import Politeness
-from streamsched.records.schema import WEEK_HOURS
+from streamsched.records.seasonality_schema import WEEK_HOURS
 from tests.support.intensities import HOUR, MONDAY_S, merge, office, visit
 
 DAY = 86_400.0
