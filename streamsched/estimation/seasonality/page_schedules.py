@@ -100,7 +100,7 @@ class ScheduleView(NamedTuple):
     schedule: int
     profiles: Records  # PROFILE[...]
     profile: int
-    age: int
+    version: int
 
 
 @inlined_kernel
