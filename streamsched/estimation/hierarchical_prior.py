@@ -22,7 +22,8 @@ import numpy as np
 
 from streamsched.estimation.gamma_posterior import digamma, shape_of_log_gap
 from streamsched.estimation.observed_interval import ObservedInterval
-from streamsched.estimation.seasonality.group_profiles import publish_profiles, refresh_link, sum_trust
+from streamsched.estimation.seasonality.group_profiles import refresh_link
+from streamsched.estimation.seasonality.profile_fit import publish_profiles, sum_schedules
 from streamsched.numerics.arrays import Record, Records
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
 from streamsched.records.dirty_tracking import mark_dirty_group, mark_dirty_row
@@ -131,7 +132,7 @@ def _sum_page(
         group = groups.records[page.group]
     assign_prior(page, corpus.shape, group.mean)
     refresh_link(seasonality, row, page, corpus.sweep)
-    sum_trust(seasonality, row, corpus.sweep)
+    sum_schedules(seasonality, row, corpus.sweep)
     if page.visits == 0:
         return
     shape = page.prior_shape + page.own_shape

@@ -15,15 +15,14 @@ from streamsched.estimation.seasonality.group_profiles import weighted_hours
 from streamsched.estimation.seasonality.local_time import quarters_at
 from streamsched.estimation.seasonality.page_schedules import (
     ScheduleView,
-    count_change,
     empty_by_day,
     empty_by_hour,
     schedule_scale,
     scheduled_factor,
     scheduled_hours,
-    update_schedule,
 )
 from streamsched.estimation.seasonality.regions import TimeRegion, make_region_clocks
+from streamsched.estimation.seasonality.schedule_update import count_change, update_schedule
 from streamsched.estimation.seasonality.seasonal_terminals import (
     SeasonalityView,
     bound_seasonal_terminal,

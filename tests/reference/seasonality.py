@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from zoneinfo import ZoneInfo
 
-from streamsched.estimation.seasonality import group_profiles, page_schedules
+from streamsched.estimation.seasonality import group_profiles, page_schedules, profile_fit
 from streamsched.estimation.seasonality.regions import REGIONS
 
 HOUR = 3_600.0
@@ -439,7 +439,7 @@ class Rhythm:
         most = len(REGIONS) + 1 + group_profiles.FEWEST_PROFILES + pages // 1_024
         for group, changes in groups.items():
             if (
-                changes >= group_profiles.EARN_CHANGES
+                changes >= profile_fit.EARN_CHANGES
                 and ("of", *group) not in self.profiles
                 and len(self.profiles) < most
             ):

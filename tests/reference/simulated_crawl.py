@@ -12,7 +12,8 @@ import numpy as np
 from streamsched.estimation.gamma_posterior import after_change
 from streamsched.estimation.seasonality.group_profiles import weighted_hours
 from streamsched.estimation.seasonality.local_time import local_hours
-from streamsched.estimation.seasonality.page_schedules import ScheduleView, update_schedule
+from streamsched.estimation.seasonality.page_schedules import ScheduleView
+from streamsched.estimation.seasonality.schedule_update import update_schedule
 from streamsched.estimation.seasonality.seasonal_terminals import (
     DUE,
     RHYTHM,

@@ -1,10 +1,11 @@
-"""Whether a page is updated by a clock: its type, with a p-value, and what its gaps between changes say (SPEC 4).
+"""Test of whether a page is updated on a schedule: its type, a p-value, and the gaps between its changes (SPEC 4).
 
-The test is of likelihoods as they were foretold: before each visit, schedules and the page's rate say how likely a
-change is, and the product of their ratios, averaged over schedules by the day and by the hour, is an e-value E of the
-hypothesis that the page is Poisson at its rate. The p-value is min(1, 1/E). By Ville's inequality it is a or less with
-a chance of a at the most for such a page, however often one looks and whatever decided when it was visited; in exchange
-it is larger than that of a test made for one sample. Grünwald, de Heide & Koolen (2024), "Safe testing".
+The test uses predictive likelihoods: before each visit, schedules and the page's rate predict the chance of a change.
+The product of their likelihood ratios, averaged over the daily and the hourly schedule, is an e-value E of the
+hypothesis that the page is Poisson at its rate. The p-value is min(1, 1/E). By Ville's inequality, a Poisson page ever
+has a p-value of a or less with probability a at most, however often it is tested and whatever decided when it was
+visited. In exchange it is larger than that of a test made for one sample. Grünwald, de Heide & Koolen (2024), "Safe
+testing".
 """
 
 from __future__ import annotations
@@ -24,24 +25,24 @@ __all__ = ["LEVEL", "PageType", "Periodicity", "test_periodicity"]
 
 PageType: TypeAlias = Literal["poisson", "hourly", "daily", "weekly", "other"]
 
-LEVEL: Final = 0.05  # p-values from here on leave a page Poisson
+LEVEL: Final = 0.05  # pages with a p-value of this or more are Poisson
 _HOUR_S: Final = 3_600.0
 _DAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
-_LIKELY: Final = 0.5  # a day is one of a page's where the sets that have it are more likely than not
-_TOLD: Final = 2 / 24  # an hour is told apart that is twice as likely as by chance: visits a day apart tell none
+_LIKELY: Final = 0.5  # least probability of a day: of the sets that have it
+_LIKELY_HOUR: Final = 2 / 24  # least probability of an hour: visits a day apart show none
 
 
 @dataclass(frozen=True, slots=True)
 class Periodicity:
-    """What is known of a page's regularity.
+    """Whether and when a page is updated on a schedule.
 
-    ``kind``: ``poisson`` where nothing speaks against it, ``hourly``, ``daily``, ``weekly`` on one day of the week, or
-    ``other`` on several; ``p_value``: of the hypothesis that it is Poisson; ``days``, ``hour``: the likeliest days of
-    the week, 0 for Monday, and hour of the day of its updates, by its region's clock, ``quarters`` of an hour
-    before UTC, where it is not Poisson, None where visits do not tell;
+    ``kind``: ``poisson`` if no schedule is significant, ``hourly``, ``daily``, ``weekly`` on one day of the week, or
+    ``other`` on several; ``p_value``: of the hypothesis that the page is Poisson; ``days``, ``hour``: the likeliest days of
+    the week, 0 for Monday, and hour of the day of its updates, in local time with a UTC offset of ``quarters`` of an hour;
+    empty and None for a Poisson page or if visits do not show them;
     ``gaps``: times between changes seen; ``mean_gap``, ``modified_gap``: hours between changes, by the simple and the
-    modified estimator (Grimes & O'Brien, eq. 1), NaN for no gap; ``near_hour``, ``near_day``: the share of gaps within
-    one visit's interval of 1 h and of 24 h, and ``..._by_chance`` what the exponential of the modified mean gives.
+    modified estimator (Grimes & O'Brien, eq. 1), NaN without a gap; ``near_hour``, ``near_day``: the share of gaps within
+    one visit's interval of 1 h and of 24 h, and ``..._by_chance`` the share that the exponential of the modified mean has.
     """
 
     kind: PageType
@@ -63,9 +64,9 @@ class Periodicity:
         if self.kind == "hourly":
             return f"updated hourly (p = {self.p_value:.2g})"
         days = "daily" if self.kind == "daily" else "on " + (", ".join(_DAYS[day] for day in self.days) or "some days")
-        return f"updated {days}{self._spell_hour()} (p = {self.p_value:.2g})"
+        return f"updated {days}{self._format_hour()} (p = {self.p_value:.2g})"
 
-    def _spell_hour(self) -> str:
+    def _format_hour(self) -> str:
         if self.hour is None:
             return ""
         hours, minutes = divmod(abs(15 * self.quarters), 60)
@@ -76,47 +77,47 @@ class Periodicity:
 
 
 def test_periodicity(page: Record, seasonality: SeasonalityArrays, row: int) -> Periodicity:
-    """Return the type of `page`, which is in `row`, and what it rests on. O(1).
+    """Return the type of `page`, which is in `row`, with its evidence. O(1).
 
-    A page that changes too seldom to have a schedule of its own is taken for Poisson, with a p-value of 1.
+    A page that changes too seldom to have a schedule of its own is Poisson, with a p-value of 1.
     """
     link = seasonality.links[row]
     if not link["schedule"]:
         return Periodicity("poisson", 1.0)
     schedule: Record = seasonality.schedules[link["schedule"]]
-    told: Record = seasonality.profiles[link["profile"]]
-    age = int(link["version"])
-    proofs = float(schedule["log_evidence"]), float(schedule["hourly_log_evidence"])
-    p_value = min(1.0, 2.0 / sum(math.exp(min(max(proof, -700.0), 700.0)) for proof in proofs))
-    sets = _weigh(schedule["sets"], told["sets_rarity"][age * DAY_SETS : (age + 1) * DAY_SETS])
-    hours = _weigh(schedule["hours"], told["hours_rarity"][age * 24 : (age + 1) * 24])
+    published: Record = seasonality.profiles[link["profile"]]
+    version = int(link["version"])
+    evidence = float(schedule["log_evidence"]), float(schedule["hourly_log_evidence"])
+    p_value = min(1.0, 2.0 / sum(math.exp(min(max(one, -700.0), 700.0)) for one in evidence))
+    sets = _weigh(schedule["sets"], published["sets_rarity"][version * DAY_SETS : (version + 1) * DAY_SETS])
+    hours = _weigh(schedule["hours"], published["hours_rarity"][version * 24 : (version + 1) * 24])
     days = tuple(day for day in range(7) if sets[np.arange(DAY_SETS) >> day & 1 != 0].sum() > _LIKELY)
     return Periodicity(
-        _name(p_value, proofs, days),
+        _name_type(p_value, evidence, days),
         p_value,
         days,
-        int(np.argmax(hours)) if hours.max() > _TOLD else None,
+        int(np.argmax(hours)) if hours.max() > _LIKELY_HOUR else None,
         int(link["quarters"]),
         **_describe_gaps(schedule, int(page["visits"]), int(page["changes"])),
     )
 
 
 def _weigh(own: Floats, common: Floats) -> Floats:
-    """Return the probabilities that misfits give, in 1/16 nat."""
+    """Return the probabilities that misfits, in 1/16 nat, stand for."""
     weights = np.exp(-(own.astype(np.float64) + common.astype(np.float64)) / NAT)
     return np.asarray(weights / weights.sum())
 
 
-def _name(p_value: float, proofs: tuple[float, float], days: tuple[int, ...]) -> PageType:
+def _name_type(p_value: float, evidence: tuple[float, float], days: tuple[int, ...]) -> PageType:
     if p_value >= LEVEL:
         return "poisson"
-    if proofs[1] > proofs[0]:
+    if evidence[1] > evidence[0]:
         return "hourly"
     return "daily" if len(days) == 7 else "weekly" if len(days) == 1 else "other"
 
 
 def _describe_gaps(schedule: Record, visits: int, changes: int) -> dict[str, Any]:
-    """Return the fields of `Periodicity` that gaps between changes give."""
+    """Return the fields of `Periodicity` about gaps between changes."""
     gaps = int(schedule["gaps"])
     if not gaps:
         return {}
@@ -136,7 +137,7 @@ def _describe_gaps(schedule: Record, visits: int, changes: int) -> dict[str, Any
 
 
 def _share_near(hours: float, step: float, mean: float) -> float:
-    """Return which share of exponential gaps of that mean is within a `step` of `hours`; 0 for steps too long to tell.
+    """Return the share of exponential gaps of that mean within a `step` of `hours`; 0 if the step is too long to tell.
 
     >>> round(_share_near(24.0, 1.0, 24.0), 4)
     0.0307

@@ -1,4 +1,4 @@
-"""When in the week a shard's pages change, as memory: links, schedules, profiles, with room made for what comes."""
+"""The memory of a shard's seasonality: links, schedules and profiles, which grow as pages and groups are added."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from streamsched.estimation.seasonality.group_profiles import (
 )
 from streamsched.estimation.seasonality.page_schedules import most_schedules
 from streamsched.estimation.seasonality.regions import TimeRegion, make_region_clocks
-from streamsched.numerics.growable_array import GrowableArray as Memory
+from streamsched.numerics.growable_array import GrowableArray
 from streamsched.records.group_schema import GroupArrays
 from streamsched.records.seasonality_schema import (
     POOLED,
@@ -30,21 +30,21 @@ __all__ = ["SeasonalityTables"]
 
 
 class SeasonalityTables:
-    """The rhythms of one shard.
+    """The seasonality of one shard.
 
-    12 bytes a page, 192 for each page with a schedule of its own, which are 3 of 64 at the most and 4,096 more, and
-    12 kB for each group with a profile, one for 1,024 pages at the most and 64 more: 33 bytes a page in all.
+    12 bytes a page; 192 for each page with a schedule of its own, at most 3 of 64 and 4,096 more; 12 kB for each group with
+    a profile, at most one for 1,024 pages and 64 more: 33 bytes a page in all.
     """
 
     def __init__(self, regions: Mapping[str, TimeRegion] | None, reserved: int) -> None:
-        """Begin without pages. `regions`: whose rhythms are learned; None to learn none. `reserved`: pages."""
+        """Create tables without pages. `regions`: those to learn seasonality for; None to learn none. `reserved`: pages."""
         self.regions = regions
         self._calendar = make_region_clocks(regions or {})
-        self._links = Memory(SEASONAL_LINK, reserved)
-        self._schedules = Memory(SCHEDULE, 1 + int(most_schedules(reserved)))
-        self._profiles = Memory(PROFILE, int(most_profiles(reserved)))
-        self._pooled = Memory(POOLED, int(most_profiles(reserved)))
-        self._of_group = Memory(np.uint32, reserved // 8)
+        self._links = GrowableArray(SEASONAL_LINK, reserved)
+        self._schedules = GrowableArray(SCHEDULE, 1 + int(most_schedules(reserved)))
+        self._profiles = GrowableArray(PROFILE, int(most_profiles(reserved)))
+        self._pooled = GrowableArray(POOLED, int(most_profiles(reserved)))
+        self._of_group = GrowableArray(np.uint32, reserved // 8)
         self._work = np.zeros(2 * WEEK_HOURS)
         self._state = np.zeros(1, SEASONALITY)
         self._state["off"] = regions is None
@@ -53,7 +53,7 @@ class SeasonalityTables:
 
     @property
     def arrays(self) -> SeasonalityArrays:
-        """The arrays as kernels take them, valid until the next `reserve`."""
+        """The arrays for kernels, valid until the next `reserve`."""
         return SeasonalityArrays(
             self._links.array,
             self._schedules.array,
@@ -66,7 +66,7 @@ class SeasonalityTables:
         )
 
     def reserve(self, pages: int, groups: int) -> None:
-        """Make room for as many pages and groups in all."""
+        """Make room for that many pages and groups in all."""
         self._links.ensure(pages)
         self._schedules.ensure(1 + int(most_schedules(pages)))
         profiles = 1 + len(self.regions or {}) + int(most_profiles(pages))
@@ -80,11 +80,11 @@ class SeasonalityTables:
         assign_profiles(self.arrays, groups, count)
 
     def to_json(self) -> dict[str, Any] | None:
-        """Return the regions as JSON has them, None where no rhythms are learned."""
+        """Return the regions for JSON; None if no seasonality is learned."""
         return None if self.regions is None else {name: region.to_json() for name, region in self.regions.items()}
 
     def nbytes(self, pages: int, groups: int) -> int:
-        """Return the bytes of memory in use for so many pages and groups."""
+        """Return the bytes of memory in use for that many pages and groups."""
         seasonality = self._state[0]
         profiles = int(seasonality["profiles"]) * (PROFILE.itemsize + POOLED.itemsize)
         return (

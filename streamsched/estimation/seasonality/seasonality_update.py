@@ -1,4 +1,4 @@
-"""What a visit teaches of when pages change: its page's schedule, and the profile of its group."""
+"""Update of seasonality by one visit: the page's own schedule, and the profile of its group."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from streamsched.estimation.seasonality.group_profiles import count_changes, upd
 from streamsched.estimation.seasonality.local_time import HOUR_S, local_hours
 from streamsched.estimation.seasonality.page_schedules import (
     ScheduleView,
+    most_schedules,
+)
+from streamsched.estimation.seasonality.schedule_update import (
     count_change,
     earns_schedule,
-    most_schedules,
     open_schedule,
     update_schedule,
 )
@@ -27,32 +29,32 @@ from streamsched.records.seasonality_schema import WEEK_HOURS, SeasonalityArrays
 
 __all__ = ["prefetch_seasonality", "update_seasonality"]
 
-_LATEST_S: Final = 1e12  # later visits are clock errors, that the fading of profiles must not go by
+_LATEST_S: Final = 1e12  # later visits are clock errors, which must not make profiles decay
 
 
 @inlined_kernel
 def update_seasonality(
     seasonality: SeasonalityArrays, page: Record, group: Record, row: int, observed: ObservedInterval, pages: int
 ) -> float:
-    """Take in what a visit at `at_s` found of the time since the page's last visit, before its rate does. O(hours).
+    """Update the page's schedule and profile by an observed interval, before its rate is updated. O(hours).
 
-    Returns how probable a change was by the page's schedule, as far as that is trusted, and by its rate; NaN where it
-    has no schedule, or no change was seen.
+    `pages`: the pages of the shard, which bound the number of schedules. Returns the probability of the change by the
+    page's models, weighted; NaN if the page has no schedule or no change was seen.
     """
     state = seasonality.state[0]
     if state.off:
         return np.nan
     link: Record = seasonality.links[row]
     profile: Record = seasonality.profiles[link.profile]
-    age = int(np.int64(link.version))
+    version = int(np.int64(link.version))
     state.newest_s = max(state.newest_s, min(observed.end_s, _LATEST_S))
     start = local_hours(page.last_visit_s, link.quarters)
     end = local_hours(observed.end_s, link.quarters)
     rate = (page.prior_shape + page.own_shape) / (page.prior_exposure + page.own_exposure)
     if 0.0 < end - start <= WEEK_HOURS:
-        hours = weighted_hours(profile, age, start, end)
+        hours = weighted_hours(profile, version, start, end)
         cycles = min(hours * (HOUR_S / observed.cycle_s), LONGEST_INTERVAL)
-        update_profile(profile, age, start, end, count_changes(rate * cycles) if observed.changed else 0.0)
+        update_profile(profile, version, start, end, count_changes(rate * cycles) if observed.changed else 0.0)
     rate_per_day = rate * (DAY_S / observed.cycle_s)
     if link.schedule == 0 and observed.changed and earns_schedule(page, rate_per_day):
         open_schedule(seasonality, row, most_schedules(pages))
@@ -67,14 +69,18 @@ def update_seasonality(
                 observed.end_s,
                 observed.cycle_s,
             )
-        foretold = changed_since(page, weighted_hours(profile, age, start, end), observed.cycle_s)
-        foretold = 1.0 - (1.0 - foretold) * _unhit(group, page, observed)
+        predicted = changed_since(page, weighted_hours(profile, version, start, end), observed.cycle_s)
+        predicted = 1.0 - (1.0 - predicted) * _unhit(group, page, observed)
         schedule: Record = seasonality.schedules[link.schedule]
-        sheet = ScheduleView(
-            seasonality.schedules, int(np.int64(link.schedule)), seasonality.profiles, int(np.int64(link.profile)), age
+        view = ScheduleView(
+            seasonality.schedules,
+            int(np.int64(link.schedule)),
+            seasonality.profiles,
+            int(np.int64(link.profile)),
+            version,
         )
         visits, changes = int(np.int64(page.visits)), int(np.int64(page.changes))
-        update_schedule(sheet, start, end, observed.changed, foretold, visits, changes)
+        update_schedule(view, start, end, observed.changed, predicted, visits, changes)
         if observed.changed:
             count_change(schedule, observed.end_s, end - start)
     return due
@@ -82,14 +88,14 @@ def update_seasonality(
 
 @inlined_kernel
 def _unhit(group: Record, page: Record, observed: ObservedInterval) -> float:
-    """Return the probability that no surge has hit a page since its last visit: what schedules do not explain."""
+    """Return the probability that no surge has hit a page since its last visit: schedules do not explain surges."""
     cycles = min(max(observed.cycles, 0.0), LONGEST_INTERVAL)
     return float(share_not_hit(group, page.last_visit_s) * exp(-(group.hazard * cycles)))
 
 
 @inlined_kernel
 def prefetch_seasonality(seasonality: SeasonalityArrays, row: int) -> None:
-    """Ask the memory for what `update_seasonality` will read of a page's schedule. O(1)."""
+    """Prefetch the schedule that `update_seasonality` reads. O(1)."""
     number = int(np.int64(seasonality.links[row].schedule))
     if number:
         prefetch(seasonality.schedules, number)
