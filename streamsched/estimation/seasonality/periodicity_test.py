@@ -37,12 +37,12 @@ class Periodicity:
     """Whether and when a page is updated on a schedule.
 
     ``kind``: ``poisson`` if no schedule is significant, ``hourly``, ``daily``, ``weekly`` on one day of the week, or
-    ``other`` on several; ``p_value``: of the hypothesis that the page is Poisson; ``days``, ``hour``: the likeliest days of
-    the week, 0 for Monday, and hour of the day of its updates, in local time with a UTC offset of ``quarters`` of an hour;
-    empty and None for a Poisson page or if visits do not show them;
-    ``gaps``: times between changes seen; ``mean_gap``, ``modified_gap``: hours between changes, by the simple and the
-    modified estimator (Grimes & O'Brien, eq. 1), NaN without a gap; ``near_hour``, ``near_day``: the share of gaps within
-    one visit's interval of 1 h and of 24 h, and ``..._by_chance`` the share that the exponential of the modified mean has.
+    ``other`` on several; ``p_value``: of the hypothesis that the page is Poisson; ``days``, ``hour``: the likeliest
+    days of the week, 0 for Monday, and hour of the day of its updates, in local time with a UTC offset of ``quarters``
+    of an hour; empty and None for a Poisson page or if visits do not show them; ``gaps``: times between changes seen;
+    ``mean_gap``, ``modified_gap``: hours between changes, by the simple and the modified estimator (Grimes & O'Brien,
+    eq. 1), NaN without a gap; ``near_hour``, ``near_day``: the share of gaps within one visit's interval of 1 h and of
+    24 h, and ``..._by_chance`` the share that the exponential of the modified mean has.
     """
 
     kind: PageType

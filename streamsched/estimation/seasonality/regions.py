@@ -25,8 +25,9 @@ _MOST: Final = 64
 class TimeRegion:
     """Hosts whose names end in one of `domains`, such as ``"jp"``, and their time `zone`; None for UTC.
 
-    `zone`: an IANA name such as ``"Asia/Tokyo"``, or whole quarters of an hour east of UTC, as ``"+05:45"`` or as hours:
-    5.75. With it, hours of the week are local ones, with daylight saving time. Raises SettingsError for an invalid value.
+    `zone`: an IANA name such as ``"Asia/Tokyo"``, or whole quarters of an hour east of UTC, as ``"+05:45"`` or as
+    hours: 5.75. With it, hours of the week are local ones, with daylight saving time. Raises SettingsError for an
+    invalid value.
 
     >>> TimeRegion(("JP", "kr"), "Asia/Tokyo").domains
     ('jp', 'kr')

@@ -1,4 +1,5 @@
-"""Seasonal terminals: time weighted by busyness (`tau`), the factor of the current hour, and the probability due (`due`).
+"""Seasonal terminals: weighted time (`tau`), the factor of the current hour (`rhythm`), and the probability due
+(`due`).
 
 Each is a mean of three models of the page, weighted by how well they have predicted its visits: Poisson changes at the
 page's rate under its group's profile, its own daily schedule, and an hourly schedule.
@@ -103,7 +104,7 @@ def _weighted(view: SeasonalityView, link: Record, start: float, end: float) -> 
 
 @bare_kernel
 def tau_since(view: SeasonalityView, link: Record, since_s: float, at_s: float, cycle_s: float) -> float:
-    """Return the cycles from a page's last visit, at `since_s`, to `at_s`, each hour weighted by its busyness. O(24)."""
+    """Return the cycles between a page's last visit, at `since_s`, and `at_s`, each hour weighted by busyness. O(24)."""
     start = local_hours(since_s, link.quarters)
     end = max(local_hours(at_s, link.quarters), start)
     hours = _weighted(view, link, start, end)

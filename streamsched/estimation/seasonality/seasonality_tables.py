@@ -32,12 +32,12 @@ __all__ = ["SeasonalityTables"]
 class SeasonalityTables:
     """The seasonality of one shard.
 
-    12 bytes a page; 192 for each page with a schedule of its own, at most 3 of 64 and 4,096 more; 12 kB for each group with
-    a profile, at most one for 1,024 pages and 64 more: 33 bytes a page in all.
+    12 bytes a page; 192 for each page with a schedule of its own, at most 3 of 64 and 4,096 more; 12 kB for each group
+    with a profile, at most one for 1,024 pages and 64 more: 33 bytes a page in all.
     """
 
     def __init__(self, regions: Mapping[str, TimeRegion] | None, reserved: int) -> None:
-        """Create tables without pages. `regions`: those to learn seasonality for; None to learn none. `reserved`: pages."""
+        """Create tables without pages. `regions`: those whose seasonality is learned, None for none; `reserved`: pages."""
         self.regions = regions
         self._calendar = make_region_clocks(regions or {})
         self._links = GrowableArray(SEASONAL_LINK, reserved)
