@@ -204,7 +204,7 @@ class Shard:
             shape, exposure = self.shape + page.own_shape, self.shape / mean + page.own_exposure
             quiet = -shape * math.log1p(interval / exposure)
             odds.append(math.log(max(-math.expm1(quiet), 1e-300)) if changed else quiet)
-        host.log_odds += own * (odds[0] - odds[1]) - host.log_odds / hierarchical_prior.EDGE_MEMORY
+        host.log_odds += own * (odds[0] - odds[1]) - host.log_odds / hierarchical_prior.EVIDENCE_MEMORY
 
     def give_prior(self, page: Page) -> None:
         """Let the page have its group's present prior, in single precision."""

@@ -1,5 +1,4 @@
-"""Seasonal terminals: weighted time (`tau`), the factor of the current hour (`rhythm`), and the probability due
-(`due`).
+"""Seasonal terminals: weighted time (`tau`), factor of the current hour (`rhythm`), probability of an update (`due`).
 
 Each is a mean of three models of the page, weighted by how well they have predicted its visits: Poisson changes at the
 page's rate under its group's profile, its own daily schedule, and an hourly schedule.
@@ -104,7 +103,7 @@ def _weighted(view: SeasonalityView, link: Record, start: float, end: float) -> 
 
 @bare_kernel
 def tau_since(view: SeasonalityView, link: Record, since_s: float, at_s: float, cycle_s: float) -> float:
-    """Return the cycles between a page's last visit, at `since_s`, and `at_s`, each hour weighted by busyness. O(24)."""
+    """Return the cycles between a page's last visit, at `since_s`, and `at_s`, hours weighted by busyness. O(24)."""
     start = local_hours(since_s, link.quarters)
     end = max(local_hours(at_s, link.quarters), start)
     hours = _weighted(view, link, start, end)

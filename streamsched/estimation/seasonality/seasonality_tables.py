@@ -37,7 +37,7 @@ class SeasonalityTables:
     """
 
     def __init__(self, regions: Mapping[str, TimeRegion] | None, reserved: int) -> None:
-        """Create tables without pages. `regions`: those whose seasonality is learned, None for none; `reserved`: pages."""
+        """Create tables without pages. `regions`: whose seasonality to learn, None for none; `reserved`: pages."""
         self.regions = regions
         self._calendar = make_region_clocks(regions or {})
         self._links = GrowableArray(SEASONAL_LINK, reserved)
