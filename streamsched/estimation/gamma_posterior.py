@@ -1,5 +1,4 @@
-"""The Gamma posterior of a page's change rate: update by one visit, and the probability of a change by the next (SPEC
-3).
+"""The Gamma posterior of a page's change rate: update by one visit, probability of a change by the next (SPEC 3).
 
 A rate λ per cycle is Gamma(shape, exposure), mean shape / exposure: ``shape`` counts changes, ``exposure`` cycles. All
 functions are accurate to a few units in the last place for interval / exposure from 1e-12 to 1e12 and shape from 1e-6

@@ -95,10 +95,8 @@ def update_pattern_evidence(
     by_pattern = -(shape + page.own_shape) * np.log1p(interval / (shape / group.own_mean + page.own_exposure))
     by_parent = -(shape + page.own_shape) * np.log1p(interval / (shape / above.mean + page.own_exposure))
     if observed.changed:
-        by_pattern, by_parent = (
-            np.log(max(-np.expm1(by_pattern), _UNLIKELY)),
-            np.log(max(-np.expm1(by_parent), _UNLIKELY)),
-        )
+        by_pattern = np.log(max(-np.expm1(by_pattern), _UNLIKELY))
+        by_parent = np.log(max(-np.expm1(by_parent), _UNLIKELY))
     host.log_odds += own * (by_pattern - by_parent) - host.log_odds / EVIDENCE_MEMORY
 
 

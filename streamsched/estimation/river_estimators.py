@@ -48,8 +48,7 @@ _NUMBERS = (int, float, np.integer, np.floating)
 
 
 class OnlineEstimator(base.Classifier):
-    """The interface of all estimators here: update by visits one by one, return the rate and the probability of a
-    change.
+    """The interface of all estimators here: update by one visit, return the rate and the probability of a change.
 
     `interval`: the cycles between visits to assume if the caller gives none: ``x[key]`` missing, no number, negative or
     not finite. O(1) a visit and O(1) memory. Raises SettingsError if a parameter is not a positive finite number.

@@ -1,7 +1,7 @@
-"""Which pages a group has: chains through the rows, so that all whom a group's news concern are found at once.
+"""Linked lists of each group's pages, to find all pages that a group update affects.
 
-A page is in the chain of its deepest group. Chains say nothing that the records do not; they are not saved, but made
-anew when these are loaded.
+A page is in the list of its deepest group. The lists follow from the page records; they are not saved but rebuilt after
+loading.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ __all__ = ["add_member", "list_members", "rebuild_members", "remove_member"]
 
 @inlined_kernel
 def add_member(groups: GroupArrays, group: int, row: int) -> None:
-    """Put the page of `row` first into the chain of its group. O(1)."""
+    """Insert the page of `row` at the head of the list of `group`. O(1)."""
     after = np.int64(groups.first_members[group])
-    chain: Record = groups.member_links[row]
-    chain.before = 0
-    chain.after = after
+    link: Record = groups.member_links[row]
+    link.before = 0
+    link.after = after
     if after:
         groups.member_links[after - 1].before = row + 1
     groups.first_members[group] = row + 1
@@ -29,19 +29,19 @@ def add_member(groups: GroupArrays, group: int, row: int) -> None:
 
 @inlined_kernel
 def remove_member(groups: GroupArrays, group: int, row: int) -> None:
-    """Take the page of `row` out of the chain of its group, before it gets another. O(1)."""
-    chain: Record = groups.member_links[row]
-    if chain.before:
-        groups.member_links[np.int64(chain.before) - 1].after = chain.after
+    """Remove the page of `row` from the list of `group`. O(1)."""
+    link: Record = groups.member_links[row]
+    if link.before:
+        groups.member_links[np.int64(link.before) - 1].after = link.after
     else:
-        groups.first_members[group] = chain.after
-    if chain.after:
-        groups.member_links[np.int64(chain.after) - 1].before = chain.before
+        groups.first_members[group] = link.after
+    if link.after:
+        groups.member_links[np.int64(link.after) - 1].before = link.before
 
 
 @bare_kernel
 def rebuild_members(groups: GroupArrays, pages: Records, corpus: Records) -> None:
-    """Make all chains anew. O(pages + groups)."""
+    """Rebuild all lists. O(pages + groups)."""
     for group in range(corpus[0].groups):
         groups.first_members[group] = 0
     for row in range(corpus[0].sorted):
@@ -53,9 +53,9 @@ def rebuild_members(groups: GroupArrays, pages: Records, corpus: Records) -> Non
 def list_members(  # noqa: PLR0913, PLR0917  a kernel
     groups: GroupArrays, pages: Records, group: int, since_s: float, known: int, out: Ints, count: int
 ) -> int:
-    """Write to `out`, from place `count` on, the group's rows below `known` that were last visited before `since_s`.
+    """Append to `out`, from position `count` on, the group's rows below `known` last visited before `since_s`.
 
-    Returns how many `out` holds then; one more than there is room for where they are too many. O(pages of the group).
+    Returns the number of rows in `out`, or ``out.size + 1`` if there are more than fit. O(pages of the group).
     """
     row = np.int64(groups.first_members[group])
     while row and count <= out.size:

@@ -1,6 +1,6 @@
-"""URL to row: an open-addressing index over 64-bit hashes that compares the text, and the text itself.
+"""URL to row: an open-addressing index over 64-bit hashes that compares the URL text, and the text itself.
 
-A slot holds the upper half of a hash and the row: two URLs whose whole hashes agree are told apart by their text.
+A slot holds the upper half of a hash and the row; two URLs with the same 64-bit hash are distinguished by their text.
 The index grows by filling a table twice as large, a few slots for each new URL, so no insertion waits for a rehash.
 """
 
@@ -21,16 +21,16 @@ __all__ = ["LOOKUP_CHUNK", "MAX_PAGES", "NOT_FOUND", "IndexArrays", "UrlIndex", 
 NOT_FOUND: Final = -1
 MAX_PAGES: Final = (1 << 32) - 2  # a slot keeps row + 1 in 32 bits
 _FEWEST_SLOTS: Final = 1 << 10
-LOOKUP_CHUNK: Final = 2048  # their records, two or three cache lines each, fill an eighth of a core's second cache
-_AT_ONCE: Final = 32  # look-ups whose memory is asked for together, so that they wait together
-_MOVED_PER_INSERT: Final = 8  # old slots moved for each new URL: the old table is empty long before the new one is full
+LOOKUP_CHUNK: Final = 2048  # rows whose records, two or three cache lines each, fill an eighth of an L2 cache
+_AT_ONCE: Final = 32  # look-ups that are prefetched together
+_MOVED_PER_INSERT: Final = 8  # old slots moved per new URL: the old table is empty long before the new one is full
 
 
 class UrlIndex:
     """The hash index of one shard's URLs; 8 bytes a slot, 37 % to 75 % full.
 
-    ``slots``: uint64[2^k]; ``old``: uint64[2^j], the table being moved out of, or length 0; ``moved``: int64[1], the
-    old slots moved so far.
+    ``slots``: uint64[2^k]; ``old``: uint64[2^j], the table being moved from, or length 0; ``moved``: int64[1], the old
+    slots moved so far.
     """
 
     __slots__ = ("_keys", "_likely", "_rows", "moved", "old", "slots")
@@ -44,22 +44,22 @@ class UrlIndex:
         self._rows: Ints = np.empty(LOOKUP_CHUNK, np.int64)
 
     def ensure(self, pages: int) -> None:
-        """Make room for `pages` pages in all; O(1), or O(pages) where one call at least doubles them."""
+        """Make room for `pages` pages in all; O(1), or O(pages) if one call more than doubles them."""
         while 4 * pages > 3 * self.slots.size:
             _move(self.old, self.slots, self.moved, self.old.size)
             self.old, self.slots = self.slots, np.zeros(2 * self.slots.size, np.uint64)
             self.moved[0] = 0
 
     def find(self, pages: PageArrays, corpus: Records, urls: PackedUrls) -> Ints:
-        """Return the rows of `urls`: int64[n], NOT_FOUND for those unknown. O(1) a URL."""
+        """Return the rows of `urls`: int64[n], NOT_FOUND for unknown ones. O(1) a URL."""
         rows = np.empty(len(urls), np.int64)
         resolve(pages, corpus, self.arrays(), frozen(urls.blob), frozen(urls.offsets), rows, False)
         return rows
 
     def enter(self, pages: PageArrays, corpus: Records, urls: PackedUrls) -> Ints:
-        """Return the rows of `urls`: int64[n], giving the next ones to those unknown. O(1) a URL.
+        """Return the rows of `urls`: int64[n], adding unknown ones as new rows. O(1) a URL.
 
-        Room must have been made for n more pages and their text.
+        The arrays must have room for n more pages and their text.
         """
         rows = np.empty(len(urls), np.int64)
         resolve(pages, corpus, self.arrays(), frozen(urls.blob), frozen(urls.offsets), rows, True)
@@ -67,16 +67,16 @@ class UrlIndex:
         return rows
 
     def settle(self) -> None:
-        """Let go of the table moved out of, once it is empty."""
+        """Release the table being moved from, once it is empty."""
         if self.old.size and self.moved[0] >= self.old.size:
             self.old = np.zeros(0, np.uint64)
 
     def arrays(self) -> IndexArrays:
-        """Return the index as kernels take it, valid until it grows."""
+        """Return the arrays of the index, valid until it grows."""
         return IndexArrays(self.slots, self.old, self.moved, self._keys, self._likely, self._rows)
 
     def rebuild(self, pages: Records, corpus: Records) -> None:
-        """Enter every page anew. O(pages)."""
+        """Build the index from the page records. O(pages)."""
         self.__init__()  # type: ignore[misc]
         count = int(corpus["pages"][0])
         while 4 * count > 3 * self.slots.size:
@@ -84,19 +84,19 @@ class UrlIndex:
         _enter_all(pages, self.slots, count)
 
     def nbytes(self) -> int:
-        """Return the memory held, in bytes."""
+        """Return the memory in use, in bytes."""
         return self.slots.nbytes + self.old.nbytes
 
 
 class IndexArrays(NamedTuple):
-    """An index as kernels take it."""
+    """The arrays of an index, for kernels."""
 
     slots: Hashes
     old: Hashes
     moved: Ints
-    keys: Hashes  # of the URLs being looked up together
+    keys: Hashes  # hashes of the URLs being looked up together
     likely: Ints  # the rows they probably have
-    rows: Ints  # int64[ROWS_AT_ONCE], for whoever looks rows up to use at once
+    rows: Ints  # int64[LOOKUP_CHUNK], working memory of callers that use the rows at once
 
 
 def url_text(pages: PageArrays, row: int) -> str:
@@ -113,10 +113,13 @@ def url_texts(pages: PageArrays, rows: Ints) -> list[str]:
 def resolve(  # noqa: PLR0913, PLR0917  a kernel
     pages: PageArrays, corpus: Records, index: IndexArrays, blob: Bytes, offsets: Ints, rows: Ints, insert: bool
 ) -> None:
-    """Fill `rows` in order, `_AT_ONCE` at a time: first all their memory is asked for, then each is looked up."""
+    """Fill `rows` in order, `_AT_ONCE` at a time: first all their memory is prefetched, then each is looked up.
+
+    `insert`: whether unknown URLs are added as new rows.
+    """
     for first in range(0, rows.size, _AT_ONCE):
         count = min(_AT_ONCE, rows.size - first)
-        _ask_ahead(pages, index, blob, offsets, first, count)
+        _prefetch_candidates(pages, index, blob, offsets, first, count)
         for i in range(count):
             start, stop = offsets[first + i], offsets[first + i + 1]
             key = index.keys[i]
@@ -132,8 +135,10 @@ def resolve(  # noqa: PLR0913, PLR0917  a kernel
 
 
 @bare_kernel
-def _ask_ahead(pages: PageArrays, index: IndexArrays, blob: Bytes, offsets: Ints, first: int, count: int) -> None:
-    """Hash the next URLs, and bring slots, records and text of the rows that they likely have into the cache."""
+def _prefetch_candidates(
+    pages: PageArrays, index: IndexArrays, blob: Bytes, offsets: Ints, first: int, count: int
+) -> None:
+    """Hash the next URLs, and prefetch slots, records and text of the rows that they likely have."""
     mask = np.uint64(index.slots.size - 1)
     for i in range(count):
         key = hash_bytes(blob, offsets[first + i], offsets[first + i + 1])
@@ -155,7 +160,7 @@ def _ask_ahead(pages: PageArrays, index: IndexArrays, blob: Bytes, offsets: Ints
 
 @bare_kernel
 def _likely_row(slots: Hashes, key: int) -> int:
-    """Return the first row whose slot agrees with the upper half of `key`, -1 where none does."""
+    """Return the first row whose slot agrees with the upper half of `key`, NOT_FOUND if none does."""
     mask = np.uint64(slots.size - 1)
     tag = key >> np.uint64(32)
     position = tag & mask
@@ -175,14 +180,14 @@ def _find(pages: PageArrays, slots: Hashes, key: int, blob: Bytes, start: int, s
     while slots[position] != 0:
         if slots[position] >> np.uint64(32) == tag:
             row = int(np.int64(slots[position] & np.uint64(0xFFFFFFFF))) - 1
-            if pages.records[row].url_hash == key and _is_spelled(pages, row, blob, start, stop):
+            if pages.records[row].url_hash == key and _has_text(pages, row, blob, start, stop):
                 return row
         position = (position + np.uint64(1)) & mask
     return NOT_FOUND
 
 
 @bare_kernel
-def _is_spelled(pages: PageArrays, row: int, blob: Bytes, start: int, stop: int) -> bool:
+def _has_text(pages: PageArrays, row: int, blob: Bytes, start: int, stop: int) -> bool:
     span = pages.traces[row].url_span
     length = stop - start
     if np.int64(span & np.uint64(0xFFFF)) != length:
@@ -193,7 +198,7 @@ def _is_spelled(pages: PageArrays, row: int, blob: Bytes, start: int, stop: int)
 
 @bare_kernel
 def _append(pages: PageArrays, corpus: Record, key: int, blob: Bytes, start: int, stop: int) -> int:
-    """Give the next row to a new URL, as a page of which nothing is known; return the row."""
+    """Add a row for a new URL, a page of which nothing is known; return the row."""
     row = int(corpus.pages)
     for i in range(stop - start):
         pages.text[corpus.text_end + i] = blob[start + i]
@@ -202,7 +207,7 @@ def _append(pages: PageArrays, corpus: Record, key: int, blob: Bytes, start: int
     trace.last_outcome_s = -np.inf
     page = pages.records[row]
     page.url_hash = key
-    assign_prior(page, corpus.shape, corpus.mean)  # until it is sorted into its group
+    assign_prior(page, corpus.shape, corpus.mean)  # until it is assigned to a group
     page.importance = 1.0
     page.cost = 1.0
     corpus.text_end += stop - start

@@ -1,8 +1,8 @@
-"""Groups of pages that may change alike: hosts, and below them the leading path segments that enough pages share.
+"""Groups of pages that may change alike: hosts, and URL patterns, which are path prefixes that enough pages share.
 
-A group is named by its host and path prefix, ``example.org/docs/``. Every host is a group. A longer prefix becomes
-one once `GROUP_PAGES` new pages below its parent have met it, so groups stay large enough to say something; pages
-sorted before that are moved down by the sweep (`priors`).
+A group is named by its host and path prefix, ``example.org/docs/``. Every host is a group. A longer prefix becomes one
+once `GROUP_PAGES` new pages of its parent have it, so groups are large enough to estimate a rate; pages assigned before
+that are moved down by the prior sweep.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ __all__ = [
     "renew_candidates",
 ]
 
-GROUP_PAGES: Final = 16  # pages; fewer say less of a rate than the prior of the group above them
-MAX_DEPTH: Final = 8  # path segments; deeper prefixes hardly ever hold enough pages
+GROUP_PAGES: Final = 16  # pages; fewer say less of a rate than the parent's prior does
+MAX_DEPTH: Final = 8  # path segments; deeper prefixes hardly ever have enough pages
 _FEWEST_CANDIDATES: Final = 1 << 16
 
 _SLASH, _QUERY, _HASH = ord("/"), ord("?"), ord("#")
 
 
 def group_name(groups: GroupArrays, group: int) -> str:
-    """Return the name of `group`: its host, and for a URL pattern the path prefix up to its slash. O(length)."""
+    """Return the name of `group`: its host, and for a URL pattern the path prefix with its last slash. O(length)."""
     name = group_names(groups, np.array([group]))[0]
     return f"{name}/" if groups.records["depth"][group] else name
 
@@ -54,7 +54,7 @@ def group_names(groups: GroupArrays, numbers: Ints) -> list[str]:
 
 
 def find_host(groups: GroupArrays, name: str) -> int:
-    """Return the group of the host called `name`, as groups are, -1 where no page of it is known. O(length)."""
+    """Return the group of the host `name`, -1 if no page of it is known. O(length)."""
     raw = name.encode("utf-8", "replace")
     if not 0 < len(raw) <= groups.scratch.size or b"/" in raw:
         return -1
@@ -71,17 +71,17 @@ def host_names(groups: GroupArrays, pages: Records, rows: Ints) -> list[str]:
 
 @bare_kernel
 def assign_group(groups: GroupArrays, pages: PageArrays, corpus: Record, dirty: DirtyArrays, row: int) -> None:
-    """Sort a new page into the deepest group of its URL, opening its host and a prefix where due. O(URL).
+    """Assign a new page to the deepest group of its URL, adding its host and a prefix if due. O(URL).
 
-    One prefix at the most, however many the sketch takes for due: the caller has made room for two groups a page.
+    At most one prefix, even if the sketch says that several are due: the caller has made room for two groups a page.
     """
-    start, stop, end = _spell_host(pages, groups.scratch, row)
+    start, stop, end = _write_host(pages, groups.scratch, row)
     group = _find(groups, end)
     if group < 0:
         group = _open(groups, corpus, dirty, end, -1, 0)
     opened = False
     for depth in range(1, MAX_DEPTH + 1):
-        start, end = _spell_segment(pages.text, groups.scratch, start, stop, end)
+        start, end = _write_segment(pages.text, groups.scratch, start, stop, end)
         if start < 0:
             break
         child = _find(groups, end)
@@ -99,11 +99,11 @@ def assign_group(groups: GroupArrays, pages: PageArrays, corpus: Record, dirty: 
 
 @bare_kernel
 def assign_deeper_group(groups: GroupArrays, pages: PageArrays, dirty: DirtyArrays, row: int) -> None:
-    """Move a page down to the deepest group its URL has by now. O(URL)."""
-    start, stop, end = _spell_host(pages, groups.scratch, row)
+    """Move a page down to the deepest group that its URL has by now. O(URL)."""
+    start, stop, end = _write_host(pages, groups.scratch, row)
     first = group = int(np.int64(pages.records[row].group))
     for depth in range(1, MAX_DEPTH + 1):
-        start, end = _spell_segment(pages.text, groups.scratch, start, stop, end)
+        start, end = _write_segment(pages.text, groups.scratch, start, stop, end)
         if start < 0:
             break
         if depth <= groups.records[group].depth:
@@ -123,8 +123,8 @@ def assign_deeper_group(groups: GroupArrays, pages: PageArrays, dirty: DirtyArra
 
 
 @bare_kernel
-def _spell_host(pages: PageArrays, name: Bytes, row: int) -> tuple[int, int, int]:
-    """Write the page's host into the scratch; return where the rest of the URL begins and ends, and the host's size."""
+def _write_host(pages: PageArrays, name: Bytes, row: int) -> tuple[int, int, int]:
+    """Write the page's host into `name`; return where the rest of the URL begins and ends, and the host's size."""
     text = pages.text
     span = pages.traces[row].url_span
     # In a kernel int() leaves a uint64 unsigned, and unsigned with signed makes a float.
@@ -140,10 +140,10 @@ def _spell_host(pages: PageArrays, name: Bytes, row: int) -> tuple[int, int, int
 
 
 @bare_kernel
-def _spell_segment(text: Bytes, name: Bytes, start: int, stop: int, size: int) -> tuple[int, int]:
-    """Add the next directory, from the slash at `start` to the slash after it, to the scratch that holds `size` bytes.
+def _write_segment(text: Bytes, name: Bytes, start: int, stop: int, size: int) -> tuple[int, int]:
+    """Append the next directory, from the slash at `start` to the slash after it, to `name`, which holds `size` bytes.
 
-    Returns where the one after it starts, and the scratch's new size; -1 where the path holds no further directory.
+    Returns where the one after it starts, and the new size; -1 for the start if the path has no further directory.
     """
     for i in range(start, stop):
         if text[i] == _QUERY or text[i] == _HASH:
@@ -156,7 +156,7 @@ def _spell_segment(text: Bytes, name: Bytes, start: int, stop: int, size: int) -
 
 @bare_kernel
 def _find(groups: GroupArrays, size: int) -> int:
-    """Return the group whose name is the scratch's first `size` bytes, -1 where there is none. O(size)."""
+    """Return the group whose name is the scratch's first `size` bytes, -1 if there is none. O(size)."""
     key = hash_bytes(groups.scratch, 0, size)
     slots = groups.slots
     mask = np.uint64(slots.size - 1)
@@ -181,7 +181,7 @@ def _is_named(groups: GroupArrays, group: int, size: int) -> bool:
 
 @bare_kernel
 def _open(groups: GroupArrays, corpus: Record, dirty: DirtyArrays, size: int, parent: int, depth: int) -> int:
-    """Open the group named by the scratch's first `size` bytes under `parent`, -1 for a host; return it."""
+    """Add the group named by the scratch's first `size` bytes under `parent`, -1 for a host; return it."""
     group = int(corpus.groups)
     key = hash_bytes(groups.scratch, 0, size)
     record = groups.records[group]
@@ -230,9 +230,9 @@ def place_groups(slots: Hashes, groups: Records, count: int) -> None:
 
 @bare_kernel
 def _is_due(candidates: Bytes, name: Bytes, pages: int, size: int) -> bool:
-    """Count one more page with this prefix; return whether `GROUP_PAGES` have met it.
+    """Count one more page with this prefix; return whether `GROUP_PAGES` have had it.
 
-    A count-min sketch of two rows in one array: prefixes that collide can only make a group early, never lose one.
+    A count-min sketch of two rows in one array: collisions can make a group early, but never lose one.
     """
     key = hash_bytes(name, 0, size)
     mask = np.uint64(candidate_space(pages) - 1)
@@ -245,7 +245,7 @@ def _is_due(candidates: Bytes, name: Bytes, pages: int, size: int) -> bool:
 
 @bare_kernel
 def candidate_space(pages: int) -> int:
-    """Return how many counters of the sketch are in use at `pages` pages: a power of two, half of them or more."""
+    """Return the number of counters of the sketch at `pages` pages: a power of two, at least half of them."""
     space = _FEWEST_CANDIDATES
     while space < pages // 2:
         space *= 2
@@ -254,6 +254,6 @@ def candidate_space(pages: int) -> int:
 
 @bare_kernel
 def renew_candidates(candidates: Bytes, pages: int) -> None:
-    """Forget the counts where the coming of page number `pages` makes the sketch grow. O(1) amortised."""
+    """Reset the counters if page number `pages` makes the sketch grow. O(1) amortised."""
     if pages > 2 * _FEWEST_CANDIDATES and candidate_space(pages) != candidate_space(pages - 1):
         candidates[: candidate_space(pages)] = 0

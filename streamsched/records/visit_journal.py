@@ -1,8 +1,8 @@
-"""The journal: the visits of a uniform sample of pages, newest last, as evolution learns from them.
+"""The visit journal: the visits of a uniform sample of pages, newest last, as training data for evolution.
 
-Which pages are sampled hangs on the pages alone: those whose salted hash is small. The share is halved each time the
-shard's pages double beyond `SAMPLE_PAGES`, so that half of that many to that many are sampled, whatever the shard
-grows to; a page that leaves the sample so never returns. The visits stand in a ring, where the oldest give way.
+Which pages are sampled depends on the pages alone: those whose salted hash is small. The share is halved each time the
+shard's pages double beyond `SAMPLE_PAGES`, so that half of that many to that many are sampled, whatever the shard's
+size; a page that leaves the sample never returns. The visits are kept in a ring buffer.
 """
 
 from __future__ import annotations
@@ -31,28 +31,28 @@ __all__ = [
     "sample_hashes",
 ]
 
-JOURNAL_VISITS: Final = 1 << 20  # a power of two; 16 MB, and three weeks of daily visits to the whole sample
-SAMPLE_PAGES: Final = 50_000  # enough to tell score functions apart by 1 %; more would only make evolution slow
+JOURNAL_VISITS: Final = 1 << 20  # a power of two; 16 MB, three weeks of daily visits to the whole sample
+SAMPLE_PAGES: Final = 50_000  # enough to detect differences of 1 % between score functions; more slow evolution
 
 # Bits of VISIT.flags.
 SAW_CHANGE: Final = 1
-WAS_FIRST: Final = 2  # of the page: there was nothing to compare with
+WAS_FIRST: Final = 2  # the page's first visit, with nothing to compare with
 
-_SAMPLE_SALT: Final = np.uint64(0x2545F4914F6CDD1D)  # any will do: it must differ from what salts ties and slots
-_ROWS_AT_ONCE: Final = 1 << 16  # hashed together, in cache
+_SAMPLE_SALT: Final = np.uint64(0x2545F4914F6CDD1D)  # arbitrary, but different from the salts of ties and slots
+_ROWS_AT_ONCE: Final = 1 << 16  # rows hashed together, in cache
 _WHOLE: Final = np.uint64((1 << 64) - 1)
 
 
 @inlined_kernel
 def narrow_sample(corpus: Record, pages: int) -> None:
-    """Halve the sample where `pages` pages would make it too large. O(1)."""
+    """Halve the sample if `pages` pages would make it too large. O(1)."""
     if pages > np.int64(SAMPLE_PAGES) << corpus.halvings:
         corpus.halvings += 1
 
 
 @inlined_kernel
 def record_visit(journal: Records, corpus: Record, page: Record, row: int, at_s: float, flags: int) -> None:
-    """Append a visit of `row` that told something, where the page is sampled; the oldest gives way. O(1)."""
+    """Append a visit of `page`, which is in `row`, if the page is sampled; it overwrites the oldest. O(1)."""
     if mix(page.url_hash ^ _SAMPLE_SALT) <= _WHOLE >> np.uint64(corpus.halvings):
         visit: Record = journal[corpus.journaled & (journal.size - 1)]
         visit.at_s = at_s
@@ -74,7 +74,7 @@ def sample_hashes(pages: Records, rows: Ints) -> Hashes:
 
 
 def find_sampled(pages: Records, start: int, stop: int, bar: int) -> Ints:
-    """Return which of the rows from `start` up to `stop` have a sample hash of at most `bar`, ascending. O(rows)."""
+    """Return the rows from `start` up to `stop` with a sample hash of at most `bar`, ascending. O(rows)."""
     found = [np.empty(0, np.int64)]
     for first in range(start, stop, _ROWS_AT_ONCE):
         rows = np.arange(first, min(first + _ROWS_AT_ONCE, stop))
@@ -83,9 +83,9 @@ def find_sampled(pages: Records, start: int, stop: int, bar: int) -> Ints:
 
 
 def copy_sample(shard: ShardArrays, rows: Ints) -> ShardArrays:
-    """Return the pages of ``rows``: int64[m] alone, copied, with the journal, the priors and profiles as they are.
+    """Return a copy of the pages of ``rows``: int64[m] alone, with the journal, the priors and the profiles.
 
-    O(m + v). Milliseconds, for it is what keeps others waiting. The journal still has the rows of `shard`: see
+    O(m + v); milliseconds, because the lock is held meanwhile. The journal still has the rows of `shard`: see
     `number_sample`.
     """
     groups = shard.groups.records[: int(shard.corpus["groups"][0])].copy()
@@ -109,9 +109,9 @@ def copy_sample(shard: ShardArrays, rows: Ints) -> ShardArrays:
 
 
 def number_sample(copied: ShardArrays, rows: Ints) -> ShardArrays:
-    """Return what `copy_sample` returned for ``rows``: int64[m], ascending, its journal with pages as they lie there.
+    """Return what `copy_sample` returned for ``rows``: int64[m], ascending, with the copy's own rows in its journal.
 
-    Visits to other pages are gone from it. O(v log m).
+    Visits to other pages are left out. O(v log m).
     """
     ring, journaled = copied.journal, int(copied.corpus["journaled"][0])
     if journaled > ring.size:
@@ -127,7 +127,7 @@ def number_sample(copied: ShardArrays, rows: Ints) -> ShardArrays:
 
 
 class Visits(NamedTuple):
-    """Visits to sampled pages, those to a page together and in their order, as columns of one length v."""
+    """Visits to sampled pages, sorted by page, then in their order, as columns of length v."""
 
     rows: Ints  # int64[v], ascending
     at_s: Floats  # UTC epoch seconds

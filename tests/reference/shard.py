@@ -183,7 +183,7 @@ class Shard:
         alone = estimators.probability_changed(*self.posterior(page), interval) if due is None else due
         members = sum(other.group == page.group for other in self.pages.values())
         own = self.surges.weigh(page.group, (page.last_visit_s, fetched_at, changed), alone, members)
-        if len(page.group) > 1 and self.applied % hierarchical_prior.EDGE_STRIDE == 0:
+        if len(page.group) > 1 and self.applied % hierarchical_prior.EVIDENCE_STRIDE == 0:
             self.weigh_pattern(page, interval, changed, own)
         if not changed:
             page.own_exposure += interval
