@@ -59,9 +59,7 @@ def invalidate_group(buffer: InvalidationBuffer, group: int, since_s: float) -> 
     marks = buffer.marks
     if marks[_KNOWN]:
         at = marks[_GROUPS]
-        if (
-            at and at <= buffer.groups.size and buffer.groups[at - 1] == group
-        ):  # repeatedly while a surge is being detected
+        if at and at <= buffer.groups.size and buffer.groups[at - 1] == group:  # often so while a surge is detected
             buffer.since_s[at - 1] = max(buffer.since_s[at - 1], since_s)
             return
         if at < buffer.groups.size:
@@ -92,8 +90,7 @@ class InvalidatedRows:
         return int(self.buffer.marks[_KNOWN])
 
     def take(self) -> Ints | None:
-        """Return the invalidated rows and forget them: int64[m], unordered, possibly with duplicates; None for all
-        known.
+        """Return the invalidated rows and forget them: int64[m], unordered, perhaps with duplicates; None for all.
 
         None if more than `capacity` were recorded, or the sweep passed all rows. O(m).
         """

@@ -1,4 +1,4 @@
-"""What an outcome does to a page: the one kernel that applies a batch, in stream order."""
+"""Ingest: the kernel that applies a batch of outcomes to pages, in stream order."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ from streamsched.records.visit_journal import SAW_CHANGE, WAS_FIRST, narrow_samp
 
 __all__ = ["COUNTS", "IngestCounts", "IngestRules", "OutcomeColumns", "apply_outcomes", "init_pages"]
 
-# Positions in the counts that `apply_outcomes` adds to; every outcome is APPLIED, DUPLICATES or LATE, and an applied
-# one also one of the rest. Of those that were leased for their score and showed whether their page had changed, SERVED
-# counts all, HITS those that had.
+# Positions in the counts that `apply_outcomes` adds to. Every outcome counts as APPLIED, DUPLICATES or LATE, an applied
+# one also as one of the others. SERVED are outcomes of pages leased for their score that show whether the page had
+# changed, HITS those of them that found a change.
 APPLIED, CHANGES, FIRST_VISITS, FAILURES, DUPLICATES, LATE, UNCHANGED, SERVED, HITS = range(9)
 COUNTS: Final = 9
 
-_AHEAD: Final = 12  # outcomes between asking the memory for a group and using it
-_HOST_AHEAD: Final = 6  # ... for its host, which the group names
+_AHEAD: Final = 12  # outcomes between prefetching a group and using it
+_HOST_AHEAD: Final = 6  # ... its host, which the group names
 
 
 class IngestRules(NamedTuple):
-    """How outcomes are read: the cycle in seconds, from how many bits on fingerprints differ, the limits, and whether
-    they tell of surges.
+    """How outcomes are read: the cycle in seconds, the least distance of fingerprints that differ, the limits of
+    politeness, and whether surges are learned.
     """
 
     cycle_s: float
@@ -58,7 +58,7 @@ class IngestRules(NamedTuple):
 
 
 class OutcomeColumns(NamedTuple):
-    """The columns of a batch as the kernel takes them; an absent one has length 0."""
+    """The columns of a batch for kernels; an absent one has length 0."""
 
     blob: Bytes
     offsets: Ints
@@ -73,15 +73,15 @@ class OutcomeColumns(NamedTuple):
 
 
 class IngestCounts(NamedTuple):
-    """What a batch did: ``counts``: int64[COUNTS], and the rows whose scores it may have moved."""
+    """What a batch did: ``counts``: int64[COUNTS], and the rows whose scores it may have changed."""
 
     counts: Ints
-    noted: InvalidationBuffer
+    invalidated: InvalidationBuffer
 
 
 @bare_kernel
 def init_pages(shard: ShardArrays, known_since_s: float) -> None:
-    """Sort into groups all pages entered since the last call, as known since `known_since_s`. O(URL) a page."""
+    """Assign all pages entered since the last call to groups, as known since `known_since_s`. O(URL) a page."""
     for row in range(shard.corpus[0].sorted, shard.corpus[0].pages):
         _init_page(shard, row, known_since_s)
 
@@ -111,26 +111,26 @@ def apply_outcomes(
     columns: OutcomeColumns,
     span: tuple[int, int],
     rules: IngestRules,
-    told: IngestCounts,
+    result: IngestCounts,
 ) -> None:
-    """Apply the outcomes from ``span[0]`` up to ``span[1]``, in order, and add to what is told. O(1) each.
+    """Apply the outcomes from ``span[0]`` up to ``span[1]``, in order, and add to `result`. O(1) each.
 
-    A page that is new gets the next row: room must have been made. Rows are looked up `LOOKUP_CHUNK` outcomes at a
-    time, so few that their records are still in the core's own cache when the outcomes are applied.
+    A new page gets the next row: the arrays must have room. Rows are looked up `LOOKUP_CHUNK` outcomes at a time, few
+    enough that their records are still in the core's own cache when the outcomes are applied.
     """
     for start in range(span[0], span[1], LOOKUP_CHUNK):
         rows = index.rows[: min(LOOKUP_CHUNK, span[1] - start)]
         offsets = columns.offsets[start : start + rows.size + 1]
         resolve(shard.pages, shard.corpus, index, columns.blob, offsets, rows, True)
-        _apply(shard, rows, start, columns, rules, told)
+        _apply(shard, rows, start, columns, rules, result)
 
 
 @bare_kernel
 def _apply(
-    shard: ShardArrays, rows: Ints, start: int, columns: OutcomeColumns, rules: IngestRules, told: IngestCounts
+    shard: ShardArrays, rows: Ints, start: int, columns: OutcomeColumns, rules: IngestRules, result: IngestCounts
 ) -> None:
     """Apply outcome ``start + i`` to ``rows[i]``, in order."""
-    counts = told.counts
+    counts = result.counts
     for i in range(rows.size):
         if i + _AHEAD < rows.size:
             soon: Record = shard.pages.records[rows[i + _AHEAD]]
@@ -151,20 +151,20 @@ def _apply(
             counts[DUPLICATES if fetched_at == trace.last_outcome_s else LATE] += 1
             continue
         counts[APPLIED] += 1
-        invalidate_row(told.noted, rows[i])
+        invalidate_row(result.invalidated, rows[i])
         served = (page.flags & (LEASED | FOR_PANEL)) == LEASED
-        became = _apply_one(shard, rows[i], at, columns, rules, told.noted)
-        counts[became] += 1
-        if served and became in (CHANGES, UNCHANGED):
+        outcome = _apply_one(shard, rows[i], at, columns, rules, result.invalidated)
+        counts[outcome] += 1
+        if served and outcome in (CHANGES, UNCHANGED):
             counts[SERVED] += 1
-            counts[HITS] += became == CHANGES
+            counts[HITS] += outcome == CHANGES
 
 
 @inlined_kernel
 def _apply_one(
-    shard: ShardArrays, row: int, at: int, columns: OutcomeColumns, rules: IngestRules, noted: InvalidationBuffer
+    shard: ShardArrays, row: int, at: int, columns: OutcomeColumns, rules: IngestRules, invalidated: InvalidationBuffer
 ) -> int:
-    """Apply one outcome that is newer than all of its page; return the count it belongs to besides APPLIED."""
+    """Apply an outcome newer than all of its page's; return the position of its count besides APPLIED."""
     corpus: Record = shard.corpus[0]
     groups, seasonality, dirty = shard.groups.records, shard.seasonality, shard.dirty
     page: Record = shard.pages.records[row]
@@ -180,7 +180,7 @@ def _apply_one(
     release_slot(page, host)
     page.flags &= ~np.uint8(LEASED | FOR_PANEL | URGENT)
     corpus.applied += 1
-    refresh_prior(page, corpus, groups)  # whatever the outcome: the page's record is at hand, and its group's
+    refresh_prior(page, corpus, groups)  # for any outcome, while the records are in cache
     refresh_link(seasonality, row, page, corpus.sweep)
     if given & IMPORTANCE:
         page.importance = columns.importance[at]
@@ -210,8 +210,8 @@ def _apply_one(
         cycles = (fetched_at - page.last_visit_s) / rules.cycle_s
         observed = ObservedInterval(fetched_at, cycles, rules.cycle_s, verdict == CHANGE)
         due = update_seasonality(seasonality, page, group, row, observed, corpus.sorted)
-        _learn(page, trace, corpus, groups, observed, due, rules.surges, noted)
-    _remember(page, trace, status, verdict == CHANGE, shows_content(given, status), fingerprint)
+        _update_estimators(page, trace, corpus, groups, observed, due, rules.surges, invalidated)
+    _store_visit(page, trace, status, verdict == CHANGE, shows_content(given, status), fingerprint)
     page.last_visit_s = fetched_at
     store_utc_offset(seasonality, row, fetched_at)
     flags = SAW_CHANGE * (verdict == CHANGE) + WAS_FIRST * (verdict == FIRST)
@@ -223,7 +223,7 @@ def _apply_one(
 
 
 @inlined_kernel
-def _learn(  # noqa: PLR0913, PLR0917  a kernel
+def _update_estimators(  # noqa: PLR0913, PLR0917  a kernel
     page: Record,
     trace: Record,
     corpus: Record,
@@ -231,32 +231,32 @@ def _learn(  # noqa: PLR0913, PLR0917  a kernel
     observed: ObservedInterval,
     due: float,
     surges: bool,
-    noted: InvalidationBuffer,
+    invalidated: InvalidationBuffer,
 ) -> None:
-    """Update the page's estimators, its group's counts and what is known of surges with one observed interval.
+    """Update the page's estimators, its group's counts and its group's surges by one observed interval.
 
-    `due`: how probable a change was by the page's schedule; NaN where it has none.
+    `due`: the probability of the change by the page's models of seasonality; NaN if unknown.
     """
     group: Record = groups[page.group]
     group.visits += 1
     group.changes += observed.changed
     own = 1.0
     if surges:
-        own = update_surges(groups, noted, page, observed, due)
+        own = update_surges(groups, invalidated, page, observed, due)
     update_pattern_evidence(corpus, groups, page, observed, own)
     update_page(page, trace, observed.cycles, observed.changed, own)
 
 
 @inlined_kernel
-def _remember(page: Record, trace: Record, status: int, changed: bool, shows: bool, fingerprint: int) -> None:
-    """Keep what the next visit is to be compared with."""
+def _store_visit(page: Record, trace: Record, status: int, changed: bool, shows: bool, fingerprint: int) -> None:
+    """Store what the next visit is compared with."""
     page.failures = 0
     page.gone = min(page.gone + 1, 255) if is_gone(status) else 0
     page.flags |= np.uint8(VISITED)
     if is_success(status):
         page.flags |= np.uint8(SUCCEEDED)
         if changed:
-            page.flags &= ~np.uint8(WITH_FINGERPRINT)  # of a content that is gone, unless renewed below
+            page.flags &= ~np.uint8(WITH_FINGERPRINT)  # its content is gone; set again below if there is a new one
     else:
         page.flags &= ~np.uint8(SUCCEEDED)
     if shows:

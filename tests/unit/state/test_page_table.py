@@ -98,7 +98,7 @@ def test_pages_entered_before_an_interrupt_are_sorted_with_the_next() -> None:
     """An interrupt between entering discovered URLs and sorting them leaves pages that are in no group."""
     table = make(Outcome(URL, 0.0))
     urls = PackedUrls.pack(["https://b.example/1", "https://b.example/2"])
-    table._make_room(urls, 0, 2)
+    table._ensure_room(urls, 0, 2)
     table._index.enter(table.arrays.pages, table.arrays.corpus, urls)
     assert table.faults() == ["every page is in a group"]
     table.observe(OutcomeBatch(["https://b.example/3"], [5 * DAY]))
@@ -116,11 +116,11 @@ def test_bytes_of_state_name_every_part() -> None:
     assert table.state_bytes() == {
         "pages": 104,
         "leases": 8,
-        "chains": 8 + 4,
+        "member_lists": 8 + 4,
         "url_index": 8 * 1024,
-        "rhythms": SEASONAL_LINK.itemsize + (1 + len(REGIONS)) * (PROFILE.itemsize + POOLED.itemsize) + 4,
+        "seasonality": SEASONAL_LINK.itemsize + (1 + len(REGIONS)) * (PROFILE.itemsize + POOLED.itemsize) + 4,
         "groups": 200 + len("a.example") + 8 * 1024,
-        "sketch": 1 << 16,
+        "pattern_sketch": 1 << 16,
         "journal": 16,
         "url_text": len(URL),
     }
