@@ -107,8 +107,8 @@ def assert_same_surges(record: Any, surges: GroupSurges) -> None:
     for name, window in (("open", surges.open), ("kept", surges.kept)):
         assert record[f"{name}_s"] == (-np.inf if window is None else window.begin_s)
         if window is not None:
-            assert record[f"{name}_shown"] == singly(window.shown)
-            assert record[f"{name}_left"] == window.left
+            assert record[f"{name}_share"] == singly(window.share)
+            assert record[f"{name}_unvisited"] == window.unvisited
             assert record[f"{name}_weights"].tolist() == singly(list(window.weights.values()))
 
 

@@ -1,4 +1,4 @@
-"""The slow, obvious twin of rhythms: hours counted one by one, sets of days as sets, every rule as its words say."""
+"""Slow reference implementation of seasonality: hours counted one by one, sets of days as sets, literal rules."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def region_of(host: str) -> str:
-    """The region of whose domains the host is, "" for none: hosts of one label are of none."""
+    """The region with the host's top-level domain; "" for none, and for hosts of one label."""
     above, _, domain = host.partition(":")[0].removesuffix(".").rpartition(".")
     return next((name for name, region in REGIONS.items() if above and domain in region.domains), "")
 
 
 def local_hours(at_s: float, quarters: int = 0) -> float:
-    """Hours from Monday, 1969-12-29, 00:00, by a clock so many quarters of an hour before UTC."""
+    """Hours from Monday, 1969-12-29, 00:00, with a UTC offset of `quarters` of an hour."""
     return (min(max(at_s, -1e14), 1e14) + 900.0 * quarters) / HOUR + 72.0
 
 
 def zoned_hours(at_s: float, zone: str) -> float:
-    """Hours from Monday, 1969-12-29, 00:00, as the zone's clock shows them."""
+    """Hours from Monday, 1969-12-29, 00:00, in the zone's local time."""
     shown = datetime.fromtimestamp(at_s, ZoneInfo(zone)).replace(tzinfo=UTC)
     return (shown - EPOCH) / timedelta(hours=1) + 72.0
 
@@ -56,7 +56,7 @@ def misfit_of(fit: float) -> int:
 
 
 def first_sets() -> list[int]:
-    """Which sets of days are common before anything is learned."""
+    """The prior misfits of sets of days."""
     sizes = (0.0, 0.2, 0.1, 0.1, 0.05, 0.2, 0.05, 0.3)
 
     def chance(days: frozenset[int]) -> float:
@@ -70,7 +70,7 @@ def first_sets() -> list[int]:
 
 @dataclass
 class Schedule:
-    """A page's own schedule: how badly each set of days, each hour of the day and each quarter hour fits."""
+    """A page's own schedule: the misfit of each set of days, each hour of the day and each quarter of the hour."""
 
     sets: list[int] = field(default_factory=lambda: [0] * 128)
     hours: list[int] = field(default_factory=lambda: [0] * 24)
@@ -89,7 +89,7 @@ class Schedule:
 
 @dataclass
 class Published:
-    """What a profile publishes."""
+    """One published version of a profile."""
 
     weights: list[int] = field(default_factory=lambda: [65_536] * 168)
     odds: float = 1 / 9
@@ -99,21 +99,21 @@ class Published:
 
 @dataclass
 class Profile:
-    """What is known of the hours of a group's pages, or of a region's, or all."""
+    """The counts of the hours of a group's pages, of a region's, or of all pages."""
 
     group: tuple[str, ...]
     region: str
     changes: list[float] = field(default_factory=lambda: [0.0] * 168)
     exposure: list[float] = field(default_factory=lambda: [0.0] * 168)
     published: list[Published] = field(default_factory=lambda: [Published(), Published()])
-    trusts: list[float] = field(default_factory=list)
+    model_weights: list[float] = field(default_factory=list)
     beliefs: list[tuple[float, list[float], list[float]]] = field(default_factory=list)
     fresh: list[tuple[float, float, float]] = field(default_factory=list)  # this sweep's intervals and their changes
 
 
 @dataclass
 class Link:
-    """What a page goes by."""
+    """The profile and schedule that a page uses."""
 
     profile: Profile
     version: int = 0
@@ -121,7 +121,7 @@ class Link:
 
 
 def weighted(published: Published, start: float, end: float) -> float:
-    """Hours weighted by how busy they are."""
+    """Hours weighted by their busyness."""
     if end - start > 400.0:  # whole weeks have the mean weight
         weeks = math.floor((end - start) / 168.0) - 1
         return 168.0 * weeks + weighted(published, start, end - 168.0 * weeks)
@@ -138,25 +138,25 @@ def hour_weights(schedule: Schedule, published: Published) -> list[float]:
 
 
 def days_between(start: float, end: float, hour: float) -> set[int]:
-    """The days of the week with a time between, at which it is so late."""
+    """The days of the week with a time between the two at that time of day."""
     first, last = math.floor(start / 24.0), math.floor(end / 24.0)
     return {day % 7 for day in range(first, last + 1) if start < 24.0 * day + hour <= end}
 
 
 def moments_of(hour: int, start: float, end: float) -> Iterator[tuple[float, float]]:
-    """Times within an hour of the day, and the part of it for which what lies between start and end is the same."""
+    """Times within an hour of the day, and the part of it that is equivalent with respect to start and end."""
     cuts = sorted({0.0, 1.0, *(min(max(at % 24.0 - hour, 0.0), 1.0) for at in (start, end))})
     for low, high in pairwise(cuts):
         yield hour + (low + high) / 2.0, high - low
 
 
 def quiet(days: set[int] | frozenset[int]) -> float:
-    """The probability that none of so many days of a schedule had its update."""
+    """The probability that none of that many days of a schedule had its update."""
     return float((1.0 - page_schedules.CHANCE) ** len(days))
 
 
 def empty_by_day(schedule: Schedule, published: Published, start: float, end: float) -> float:
-    """No update by days and hour: every set and every hour weighed."""
+    """The probability of no update by days and hour: the mean over every set and every hour."""
     sets = set_weights(schedule, published)
     weeks = math.floor((end - start) / 168.0)
     if weeks > 0:
@@ -177,8 +177,8 @@ def chance_by_hour(schedule: Schedule) -> float:
     return (yes + 0.5) / (yes + no + 1.0)
 
 
-def marks(part: int, start: float, end: float) -> float:
-    """How often the quarter of the hour passed, begun ones in part."""
+def passes(part: int, start: float, end: float) -> float:
+    """How often the quarter of the hour passed, the first and last in part."""
     passed = 0.0
     for hour in range(math.floor(start) - 1, math.floor(end) + 1):
         low, high = hour + part / 4.0, hour + part / 4.0 + 0.25
@@ -187,11 +187,11 @@ def marks(part: int, start: float, end: float) -> float:
 
 
 def empty_if_part(schedule: Schedule, part: int, start: float, end: float) -> float:
-    return math.exp(max(math.log(max(1.0 - chance_by_hour(schedule), 1e-9)) * marks(part, start, end), -700.0))
+    return math.exp(max(math.log(max(1.0 - chance_by_hour(schedule), 1e-9)) * passes(part, start, end), -700.0))
 
 
 def empty_by_hour(schedule: Schedule, start: float, end: float) -> float:
-    """No update at the page's quarter of each hour."""
+    """The probability of no update at the page's quarter of each hour."""
     if end - start > 2_000.0:
         start = end - 2_000.0  # it makes no difference any more
     weights = [weight_of(misfit) for misfit in schedule.parts]
@@ -200,14 +200,14 @@ def empty_by_hour(schedule: Schedule, start: float, end: float) -> float:
 
 
 def own_factor(schedule: Schedule, published: Published, hour: int) -> float:
-    """How many updates an hour of the week has, of 1 on average."""
+    """The updates in an hour of the week, relative to the mean."""
     sets, hours = set_weights(schedule, published), hour_weights(schedule, published)
     by_day = [max(math.fsum(w for w, days in zip(sets, SETS, strict=True) if day in days), 1.0) for day in range(7)]
     return by_day[hour // 24] * hours[hour % 24] * 168.0 / (sum(by_day) * sum(hours))
 
 
-def trusts(link: Link) -> tuple[float, float, float]:
-    """How likely the rate, the days and the hours are what explains a page."""
+def model_weights(link: Link) -> tuple[float, float, float]:
+    """The probabilities of the rate, the daily and the hourly schedule as the page's model."""
     if link.schedule is None:
         return 1.0, 0.0, 0.0
     odds = (
@@ -227,7 +227,7 @@ def terminals(link: Link, gamma: tuple[float, float], since_s: float, now: float
     start = local_hours(since_s)
     end = max(local_hours(now), start)
     published, schedule = link.profile.published[link.version], link.schedule
-    rate, days, hours = trusts(link)
+    rate, days, hours = model_weights(link)
     hour = math.floor(local_hours(now)) % 168
     tau = weighted(published, start, end)
     factor = published.weights[hour] * 168.0 / sum(published.weights)
@@ -247,10 +247,10 @@ def learn_schedule(
     published: Published,
     span: tuple[float, float],
     changed: bool,
-    foretold: float,
+    predicted: float,
     seen: tuple[int, int],
 ) -> None:
-    """Take in what a visit found of the hours between two times, after so many visits and changes."""
+    """Update a schedule by what a visit found of the hours of `span`; `seen`: the visits and changes so far."""
     start, end = span
     visits, changes = seen
     counted = (changes + 0.5) / (visits + 1.0)
@@ -258,14 +258,14 @@ def learn_schedule(
         return
     if end - start <= 12.0:
         none = empty_by_hour(schedule, start, end)
-        schedule.hourly_log_odds = change_ways(schedule.hourly_log_odds + gain(none, foretold, changed))
-        schedule.hourly_log_evidence += min(gain(none, rival, changed) for rival in (foretold, counted))
+        schedule.hourly_log_odds = mix_odds(schedule.hourly_log_odds + gain(none, predicted, changed))
+        schedule.hourly_log_evidence += min(gain(none, rival, changed) for rival in (predicted, counted))
         fits = [empty_if_part(schedule, part, start, end) for part in range(4)]
         schedule.parts = lower(add_misfits(schedule.parts, fits, changed, cut=False))
-        count_marks(schedule, end - start, changed, none, visits)
+        count_hours(schedule, end - start, changed, none, visits)
     none = empty_by_day(schedule, published, *span)
-    schedule.log_odds = change_ways(schedule.log_odds + gain(none, foretold, changed))
-    schedule.log_evidence += min(gain(none, rival, changed) for rival in (foretold, counted))
+    schedule.log_odds = mix_odds(schedule.log_odds + gain(none, predicted, changed))
+    schedule.log_evidence += min(gain(none, rival, changed) for rival in (predicted, counted))
     if end - start >= 168.0:
         return
     sets, hours = set_weights(schedule, published), hour_weights(schedule, published)
@@ -282,13 +282,13 @@ def learn_schedule(
     schedule.hours = lower(add_misfits(schedule.hours, by_hour, changed, cut=False))
 
 
-def gain(empty: float, foretold: float, changed: bool) -> float:
-    seen, said = min(max(1.0 - empty, 0.01), 0.99), min(max(foretold, 1e-6), 1.0 - 1e-6)
+def gain(empty: float, predicted: float, changed: bool) -> float:
+    seen, said = min(max(1.0 - empty, 0.01), 0.99), min(max(predicted, 1e-6), 1.0 - 1e-6)
     return math.log(seen / said) if changed else math.log((1.0 - seen) / (1.0 - said))
 
 
-def change_ways(edge: float) -> float:
-    """One visit in 64, a page with a schedule leaves it, and one without takes one up."""
+def mix_odds(edge: float) -> float:
+    """With probability 1/64 per visit, a page leaves its schedule or takes one up."""
     odds = math.exp(min(max(edge, -30.0), 30.0))
     return math.log((odds * 63 + 1) / (63 + odds))
 
@@ -299,11 +299,11 @@ def add_misfits(misfits: list[int], empty: list[float], changed: bool, *, cut: b
 
 
 def lower(misfits: list[int]) -> list[int]:
-    """The best fits without any misfit."""
+    """Subtract the least misfit."""
     return [min(one - min(misfits), 255) for one in misfits]
 
 
-def count_marks(schedule: Schedule, hours: float, changed: bool, empty: float, visits: int) -> None:
+def count_hours(schedule: Schedule, hours: float, changed: bool, empty: float, visits: int) -> None:
     dither = visits * 0.6180339887498949 % 1.0
     had = min(chance_by_hour(schedule) * hours / max(1.0 - empty, 1e-9), max(hours, 1.0)) if changed else 0.0
     yes = schedule.hours_updated + int(16.0 * had + dither)
@@ -314,7 +314,7 @@ def count_marks(schedule: Schedule, hours: float, changed: bool, empty: float, v
 
 
 def expected_changes(mean: float) -> float:
-    """How many a Poisson variable of that mean is where it is not 0."""
+    """The mean of a Poisson variable of that mean, given that it is not 0."""
     mean = min(mean, 50.0)
     return 1.0 if mean < 1e-9 else max(mean / -math.expm1(-mean), 1.0)
 
@@ -346,14 +346,14 @@ def publish(above: Published | None, changes: list[float], exposure: list[float]
 
 
 def blend(above: list[int], sums: list[float]) -> list[int]:
-    """How rare each is among pages, where those above count for eight."""
+    """The rarity of each among pages; those above count as eight pages."""
     weights = [weight_of(one) for one in above]
     mixed = [8.0 * w / sum(weights) + more for w, more in zip(weights, sums, strict=True)]
     return [int(min(0.5 - NAT * math.log(max(one / max(mixed), 1e-9)), 128.0)) for one in mixed]
 
 
-class Rhythm:
-    """The rhythms of a whole shard."""
+class Seasonality:
+    """The seasonality of a whole shard."""
 
     def __init__(self, cycle_s: float) -> None:
         self.cycle_s = cycle_s
@@ -362,14 +362,14 @@ class Rhythm:
         self.schedules = 0
 
     def find(self, group: tuple[str, ...]) -> Profile:
-        """The profile of a group or of the nearest group above that has one, else of its region."""
+        """The profile of a group or of the nearest ancestor that has one, else of its region."""
         for size in range(len(group), 0, -1):
             if ("of", *group[:size]) in self.profiles:
                 return self.profiles["of", *group[:size]]
         return self.profiles[(region_of(group[0]),)]
 
     def above(self, profile: Profile) -> Profile | None:
-        """What a profile is shrunk towards."""
+        """The profile towards which a profile is shrunk."""
         if profile.group == ANYONE:
             return self.profiles[("",)] if profile.region else None
         return self.find(profile.group[:-1]) if len(profile.group) > 1 else self.profiles[(profile.region,)]
@@ -383,9 +383,9 @@ class Rhythm:
         counts: tuple[int, ...],
         hit: float,
     ) -> float | None:
-        """What a visit found of the time since the one before; how probable a change was if there is a schedule.
+        """Update by a visit; return the probability of a change if there is a schedule.
 
-        `hit`: how probable it was that a surge had come.
+        `hit`: the probability that a surge had come.
         """
         (since_s, at_s), (visits, changes, pages) = span, counts
         self.newest_s = max(self.newest_s, min(at_s, 1e12))
@@ -403,27 +403,27 @@ class Rhythm:
         due = None
         if link.schedule is not None:
             due = terminals(link, gamma, since_s, at_s, self.cycle_s)["due"]
-            foretold = by_rate(*gamma, weighted(published, start, end) * HOUR / self.cycle_s)
-            foretold = 1.0 - (1.0 - foretold) * (1.0 - hit)
-            learn_schedule(link.schedule, published, (start, end), changed, foretold, (visits, changes))
+            predicted = by_rate(*gamma, weighted(published, start, end) * HOUR / self.cycle_s)
+            predicted = 1.0 - (1.0 - predicted) * (1.0 - hit)
+            learn_schedule(link.schedule, published, (start, end), changed, predicted, (visits, changes))
             if changed:
                 note_change(link.schedule, at_s, end - start)
         return due
 
     def sum_up(self, link: Link, row: int, sweep: int) -> None:
-        """What the sweep notes of a page."""
+        """Add a page to the sums of the sweep."""
         if link.schedule is None:
             return
         published = link.profile.published[link.version]
         odds = published.odds * math.exp(link.schedule.log_odds)
-        link.profile.trusts.append(odds / (1.0 + odds))
+        link.profile.model_weights.append(odds / (1.0 + odds))
         if (row + sweep) % 4 == 0:
             sets, hours = set_weights(link.schedule, published), hour_weights(link.schedule, published)
             shares = [w / sum(sets) for w in sets], [w / sum(hours) for w in hours]
             link.profile.beliefs.append((4.0 * odds / (1.0 + odds), *shares))
 
     def publish(self, groups: dict[tuple[str, ...], int], sweep: int, pages: int) -> None:
-        """Renew all profiles from the sweep's counts; `groups`: the changes seen of each group's pages."""
+        """Publish all profiles from the sweep's counts; `groups`: the changes seen of each group's pages."""
         passed = self.newest_s - self.published_s
         kept = math.exp(-min(max(passed, 0.0), 56 * DAY) / (56 * DAY)) if math.isfinite(passed) else 1.0
         self.published_s = self.newest_s
@@ -433,9 +433,9 @@ class Rhythm:
         names: list[tuple[str, ...]] = [name for name in self.profiles if len(name) == 1]
         names += [("of", *group) for group in groups if ("of", *group) in self.profiles]
         for name in names:
-            self.tell(self.profiles[name], pooled[name], sweep + 1 & 1)
+            self.publish_profile(self.profiles[name], pooled[name], sweep + 1 & 1)
         for profile in self.profiles.values():
-            profile.trusts, profile.beliefs = [], []
+            profile.model_weights, profile.beliefs = [], []
         most = len(REGIONS) + 1 + group_profiles.FEWEST_PROFILES + pages // 1_024
         for group, changes in groups.items():
             if (
@@ -450,7 +450,7 @@ class Rhythm:
                 self.profiles["of", *group] = Profile(group, above.region, published=published)
 
     def settle(self, profile: Profile, kept: float, version: int) -> None:
-        """Spread this sweep's changes over their hours, and let all counts fade."""
+        """Spread this sweep's changes over their hours, and let all counts decay."""
         weights = profile.published[version].weights
         for start, end, changes in profile.fresh:
             whole = math.fsum(weights[hour] * part for hour, part in pieces(start, end))
@@ -468,14 +468,14 @@ class Rhythm:
         size = len(profile.group)
         return [one for one in self.profiles.values() if one.group[:size] == profile.group]
 
-    def tell(self, profile: Profile, pooled: list[Profile], version: int) -> None:
-        """What pages go by from the next sweep on."""
+    def publish_profile(self, profile: Profile, pooled: list[Profile], version: int) -> None:
+        """Publish the version that pages use from the next sweep on."""
         above = self.above(profile)
         higher = above.published[version] if above else None
         changes = [math.fsum(one.changes[hour] for one in pooled) for hour in range(168)]
         exposure = [math.fsum(one.exposure[hour] for one in pooled) for hour in range(168)]
         share = higher.odds / (1.0 + higher.odds) if higher else 0.1
-        seen = [trust for one in pooled for trust in one.trusts]
+        seen = [trust for one in pooled for trust in one.model_weights]
         share = min(max((8.0 * share + sum(seen)) / (8.0 + len(seen)), 0.02), 0.98)
         beliefs = [belief for one in pooled for belief in one.beliefs]
         sets = [math.fsum(trust * own[i] for trust, own, _ in beliefs) for i in range(128)]
@@ -489,7 +489,7 @@ class Rhythm:
 
 
 def note_change(schedule: Schedule, at_s: float, step: float) -> None:
-    """Note the time between two changes that were seen."""
+    """Record the gap between two changes seen."""
     now_s = int(min(max(at_s, 0.0), 2**32 - 1))
     if schedule.first_change_s == 0:
         schedule.first_change_s = schedule.last_change_s = now_s
@@ -500,7 +500,7 @@ def note_change(schedule: Schedule, at_s: float, step: float) -> None:
 
 
 def count_near(schedule: Schedule, hours: float) -> int:
-    """How many gaps were as long as so many hours, within the time between two visits that is short enough to tell."""
+    """The number of gaps of `hours`, to within the interval between two visits, if that is short enough to tell."""
     most = 1.0 if hours == 1.0 else hours / 2
     return sum(abs(gap - hours) <= step <= most for gap, step in zip(schedule.gaps, schedule.steps, strict=True))
 

@@ -1,4 +1,4 @@
-"""The hierarchical prior: when the sweep moves, what it learns, and how strongly each level pulls."""
+"""The hierarchical prior: when the sweep moves, what it learns, and how strongly each level is shrunk."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DAY = 86_400.0
 
 
 def visit(table: PageTable, urls: list[str], day: float, changed: object = False) -> None:
-    """Apply outcomes without surges: every change is its page's own, whatever happens to others."""
+    """Apply outcomes without surges: every change counts as its page's own."""
     flags = np.broadcast_to(np.asarray(changed, np.bool_), len(urls))
     table.observe(OutcomeBatch(urls, np.full(len(urls), day * DAY), changed=flags), surges=False)
 
@@ -46,7 +46,7 @@ def test_first_belief_is_per_cycle(cycle_s: float, mean: float) -> None:
 
 
 def test_sweep_moves_every_sixteen_intervals() -> None:
-    """First visits and failures are none."""
+    """First visits and failures are not observed intervals."""
     table = PageTable(DAY, 6)
     urls = host("a", 100)
     visit(table, urls, 0)
@@ -85,7 +85,7 @@ def test_learned_prior_reaches_pages_made_before_and_after() -> None:
 
 
 def test_pages_take_their_groups_prior_in_their_turn() -> None:
-    """When made, with an outcome, and when the sweep passes: not when means are renewed."""
+    """When created, with an outcome, and when the sweep passes: not when means are updated."""
     table = PageTable(DAY, 6)
     urls = host("a", 130)
     visit(table, urls, 0)
@@ -123,7 +123,7 @@ def test_new_prefix_begins_with_its_parents_mean() -> None:
 
 
 def test_shape_tells_how_alike_pages_are() -> None:
-    """Pages that change half the time each, against pages of which half always change and half never."""
+    """Pages that each change half of the time, against pages of which half always change and half never."""
     shapes = []
     for rates in (np.full(200, 0.5), np.arange(200) % 2):
         table, rng = PageTable(DAY, 6), np.random.default_rng(1)
@@ -135,7 +135,7 @@ def test_shape_tells_how_alike_pages_are() -> None:
 
 
 def test_sweep_ends_though_no_page_was_visited_twice_for_long() -> None:
-    """One page visited over and over beside many that never are: the sweep goes through all of them."""
+    """One page visited repeatedly beside many that never are: the sweep goes through all of them."""
     table = PageTable(DAY, 6)
     table.discover(PackedUrls.pack(host("b", 1_000)), 0.0)
     for day in range(300):
@@ -145,7 +145,7 @@ def test_sweep_ends_though_no_page_was_visited_twice_for_long() -> None:
 
 
 def test_sweep_ends_though_pages_come_faster_than_it_goes() -> None:
-    """A crawl that finds more pages than it visits again: a sweep is of the pages known when it began."""
+    """A crawl that finds more pages than it revisits: a sweep covers the pages known when it began."""
     table = PageTable(DAY, 6)
     often = host("a", 20)
     for day in range(80):
@@ -162,7 +162,7 @@ def directories(count: int) -> list[list[str]]:
 
 
 def trusted(table: PageTable) -> float:
-    """The host's edge: above 0 where its directories foretell better than the host does."""
+    """The host's log odds: above 0 if its directories predict better than the host does."""
     return float(table.arrays.groups.records["log_odds"][0])
 
 
@@ -177,7 +177,7 @@ def test_directories_that_differ_are_trusted() -> None:
 
 
 def test_a_bulk_edit_does_not_make_its_directory_one_that_changes_often() -> None:
-    """All pages of a directory change on one day; most visits after it find nothing, and patterns lose their credit."""
+    """All pages of a directory change on one day; most later visits find nothing, and the patterns' odds fall."""
     table = PageTable(DAY, 6)
     edited, quiet = directories(2)
     for day in range(60):

@@ -1,4 +1,4 @@
-"""Surges: what visits to some pages of a group say of the others, at once, and what they do not say."""
+"""Surges: what visits to some pages of a group say about the others, and what they do not say."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NEWS = [f"https://a.example/news/{i}" for i in range(40)]
 
 
 def crawled(days: int = 20, *, cycle_s: float = DAY) -> PageTable:
-    """Two directories of forty pages, a tenth of them visited a day, none changing."""
+    """Two directories of forty pages, a tenth of them visited a day, none of them changing."""
     table = PageTable(cycle_s, 6)
     visit(table, DOCS + NEWS, 0.0)
     for day in range(1, days):

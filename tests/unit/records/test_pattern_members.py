@@ -1,4 +1,4 @@
-"""Chains: a group's pages are found, whoever came, moved or was loaded."""
+"""Member lists: all pages of a group are found, after pages were added, moved or loaded."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ DAY = 86_400.0
 
 
 def crawled(days: int = 6) -> PageTable:
-    """Pages of two hosts; those of a directory move into it while sweeps go on."""
+    """Pages of two hosts; those of a directory move into its group while sweeps go on."""
     table = PageTable(DAY, 6)
     urls = [f"https://a.example/docs/{i}" for i in range(40)] + [f"https://b.example/{i}" for i in range(9)]
     for day in range(days):

@@ -1,4 +1,4 @@
-"""What is told of touched rows: those of applied outcomes, of the sweep and of new weights, and nothing for nobody."""
+"""Score invalidation: rows of applied outcomes, of the sweep and of new weights, and nothing without a reader."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def visit(table: PageTable, rows: list[int] | range, day: float) -> None:
 
 
 def visited(pages: int) -> PageTable:
-    """Pages that were visited once, which moves no sweep."""
+    """Pages visited once, which moves no sweep."""
     table = PageTable(DAY, 6)
     visit(table, range(pages), 0)
     return table
@@ -133,7 +133,7 @@ def test_too_many_are_all_pages_until_asked(weigh: bool) -> None:
 
 
 def test_sweep_far_beyond_what_was_noted_is_all_pages() -> None:
-    """Visits to new pages drive it on, though none of them is noted."""
+    """Visits to new pages advance it, though none of them is recorded."""
     table = visited(2_000)
     table.touched = touched = InvalidatedRows(table.arrays.corpus, capacity=10)
     new = range(2_000, 2_000 + SWEEP_EVERY)

@@ -1,4 +1,4 @@
-"""Groups: how a host is read out of a URL, when a path prefix becomes a group, and where pages go when it does."""
+"""Groups: the host of a URL, when a path prefix becomes a group, and which pages move into it."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ def test_group_opened_behind_the_sweep_is_met_by_the_next() -> None:
 
 
 def test_page_opens_two_groups_at_most_whatever_the_sketch_says() -> None:
-    """As prefixes that collide, by chance or by design, make it say; and no name writes over what follows."""
+    """Prefixes that collide, by chance or by design, seem due; and no name overwrites what follows."""
     with fenced():
         table = PageTable(86_400.0, 6)
         discover(table, "https://a.example/")
@@ -180,7 +180,7 @@ def test_page_opens_two_groups_at_most_whatever_the_sketch_says() -> None:
 
 
 def test_room_for_names_of_the_longest_urls() -> None:
-    """Each page opens a host, and a prefix that is nearly as long as its URL: twice its bytes in names."""
+    """Each page adds a host, and a prefix nearly as long as its URL: twice its bytes in names."""
     with fenced():
         table = PageTable(86_400.0, 6)
         discover(table, "https://a.example/")

@@ -1,4 +1,4 @@
-"""The journal: which visits it keeps, and how it is read."""
+"""The visit journal: which visits it keeps, and how it is read."""
 
 from __future__ import annotations
 

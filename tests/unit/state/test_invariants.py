@@ -1,4 +1,4 @@
-"""The audit: silent on a sound table, and each invariant is missed when it is broken."""
+"""Invariants: none is violated in a sound table, and each is reported when it is violated."""
 
 from __future__ import annotations
 

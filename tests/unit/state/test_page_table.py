@@ -1,4 +1,4 @@
-"""The page table: it grows, keeps within its memory, and tells what it holds."""
+"""The page table: it grows, stays within its memory, and reports what it holds."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_batch_of_nothing() -> None:
 
 
 def test_columns_that_may_not_be_written_to() -> None:
-    """As frames read from a file are."""
+    """Frames read from a file are read-only."""
     batch = OutcomeBatch(
         PackedUrls(b"ab", [0, 1, 2]), np.frombuffer(np.arange(2.0).tobytes()), changed=np.frombuffer(b"\0\1", np.bool_)
     )

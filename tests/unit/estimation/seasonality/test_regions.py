@@ -1,4 +1,4 @@
-"""Regions tell hosts by their top-level domains, and their clocks through summer and winter."""
+"""Regions are found by top-level domains, and their hours are local ones, summer and winter."""
 
 from __future__ import annotations
 
