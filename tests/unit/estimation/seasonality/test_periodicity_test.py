@@ -48,7 +48,7 @@ def test_poisson_pages_are_named_so_but_for_the_level(step_s: float, visits: int
 @pytest.mark.parametrize("factors", [np.ones(WEEK_HOURS), office()], ids=["even", "office"])
 @pytest.mark.parametrize("every_h", [1.0, 6.0, 24.0, 0.0])
 def test_poisson_pages_are_named_so_whenever_they_are_visited(factors: Floats, every_h: float) -> None:
-    """At random times, an hour to a day apart or each page differently; also if busier in office hours than at night."""
+    """At random times, an hour to a day apart or each page differently; also if busier in office hours."""
     rng = np.random.default_rng(0)
     gaps = np.resize([every_h] if every_h else [1.0, 6.0, 24.0], 400)
     visits = visit(rng, factors, rng.gamma(1.0, 0.5, gaps.size), gaps, weeks=3 if every_h == 1.0 else 8)
