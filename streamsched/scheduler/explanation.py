@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from streamsched.estimation.seasonality.periodicity_test import test_periodicity
+from streamsched.estimation.seasonality.periodicity import find_periodicity
 from streamsched.estimation.surges import share_not_hit
 from streamsched.formula import BLOCK
 from streamsched.formula.champion import Champion
@@ -181,7 +181,7 @@ def _reasons(shard: ShardArrays, query: Query, row: int, terminals: dict[str, fl
     if unseen >= _WORTH_SAYING:
         reasons.append(f"surges in {pattern} that no visit told of: P(hit since by one) is {unseen:.3g}")
     if shard.seasonality.links["schedule"][row]:
-        reasons.append(str(test_periodicity(page, shard.seasonality, row)))
+        reasons.append(str(find_periodicity(page, shard.seasonality, row)))
     if page["failures"]:
         visits = "visit" if page["failures"] == 1 else f"{page['failures']} visits"
         reasons.append(f"{'at least ' if page['failures'] == _MOST_COUNTED else ''}the last {visits} failed")

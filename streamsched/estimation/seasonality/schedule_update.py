@@ -7,7 +7,7 @@ share of Herbster & Warmuth, 1998), so odds can always recover.
 
 The sum without that step is kept as well (``log_evidence``). For a Poisson page, e to the power of it is a martingale,
 whenever visits come, also if the schedule chose them; by Ville's inequality it reaches 20 with probability 1/20 at
-most. `periodicity_test` uses it.
+most. `periodicity` uses it.
 """
 
 from __future__ import annotations

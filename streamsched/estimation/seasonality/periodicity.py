@@ -21,7 +21,7 @@ from streamsched.estimation.seasonality.page_schedules import NAT
 from streamsched.numerics.arrays import Floats, Record
 from streamsched.records.seasonality_schema import DAY_SETS, SeasonalityArrays
 
-__all__ = ["LEVEL", "PageType", "Periodicity", "test_periodicity"]
+__all__ = ["LEVEL", "PageType", "Periodicity", "find_periodicity"]
 
 PageType: TypeAlias = Literal["poisson", "hourly", "daily", "weekly", "other"]
 
@@ -76,7 +76,7 @@ class Periodicity:
         return f", likeliest at {self.hour:02d}:00 to {self.hour:02d}:59 UTC{zone}"
 
 
-def test_periodicity(page: Record, seasonality: SeasonalityArrays, row: int) -> Periodicity:
+def find_periodicity(page: Record, seasonality: SeasonalityArrays, row: int) -> Periodicity:
     """Return the type of `page`, which is in `row`, with its evidence. O(1).
 
     A page that changes too seldom to have a schedule of its own is Poisson, with a p-value of 1.

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from streamsched import Scheduler
-from streamsched.estimation.seasonality.periodicity_test import LEVEL, Periodicity, test_periodicity
+from streamsched.estimation.seasonality.periodicity import LEVEL, Periodicity, find_periodicity
 from streamsched.numerics.arrays import Bools, Floats
 from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.outcomes import OutcomeBatch
@@ -29,7 +29,7 @@ def crawl(changed: Bools, step_s: float) -> Scheduler:
 
 def types(scheduler: Scheduler) -> list[Periodicity]:
     shard = scheduler.pages.arrays
-    return [test_periodicity(shard.pages.records[row], shard.seasonality, row) for row in range(len(scheduler))]
+    return [find_periodicity(shard.pages.records[row], shard.seasonality, row) for row in range(len(scheduler))]
 
 
 def poisson(rates: Floats, visits: int, step_s: float, seed: int) -> Bools:
