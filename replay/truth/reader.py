@@ -107,7 +107,7 @@ class _Roll:
 
     def urls(self) -> PackedUrls:
         """Return all URLs by number. O(bytes)."""
-        return PackedUrls.pack(url_texts(self._table.arrays, np.arange(len(self))))
+        return PackedUrls.pack(url_texts(self._table.arrays.pages, np.arange(len(self))))
 
 
 class _Sieve:

@@ -1,23 +1,22 @@
 """What counts as a change (SPEC 2): rules over status codes, the crawler's own verdict and SimHash distance.
 
-A visit is judged against the page as its last informative visit left it. The rules, the first that applies:
+A visit is compared with the page's last informative visit. The first rule that applies decides:
 
-1. **Failure.** 0 (no answer), 429 and 500 upwards tell nothing about the content, so such a visit is none that could
-   show a change: it touches neither n, X nor the interval being observed. That holds even where the crawler says
-   `changed`: it has seen an error page, not the page.
-2. **First.** The first informative visit of a page has nothing to differ from; `changed` does not alter that.
-3. **The crawler's verdict**, `changed`, where given.
+1. **Failure.** 0 (no answer), 429 and 500 upwards say nothing about the content. Such a visit changes neither n, X nor
+   the interval being observed, even if the crawler says `changed`: it has seen an error page, not the page.
+2. **First.** The first informative visit of a page has nothing to compare with, whatever `changed` says.
+3. **The crawler's verdict**, `changed`, if given.
 4. **304** is no change.
 5. **Success against 4xx**, in either order, is a change: the page vanished or came back.
-6. **4xx again** is no change, whatever the error page says; its fingerprint is not looked at.
-7. **Both succeeded and both have a fingerprint**: a change where `threshold` bits or more differ.
-8. **Both succeeded, without two fingerprints to compare**: nothing speaks for a change, so it counts as none. A crawler
-   that reports only status codes therefore sees pages vanish and come back, and nothing else.
+6. **4xx again** is no change; the fingerprint of the error page is ignored.
+7. **Both succeeded and both have a fingerprint**: a change if `threshold` bits or more differ.
+8. **Both succeeded, without two fingerprints to compare**: no change. So from a crawler that reports only status codes,
+   only pages that vanish or come back count as changes.
 
-A success is every status below 400 but 0: redirects (3xx) are judged by their fingerprints, like any other answer,
-and so are the 1xx that a crawler should not report. An absent status is 200. What a page keeps of an informative visit:
+A success is every status below 400 but 0: redirects (3xx) are compared by their fingerprints like any other answer, and
+so are the 1xx that a crawler should not report. An absent status is 200. Of an informative visit the page stores
 whether it was a success, and the fingerprint of the last visit that `shows_content`. A 304 or a 4xx leaves that
-fingerprint as it was; a success that is a change but brings none takes it away, for it is of a content that is gone.
+fingerprint as it was; a success that is a change without a fingerprint removes it, because its content is gone.
 """
 
 from __future__ import annotations
@@ -47,10 +46,10 @@ __all__ = [
     "verdict",
 ]
 
-CHANGE_BITS: Final = 6  # of 64, from which on two SimHashes are two contents (Grimes & O'Brien, section 3)
+CHANGE_BITS: Final = 6  # of 64 bits: least distance of SimHashes of two contents (Grimes & O'Brien, section 3)
 
-FAILURE: Final = 0  # tells nothing
-FIRST: Final = 1  # informative, but nothing came before it
+FAILURE: Final = 0  # not informative
+FIRST: Final = 1  # informative, the first of its page
 SAME: Final = 2
 CHANGE: Final = 3
 VERDICTS: Final = ("failure", "first", "same", "change")
@@ -63,7 +62,7 @@ _TOO_MANY_REQUESTS: Final = 429
 
 @kernel
 def is_failure(status: int) -> bool:
-    """Return whether `status` tells nothing about the page: 0, 429, or 500 upwards. O(1).
+    """Return whether `status` says nothing about the page: 0, 429, or 500 upwards. O(1).
 
     >>> [is_failure(status) for status in (0, 200, 404, 429, 503)]
     [True, False, False, True, True]
@@ -93,9 +92,9 @@ def is_gone(status: int) -> bool:
 
 @kernel
 def shows_content(given: int, status: int) -> bool:
-    """Return whether the visit carries a fingerprint that the page is to be compared with from now on. O(1).
+    """Return whether the visit carries a fingerprint of the page's content, to be stored. O(1).
 
-    `given`: bits of `streamsched.outcomes`. Successes do, but 304, whose fingerprint is of no content of its own.
+    `given`: bits of `streamsched.outcomes`. Successes do, except 304, which has no content of its own.
 
     >>> shows_content(FINGERPRINT, 0), shows_content(FINGERPRINT | STATUS, 404)
     (True, False)
@@ -119,8 +118,8 @@ def detect_change(  # noqa: PLR0913, PLR0917 (scalars, so that it inlines into t
 ) -> int:
     """Return FAILURE, FIRST, SAME or CHANGE for one visit, by the rules of this module in their order. O(1).
 
-    `given`: bits of `streamsched.outcomes`; of the fields it does not name the value is not looked at. The page's four:
-    whether it had an informative visit, whether the last of these succeeded, and its last fingerprint, if it has one.
+    `given`: bits of `streamsched.outcomes`; fields that it does not name are ignored. The four of the page: whether it
+    had an informative visit, whether the last of these succeeded, and whether it has a fingerprint, and which.
     """
     answer = status if given & STATUS else 200
     if is_failure(answer):
@@ -139,9 +138,9 @@ def detect_change(  # noqa: PLR0913, PLR0917 (scalars, so that it inlines into t
 
 
 def verdict(before: Outcome | None, now: Outcome, threshold: int = CHANGE_BITS) -> str:
-    """Return what the visit `now` says of a page whose last informative visit was `before`, as one of VERDICTS. O(1).
+    """Return the verdict on the visit `now`, as one of VERDICTS, after the informative visit `before`. O(1).
 
-    None where there was none before, which a failure is too.
+    `before`: None if there was no informative visit; a failure counts as none.
 
     >>> verdict(Outcome("https://a.example/", 1.0, status=200), Outcome("https://a.example/", 2.0, status=404))
     'change'
@@ -165,7 +164,7 @@ def verdict(before: Outcome | None, now: Outcome, threshold: int = CHANGE_BITS) 
 
 @kernel
 def popcount(word: np.uint64) -> int:
-    """Return how many bits of `word` are set. O(1), one instruction where the processor has it.
+    """Return how many bits of `word` are set. O(1), one instruction if the processor has it.
 
     >>> popcount(np.uint64(0b1011))
     3
@@ -179,7 +178,7 @@ def popcount(word: np.uint64) -> int:
 def hamming(left: npt.ArrayLike, right: npt.ArrayLike) -> npt.NDArray[np.uint8]:
     """Return in how many of 64 bits the fingerprints differ: uint8[n], or of the shape both broadcast to. O(n).
 
-    Two contents differ where this is `CHANGE_BITS` or more. Takes uint64 or Python ints up to 2**64 - 1.
+    Contents differ if this is `CHANGE_BITS` or more. Takes uint64 or Python ints up to 2**64 - 1.
 
     >>> hamming([0, 7, 2**64 - 1], [0, 0, 0]).tolist()
     [0, 3, 64]

@@ -1,8 +1,8 @@
-"""The Gamma posterior of a page's change rate: what one visit adds to it, and what it says of the next (SPEC 3).
+"""The Gamma posterior of a page's change rate: update by one visit, probability of a change by the next (SPEC 3).
 
-A rate λ per cycle is Gamma(shape, exposure), mean shape / exposure: ``shape`` counts changes, ``exposure`` cycles.
-Everything here holds for interval / exposure from 1e-12 to 1e12 and shape from 1e-6 to 1e9, to a few units in the last
-place.
+A rate λ per cycle is Gamma(shape, exposure), mean shape / exposure: ``shape`` counts changes, ``exposure`` cycles. All
+functions are accurate to a few units in the last place for interval / exposure from 1e-12 to 1e12 and shape from 1e-6
+to 1e9.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ __all__ = [
     "shape_of_log_gap",
 ]
 
-# Bounds of a learned prior's shape. Below 0.05 a page without a change would hardly ever be looked at again; above 50
-# the pages of a group are as good as equal, and a page's own visits could not move it within a year of daily ones.
+# Bounds of a learned prior's shape. Below 0.05 a page without a change would hardly ever be visited again; above 50
+# the pages of a group are practically equal, and a year of daily visits could not move a page's own rate.
 LOWEST_SHAPE: Final = 0.05
 HIGHEST_SHAPE: Final = 50.0
 
 _LARGEST_RATIO: Final = 1e300  # interval over exposure, so that no step below overflows
-_SERIES_BELOW: Final = 0.25  # where the Bernoulli series below has converged to float64 in six terms
+_SERIES_BELOW: Final = 0.25  # below this the Bernoulli series converges to float64 in six terms
 
 
 @kernel
@@ -51,8 +51,8 @@ def after_change(shape: float, exposure: float, interval: float) -> tuple[float,
 
     The exact posterior is proportional to Gamma(λ; a, b)·(1 - e^(-λτ)), a > 0, b > 0. With u = ln(1 + τ/b),
     s = 1 - e^(-u) and h = s/(e^(au) - 1) its mean is (a/b)(1 + h) and its variance (a/b²)(1 + 2h - sh - ah(s + h)),
-    from SPEC 3 by algebra that leaves no cancelling differences. Neither result is less than what it was; the shape
-    grows by at most 1 and the exposure by at most τ/2: a change seen over a long interval teaches little. An `interval`
+    from SPEC 3 by algebra that leaves no cancelling differences. Neither result is less than before; the shape
+    grows by at most 1 and the exposure by at most τ/2: a change over a long interval is little evidence. An `interval`
     of 0 or less (or NaN) is the limit, a change seen at once: (a + 1, b).
 
     >>> after_change(2.0, 10.0, 0.0)
@@ -76,7 +76,7 @@ def after_change(shape: float, exposure: float, interval: float) -> tuple[float,
 
 @kernel
 def probability_changed(shape: float, exposure: float, elapsed: float) -> float:
-    """Return P(at least one change within `elapsed` cycles) = 1 - (b/(b + t))^a; 0 where `elapsed` is 0 or less. O(1).
+    """Return P(at least one change within `elapsed` cycles) = 1 - (b/(b + t))^a; 0 if `elapsed` is 0 or less. O(1).
 
     >>> round(probability_changed(1.0, 1.0, 1.0), 12)
     0.5
@@ -89,7 +89,7 @@ def probability_changed(shape: float, exposure: float, elapsed: float) -> float:
 def probabilities_changed(shape: Floats, exposure: Floats, elapsed: Floats, out: Floats) -> Floats:
     """Fill `out` with `probability_changed` of each row and return it; all are float64[n].
 
-    Allocates nothing; `out` may be `elapsed` itself, none of the others. O(n), with NumPy's vector instructions.
+    Allocates nothing; `out` may be `elapsed` itself, but none of the others. O(n), with NumPy's vector instructions.
 
     >>> probabilities_changed(np.ones(2), np.ones(2), np.array([1.0, -1.0]), np.empty(2)).round(12).tolist()
     [0.5, 0.0]
@@ -122,7 +122,7 @@ def shape_of_log_gap(gap: float, lowest: float = LOWEST_SHAPE, highest: float = 
     """Return the Gamma shape s with ln s - ψ(s) = `gap`, kept within `lowest` to `highest`. O(1).
 
     `gap` = ln E[λ] - E[ln λ] ≥ 0 over a group's pages gives the maximum-likelihood shape of their prior; 0, less than
-    0 or NaN (pages that do not differ, or nothing known of them) gives `highest`. Minka (2002), "Estimating a Gamma
+    0 or NaN (pages that do not differ, or no data) gives `highest`. Minka (2002), "Estimating a Gamma
     distribution", eq. 9 and the Newton step in 1/s that follows it.
 
     >>> round(shape_of_log_gap(math.log(2.0) - digamma(2.0)), 9)
@@ -144,7 +144,7 @@ def shape_of_log_gap(gap: float, lowest: float = LOWEST_SHAPE, highest: float = 
 
 @kernel
 def _deficit(x: float, grown: float) -> float:
-    """Return 1 - x/(e^x - 1), given `grown` = e^x - 1, for x ≥ 0: x/2 where x is small, 1 where it is large."""
+    """Return 1 - x/(e^x - 1), given `grown` = e^x - 1, for x ≥ 0: x/2 for small x, 1 for large x."""
     if x < _SERIES_BELOW:
         y = x * x
         return 0.5 * x - y * (1 / 12 - y * (1 / 720 - y * (1 / 30240 - y * (1 / 1209600 - y / 47900160))))

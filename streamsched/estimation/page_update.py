@@ -1,4 +1,4 @@
-"""The numbers from which a page's change rate is estimated: the prior it is given, and what one visit adds."""
+"""Update of a page's counts and Gamma posterior by one observed interval."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ import numpy as np
 from streamsched.estimation.gamma_posterior import after_change
 from streamsched.numerics.arrays import Record
 from streamsched.numerics.jit import inlined_kernel
-from streamsched.records.schema import LONGEST_INTERVAL, SHORTEST_INTERVAL
+from streamsched.records.page_schema import LONGEST_INTERVAL, SHORTEST_INTERVAL
 
 __all__ = ["count_visit", "update_page"]
 
-_MOST_VISITS = (1 << 32) - 1  # what the count of a page's visits holds
+_MOST_VISITS = (1 << 32) - 1  # greatest value of PAGE.visits
 
 
 @inlined_kernel
 def update_page(page: Record, trace: Record, interval: float, changed: bool, own: float) -> None:
-    """Update a page's PAGE and TRACE by one observed interval, in cycles, under the prior it has (SPEC 3). O(1).
+    """Update a page's PAGE and TRACE by one observed interval, in cycles, under its current prior (SPEC 3). O(1).
 
-    `own`: how probable it is that a change was the page's own. As far as it was not, the page itself did not change:
-    the posterior is a mixture of the two, and what is added that of both.
+    `own`: the probability that a change was the page's own. Otherwise the page itself did not change: the posterior is
+    a mixture of the two cases, and the update is their mean.
     """
     interval = min(max(interval, SHORTEST_INTERVAL), LONGEST_INTERVAL)
     count_visit(page, trace, changed)

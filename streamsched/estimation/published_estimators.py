@@ -1,10 +1,10 @@
-"""The published estimators of how often a page changes, over the few numbers that a page keeps (SPEC 3).
+"""The published estimators of how often a page changes, from the few counts that a page keeps (SPEC 3).
 
-``n`` visits that could show a change, ``X`` of them did; I_i in {0, 1} tells whether the i-th did. A page keeps, as
-`VisitCounts` does for one: n, X, ``history``: uint64, the flags of the last 64 visits with the newest in bit 0 and 0
-from bit n on, and ``weighted_sum``: float64, the sum of i I_i. All functions here take scalars, lists or arrays that
-broadcast, return float64 of the shape they broadcast to (0-d for scalars), write into ``out`` where it is given, give
-0 where n is 0, warn of nothing, and are O(n) at the speed of NumPy's vector instructions.
+Of ``n`` visits that could show a change, ``X`` did; I_i in {0, 1} is whether the i-th did. A page keeps, as in
+`VisitCounts`: n, X, ``history``: uint64, the flags of the last 64 visits with the newest in bit 0 and 0 from bit n on,
+and ``weighted_sum``: float64, the sum of i I_i. All functions take scalars, lists or arrays that broadcast, return
+float64 of the broadcast shape (0-d for scalars), write into ``out`` if given, return 0 if n is 0, raise no warnings,
+and are O(n) at the speed of NumPy's vector instructions.
 
 GP4C is Santos et al. (2015), "A genetic programming framework to schedule webpage updates", whose section 5.1 defines
 NAD to GAD after Tan and Mitra (2010); they are rates per cycle, to be used as `change_probability`.
@@ -35,7 +35,7 @@ __all__ = [
     "weigh_geometrically",
 ]
 
-HISTORY_BITS: Final = 64  # of the history word: GAD's weight of a visit further back is below 2**-64
+HISTORY_BITS: Final = 64  # of the history word; GAD's weight of an older visit is below 2**-64
 
 # 2 - 2**(1 - n), the sum of GAD's weights over n visits when the newest weighs 1; infinite for none, so that g is 0.
 _TOTALS: Final = np.array([np.inf, *(2.0 - 2.0 ** (1 - n) for n in range(1, HISTORY_BITS + 1))])
@@ -43,7 +43,7 @@ _TOTALS: Final = np.array([np.inf, *(2.0 - 2.0 ** (1 - n) for n in range(1, HIST
 
 @dataclass(slots=True)
 class VisitCounts:
-    """What one page keeps of its visits for every estimator of this module, as plain numbers.
+    """The counts of one page's visits for every estimator of this module, as plain numbers.
 
     >>> counts = VisitCounts()
     >>> for changed in (True, False, True):
@@ -68,14 +68,14 @@ class VisitCounts:
 
 
 def cg(n: npt.ArrayLike, X: npt.ArrayLike, out: Floats | None = None) -> Floats:
-    """Return -ln((n - X + 0.5)/(n + 0.5)): changes per visit, without the bias of those that a visit cannot see.
+    """Return -ln((n - X + 0.5)/(n + 0.5)): changes per visit, corrected for changes that a visit cannot see.
 
     Cho & Garcia-Molina (2003), "Estimating frequency of change", section 4.2; GP4C eq. 4.
 
     >>> cg([0, 4], [0, 4]).round(6).tolist()
     [0.0, 2.197225]
     """
-    out = _room(out, n, X)
+    out = _allocate(out, n, X)
     np.subtract(n, X, out=out)
     out += 0.5
     np.divide(X, out, out=out)
@@ -88,7 +88,7 @@ def nad(n: npt.ArrayLike, X: npt.ArrayLike, out: Floats | None = None) -> Floats
     >>> nad([0, 4], [0, 3]).tolist()
     [0.0, 0.75]
     """
-    out = _room(out, n, X)
+    out = _allocate(out, n, X)
     np.maximum(n, 1, out=out)
     return np.divide(X, out, out=out)
 
@@ -99,7 +99,7 @@ def sad(n: npt.ArrayLike, history: npt.ArrayLike, out: Floats | None = None) -> 
     >>> sad([0, 2, 2], [0b00, 0b10, 0b01]).tolist()
     [0.0, 0.0, 1.0]
     """
-    out = _room(out, n, history)
+    out = _allocate(out, n, history)
     np.minimum(n, 1, out=out)
     return np.multiply(out, np.bitwise_and(np.asarray(history, np.uint64), np.uint64(1)), out=out)
 
@@ -112,7 +112,7 @@ def aad(n: npt.ArrayLike, weighted_sum: npt.ArrayLike, out: Floats | None = None
     >>> aad([0, 2, 2], [0.0, 1.0, 2.0]).round(6).tolist()
     [0.0, 0.333333, 0.666667]
     """
-    out = _room(out, n, weighted_sum)
+    out = _allocate(out, n, weighted_sum)
     np.maximum(n, 1, out=out)
     out *= out + 1.0
     np.divide(weighted_sum, out, out=out)
@@ -128,7 +128,7 @@ def gad(n: npt.ArrayLike, history: npt.ArrayLike, out: Floats | None = None) -> 
     >>> gad([0, 2, 2], [0b00, 0b10, 0b01]).round(6).tolist()
     [0.0, 0.333333, 0.666667]
     """
-    out = _room(out, n, history)
+    out = _allocate(out, n, history)
     visits = np.minimum(n, HISTORY_BITS).astype(np.uint8)
     visits, flags = np.broadcast_arrays(visits, np.asarray(history, np.uint64))
     values = np.empty(out.size)
@@ -138,14 +138,14 @@ def gad(n: npt.ArrayLike, history: npt.ArrayLike, out: Floats | None = None) -> 
 
 
 def naive_interval(total_time: npt.ArrayLike, X: npt.ArrayLike, out: Floats | None = None) -> Floats:
-    """Return T/X, cycles per change: too long, for a visit sees several changes as one. Infinite before a change.
+    """Return T/X, cycles per change; too long, because a visit sees several changes as one. Infinite before a change.
 
     Grimes & O'Brien (2008), "Microscale evolution of web pages", section 1.
 
     >>> naive_interval([0.0, 6.0, 6.0], [0, 0, 4]).tolist()
     [0.0, inf, 1.5]
     """
-    out = _room(out, total_time, X)
+    out = _allocate(out, total_time, X)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         np.divide(total_time, X, out=out)
     np.copyto(out, 0.0, where=np.equal(total_time, 0))
@@ -175,7 +175,7 @@ def change_probability(rate: npt.ArrayLike, elapsed: npt.ArrayLike, out: Floats 
     >>> change_probability([0.0, 0.5, 0.5], [2.0, 2.0, -1.0]).round(6).tolist()
     [0.0, 0.632121, 0.0]
     """
-    out = _room(out, rate, elapsed)
+    out = _allocate(out, rate, elapsed)
     np.maximum(elapsed, 0.0, out=out)
     np.multiply(out, rate, out=out)
     np.negative(out, out=out)
@@ -183,7 +183,7 @@ def change_probability(rate: npt.ArrayLike, elapsed: npt.ArrayLike, out: Floats 
     return np.negative(out, out=out)
 
 
-def _room(out: Floats | None, left: npt.ArrayLike, right: npt.ArrayLike) -> Floats:
+def _allocate(out: Floats | None, left: npt.ArrayLike, right: npt.ArrayLike) -> Floats:
     return np.empty(np.broadcast(left, right).shape) if out is None else out
 
 

@@ -1,9 +1,9 @@
-"""Every estimator as a river object, to be used alone: one object for one page, learned visit by visit.
+"""Every estimator as a river object for one page, updated visit by visit.
 
-Each has both of river's faces. As a statistic it has ``update(changed)`` and ``get()``, so that
+Each has both of river's interfaces. As a statistic it has ``update(changed)`` and ``get()``, so that
 ``feature_extraction.Agg(on="changed", by="url", how=NAD())`` keeps one for each page. As a binary classifier it has
-``learn_one(x, y)`` and ``predict_proba_one(x)``: y tells whether a visit found a change, ``x["interval"]`` how many
-cycles after the one before it came, or, to predict, how many cycles after the last one the next is to come.
+``learn_one(x, y)`` and ``predict_proba_one(x)``: y is whether a visit found a change, ``x["interval"]`` the cycles
+since the visit before, or, to predict, the cycles from the last visit to the next.
 
 Only this module imports river, and `import streamsched` does not import this module.
 """
@@ -48,11 +48,10 @@ _NUMBERS = (int, float, np.integer, np.floating)
 
 
 class OnlineEstimator(base.Classifier):
-    """The contract of all estimators here: learn visits one by one, tell the rate and the probability of a change.
+    """The interface of all estimators here: update by one visit, return the rate and the probability of a change.
 
-    `interval` is how many cycles a visit came after the one before, and how many to predict for, where the caller does
-    not say: ``x[key]`` missing, no number, negative or not finite. O(1) a visit and O(1) memory.
-    Raises SettingsError where a parameter is not a positive finite number.
+    `interval`: the cycles between visits to assume if the caller gives none: ``x[key]`` missing, no number, negative or
+    not finite. O(1) a visit and O(1) memory. Raises SettingsError if a parameter is not a positive finite number.
     """
 
     def __init__(self, interval: float = 1.0, key: str = "interval") -> None:
@@ -62,7 +61,7 @@ class OnlineEstimator(base.Classifier):
 
     @abc.abstractmethod
     def observe(self, changed: bool, interval: float) -> None:
-        """Learn that a visit `interval` cycles after the one before found the page changed, or did not. O(1)."""
+        """Update by a visit `interval` cycles after the one before, which found a change or not. O(1)."""
 
     @abc.abstractmethod
     def get(self) -> float:
@@ -70,24 +69,24 @@ class OnlineEstimator(base.Classifier):
 
     @property
     def name(self) -> str:
-        """What river calls the statistic in the names of features."""
+        """The name of the statistic in river's feature names."""
         return type(self).__name__.lower()
 
     @property
     def rate(self) -> float:
-        """Changes per cycle, as estimated."""
+        """The estimated changes per cycle."""
         return self.get()
 
     def probability(self, elapsed: float) -> float:
-        """Return P(changed within `elapsed` cycles of the last visit); 0 where `elapsed` is 0 or less. O(1)."""
+        """Return P(changed within `elapsed` cycles of the last visit); 0 if `elapsed` is 0 or less. O(1)."""
         return float(change_probability(self.rate, elapsed)) if elapsed > 0.0 else 0.0
 
     def update(self, x: float, interval: float | None = None) -> None:
-        """Learn one visit: `x` is 1 or True where it found a change, else 0 or False. O(1)."""
+        """Update by one visit: `x` is 1 or True if it found a change, else 0 or False. O(1)."""
         self.observe(bool(x), self._cycles(interval))
 
     def learn_one(self, x: dict[base.typing.FeatureName, Any], y: base.typing.ClfTarget) -> None:
-        """Learn one visit: `y` is True where it found a change, ``x[key]`` the interval it ended. O(1)."""
+        """Update by one visit: `y` is True if it found a change, ``x[key]`` the interval it ended. O(1)."""
         self.observe(bool(y), self._cycles(x.get(self.key)))
 
     def predict_proba_one(self, x: dict[base.typing.FeatureName, Any], **_: Any) -> dict[base.typing.ClfTarget, float]:
@@ -105,7 +104,7 @@ stats.base.Univariate.register(OnlineEstimator)  # type: ignore[type-abstract]
 
 
 class CountingEstimator(OnlineEstimator):
-    """What the published estimators share: they know a page by its `VisitCounts`."""
+    """Base of the published estimators, which keep the `VisitCounts` of a page."""
 
     def __init__(self, interval: float = 1.0, key: str = "interval") -> None:
         super().__init__(interval, key)
@@ -206,7 +205,7 @@ class NaiveInterval(CountingEstimator):
 
     @property
     def rate(self) -> float:
-        """Changes per cycle, as estimated; infinite where changes came without time passing."""
+        """The estimated changes per cycle; infinite if all changes came within no time."""
         return _inverse(self.get()) if self.counts.X else 0.0
 
 
@@ -228,7 +227,7 @@ class ModifiedInterval(CountingEstimator):
 
     @property
     def rate(self) -> float:
-        """Changes per cycle, as estimated; infinite where changes came without time passing."""
+        """The estimated changes per cycle; infinite if all changes came within no time."""
         counts = self.counts
         return _inverse(self.get() * counts.total_time / counts.n) if counts.X else 0.0
 
@@ -236,8 +235,8 @@ class ModifiedInterval(CountingEstimator):
 class GammaPosterior(OnlineEstimator):
     """The mean of a Gamma posterior of the rate; see `streamsched.estimation.gamma_posterior`.
 
-    The prior, Gamma(`shape`, `exposure`), is worth `shape` changes in `exposure` cycles: half a change in five, unless
-    said otherwise. Unlike all others it never says never: before the first visit `get` is the prior's mean.
+    The prior, Gamma(`shape`, `exposure`), counts as `shape` changes in `exposure` cycles, by default half a change in
+    five. Unlike the others it never returns 0: before the first visit `get` is the prior's mean.
 
     >>> page = GammaPosterior()
     >>> page.get(), page.update(1), round(page.get(), 6)
@@ -255,7 +254,7 @@ class GammaPosterior(OnlineEstimator):
         self.posterior = (float(shape), float(exposure))
 
     def observe(self, changed: bool, interval: float) -> None:
-        """Carry the posterior through the visit. O(1)."""
+        """Update the posterior by the visit. O(1)."""
         step = after_change if changed else after_no_change
         self.posterior = step(*self.posterior, interval)
 
@@ -264,7 +263,7 @@ class GammaPosterior(OnlineEstimator):
         return self.posterior[0] / self.posterior[1]
 
     def probability(self, elapsed: float) -> float:
-        """Return P(changed within `elapsed` cycles of the last visit), over all rates the posterior allows. O(1)."""
+        """Return P(changed within `elapsed` cycles of the last visit), averaged over the posterior. O(1)."""
         return probability_changed(*self.posterior, elapsed)
 
 
@@ -273,7 +272,7 @@ def _inverse(cycles: float) -> float:
 
 
 def _as_float(value: object) -> float:
-    """Return a number as float, NaN for what is none or is an int beyond float64."""
+    """Return a number as float; NaN for anything else, and for an int beyond float64."""
     try:
         return float(value) if isinstance(value, _NUMBERS) else math.nan
     except OverflowError:

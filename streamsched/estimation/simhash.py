@@ -1,17 +1,17 @@
-"""A 64-bit fingerprint of text whose distance tells how much two texts differ: Charikar's SimHash.
+"""SimHash: a 64-bit fingerprint of text whose Hamming distance measures how much two texts differ.
 
 Charikar (2002), "Similarity estimation techniques from rounding algorithms". Each run of `width` words votes with its
-hash on all 64 bits, as often as it stands in the text; the majority decides, a tie gives 0. Texts that share all but a
-few runs differ in a few bits, unrelated ones in about 32. A text of fewer words votes once, as a whole; a text without
-words has fingerprint 0.
+hash on all 64 bits, once per occurrence; the majority decides, a tie gives 0. Texts that share all but a few runs
+differ in a few bits, unrelated ones in about 32. A text with fewer words votes once, as a whole; a text without words
+has fingerprint 0.
 
-A word, of the case-folded text in Unicode's composed form (NFC), is a longest run of letters, digits and underscores,
-where from U+00C0 on all but spaces, punctuation and symbols are letters. Each character of a script that puts no spaces
-between words (Han, kana, Thai, Lao, Khmer, Myanmar), and each emoji, is a word of its own. Markup is not looked for:
-pass a page's text, not its HTML.
+A word, of the case-folded text in Unicode's composed form (NFC), is a maximal run of letters, digits and underscores;
+from U+00C0 on, everything but spaces, punctuation and symbols is a letter. Each character of a script that puts no
+spaces between words (Han, kana, Thai, Lao, Khmer, Myanmar), and each emoji, is a word of its own. Markup is not
+recognised: pass a page's text, not its HTML.
 
-Equal texts have equal fingerprints in every version of this library and on every little-endian machine; what a letter
-is stands here, not in the running Python's tables. Only letters that are newer than those tables may fold later on.
+Equal texts have equal fingerprints in every version of this library and on every little-endian machine, because letters
+are defined here, not by the running Python's tables. Only letters newer than those tables may be folded differently.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from streamsched.numerics.packed_urls import hash_bytes
 
 __all__ = ["SEPARATORS", "SHINGLE_WORDS", "WORDS_ALONE", "simhash"]
 
-SHINGLE_WORDS: Final = 3  # long enough to see words change places, short enough that an edit leaves most runs alone
+SHINGLE_WORDS: Final = 3  # long enough to detect reordered words, short enough that an edit affects few runs
 
 _WIDEST: Final = 64
 _SPREAD: Final = np.uint64(0x9E3779B97F4A7C15)  # 2**64 over the golden ratio: odd, and its bits look random
 
-# First and last code points of what is no letter; all others are, as far as U+10FFFF.
+# First and last code points of non-letters; all others up to U+10FFFF are letters.
 SEPARATORS: Final = (
     *((0x00, 0x2F), (0x3A, 0x40), (0x5B, 0x5E), (0x60, 0x60), (0x7B, 0xA9)),
     *((0xAB, 0xB4), (0xB6, 0xB9), (0xBB, 0xBF), (0xD7, 0xD7), (0xF7, 0xF7)),
@@ -61,10 +61,10 @@ _ASCII: Final = np.array([_LETTER if chr(code).isalnum() or code == ord("_") els
 
 
 def simhash(texts: str | Iterable[str], *, width: int = SHINGLE_WORDS) -> Hashes:
-    """Return the fingerprint of each text: uint64[n]; a lone str is one text, so n is 1. O(characters).
+    """Return the fingerprint of each text: uint64[n]; a single str is one text, so n is 1. O(characters).
 
-    `width` is how many words vote together, 1 to 64: with 1 the order of words does not count; fingerprints of
-    different widths do not compare. Raises SettingsError where `width` is outside.
+    `width`: how many words vote together, 1 to 64. With 1 the order of words does not count; fingerprints of different
+    widths are not comparable. Raises SettingsError if `width` is out of range.
 
     >>> from streamsched.estimation.change_detection import hamming
     >>> simhash("Red green blue.") == simhash("red, GREEN (blue)")
@@ -83,13 +83,13 @@ def simhash(texts: str | Iterable[str], *, width: int = SHINGLE_WORDS) -> Hashes
 
 
 def _fold(text: str) -> bytes:
-    """Return the composed, case-folded text as UTF-8; halves of surrogate pairs, which no text should hold, pass."""
+    """Return the composed, case-folded text as UTF-8; lone surrogates are kept."""
     return unicodedata.normalize("NFC", text.casefold()).encode("utf-8", "surrogatepass")
 
 
 @kernel
 def _fingerprint(blob: Bytes, offsets: Ints, width: int, out: Hashes) -> None:
-    """Let the runs of words of each text vote, and count the votes."""
+    """Count the votes of the runs of words of each text."""
     recent = np.zeros(width, np.uint64)  # hashes of the last `width` words, the newest at `words` % width
     votes = np.zeros(64, np.int64)
     for text in range(out.size):
@@ -113,7 +113,7 @@ def _fingerprint(blob: Bytes, offsets: Ints, width: int, out: Hashes) -> None:
 
 @bare_kernel
 def _vote(recent: Hashes, words: int, run: int, votes: Ints) -> None:
-    """Add the votes of the last `run` of so many `words`: +1 where their hash has a bit, else -1."""
+    """Add the votes of the last `run` of `words` words: +1 for each bit set in their hash, else -1."""
     state = np.uint64(run)
     for word in range(words - run, words):
         state = mix(state * _SPREAD + recent[word % recent.size])
@@ -123,7 +123,7 @@ def _vote(recent: Hashes, words: int, run: int, votes: Ints) -> None:
 
 @bare_kernel
 def _next_word(blob: Bytes, start: int, stop: int) -> tuple[int, int]:
-    """Return where the first word of ``blob[start:stop]`` begins and ends; both are `stop` where there is none."""
+    """Return where the first word of ``blob[start:stop]`` begins and ends; both are `stop` if there is none."""
     begin = start
     while begin < stop and _kind(blob, begin) == _SEPARATOR:
         begin += _size(blob[begin])
@@ -140,13 +140,13 @@ def _next_word(blob: Bytes, start: int, stop: int) -> tuple[int, int]:
 
 @bare_kernel
 def _size(lead: int) -> int:
-    """Return of how many bytes the UTF-8 character is that begins with `lead`."""
+    """Return the length in bytes of the UTF-8 character that begins with `lead`."""
     return 1 + (lead >= 0xC0) + (lead >= 0xE0) + (lead >= 0xF0)
 
 
 @bare_kernel
 def _kind(blob: Bytes, at: int) -> int:
-    """Return what the UTF-8 character at ``blob[at]`` is to the word splitter."""
+    """Return the kind of the UTF-8 character at ``blob[at]``."""
     lead = np.int64(blob[at])
     if lead < 0x80:
         return int(_ASCII[lead])

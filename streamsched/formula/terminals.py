@@ -24,7 +24,9 @@ from streamsched.formula.syntax.vocabulary import PLANNED, TERMINALS
 from streamsched.numerics.arrays import Floats, Ints, Record, Records
 from streamsched.numerics.jit import bare_kernel, inlined_kernel, widen_vectors
 from streamsched.numerics.vector_math import expm1, log1p
-from streamsched.records.schema import GROUP, LONGEST_INTERVAL, PROFILE, SCHEDULE, SEASONAL_LINK, ShardArrays
+from streamsched.records.group_schema import GROUP
+from streamsched.records.page_schema import LONGEST_INTERVAL
+from streamsched.records.seasonality_schema import PROFILE, SCHEDULE, SEASONAL_LINK, SeasonalityArrays
 
 __all__ = [
     "BY_RHYTHM",
@@ -84,9 +86,9 @@ NO_CONTEXT: Final = Context(
 """Of pages all of group 0 that shows no surge, where nothing is known of rhythms: for terminals not `BY_RHYTHM`."""
 
 
-def context_of(shard: ShardArrays, rows: slice | Ints) -> Context:
+def context_of(groups: Records, seasonality: SeasonalityArrays, rows: slice | Ints) -> Context:
     """Return what terminals read around the pages of `rows`. O(1), O(m) for int64[m]."""
-    return Context(shard.groups.records, seasonality_view(shard.seasonality, rows))
+    return Context(groups, seasonality_view(seasonality, rows))
 
 
 class TerminalColumns:

@@ -17,7 +17,7 @@ from streamsched.errors import SettingsError
 from streamsched.formula.terminals import TerminalColumns, context_of
 from streamsched.numerics.arrays import Bools, Floats, Ints
 from streamsched.persistence.files import as_snapshot_errors, draft_of
-from streamsched.records.schema import LEASED, SUCCEEDED, URGENT, VISITED
+from streamsched.records.page_schema import LEASED, SUCCEEDED, URGENT, VISITED
 from streamsched.records.url_index import url_texts
 from streamsched.records.url_patterns import group_names, host_names
 from streamsched.state.page_table import PageTable
@@ -123,7 +123,8 @@ def _chunks(pages: PageTable) -> Iterator[dict[str, Any]]:
     for start in range(0, len(pages), _ROWS):
         rows = np.arange(start, min(start + _ROWS, len(pages)))
         shard = pages.arrays
-        filled = fill(shard.pages.records[rows], shard.pages.traces[rows], context_of(shard, rows), 0.0, pages.cycle_s)
+        context = context_of(shard.groups.records, shard.seasonality, rows)
+        filled = fill(shard.pages.records[rows], shard.pages.traces[rows], context, 0.0, pages.cycle_s)
         yield _read_rows(pages, rows, filled)
 
 
@@ -134,8 +135,8 @@ def _read_rows(pages: PageTable, rows: Ints, estimates: dict[str, Floats]) -> di
     visited, leased = (page["flags"] & VISITED) != 0, (page["flags"] & LEASED) != 0
     plain = {name: page[name] for name in ("importance", "cost", "visits", "changes", "failures", "gone")}
     return plain | estimates | {
-        "url": url_texts(shard, rows),
-        "host": host_names(shard, rows),
+        "url": url_texts(shard.pages, rows),
+        "host": host_names(shard.groups, shard.pages.records, rows),
         "pattern": _patterns(pages, page["group"].astype(np.int64)),
         "known_since": (page["last_visit_s"], ~visited),
         "last_visit": (page["last_visit_s"], visited),
@@ -154,7 +155,7 @@ def _patterns(pages: PageTable, groups: Ints) -> list[str]:
     deep = pages.arrays.groups.records["depth"][numbers] > 0
     names = [
         f"{name}/" if below else name
-        for name, below in zip(group_names(pages.arrays, numbers), deep.tolist(), strict=True)
+        for name, below in zip(group_names(pages.arrays.groups, numbers), deep.tolist(), strict=True)
     ]
     return [names[i] for i in place.tolist()]
 

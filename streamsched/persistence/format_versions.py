@@ -11,20 +11,10 @@ import numpy.typing as npt
 
 from streamsched.estimation.surges import init_surges
 from streamsched.numerics.arrays import Records
-from streamsched.records.schema import (
-    CORPUS,
-    GROUP,
-    OLD_GROUP,
-    OLD_LINK,
-    OLD_ROW,
-    OLD_SCHEDULE,
-    PAGE,
-    PROFILE,
-    SEASONAL_LINK,
-    SEASONALITY,
-    TRACE,
-    VISIT,
-)
+from streamsched.records.group_schema import GROUP
+from streamsched.records.page_schema import PAGE, TRACE
+from streamsched.records.schema import CORPUS, OLD_GROUP, OLD_LINK, OLD_ROW, OLD_SCHEDULE, VISIT
+from streamsched.records.seasonality_schema import PROFILE, SEASONAL_LINK, SEASONALITY
 
 __all__ = ["EDITIONS", "FORMAT_VERSION", "widen"]
 

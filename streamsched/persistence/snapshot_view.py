@@ -17,17 +17,10 @@ import numpy.typing as npt
 from streamsched.numerics.arrays import Hashes, Ints, Record, Records
 from streamsched.numerics.jit import bare_kernel
 from streamsched.records.dirty_tracking import find_dirty
-from streamsched.records.schema import (
-    GROUP,
-    OLD_GROUP,
-    OLD_LINK,
-    OLD_ROW,
-    OLD_SCHEDULE,
-    PAGE,
-    SEASONAL_LINK,
-    TRACE,
-    ShardArrays,
-)
+from streamsched.records.group_schema import GROUP
+from streamsched.records.page_schema import PAGE, TRACE
+from streamsched.records.schema import OLD_GROUP, OLD_LINK, OLD_ROW, OLD_SCHEDULE, ShardArrays
+from streamsched.records.seasonality_schema import SEASONAL_LINK
 from streamsched.records.url_patterns import candidate_space
 from streamsched.state.page_table import PageTable
 

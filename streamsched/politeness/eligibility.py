@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from streamsched.numerics.arrays import Bools, Floats, Ints, Record
+from streamsched.numerics.arrays import Bools, Floats, Ints, Record, Records
 from streamsched.numerics.durations import format_duration, format_moment
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
 from streamsched.politeness.leases import are_leased
@@ -25,7 +25,8 @@ from streamsched.politeness.limits import (
     ready_at,
     revisit_at,
 )
-from streamsched.records.schema import LEASED, OUT, URGENT, ShardArrays
+from streamsched.records.page_schema import LEASED, OUT, URGENT, PageArrays
+from streamsched.records.schema import ShardArrays
 from streamsched.records.url_patterns import group_name
 
 __all__ = [
@@ -64,14 +65,14 @@ class Waits(NamedTuple):
 def read_waits(shard: ShardArrays, rows: Ints, limits: Limits) -> Waits:
     """Return what the pages of ``rows``: int64[m] wait for. O(m)."""
     waits = Waits(*(np.empty(rows.size) for _ in Waits._fields))
-    _read_waits(shard, rows, limits, waits)
+    _read_waits(shard.pages, shard.groups.records, rows, limits, waits)
     return waits
 
 
 def are_eligible(shard: ShardArrays, rows: Ints, now: float, limits: Limits) -> Bools:
     """Return whether each of ``rows``: int64[m] may be handed out at `now`, were it alone: bool[m]. O(m)."""
     open_ = np.empty(rows.size, np.bool_)
-    _are_open(shard, rows, limits, now, open_)
+    _are_open(shard.pages, shard.groups.records, rows, limits, now, open_)
     return open_ & ~are_leased(shard, rows, now)
 
 
@@ -92,27 +93,25 @@ def overdue_priorities(overdue_s: Floats, now: float) -> Floats:
 
 
 @inlined_kernel
-def not_before(shard: ShardArrays, row: int, limits: Limits, now: float) -> float:
+def not_before(pages: PageArrays, groups: Records, row: int, limits: Limits, now: float) -> float:
     """Return until when a page must not be handed out, how many of its host may be aside: by `now` where it may. O(1).
 
     inf where no clock tells it: never, or out on a lease, which an outcome may end and whose expiry is told.
     """
-    group: Record = shard.groups.records[shard.pages.records[row].group]
-    host: Record = shard.groups.records[group.host]
-    return float(max(host.ready_s, page_not_before(shard, row, limits, now)))
+    group: Record = groups[pages.records[row].group]
+    host: Record = groups[group.host]
+    return float(max(host.ready_s, page_not_before(pages, row, limits, now)))
 
 
 @inlined_kernel
-def page_not_before(shard: ShardArrays, row: int, limits: Limits, now: float) -> float:
+def page_not_before(pages: PageArrays, row: int, limits: Limits, now: float) -> float:
     """Return what `not_before` does, but that the page's host may rest for longer. O(1)."""
-    page: Record = shard.pages.records[row]
-    leased = page.flags & LEASED and shard.pages.lease_until_s[row] > now
+    page: Record = pages.records[row]
+    leased = page.flags & LEASED and pages.lease_until_s[row] > now
     if leased and page.flags & OUT:
         return np.inf
-    until = ready_at(page, shard.pages.traces[row], limits)
-    return float(
-        max(until, shard.pages.lease_until_s[row]) if leased else until
-    )  # what was told once is not told again
+    until = ready_at(page, pages.traces[row], limits)
+    return float(max(until, pages.lease_until_s[row]) if leased else until)  # what was told once is not told again
 
 
 def describe_eligibility(shard: ShardArrays, row: int, now: float, limits: Limits) -> tuple[float | None, list[str]]:
@@ -136,8 +135,8 @@ def describe_eligibility(shard: ShardArrays, row: int, now: float, limits: Limit
     if are_leased(shard, rows, now)[0]:
         wait(shard.pages.lease_until_s[row], "handed out {}")
     host = shard.groups.records[shard.groups.records["host"][page["group"]]]
-    name = _escape(group_name(shard, int(shard.groups.records["host"][page["group"]])))
-    wait(waits.host_ready_s[0], f"{name} rests {{}}, {_WHY.get(int(host['why']), '')}")
+    name = _escape(group_name(shard.groups, int(shard.groups.records["host"][page["group"]])))
+    wait(waits.host_ready_s[0], f"{name} rests {{}}, {_WHY.get(int(host['wait_reason']), '')}")
     if not page["flags"] & URGENT:
         wait(waits.revisit_at[0], "it was visited less than its least interval ago: not {}")
         wait(waits.backoff_until[0], f"backing off {{}}, after {_times(page['failures'], 'failed visit')}")
@@ -170,12 +169,12 @@ def _escape(name: str) -> str:
 
 
 @bare_kernel
-def _read_waits(shard: ShardArrays, rows: Ints, limits: Limits, waits: Waits) -> None:
+def _read_waits(pages: PageArrays, groups: Records, rows: Ints, limits: Limits, waits: Waits) -> None:
     for i in range(rows.size):
-        page: Record = shard.pages.records[rows[i]]
-        trace: Record = shard.pages.traces[rows[i]]
-        group: Record = shard.groups.records[page.group]
-        host: Record = shard.groups.records[group.host]
+        page: Record = pages.records[rows[i]]
+        trace: Record = pages.traces[rows[i]]
+        group: Record = groups[page.group]
+        host: Record = groups[group.host]
         waits.ready_at[i] = ready_at(page, trace, limits)
         waits.overdue_at[i] = overdue_at(page, limits)
         waits.revisit_at[i] = revisit_at(page, limits)
@@ -186,9 +185,9 @@ def _read_waits(shard: ShardArrays, rows: Ints, limits: Limits, waits: Waits) ->
 
 
 @bare_kernel
-def _are_open(shard: ShardArrays, rows: Ints, limits: Limits, now: float, out: Bools) -> None:
+def _are_open(pages: PageArrays, groups: Records, rows: Ints, limits: Limits, now: float, out: Bools) -> None:
     for i in range(rows.size):
-        page: Record = shard.pages.records[rows[i]]
-        group: Record = shard.groups.records[page.group]
-        open_ = host_capacity(shard.groups.records[group.host], limits, now, np.inf) > 0
-        out[i] = open_ and ready_at(page, shard.pages.traces[rows[i]], limits) <= now
+        page: Record = pages.records[rows[i]]
+        group: Record = groups[page.group]
+        open_ = host_capacity(groups[group.host], limits, now, np.inf) > 0
+        out[i] = open_ and ready_at(page, pages.traces[rows[i]], limits) <= now

@@ -9,7 +9,7 @@ import numpy as np
 from streamsched.numerics.arrays import Bytes, Ints, Record
 from streamsched.numerics.jit import bare_kernel
 from streamsched.numerics.url_syntax import find_authority
-from streamsched.records.schema import ShardArrays
+from streamsched.records.page_schema import PageArrays
 
 __all__ = ["fits", "mark_fitting"]
 
@@ -43,22 +43,20 @@ def fits(text: Bytes, start: int, stop: int, glob: Bytes) -> bool:
 
 @bare_kernel
 def mark_fitting(  # noqa: PLR0913, PLR0917  what to look at, what to look for, and what to write
-    shard: ShardArrays, rows: Ints, places: Ints, scheme: Bytes, path: Bytes, number: int, numbers: Bytes
+    pages: PageArrays, rows: Ints, places: Ints, scheme: Bytes, path: Bytes, number: int, numbers: Bytes
 ) -> None:
     """Write `number` to ``numbers[place]`` for each of ``places``: int64[m] whose row has such a URL. O(bytes).
 
     `scheme`: that of the URL in lower case, of length 0 for any; `path`: a pattern of all that follows the host.
     """
     for i in range(places.size):
-        trace: Record = shard.pages.traces[rows[places[i]]]
+        trace: Record = pages.traces[rows[places[i]]]
         span = trace.url_span
         # In a kernel int() leaves a uint64 unsigned, and unsigned with signed makes a float.
         start = np.int64(span >> np.uint64(16))
         stop = start + np.int64(span & np.uint64(0xFFFF))
-        _, last, size = find_authority(shard.pages.text, start, stop)
-        if (scheme.size == 0 or _is_scheme(shard.pages.text, start, size, scheme)) and fits(
-            shard.pages.text, last, stop, path
-        ):
+        _, last, size = find_authority(pages.text, start, stop)
+        if (scheme.size == 0 or _is_scheme(pages.text, start, size, scheme)) and fits(pages.text, last, stop, path):
             numbers[places[i]] = number
 
 

@@ -13,11 +13,13 @@ from typing import Final
 
 import numpy as np
 
-from streamsched.numerics.arrays import Bools, Ints
+from streamsched.numerics.arrays import Bools, Ints, Record, Records
 from streamsched.numerics.jit import bare_kernel
 from streamsched.politeness.limits import release_slot, take_slot
-from streamsched.records.dirty_tracking import mark_dirty_rows
-from streamsched.records.schema import FOR_PANEL, LEASED, OUT, ShardArrays
+from streamsched.records.dirty_tracking import mark_dirty_group, mark_dirty_row, mark_dirty_rows
+from streamsched.records.page_schema import FOR_PANEL, LEASED, OUT, PageArrays
+from streamsched.records.schema import DirtyArrays, ShardArrays
+from streamsched.records.seasonality_schema import SeasonalityArrays
 
 __all__ = ["Leases", "are_leased"]
 
@@ -46,20 +48,20 @@ class Leases:
 
         What was leased before is so for the new time. Amortised, for grants that outcomes ended leave the queue late.
         """
-        mark_dirty_rows(shard, rows)
+        mark_dirty_rows(shard.dirty, shard.pages, shard.seasonality, rows)
         self.release(shard, rows)
         shard.pages.lease_until_s[rows] = until_s
         shard.pages.records["flags"][rows] |= np.uint8(LEASED)
         shard.pages.records["flags"][rows[:panel]] |= np.uint8(FOR_PANEL)
-        _send(shard, rows)
+        _send(shard.pages, shard.groups.records, shard.seasonality, shard.dirty, rows)
         self._push(until_s, rows)
         if self._queued > 2 * int(shard.corpus["pages"][0]) + _SLACK:
             self.rebuild(shard)
 
     def release(self, shard: ShardArrays, rows: Ints) -> None:
         """Take back the leases of `rows`: int64[m], as an outcome would. O(m)."""
-        mark_dirty_rows(shard, rows)
-        _recall_all(shard, rows)
+        mark_dirty_rows(shard.dirty, shard.pages, shard.seasonality, rows)
+        _recall_all(shard.pages, shard.groups.records, shard.seasonality, shard.dirty, rows)
         shard.pages.records["flags"][rows] &= np.uint8(0xFF ^ LEASED ^ FOR_PANEL)
 
     def expire(self, shard: ShardArrays, now: float) -> Ints:
@@ -73,12 +75,12 @@ class Leases:
             self._queued -= rows.size
             out = (shard.pages.records["flags"][rows] & OUT) != 0
             ended.append(rows[out & (shard.pages.lease_until_s[rows] == until_s)])
-            _recall_all(shard, ended[-1])
+            _recall_all(shard.pages, shard.groups.records, shard.seasonality, shard.dirty, ended[-1])
         return np.concatenate(ended)
 
     def restore(self, shard: ShardArrays, ended: Ints) -> None:
         """Undo what `expire` did in returning `ended`: they are out until they are told to have run out again. O(m)."""
-        _send(shard, ended)
+        _send(shard.pages, shard.groups.records, shard.seasonality, shard.dirty, ended)
         self._queue_up(shard, ended)
 
     def next_expiry(self) -> float:
@@ -107,14 +109,26 @@ class Leases:
 
 
 @bare_kernel
-def _send(shard: ShardArrays, rows: Ints) -> None:
+def _send(pages: PageArrays, groups: Records, seasonality: SeasonalityArrays, dirty: DirtyArrays, rows: Ints) -> None:
     """Count pages as out, those that are not yet."""
     for i in range(rows.size):
-        take_slot(shard, rows[i])
+        page: Record = pages.records[rows[i]]
+        if not page.flags & OUT:
+            group: Record = groups[page.group]
+            mark_dirty_row(dirty, pages, seasonality, rows[i])
+            mark_dirty_group(dirty, groups, np.int64(group.host))
+            take_slot(page, groups[group.host])
 
 
 @bare_kernel
-def _recall_all(shard: ShardArrays, rows: Ints) -> None:
+def _recall_all(
+    pages: PageArrays, groups: Records, seasonality: SeasonalityArrays, dirty: DirtyArrays, rows: Ints
+) -> None:
     """Count pages as out no more, those that were."""
     for i in range(rows.size):
-        release_slot(shard, rows[i])
+        page: Record = pages.records[rows[i]]
+        if page.flags & OUT:
+            group: Record = groups[page.group]
+            mark_dirty_row(dirty, pages, seasonality, rows[i])
+            mark_dirty_group(dirty, groups, np.int64(group.host))
+            release_slot(page, groups[group.host])

@@ -17,8 +17,10 @@ from streamsched.numerics.arrays import Ints, Record, Records
 from streamsched.numerics.jit import bare_kernel, inlined_kernel, mix
 from streamsched.outcomes import RETRY_AFTER
 from streamsched.politeness.politeness_settings import Politeness, Rule
-from streamsched.records.dirty_tracking import mark_dirty_group, mark_dirty_row
-from streamsched.records.schema import BY_SETTINGS, OUT, URGENT, VISITED, ShardArrays
+from streamsched.records.dirty_tracking import mark_dirty_group
+from streamsched.records.group_schema import BY_SETTINGS
+from streamsched.records.page_schema import OUT, URGENT, VISITED
+from streamsched.records.schema import DirtyArrays
 
 __all__ = [
     "FOR_DELAY",
@@ -44,7 +46,7 @@ __all__ = [
     "write_rule",
 ]
 
-# GROUP.why: what a host rests for until ready_s.
+# GROUP.wait_reason: what a host rests for until ready_s.
 FOR_DELAY: Final = 1  # between two visits
 FOR_TOO_MANY: Final = 2  # it answered 429
 FOR_RETRY_AFTER: Final = 3  # it said for how long
@@ -183,7 +185,7 @@ def host_delay(host: Record, limits: Limits) -> float:
 @inlined_kernel
 def in_flight_capacity(host: Record, limits: Limits) -> int:
     """Return how many more pages of a host may be out at once, below 0 where a rule came too late. O(1)."""
-    most = limits.in_flight if host.most_out == BY_SETTINGS else np.int64(host.most_out)
+    most = limits.in_flight if host.max_out == BY_SETTINGS else np.int64(host.max_out)
     return int(most - np.int64(host.out))
 
 
@@ -196,7 +198,7 @@ def host_capacity(host: Record, limits: Limits, now: float, lease_s: float) -> i
     """
     if host.ready_s > now:
         return 0
-    most = limits.per_batch if host.most_batch == BY_SETTINGS else np.int64(host.most_batch)
+    most = limits.per_batch if host.max_batch == BY_SETTINGS else np.int64(host.max_batch)
     room: Any = min(most, in_flight_capacity(host, limits))
     delay_s = host_delay(host, limits)
     if delay_s > 0.0:
@@ -205,21 +207,21 @@ def host_capacity(host: Record, limits: Limits, now: float, lease_s: float) -> i
 
 
 @bare_kernel
-def count_leased(shard: ShardArrays, rows: Ints, limits: Limits, now: float) -> None:
+def count_leased(pages: Records, groups: Records, dirty: DirtyArrays, rows: Ints, limits: Limits, now: float) -> None:
     """Let the hosts of ``rows``: int64[m], handed out at `now`, rest for their delay, as often as they stand there.
 
     O(m).
     """
     for i in range(rows.size):
-        page: Record = shard.pages.records[rows[i]]
-        group: Record = shard.groups.records[page.group]
-        host: Record = shard.groups.records[group.host]
-        mark_dirty_group(shard, np.int64(group.host))
+        page: Record = pages[rows[i]]
+        group: Record = groups[page.group]
+        host: Record = groups[group.host]
+        mark_dirty_group(dirty, groups, np.int64(group.host))
         delay_s = host_delay(host, limits)
         if delay_s > 0.0:
             host.ready_s = max(host.ready_s, now) + delay_s
-            host.why = FOR_DELAY
-            host.asked = 0  # these visits are after the rest that it asked for
+            host.wait_reason = FOR_DELAY
+            host.asked_to_wait = 0  # these visits are after the rest that it asked for
 
 
 @inlined_kernel
@@ -231,7 +233,7 @@ def apply_host_response(
     O(1). Answers to visits from before the end of such a rest are part of it: they change nothing of its steps. Where
     the delays of visits given out before last longer, the rest lasts as long: those were given out knowing nothing.
     """
-    resting = host.asked != 0 and fetched_at < host.ready_s
+    resting = host.asked_to_wait != 0 and fetched_at < host.ready_s
     told = given & RETRY_AFTER != 0
     if status == _TOO_MANY_REQUESTS:
         if not resting:
@@ -245,34 +247,30 @@ def apply_host_response(
 
 
 @inlined_kernel
-def take_slot(shard: ShardArrays, row: int) -> None:
-    """Count a page among those of its host that are out, unless it is counted already. O(1)."""
-    page: Record = shard.pages.records[row]
+def take_slot(page: Record, host: Record) -> None:
+    """Count a page among those of its host that are out, unless it is counted already. O(1).
+
+    Both records must be marked dirty before.
+    """
     if not page.flags & OUT:
-        group: Record = shard.groups.records[page.group]
-        mark_dirty_row(shard, row)
-        mark_dirty_group(shard, np.int64(group.host))
         page.flags |= np.uint8(OUT)
-        host: Record = shard.groups.records[group.host]
         host.out += 1
 
 
 @inlined_kernel
-def release_slot(shard: ShardArrays, row: int) -> None:
-    """Count a page no more among those of its host that are out, if it is. O(1)."""
-    page: Record = shard.pages.records[row]
+def release_slot(page: Record, host: Record) -> None:
+    """Count a page no more among those of its host that are out, if it is. O(1).
+
+    Both records must be marked dirty before.
+    """
     if page.flags & OUT:
-        group: Record = shard.groups.records[page.group]
-        mark_dirty_row(shard, row)
-        mark_dirty_group(shard, np.int64(group.host))
         page.flags &= ~np.uint8(OUT)
-        host: Record = shard.groups.records[group.host]
         host.out -= 1
 
 
 @inlined_kernel
 def _rest(host: Record, until_s: float, why: int) -> None:
-    host.asked = 1
+    host.asked_to_wait = 1
     if until_s > host.ready_s:
         host.ready_s = until_s
-        host.why = why
+        host.wait_reason = why

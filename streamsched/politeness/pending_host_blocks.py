@@ -74,13 +74,13 @@ class PendingHostBlocks:
 
     def _close(self, shard: ShardArrays, hosts: Ints) -> None:
         places = {key: place for place, key in enumerate(self._blocks)} if self._starred else {}
-        for host, name in zip(hosts.tolist(), group_names(shard, hosts), strict=True):
+        for host, name in zip(hosts.tolist(), group_names(shard.groups, hosts), strict=True):
             met = [key for key in self._starred if self._blocks[key][0].meets(name)]
             met += [name] if name in self._blocks else []
             if met:
                 until_s = self._blocks[max(met, key=lambda key: places.get(key, 0))][1]
                 record = shard.groups.records[host]
                 if until_s > record["ready_s"]:  # its first outcome may have asked for longer
-                    mark_dirty_groups(shard, np.array([host]))
-                    record["ready_s"], record["why"] = until_s, ON_REQUEST
+                    mark_dirty_groups(shard.dirty, shard.groups.records, np.array([host]))
+                    record["ready_s"], record["wait_reason"] = until_s, ON_REQUEST
             self._blocks.pop(name, None)

@@ -18,7 +18,8 @@ from streamsched.politeness.politeness_settings import HostRule, Politeness, Rul
 from streamsched.politeness.rule_book import RuleBook
 from streamsched.politeness.rule_targets import find_hosts, read_host
 from streamsched.records.dirty_tracking import mark_dirty_groups, mark_dirty_rows
-from streamsched.records.schema import URGENT, PageLookup, ShardArrays
+from streamsched.records.page_schema import URGENT
+from streamsched.records.schema import PageLookup, ShardArrays
 
 __all__ = ["PolitenessPolicy"]
 
@@ -66,13 +67,13 @@ class PolitenessPolicy:
 
     def grant(self, shard: ShardArrays, rows: Ints, now: float, until_s: float, panel: int = 0) -> None:
         """Lease `rows`: int64[m] at `now` until `until_s`; their hosts rest for their delays. O(m)."""
-        count_leased(shard, rows, self.limits, now)
+        count_leased(shard.pages.records, shard.groups.records, shard.dirty, rows, self.limits, now)
         self.leases.grant(shard, rows, until_s, panel)
 
     @staticmethod
     def ask(shard: ShardArrays, rows: Ints) -> None:
         """Mark `rows`: int64[m] as asked for, until their next outcomes. O(m)."""
-        mark_dirty_rows(shard, rows)
+        mark_dirty_rows(shard.dirty, shard.pages, shard.seasonality, rows)
         shard.pages.records["flags"][rows] |= np.uint8(URGENT)
 
     def block(self, shard: ShardArrays, host: str, until_s: float) -> tuple[Ints, bool]:
@@ -82,14 +83,14 @@ class PolitenessPolicy:
         `host` has a ``*``. Raises SettingsError for what is no host or no time.
         """
         target, until_s = read_host(host), check_time(until_s, "until")
-        hosts = find_hosts(shard, [target])
+        hosts = find_hosts(shard.groups, shard.corpus, [target])
         if "*" in target.host or not hosts.size:
             self._closures.add(target, until_s)
-        mark_dirty_groups(shard, hosts)
+        mark_dirty_groups(shard.dirty, shard.groups.records, hosts)
         sooner = bool(np.any(shard.groups.records["ready_s"][hosts] > until_s))
         shard.groups.records["ready_s"][hosts] = until_s
-        shard.groups.records["why"][hosts] = ON_REQUEST
-        shard.groups.records["asked"][hosts] = 0
+        shard.groups.records["wait_reason"][hosts] = ON_REQUEST
+        shard.groups.records["asked_to_wait"][hosts] = 0
         return hosts, sooner
 
     def state(self) -> dict[str, Any]:

@@ -30,7 +30,8 @@ from streamsched.politeness.rule_targets import (
     read_target,
 )
 from streamsched.records.dirty_tracking import mark_dirty_groups, mark_dirty_rows
-from streamsched.records.schema import BY_SETTINGS, PageLookup, ShardArrays
+from streamsched.records.group_schema import BY_SETTINGS
+from streamsched.records.schema import PageLookup, ShardArrays
 
 __all__ = ["RuleBook"]
 
@@ -65,9 +66,10 @@ class RuleBook:
         self._choose()
         shard = pages.arrays
         self.reach(shard)
-        self._tell_hosts(shard, find_hosts(shard, (target for target in targets if target.kind == HOST)))
+        groups, corpus = shard.groups, shard.corpus
+        self._tell_hosts(shard, find_hosts(groups, corpus, (target for target in targets if target.kind == HOST)))
         single = _find_pages(pages, (target.text for target in targets if target.kind == SINGLE))
-        wide = _pages_of(shard, find_hosts(shard, (target for target in targets if target.kind != SINGLE)))
+        wide = _pages_of(shard, find_hosts(groups, corpus, (target for target in targets if target.kind != SINGLE)))
         rows = np.union1d(single, wide)
         self._tell_pages(shard, rows)
         return rows
@@ -146,18 +148,18 @@ class RuleBook:
         self._of_hosts = RuleMatcher({target: place for place, target in enumerate(self._hosts)})
 
     def _tell_pages(self, shard: ShardArrays, rows: Ints) -> None:
-        mark_dirty_rows(shard, rows)
-        shard.pages.records["rule"][rows] = self._of_pages.number_pages(shard, rows)
+        mark_dirty_rows(shard.dirty, shard.pages, shard.seasonality, rows)
+        shard.pages.records["rule"][rows] = self._of_pages.number_pages(shard.pages, shard.groups, rows)
 
     def _tell_hosts(self, shard: ShardArrays, hosts: Ints) -> None:
         rules = list(self._hosts.values())
-        mark_dirty_groups(shard, hosts)
-        for host, place in zip(hosts.tolist(), self._of_hosts.number_hosts(shard, hosts), strict=True):
+        mark_dirty_groups(shard.dirty, shard.groups.records, hosts)
+        for host, place in zip(hosts.tolist(), self._of_hosts.number_hosts(shard.groups, hosts), strict=True):
             rule = HostRule() if place is None else rules[place]
             record = shard.groups.records[host]
             record["delay_s"] = np.nan if rule.delay is None else rule.delay
-            record["most_out"] = BY_SETTINGS if rule.in_flight is None else rule.in_flight
-            record["most_batch"] = BY_SETTINGS if rule.per_batch is None else rule.per_batch
+            record["max_out"] = BY_SETTINGS if rule.in_flight is None else rule.in_flight
+            record["max_batch"] = BY_SETTINGS if rule.per_batch is None else rule.per_batch
 
 
 def _check_rule(target: Target, rule: object) -> None:

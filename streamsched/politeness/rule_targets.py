@@ -23,9 +23,10 @@ from typing import Final
 import numpy as np
 
 from streamsched.errors import SettingsError
-from streamsched.numerics.arrays import Bytes, Ints
+from streamsched.numerics.arrays import Bytes, Ints, Records
 from streamsched.politeness.glob_match import mark_fitting
-from streamsched.records.schema import ShardArrays
+from streamsched.records.group_schema import GroupArrays
+from streamsched.records.page_schema import PageArrays
 from streamsched.records.url_index import url_texts
 from streamsched.records.url_patterns import find_host, group_names
 
@@ -129,7 +130,7 @@ def read_host(text: object) -> Target:
     return target
 
 
-def find_hosts(shard: ShardArrays, targets: Iterable[Target]) -> Ints:
+def find_hosts(groups: GroupArrays, corpus: Records, targets: Iterable[Target]) -> Ints:
     """Return the groups of all known hosts that the targets meet: int64[m], ascending. O(1) a host without ``*``.
 
     O(hosts) for each target with one.
@@ -138,16 +139,16 @@ def find_hosts(shard: ShardArrays, targets: Iterable[Target]) -> Ints:
     known: list[tuple[int, str]] | None = None
     for target in targets:
         if "*" not in target.host:
-            found.add(find_host(shard, target.host))
+            found.add(find_host(groups, target.host))
             continue
-        known = _name_hosts(shard) if known is None else known
+        known = _name_hosts(groups, corpus) if known is None else known
         found.update(group for group, name in known if target.meets(name))
     return np.array(sorted(found - {-1}), np.int64)
 
 
-def _name_hosts(shard: ShardArrays) -> list[tuple[int, str]]:
-    groups = np.flatnonzero(shard.groups.records["depth"][: int(shard.corpus["groups"][0])] == 0)
-    return list(zip(groups.tolist(), group_names(shard, groups), strict=True))
+def _name_hosts(groups: GroupArrays, corpus: Records) -> list[tuple[int, str]]:
+    hosts = np.flatnonzero(groups.records["depth"][: int(corpus["groups"][0])] == 0)
+    return list(zip(hosts.tolist(), group_names(groups, hosts), strict=True))
 
 
 class RuleMatcher:
@@ -172,23 +173,23 @@ class RuleMatcher:
             else:
                 self._plain.setdefault(target.host, []).append((place, target))
 
-    def number_hosts(self, shard: ShardArrays, hosts: Ints) -> list[int | None]:
+    def number_hosts(self, groups: GroupArrays, hosts: Ints) -> list[int | None]:
         """Return what the deciding target of kind HOST stands for, for each of `hosts`; None where there is none."""
         deciding = (
-            [target for target in self._meeting(name) if target.kind == HOST] for name in group_names(shard, hosts)
+            [target for target in self._meeting(name) if target.kind == HOST] for name in group_names(groups, hosts)
         )
         return [self._numbers[targets[-1].text] if targets else None for targets in deciding]
 
-    def number_pages(self, shard: ShardArrays, rows: Ints) -> Bytes:
+    def number_pages(self, pages: PageArrays, groups: GroupArrays, rows: Ints) -> Bytes:
         """Return what the deciding target stands for, for each of ``rows``: uint8[m]; 0 where there is none. O(m)."""
         numbers = np.zeros(rows.size, np.uint8)
         if self._plain or self._starred:
-            for name, places in _by_host(shard, rows):
+            for name, places in _by_host(pages.records, groups, rows):
                 for target in self._meeting(name):
                     number = self._numbers[target.text]
-                    mark_fitting(shard, rows, places, _bytes(target.scheme), _bytes(target.path), number, numbers)
+                    mark_fitting(pages, rows, places, _bytes(target.scheme), _bytes(target.path), number, numbers)
         if self._single:
-            for place, url in enumerate(_read_urls(shard, rows)):
+            for place, url in enumerate(_read_urls(pages, rows)):
                 names = (url, re.sub("^https?://", "", url))
                 met = [self._single[name] for name in names if name in self._single]
                 first, _, number = max(met, default=(False, 0, 0))
@@ -204,18 +205,18 @@ class RuleMatcher:
         return [target for *_, target in sorted(ranks, key=lambda rank: rank[:3])]
 
 
-def _by_host(shard: ShardArrays, rows: Ints) -> Iterator[tuple[str, Ints]]:
+def _by_host(pages: Records, groups: GroupArrays, rows: Ints) -> Iterator[tuple[str, Ints]]:
     """Yield each host's name with the places of its pages in `rows`."""
-    hosts = shard.groups.records["host"][shard.pages.records["group"][rows]]
+    hosts = groups.records["host"][pages["group"][rows]]
     order = np.argsort(hosts, kind="stable")
     firsts = np.flatnonzero(np.diff(hosts[order], prepend=-1)) if rows.size else np.empty(0, np.int64)
-    names = group_names(shard, hosts[order[firsts]].astype(np.int64))
+    names = group_names(groups, hosts[order[firsts]].astype(np.int64))
     return zip(names, np.split(order, firsts[1:]) if rows.size else [], strict=True)
 
 
-def _read_urls(shard: ShardArrays, rows: Ints) -> Iterator[str]:
+def _read_urls(pages: PageArrays, rows: Ints) -> Iterator[str]:
     parts = (rows[first : first + _ROWS_AT_ONCE] for first in range(0, rows.size, _ROWS_AT_ONCE))
-    return chain.from_iterable(url_texts(shard, part) for part in parts)
+    return chain.from_iterable(url_texts(pages, part) for part in parts)
 
 
 @lru_cache(maxsize=1024)

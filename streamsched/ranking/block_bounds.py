@@ -269,8 +269,8 @@ def target_of(stage: RankingArrays, block: int, moment: QueryTime) -> float:
 def rest_within(stage: RankingArrays, block: int, row: int, moment: QueryTime, now: float) -> float:
     """Return until when a page must not be handed out at `now`, whether its host rests being known of its block."""
     if stage.order.hosts[block] == MIXED:
-        return not_before(stage.shard, row, moment.limits, now)
-    return page_not_before(stage.shard, row, moment.limits, now)
+        return not_before(stage.shard.pages, stage.shard.groups.records, row, moment.limits, now)
+    return page_not_before(stage.shard.pages, row, moment.limits, now)
 
 
 @bare_kernel

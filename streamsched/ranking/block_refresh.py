@@ -20,7 +20,7 @@ from streamsched.ranking.block_scorer import (
     score_lanes,
 )
 from streamsched.ranking.bound_expiry import QueryTime, begin_search, search_ends
-from streamsched.records.schema import LEASED, OUT
+from streamsched.records.page_schema import LEASED, OUT
 
 __all__ = ["raise_bounds", "refresh_blocks"]
 

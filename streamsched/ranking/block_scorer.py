@@ -29,7 +29,9 @@ from streamsched.formula.terminals import (
 from streamsched.numerics.arrays import Floats, Ints, Records
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
 from streamsched.ranking.block_layout import BLOCK_ROWS
-from streamsched.records.schema import PAGE, SEASONAL_LINK, TRACE, ShardArrays
+from streamsched.records.page_schema import PAGE, TRACE
+from streamsched.records.schema import ShardArrays
+from streamsched.records.seasonality_schema import SEASONAL_LINK
 
 __all__ = [
     "LANES",

@@ -99,7 +99,7 @@ class FormulaSwitch:
         if touched is not None:
             if rows is not None:
                 touched.add(rows)
-            touched.spread(self._pages.arrays)
+            touched.spread(self._pages.arrays.groups, self._pages.arrays.pages.records)
             self._absorb(touched.take())
 
     def count(self, outcomes: int) -> None:

@@ -24,7 +24,8 @@ from streamsched.politeness.eligibility import are_eligible, not_before, overdue
 from streamsched.politeness.limits import Limits, host_capacity, make_limits, overdue_at
 from streamsched.politeness.politeness_settings import Politeness
 from streamsched.ranking.host_slots import HostSlots, HostUsage, SlotLimits, host_slots_beat
-from streamsched.records.schema import VISITED, ShardArrays
+from streamsched.records.page_schema import VISITED
+from streamsched.records.schema import ShardArrays
 
 __all__ = ["DEFAULT_LIMITS", "FullScan", "Query", "Ranked", "Ranking", "fill_slots"]
 
@@ -199,7 +200,8 @@ class _Worker:
 
     def score(self, shard: ShardArrays, rows: slice | Rows, now: float, cycle_s: float) -> Floats:
         """Return the scores of the pages of `rows`: float64[m], valid until the next call."""
-        pages, traces, context = shard.pages.records[rows], shard.pages.traces[rows], context_of(shard, rows)
+        pages, traces = shard.pages.records[rows], shard.pages.traces[rows]
+        context = context_of(shard.groups.records, shard.seasonality, rows)
         out = self._scores[: pages.size]
         self._program.run(self._columns.fill(pages, traces, context, now, cycle_s), out, self._arena)
         return out
@@ -308,7 +310,7 @@ def _collect(shard: ShardArrays, part: _Part, asked: _Asked, bar: _Bar, held: _H
 @inlined_kernel
 def _is_open(shard: ShardArrays, row: int, score: float, asked: _Asked) -> bool:
     """Return whether a page may be handed out, and its host's seats are not all taken by better ones. O(1)."""
-    if not_before(shard, row, asked.limits, asked.now) > asked.now:
+    if not_before(shard.pages, shard.groups.records, row, asked.limits, asked.now) > asked.now:
         return False
     page: Record = shard.pages.records[row]
     group: Record = shard.groups.records[page.group]

@@ -35,7 +35,8 @@ from streamsched.ranking.full_scan import DEFAULT_LIMITS, FullScan, Query, Ranke
 from streamsched.ranking.host_slots import HostSlots
 from streamsched.ranking.invariants import InspectedRanking, find_disorder, find_false_bounds
 from streamsched.ranking.parallel_refresh import ParallelRefresh
-from streamsched.records.schema import VISITED, ShardArrays
+from streamsched.records.page_schema import VISITED
+from streamsched.records.schema import ShardArrays
 
 __all__ = ["CLOCKS_S", "IncrementalTopK"]
 

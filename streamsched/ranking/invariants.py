@@ -12,7 +12,8 @@ from streamsched.ranking.block_bounds import NODE_BLOCKS, Blocks
 from streamsched.ranking.block_layout import BLOCK_ROWS, MIXED, Order
 from streamsched.ranking.bound_expiry import QueryTime
 from streamsched.ranking.full_scan import FullScan
-from streamsched.records.schema import LEASED, OUT, ShardArrays
+from streamsched.records.page_schema import LEASED, OUT
+from streamsched.records.schema import ShardArrays
 
 __all__ = ["InspectedRanking", "find_disorder", "find_false_bounds"]
 

@@ -1,9 +1,9 @@
-"""Which rows and groups were written to since the last save, and what they were at its instant.
+"""Dirty tracking: the rows and groups written to since the last save, and their records as they were at its instant.
 
-A save stands for one instant, and is written while the shard goes on. Whoever writes to a row or a group marks it
-before: the first time since that instant, the record is kept as it was if the save has not come to it yet. So a save
-takes each record once, however much is written meanwhile, and what is marked is what the next increment must hold.
-Rows and groups that came after the instant are known by their numbers and need no marks.
+A save is a snapshot of one instant, written while the shard goes on. Every writer marks a row or group before it writes
+to it. At the first mark since that instant, the record is copied if the save has not copied it yet. So a save takes
+each record once, as of its instant, however often it is written to meanwhile, and the marks are what the next increment
+must hold. Rows and groups added after the instant are known by their numbers and need no marks.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ import numpy as np
 from streamsched.numerics.arrays import Hashes, Ints, Record, Records
 from streamsched.numerics.growable_array import reserve_rows
 from streamsched.numerics.jit import bare_kernel, inlined_kernel, trailing_zeros
-from streamsched.records.schema import OLD_GROUP, OLD_LINK, OLD_ROW, DirtyArrays, ShardArrays
+from streamsched.records.page_schema import PageArrays
+from streamsched.records.schema import OLD_GROUP, OLD_LINK, OLD_ROW, DirtyArrays
+from streamsched.records.seasonality_schema import SeasonalityArrays
 
 __all__ = [
     "DirtySet",
@@ -30,9 +32,9 @@ __all__ = [
 ]
 
 # Positions in DirtyArrays.counts.
-_ROWS: Final = 0  # rows that there were at the instant; 0 while nothing is marked
+_ROWS: Final = 0  # rows at the instant; 0 while nothing is marked
 _GROUPS: Final = 1
-_ROWS_COPIED: Final = 2  # the save under way has copied the rows before this one; `_ALL` where none is under way
+_ROWS_COPIED: Final = 2  # rows that the save in progress has copied; `_ALL` if none is in progress
 _GROUPS_COPIED: Final = 3
 _OLD_ROWS: Final = 4  # records kept
 _OLD_GROUPS: Final = 5
@@ -41,72 +43,68 @@ _ALL: Final = 1 << 62
 
 
 @inlined_kernel
-def mark_dirty_row(shard: ShardArrays, row: int) -> None:
-    """Note that the page, trace or lease of `row` is about to be written to. O(1)."""
-    marked = shard.dirty
-    if row < marked.counts[_ROWS]:
+def mark_dirty_row(dirty: DirtyArrays, pages: PageArrays, seasonality: SeasonalityArrays, row: int) -> None:
+    """Mark that the page, trace, lease, link or schedule of `row` is about to be written to. O(1)."""
+    if row < dirty.counts[_ROWS]:
         bit = np.uint64(1) << np.uint64(row & 63)
-        if marked.rows[row >> 6] & bit == np.uint64(0):
-            marked.rows[row >> 6] |= bit
-            if row >= marked.counts[_ROWS_COPIED]:
-                _keep_row(shard, row)
+        if dirty.rows[row >> 6] & bit == np.uint64(0):
+            dirty.rows[row >> 6] |= bit
+            if row >= dirty.counts[_ROWS_COPIED]:
+                _keep_row(dirty, pages, seasonality, row)
 
 
 @inlined_kernel
-def mark_dirty_group(shard: ShardArrays, group: int) -> None:
-    """Note that the record of `group` is about to be written to. O(1)."""
-    marked = shard.dirty
-    if group < marked.counts[_GROUPS]:
+def mark_dirty_group(dirty: DirtyArrays, groups: Records, group: int) -> None:
+    """Mark that the record of `group` is about to be written to. O(1)."""
+    if group < dirty.counts[_GROUPS]:
         bit = np.uint64(1) << np.uint64(group & 63)
-        if marked.groups[group >> 6] & bit == np.uint64(0):
-            marked.groups[group >> 6] |= bit
-            if group >= marked.counts[_GROUPS_COPIED]:
-                _keep_group(shard, group)
+        if dirty.groups[group >> 6] & bit == np.uint64(0):
+            dirty.groups[group >> 6] |= bit
+            if group >= dirty.counts[_GROUPS_COPIED]:
+                _keep_group(dirty, groups, group)
 
 
 @bare_kernel
-def _keep_row(shard: ShardArrays, row: int) -> None:
-    marked = shard.dirty
-    at = marked.counts[_OLD_ROWS]
-    old: Record = marked.old_rows[at]
+def _keep_row(dirty: DirtyArrays, pages: PageArrays, seasonality: SeasonalityArrays, row: int) -> None:
+    at = dirty.counts[_OLD_ROWS]
+    old: Record = dirty.old_rows[at]
     old.row = row
-    old.page = shard.pages.records[row]
-    old.trace = shard.pages.traces[row]
-    old.lease_until_s = shard.pages.lease_until_s[row]
-    link: Record = marked.old_links[at]
+    old.page = pages.records[row]
+    old.trace = pages.traces[row]
+    old.lease_until_s = pages.lease_until_s[row]
+    link: Record = dirty.old_links[at]
     link.row = row
-    link.link = shard.seasonality.links[row]
-    link.schedule = shard.seasonality.schedules[shard.seasonality.links[row].schedule]
-    marked.counts[_OLD_ROWS] = at + 1
+    link.link = seasonality.links[row]
+    link.schedule = seasonality.schedules[seasonality.links[row].schedule]
+    dirty.counts[_OLD_ROWS] = at + 1
 
 
 @bare_kernel
-def _keep_group(shard: ShardArrays, group: int) -> None:
-    marked = shard.dirty
-    at = marked.counts[_OLD_GROUPS]
-    old: Record = marked.old_groups[at]
+def _keep_group(dirty: DirtyArrays, groups: Records, group: int) -> None:
+    at = dirty.counts[_OLD_GROUPS]
+    old: Record = dirty.old_groups[at]
     old.number = group
-    old.group = shard.groups.records[group]
-    marked.counts[_OLD_GROUPS] = at + 1
+    old.group = groups[group]
+    dirty.counts[_OLD_GROUPS] = at + 1
 
 
 @bare_kernel
-def mark_dirty_rows(shard: ShardArrays, rows: Ints) -> None:
-    """Note that ``rows``: int64[m] are about to be written to. O(m)."""
+def mark_dirty_rows(dirty: DirtyArrays, pages: PageArrays, seasonality: SeasonalityArrays, rows: Ints) -> None:
+    """Mark that ``rows``: int64[m] are about to be written to. O(m)."""
     for i in range(rows.size):
-        mark_dirty_row(shard, rows[i])
+        mark_dirty_row(dirty, pages, seasonality, rows[i])
 
 
 @bare_kernel
-def mark_dirty_groups(shard: ShardArrays, groups: Ints) -> None:
-    """Note that ``groups``: int64[m] are about to be written to. O(m)."""
-    for i in range(groups.size):
-        mark_dirty_group(shard, groups[i])
+def mark_dirty_groups(dirty: DirtyArrays, groups: Records, numbers: Ints) -> None:
+    """Mark that the groups ``numbers``: int64[m] are about to be written to. O(m)."""
+    for i in range(numbers.size):
+        mark_dirty_group(dirty, groups, numbers[i])
 
 
 @dataclass(frozen=True, slots=True)
 class DirtySet:
-    """What was written to between two instants: bits, and how many rows and groups there were at the first.
+    """The rows and groups written to between two instants, as bits, and how many there were at the first instant.
 
     ``rows``, ``groups``: uint64[words]; rows from ``known_rows`` on, groups from ``known_groups`` on are new.
     """
@@ -118,21 +116,21 @@ class DirtySet:
 
 
 class DirtyTracker:
-    """The marks of one shard. For one call at a time, under the shard's lock.
+    """The dirty marks of one shard. Not thread-safe: call it under the shard's lock.
 
-    ``turn``: held while a save is under way, of which there is one at a time; ``marking``: whether anything is marked.
+    ``turn``: lock held while a save is in progress, one at a time; ``marking``: whether writes are marked.
     """
 
     def __init__(self) -> None:
-        self.arrays = _marks_nothing()
+        self.arrays = _no_marks()
         self.marking = False
         self.turn = threading.Lock()
 
     def begin(self, rows: int, groups: int) -> DirtySet:
-        """Let a save's instant be now, with so many rows and groups; return what was marked before. O(rows / 64)."""
+        """Begin a save now, of that many rows and groups; return what was marked before. O(rows / 64)."""
         before, self.marking = self.arrays, True
         counts = np.array([rows, groups, 0, 0, 0, 0], np.int64)
-        old = _room_for(OLD_ROW, rows), _room_for(OLD_LINK, rows), _room_for(OLD_GROUP, groups)
+        old = _allocate_lazily(OLD_ROW, rows), _allocate_lazily(OLD_LINK, rows), _allocate_lazily(OLD_GROUP, groups)
         self.arrays = DirtyArrays(_bits(rows), _bits(groups), *old, counts)
         return DirtySet(before.rows, before.groups, int(before.counts[_ROWS]), int(before.counts[_GROUPS]))
 
@@ -144,27 +142,27 @@ class DirtyTracker:
             self.arrays.counts[_GROUPS_COPIED] = groups
 
     def end(self) -> tuple[Records, Records, Records]:
-        """Keep no more records; return those kept: ROW_WAS[m], LINK_WAS[m], GROUP_WAS[k]. DirtyTracker go on. O(1)."""
+        """Stop keeping records; return those kept: OLD_ROW[m], OLD_LINK[m], OLD_GROUP[k]. Marking goes on. O(1)."""
         counts = self.arrays.counts
         old_rows = self.arrays.old_rows[: counts[_OLD_ROWS]]
         old_links = self.arrays.old_links[: counts[_OLD_ROWS]]
         old_groups = self.arrays.old_groups[: counts[_OLD_GROUPS]]
         counts[_ROWS_COPIED:] = _ALL, _ALL, 0, 0
-        nothing = _marks_nothing()
+        empty = _no_marks()
         self.arrays = self.arrays._replace(
-            old_rows=nothing.old_rows, old_links=nothing.old_links, old_groups=nothing.old_groups
+            old_rows=empty.old_rows, old_links=empty.old_links, old_groups=empty.old_groups
         )
         return old_rows, old_links, old_groups
 
     def take_back(self, dirty: DirtySet) -> None:
-        """Mark again what `begin` returned: the save came to nothing. O(rows / 64)."""
+        """Mark again what `begin` returned, after a save that failed. O(rows / 64)."""
         counts = self.arrays.counts
         _unite(self.arrays.rows, dirty.rows, dirty.known_rows, int(counts[_ROWS]))
         _unite(self.arrays.groups, dirty.groups, dirty.known_groups, int(counts[_GROUPS]))
 
     def stop(self) -> None:
-        """Mark nothing any more. O(1)."""
-        self.arrays, self.marking = _marks_nothing(), False
+        """Stop marking. O(1)."""
+        self.arrays, self.marking = _no_marks(), False
 
 
 def find_dirty(bits: Hashes, start: int, stop: int) -> Ints:
@@ -204,13 +202,13 @@ def _unite(bits: Hashes, before: Hashes, known: int, count: int) -> None:
     bits[-(-known // 64) :] = ~np.uint64(0)
 
 
-def _room_for(dtype: np.dtype[Any], count: int) -> Records:
-    """Return room for `count` records, of which few will be used: memory comes with their use."""
-    room = reserve_rows(dtype, count, large_pages=False)
-    return room if room.size == count else np.zeros(count, dtype)
+def _allocate_lazily(dtype: np.dtype[Any], count: int) -> Records:
+    """Return an array of `count` records, of which few will be used: memory is committed on use."""
+    records = reserve_rows(dtype, count, large_pages=False)
+    return records if records.size == count else np.zeros(count, dtype)
 
 
-def _marks_nothing() -> DirtyArrays:
+def _no_marks() -> DirtyArrays:
     counts = np.array([0, 0, _ALL, _ALL, 0, 0], np.int64)
     none = np.empty(0, np.uint64)
     return DirtyArrays(none, none, np.empty(0, OLD_ROW), np.empty(0, OLD_LINK), np.empty(0, OLD_GROUP), counts)

@@ -1,19 +1,19 @@
-"""What a page's record holds before its first visit: the prior it is given."""
+"""The prior of a page's record."""
 
 from __future__ import annotations
 
 from streamsched.numerics.arrays import Record
 from streamsched.numerics.jit import inlined_kernel
-from streamsched.records.schema import LONGEST_INTERVAL
+from streamsched.records.page_schema import LONGEST_INTERVAL
 
 __all__ = ["assign_prior"]
 
 
 @inlined_kernel
 def assign_prior(page: Record, shape: float, mean: float) -> None:
-    """Give a page the Gamma prior of that shape and mean rate per cycle, rounded to single precision. O(1).
+    """Set a page's Gamma prior to that shape and mean rate per cycle, rounded to single precision. O(1).
 
-    Its exposure is `LONGEST_INTERVAL` at the most: it stays finite whatever the mean.
+    Its exposure is at most `LONGEST_INTERVAL`, so it is finite whatever the mean.
     """
     page.prior_shape = shape
     page.prior_exposure = min(shape / mean, LONGEST_INTERVAL)

@@ -1,8 +1,8 @@
-"""Which pages' scores outcomes, the sweep and new weights may have moved: for a ranking that keeps bounds of them.
+"""Score invalidation: the pages whose scores outcomes, the sweep and new weights may have changed.
 
-Between two askings a page's score moves by the clock alone, unless its row is told here: all that a score reads stands
-in the page's own record, or in what its group shows of surges. Groups that show something else are noted by themselves,
-and turned into rows before these are taken.
+For a ranking that keeps bounds of scores. Between two queries a page's score changes with the clock alone, unless its
+row is invalidated here: a score depends only on the page's own records and on its group's published surges. Groups
+whose surges change are recorded by themselves, and expanded to rows before these are taken.
 """
 
 from __future__ import annotations
@@ -13,72 +13,72 @@ import numpy as np
 
 from streamsched.numerics.arrays import Floats, Ints, Records
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
+from streamsched.records.group_schema import GroupArrays
 from streamsched.records.pattern_members import list_members
-from streamsched.records.schema import ShardArrays
 
 __all__ = ["CAPACITY", "UNWATCHED", "InvalidatedRows", "InvalidationBuffer", "invalidate_group", "invalidate_row"]
 
-CAPACITY: Final = 1 << 16  # rows; where more outcomes came, bounds are better made anew
-GROUP_CAPACITY: Final = 1 << 12  # groups; of so many the pages are hardly fewer than rows have room
-_SWEPT_PER_ROW: Final = 4  # rows that the sweep passes for each interval: as many of these are told for one noted
+CAPACITY: Final = 1 << 16  # rows; beyond that, rebuilding all bounds is faster
+GROUP_CAPACITY: Final = 1 << 12  # groups; the pages of more hardly fit into CAPACITY
+_SWEPT_PER_ROW: Final = 4  # rows that the sweep passes per interval: that many count as one recorded row
 
 # Positions in InvalidationBuffer.marks.
-_COUNT: Final = 0  # rows noted, those for which there was no room too
-_KNOWN: Final = 1  # rows given out at the last asking: whoever asked finds those from there on by itself
-_GROUPS: Final = 2  # groups noted, those for which there was no room too
+_COUNT: Final = 0  # rows recorded, including those that did not fit
+_KNOWN: Final = 1  # rows at the last query: the reader finds later ones by itself
+_GROUPS: Final = 2  # groups recorded, including those that did not fit
 
 
 class InvalidationBuffer(NamedTuple):
-    """The rows and groups noted since the last asking, as kernels take them."""
+    """The rows and groups invalidated since the last query."""
 
     rows: Ints  # int64[capacity]
     marks: Ints  # int64[3]
     groups: Ints  # int64[capacity of groups]
-    since_s: Floats  # float64[capacity of groups]: concerned are a group's pages that were last visited before
+    since_s: Floats  # float64[capacity of groups]: only pages last visited before are affected
 
 
-UNWATCHED: Final = InvalidationBuffer(  # no row is known: none is ever noted, nor any group
+UNWATCHED: Final = InvalidationBuffer(  # knows no rows, so nothing is ever recorded
     np.empty(0, np.int64), np.zeros(3, np.int64), np.empty(0, np.int64), np.empty(0)
 )
 
 
 @inlined_kernel
-def invalidate_row(noted: InvalidationBuffer, row: int) -> None:
-    """Note that the score of `row` may have moved. O(1)."""
-    marks = noted.marks
+def invalidate_row(buffer: InvalidationBuffer, row: int) -> None:
+    """Record that the score of `row` may have changed. O(1)."""
+    marks = buffer.marks
     if row < marks[_KNOWN]:
         at = marks[_COUNT]
-        if at < noted.rows.size:
-            noted.rows[at] = row
+        if at < buffer.rows.size:
+            buffer.rows[at] = row
         marks[_COUNT] = at + 1
 
 
 @inlined_kernel
-def invalidate_group(noted: InvalidationBuffer, group: int, since_s: float) -> None:
-    """Note that the scores of the pages of `group` that were last visited before `since_s` may have moved. O(1)."""
-    marks = noted.marks
+def invalidate_group(buffer: InvalidationBuffer, group: int, since_s: float) -> None:
+    """Record that the scores of the pages of `group` last visited before `since_s` may have changed. O(1)."""
+    marks = buffer.marks
     if marks[_KNOWN]:
         at = marks[_GROUPS]
-        if at and at <= noted.groups.size and noted.groups[at - 1] == group:  # as while a surge comes to light
-            noted.since_s[at - 1] = max(noted.since_s[at - 1], since_s)
+        if at and at <= buffer.groups.size and buffer.groups[at - 1] == group:  # often so while a surge is detected
+            buffer.since_s[at - 1] = max(buffer.since_s[at - 1], since_s)
             return
-        if at < noted.groups.size:
-            noted.groups[at] = group
-            noted.since_s[at] = since_s
+        if at < buffer.groups.size:
+            buffer.groups[at] = group
+            buffer.since_s[at] = since_s
         marks[_GROUPS] = at + 1
 
 
 class InvalidatedRows:
-    """The rows of one shard whose scores may have moved since the last `take` or `forget`, or since it was made.
+    """The rows of one shard whose scores may have changed since the last `take` or `forget`.
 
-    ``corpus``: CORPUS[1], the shard's own. Pages that came since are not told: they are the rows from `known` on.
+    ``corpus``: CORPUS[1] of the shard. Pages added since are not recorded: they are the rows from `known` on.
     """
 
-    __slots__ = ("_corpus", "_sweep", "noted")
+    __slots__ = ("_corpus", "_sweep", "buffer")
 
     def __init__(self, corpus: Records, capacity: int = CAPACITY) -> None:
         groups = min(capacity, GROUP_CAPACITY)
-        self.noted = InvalidationBuffer(
+        self.buffer = InvalidationBuffer(
             np.empty(capacity, np.int64), np.zeros(3, np.int64), np.empty(groups, np.int64), np.empty(groups)
         )
         self._corpus = corpus
@@ -86,43 +86,43 @@ class InvalidatedRows:
 
     @property
     def known(self) -> int:
-        """How many rows there were at the last asking: those from there on are new."""
-        return int(self.noted.marks[_KNOWN])
+        """The number of rows at the last query; later ones are new."""
+        return int(self.buffer.marks[_KNOWN])
 
     def take(self) -> Ints | None:
-        """Return the rows, int64[m], in no order and some perhaps twice, and forget them; None for all that are known.
+        """Return the invalidated rows and forget them: int64[m], unordered, perhaps with duplicates; None for all.
 
-        None where more than `capacity` were noted, or the sweep went all round. O(m).
+        None if more than `capacity` were recorded, or the sweep passed all rows. O(m).
         """
         swept = self._swept()
-        count = int(self.noted.marks[_COUNT])
-        rows = None if swept is None or count > self.noted.rows.size else np.append(self.noted.rows[:count], swept)
+        count = int(self.buffer.marks[_COUNT])
+        rows = None if swept is None or count > self.buffer.rows.size else np.append(self.buffer.rows[:count], swept)
         self.forget()
         return rows
 
     def forget(self) -> None:
-        """Forget what was noted, as after all bounds were made anew. O(1)."""
+        """Forget all records, as after all bounds were rebuilt. O(1)."""
         self._sweep = self._place()
-        self.noted.marks[:] = 0, self._corpus["sorted"][0], 0
+        self.buffer.marks[:] = 0, self._corpus["sorted"][0], 0
 
     def add(self, rows: Ints) -> None:
-        """Note ``rows``: int64[m]. O(m)."""
+        """Record ``rows``: int64[m]. O(m)."""
         rows = rows[(rows >= 0) & (rows < self.known)]
-        count = int(self.noted.marks[_COUNT])
-        room = self.noted.rows[count : count + rows.size]
-        room[:] = rows[: room.size]
-        self.noted.marks[_COUNT] = count + rows.size
+        count = int(self.buffer.marks[_COUNT])
+        free = self.buffer.rows[count : count + rows.size]
+        free[:] = rows[: free.size]
+        self.buffer.marks[_COUNT] = count + rows.size
 
-    def spread(self, shard: ShardArrays) -> None:
-        """Turn the groups that were noted into rows: before these are taken. O(pages of the groups)."""
-        _spread(shard, self.noted)
+    def spread(self, groups: GroupArrays, pages: Records) -> None:
+        """Expand the recorded groups to rows, before these are taken. O(pages of the groups)."""
+        _spread(groups, pages, self.buffer)
 
     def _place(self) -> tuple[int, int]:
-        """Return how many sweeps are over, and where the present one stands."""
+        """Return the number of completed sweeps, and the next row of the current one."""
         return int(self._corpus["sweep"][0]), int(self._corpus["sweep_row"][0])
 
     def _swept(self) -> Ints | None:
-        """Return the known rows that the sweep passed since the last asking, None where these are all or too many."""
+        """Return the known rows that the sweep passed since the last query; None if these are all or too many."""
         (sweep, row), (sweep_before, row_before) = self._place(), self._sweep
         known = self.known
         if sweep == sweep_before:
@@ -132,19 +132,20 @@ class InvalidatedRows:
         else:
             return None
         cut = [(min(start, known), min(stop, known)) for start, stop in spans]
-        if sum(stop - start for start, stop in cut) > _SWEPT_PER_ROW * self.noted.rows.size:
+        if sum(stop - start for start, stop in cut) > _SWEPT_PER_ROW * self.buffer.rows.size:
             return None
         return np.concatenate([np.arange(start, stop) for start, stop in cut])
 
 
 @bare_kernel
-def _spread(shard: ShardArrays, noted: InvalidationBuffer) -> None:
-    marks = noted.marks
-    if marks[_GROUPS] > noted.groups.size:
-        marks[_COUNT] = noted.rows.size + 1
-    for i in range(min(marks[_GROUPS], noted.groups.size)):
-        if marks[_COUNT] > noted.rows.size:
+def _spread(groups: GroupArrays, pages: Records, buffer: InvalidationBuffer) -> None:
+    marks = buffer.marks
+    if marks[_GROUPS] > buffer.groups.size:
+        marks[_COUNT] = buffer.rows.size + 1
+    for i in range(min(marks[_GROUPS], buffer.groups.size)):
+        if marks[_COUNT] > buffer.rows.size:
             break
         count = marks[_COUNT]
-        marks[_COUNT] = list_members(shard, noted.groups[i], noted.since_s[i], marks[_KNOWN], noted.rows, count)
+        since_s, known = buffer.since_s[i], marks[_KNOWN]
+        marks[_COUNT] = list_members(groups, pages, buffer.groups[i], since_s, known, buffer.rows, count)
     marks[_GROUPS] = 0

@@ -1,8 +1,8 @@
-"""The journal: the visits of a uniform sample of pages, newest last, as evolution learns from them.
+"""The visit journal: the visits of a uniform sample of pages, newest last, as training data for evolution.
 
-Which pages are sampled hangs on the pages alone: those whose salted hash is small. The share is halved each time the
-shard's pages double beyond `SAMPLE_PAGES`, so that half of that many to that many are sampled, whatever the shard
-grows to; a page that leaves the sample so never returns. The visits stand in a ring, where the oldest give way.
+Which pages are sampled depends on the pages alone: those whose salted hash is small. The share is halved each time the
+shard's pages double beyond `SAMPLE_PAGES`, so that half of that many to that many are sampled, whatever the shard's
+size; a page that leaves the sample never returns. The visits are kept in a ring buffer.
 """
 
 from __future__ import annotations
@@ -31,63 +31,61 @@ __all__ = [
     "sample_hashes",
 ]
 
-JOURNAL_VISITS: Final = 1 << 20  # a power of two; 16 MB, and three weeks of daily visits to the whole sample
-SAMPLE_PAGES: Final = 50_000  # enough to tell score functions apart by 1 %; more would only make evolution slow
+JOURNAL_VISITS: Final = 1 << 20  # a power of two; 16 MB, three weeks of daily visits to the whole sample
+SAMPLE_PAGES: Final = 50_000  # enough to detect differences of 1 % between score functions; more slow evolution
 
 # Bits of VISIT.flags.
 SAW_CHANGE: Final = 1
-WAS_FIRST: Final = 2  # of the page: there was nothing to compare with
+WAS_FIRST: Final = 2  # the page's first visit, with nothing to compare with
 
-_SAMPLE_SALT: Final = np.uint64(0x2545F4914F6CDD1D)  # any will do: it must differ from what salts ties and slots
-_ROWS_AT_ONCE: Final = 1 << 16  # hashed together, in cache
+_SAMPLE_SALT: Final = np.uint64(0x2545F4914F6CDD1D)  # arbitrary, but different from the salts of ties and slots
+_ROWS_AT_ONCE: Final = 1 << 16  # rows hashed together, in cache
 _WHOLE: Final = np.uint64((1 << 64) - 1)
 
 
 @inlined_kernel
-def narrow_sample(shard: ShardArrays, pages: int) -> None:
-    """Halve the sample where `pages` pages would make it too large. O(1)."""
-    corpus = shard.corpus[0]
+def narrow_sample(corpus: Record, pages: int) -> None:
+    """Halve the sample if `pages` pages would make it too large. O(1)."""
     if pages > np.int64(SAMPLE_PAGES) << corpus.halvings:
         corpus.halvings += 1
 
 
 @inlined_kernel
-def record_visit(shard: ShardArrays, row: int, at_s: float, flags: int) -> None:
-    """Append a visit of `row` that told something, where the page is sampled; the oldest gives way. O(1)."""
-    corpus = shard.corpus[0]
-    if mix(shard.pages.records[row].url_hash ^ _SAMPLE_SALT) <= _WHOLE >> np.uint64(corpus.halvings):
-        visit: Record = shard.journal[corpus.journaled & (shard.journal.size - 1)]
+def record_visit(journal: Records, corpus: Record, page: Record, row: int, at_s: float, flags: int) -> None:
+    """Append a visit of `page`, which is in `row`, if the page is sampled; it overwrites the oldest. O(1)."""
+    if mix(page.url_hash ^ _SAMPLE_SALT) <= _WHOLE >> np.uint64(corpus.halvings):
+        visit: Record = journal[corpus.journaled & (journal.size - 1)]
         visit.at_s = at_s
         visit.row = row
         visit.flags = flags
         corpus.journaled += 1
 
 
-def sample_bar(shard: ShardArrays) -> int:
+def sample_bar(corpus: Records) -> int:
     """Return the greatest sample hash that is in the sample. O(1)."""
-    return int(_WHOLE) >> int(shard.corpus["halvings"][0])
+    return int(_WHOLE) >> int(corpus["halvings"][0])
 
 
-def sample_hashes(shard: ShardArrays, rows: Ints) -> Hashes:
+def sample_hashes(pages: Records, rows: Ints) -> Hashes:
     """Return the hashes by which the pages of `rows`: int64[m] are sampled: uint64[m]. O(m)."""
     hashes = np.empty(rows.size, np.uint64)
-    _hash_pages(shard.pages.records, rows, hashes)
+    _hash_pages(pages, rows, hashes)
     return hashes
 
 
-def find_sampled(shard: ShardArrays, start: int, stop: int, bar: int) -> Ints:
-    """Return which of the rows from `start` up to `stop` have a sample hash of at most `bar`, ascending. O(rows)."""
+def find_sampled(pages: Records, start: int, stop: int, bar: int) -> Ints:
+    """Return the rows from `start` up to `stop` with a sample hash of at most `bar`, ascending. O(rows)."""
     found = [np.empty(0, np.int64)]
     for first in range(start, stop, _ROWS_AT_ONCE):
         rows = np.arange(first, min(first + _ROWS_AT_ONCE, stop))
-        found.append(rows[sample_hashes(shard, rows) <= np.uint64(bar)])
+        found.append(rows[sample_hashes(pages, rows) <= np.uint64(bar)])
     return np.concatenate(found)
 
 
 def copy_sample(shard: ShardArrays, rows: Ints) -> ShardArrays:
-    """Return the pages of ``rows``: int64[m] alone, copied, with the journal, the priors and profiles as they are.
+    """Return a copy of the pages of ``rows``: int64[m] alone, with the journal, the priors and the profiles.
 
-    O(m + v). Milliseconds, for it is what keeps others waiting. The journal still has the rows of `shard`: see
+    O(m + v); milliseconds, because the lock is held meanwhile. The journal still has the rows of `shard`: see
     `number_sample`.
     """
     groups = shard.groups.records[: int(shard.corpus["groups"][0])].copy()
@@ -111,9 +109,9 @@ def copy_sample(shard: ShardArrays, rows: Ints) -> ShardArrays:
 
 
 def number_sample(copied: ShardArrays, rows: Ints) -> ShardArrays:
-    """Return what `copy_sample` returned for ``rows``: int64[m], ascending, its journal with pages as they lie there.
+    """Return what `copy_sample` returned for ``rows``: int64[m], ascending, with the copy's own rows in its journal.
 
-    Visits to other pages are gone from it. O(v log m).
+    Visits to other pages are left out. O(v log m).
     """
     ring, journaled = copied.journal, int(copied.corpus["journaled"][0])
     if journaled > ring.size:
@@ -129,7 +127,7 @@ def number_sample(copied: ShardArrays, rows: Ints) -> ShardArrays:
 
 
 class Visits(NamedTuple):
-    """Visits to sampled pages, those to a page together and in their order, as columns of one length v."""
+    """Visits to sampled pages, sorted by page, then in their order, as columns of length v."""
 
     rows: Ints  # int64[v], ascending
     at_s: Floats  # UTC epoch seconds
@@ -137,14 +135,14 @@ class Visits(NamedTuple):
     first: Bools
 
 
-def read_visits(shard: ShardArrays) -> Visits:
+def read_visits(journal: Records, pages: Records, corpus: Records) -> Visits:
     """Return the journal's visits to pages that are still in the sample. O(pages + v log v)."""
-    journaled = int(shard.corpus["journaled"][0])
-    ring = shard.journal[:journaled]
+    journaled = int(corpus["journaled"][0])
+    ring = journal[:journaled]
     if journaled > ring.size:
         ring = np.roll(ring, -(journaled % ring.size))  # the oldest first
-    sampled = np.zeros(int(shard.corpus["pages"][0]), np.bool_)
-    sampled[find_sampled(shard, 0, sampled.size, sample_bar(shard))] = True
+    sampled = np.zeros(int(corpus["pages"][0]), np.bool_)
+    sampled[find_sampled(pages, 0, sampled.size, sample_bar(corpus))] = True
     ring = ring[sampled[ring["row"]]]
     ring = ring[np.argsort(ring["row"], kind="stable")]
     flags = ring["flags"]

@@ -22,7 +22,7 @@ from streamsched.politeness.eligibility import OVERDUE_SCORE
 from streamsched.politeness.policy import PolitenessPolicy
 from streamsched.ranking.formula_switch import FormulaSwitch
 from streamsched.ranking.full_scan import Query, Ranked
-from streamsched.records.schema import VISITED
+from streamsched.records.page_schema import VISITED
 from streamsched.records.url_index import url_texts
 from streamsched.records.url_patterns import host_names
 from streamsched.scheduler.explanation import Explanation, RankedBy, explain_page
@@ -105,9 +105,10 @@ class BatchBuilder:
     def name_pages(self, ranked: Ranked, now: float, until: float | None = None, panel: int = 0) -> Batch:
         """Return the pages `ranked` as callers get them."""
         shard = self.pages.arrays
-        urls = url_texts(shard, ranked.rows)
+        urls = url_texts(shard.pages, ranked.rows)
         scores = np.where(ranked.scores >= OVERDUE_SCORE, np.inf, ranked.scores)
-        return Batch(urls, scores, ranked.rows, cache(lambda: host_names(shard, ranked.rows)), now, until, panel)
+        hosts = cache(lambda: host_names(shard.groups, shard.pages.records, ranked.rows))
+        return Batch(urls, scores, ranked.rows, hosts, now, until, panel)
 
     def _compose(
         self, query: Query, rank: Callable[[Query], Ranked], rank_new: Callable[[Query], Ranked]

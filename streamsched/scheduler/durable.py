@@ -318,7 +318,6 @@ class DurableScheduler(Scheduler):
             if self._log is not None:
                 self._log.check()
             self._politeness_policy.limit_batches(most)
-            self._pages.limits = self._politeness_policy.limits
             number = self._note({"call": "limit", "per_host": self.politeness.per_batch})
         if self._log is not None:
             self._log.commit(number)

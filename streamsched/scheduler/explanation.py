@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from streamsched.estimation.seasonality.periodicity_test import test_periodicity
+from streamsched.estimation.seasonality.periodicity import find_periodicity
 from streamsched.estimation.surges import share_not_hit
 from streamsched.formula import BLOCK
 from streamsched.formula.champion import Champion
@@ -19,7 +19,8 @@ from streamsched.politeness.eligibility import are_eligible, describe_eligibilit
 from streamsched.politeness.leases import are_leased
 from streamsched.politeness.limits import Limits
 from streamsched.ranking.full_scan import FullScan, Query
-from streamsched.records.schema import VISITED, ShardArrays
+from streamsched.records.page_schema import VISITED
+from streamsched.records.schema import ShardArrays
 from streamsched.records.url_index import url_text
 from streamsched.records.url_patterns import group_name
 
@@ -93,7 +94,8 @@ def explain_page(shard: ShardArrays, ranked: RankedBy, query: Query, row: int) -
     page = shard.pages.records[row]
     now = query.now
     fill = TerminalColumns(PROVIDED, 1).fill
-    columns = fill(shard.pages.records[rows], shard.pages.traces[rows], context_of(shard, rows), now, query.cycle_s)
+    context = context_of(shard.groups.records, shard.seasonality, rows)
+    columns = fill(shard.pages.records[rows], shard.pages.traces[rows], context, now, query.cycle_s)
     terminals = {name: float(column[0]) for name, column in columns.items()}
     group = shard.groups.records[page["group"]]
     leased = bool(are_leased(shard, rows, now)[0])
@@ -103,9 +105,9 @@ def explain_page(shard: ShardArrays, ranked: RankedBy, query: Query, row: int) -
     last_outcome_s = shard.pages.traces["last_outcome_s"][row]
     position, of_eligible = _place(shard, ranked, query, row)
     return Explanation(
-        url=url_text(shard, row),
-        host=group_name(shard, int(group["host"])),
-        pattern=group_name(shard, int(page["group"])),
+        url=url_text(shard.pages, row),
+        host=group_name(shard.groups, int(group["host"])),
+        pattern=group_name(shard.groups, int(page["group"])),
         formula=ranked.champion.formula.text,
         champion=str(ranked.champion),
         score=float(ranked.ranking.score(shard, now, query.cycle_s, rows)[0]),
@@ -168,7 +170,7 @@ def _reasons(shard: ShardArrays, query: Query, row: int, terminals: dict[str, fl
         reasons.append(f"{seen}; P(changed since) by its own rate is {terminals['posterior']:.3g}")
     else:
         reasons.append(f"never visited; known for {since}")
-    pattern = group_name(shard, int(page["group"]))
+    pattern = group_name(shard.groups, int(page["group"]))
     reasons.append(
         f"rate {terminals['rate']:.3g} a cycle; without its own visits it would be taken for {_prior_rate(page):.3g}, "
         f"the prior of {pattern} ({group['pages']} {'page' if group['pages'] == 1 else 'pages'})"
@@ -179,7 +181,7 @@ def _reasons(shard: ShardArrays, query: Query, row: int, terminals: dict[str, fl
     if unseen >= _WORTH_SAYING:
         reasons.append(f"surges in {pattern} that no visit told of: P(hit since by one) is {unseen:.3g}")
     if shard.seasonality.links["schedule"][row]:
-        reasons.append(str(test_periodicity(shard, row)))
+        reasons.append(str(find_periodicity(page, shard.seasonality, row)))
     if page["failures"]:
         visits = "visit" if page["failures"] == 1 else f"{page['failures']} visits"
         reasons.append(f"{'at least ' if page['failures'] == _MOST_COUNTED else ''}the last {visits} failed")
@@ -200,6 +202,6 @@ def _borne_surges(group: Record, page: Record, pattern: str) -> list[str]:
     return [
         f"visits to {pattern} from {format_moment(group[begin])} on tell of a surge: "
         f"of the pages not visited since, this one among them, {group[shown]:.0%} are taken for changed by it"
-        for begin, shown in (("open_s", "open_shown"), ("kept_s", "kept_shown"))
+        for begin, shown in (("open_s", "open_share"), ("kept_s", "kept_share"))
         if group[shown] > 0.0 and page["last_visit_s"] < group[begin]
     ]

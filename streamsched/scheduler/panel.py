@@ -75,7 +75,7 @@ class Panel:
 
     def holds(self, shard: ShardArrays, row: int) -> bool:
         """Return whether the page of `row` is a member. O(1)."""
-        return int(sample_hashes(shard, np.array([row]))[0]) <= self.bar
+        return int(sample_hashes(shard.pages.records, np.array([row]))[0]) <= self.bar
 
     def reasons(self, shard: ShardArrays, row: int) -> tuple[str, ...]:
         """Return what there is to say of the page of `row` as a member, if it is one. O(1)."""
@@ -112,10 +112,10 @@ class Panel:
 
     def _resize(self, shard: ShardArrays, size: int) -> None:
         """Set the bar so that `size` pages of the sample are members, or all of it."""
-        bar = sample_bar(shard)
+        bar = sample_bar(shard.corpus)
         if self.bar < bar or size < self._rows.size:
-            rows = find_sampled(shard, 0, int(shard.corpus["pages"][0]), bar)
-            hashes = np.sort(sample_hashes(shard, rows))
+            rows = find_sampled(shard.pages.records, 0, int(shard.corpus["pages"][0]), bar)
+            hashes = np.sort(sample_hashes(shard.pages.records, rows))
             self.bar = int(hashes[size - 1]) if size < hashes.size else bar
             self._rows, self._searched = np.empty(0, np.int64), 0
             self._renew(shard)
@@ -123,11 +123,11 @@ class Panel:
     def _renew(self, shard: ShardArrays) -> None:
         """Let new pages become members, and members leave that the sample has left."""
         pages = int(shard.corpus["pages"][0])
-        bar = min(self.bar, sample_bar(shard))
+        bar = min(self.bar, sample_bar(shard.corpus))
         if (bar == self.bar and self._searched == pages) or bar < 0:
             return
-        rows = np.concatenate([self._rows, find_sampled(shard, self._searched, pages, bar)])
-        hashes = sample_hashes(shard, rows)
+        rows = np.concatenate([self._rows, find_sampled(shard.pages.records, self._searched, pages, bar)])
+        hashes = sample_hashes(shard.pages.records, rows)
         order = np.argsort(hashes, kind="stable")
         self._rows = rows[order[hashes[order] <= np.uint64(bar)]]
         self._searched, self.bar = pages, bar

@@ -24,7 +24,8 @@ from streamsched.politeness.eligibility import are_eligible
 from streamsched.politeness.limits import host_capacity
 from streamsched.ranking.full_scan import Query, Ranked, fill_slots
 from streamsched.ranking.host_slots import HostSlots
-from streamsched.records.schema import URGENT, VISITED, ShardArrays
+from streamsched.records.page_schema import URGENT, VISITED
+from streamsched.records.schema import ShardArrays
 
 __all__ = ["BatchQuotas", "Places", "RankedSources", "put_in_order", "swap_in"]
 

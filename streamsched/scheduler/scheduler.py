@@ -102,9 +102,8 @@ class Scheduler:
         self._behind: StreamNeeded | None = None  # why calls are missing that the directory it is from has logged
         bits = check_whole("change_bits", change_bits, 1, "1 to 64 bits", most=64)
         self._pages = PageTable(self.cycle_s, bits, None if regions is None else check_regions(regions))
-        self._pages.surges = bool(surges)
+        self._surges = bool(surges)
         self._politeness_policy = PolitenessPolicy(politeness, per_host)
-        self._pages.limits = self._politeness_policy.limits
         self._panel = Panel(check_share("panel", panel), self.cycle_s)
         new, explore = check_share("new_share", new_share), check_share("explore_share", explore_share)
         self._quotas = BatchQuotas(new, explore, self.seed)
@@ -143,7 +142,6 @@ class Scheduler:
     def per_host(self, most: int | None) -> None:
         with self._lock:
             self._politeness_policy.limit_batches(most)
-            self._pages.limits = self._politeness_policy.limits
 
     @property
     def champion(self) -> Champion:
@@ -175,7 +173,8 @@ class Scheduler:
             valid[[problem.record for problem in problems]] = False
             batch = batch.take(np.flatnonzero(valid))
         with self._lock:
-            counts = self._pages.observe(batch, self._formula_switch.count).tolist()
+            limits, then = self._politeness_policy.limits, self._formula_switch.count
+            counts = self._pages.observe(batch, limits, surges=self._surges, then=then).tolist()
             self._politeness_policy.reach(self._pages.arrays)
         applied, changed, first_visits, failures, duplicates, late, _, served, hits = counts
         kept = tuple(problems[:KEPT_REJECTIONS])
@@ -293,7 +292,6 @@ class Scheduler:
         with self._lock:
             told = self._politeness_policy.state() | {"politeness": politeness.to_json()}
             self._politeness_policy = PolitenessPolicy.restored(told, self._pages.arrays)
-            self._pages.limits = self._politeness_policy.limits
             self._batch_builder = self._assemble()
             self._formula_switch.forget()
 
@@ -410,11 +408,9 @@ class Scheduler:
         if settings["champion"]["formula"] == settings["formula"]:
             scheduler._champion = scheduler._wanted = Champion.from_json(settings["champion"])
         scheduler.positions = settings["positions"]
-        pages.surges = scheduler._pages.surges
         scheduler._pages = pages
         scheduler._formula_switch = FormulaSwitch(pages, scheduler.formula, scheduler._threads)
         scheduler._politeness_policy = PolitenessPolicy.restored(settings["politeness_policy"], pages.arrays)
-        pages.limits = scheduler._politeness_policy.limits
         scheduler._panel.restore(settings["panel"])
         scheduler._quotas.restore(settings["shares"])
         scheduler._batch_builder = scheduler._assemble()
@@ -432,7 +428,7 @@ class Scheduler:
         """
         with self._lock:
             shard, pages = self._pages.arrays, len(self)
-        rows = find_sampled(shard, 0, pages, sample_bar(shard))
+        rows = find_sampled(shard.pages.records, 0, pages, sample_bar(shard.corpus))
         with self._lock:
             copied, panel_bar = copy_sample(self._pages.arrays, rows), self._panel.bar
         return number_sample(copied, rows), panel_bar
@@ -453,7 +449,7 @@ class Scheduler:
             "change_bits": self._pages.change_bits,
             "panel": self._panel.state(),
             "shares": self._quotas.state(),
-            "surges": self._pages.surges,
+            "surges": self._surges,
             "regions": self._pages.seasonality.to_json(),
             "positions": dict(self.positions),
         } | ({} if self._scouts else {"surge_probes": False})

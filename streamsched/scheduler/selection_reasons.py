@@ -12,7 +12,8 @@ from streamsched.numerics.topk_order import sort_keys
 from streamsched.politeness.eligibility import read_waits
 from streamsched.politeness.limits import host_capacity
 from streamsched.ranking.full_scan import Query, Ranked
-from streamsched.records.schema import URGENT, VISITED, ShardArrays
+from streamsched.records.page_schema import URGENT, VISITED
+from streamsched.records.schema import ShardArrays
 from streamsched.records.url_patterns import group_name
 
 __all__ = ["ComposedBatch", "describe_membership"]
@@ -132,7 +133,7 @@ def _say_full_host(shard: ShardArrays, chosen: ComposedBatch, subject: _Subject,
     )
     if np.count_nonzero(best) < room or np.count_nonzero(batch) < room:
         return ""
-    name, taken = group_name(shard, host), kinds[batch]
+    name, taken = group_name(shard.groups, host), kinds[batch]
     if np.all(taken == _BETTER):
         return f"{name} gives no more than {_count(taken)} to it"
     pages = "1 page" if taken.size == 1 else f"{taken.size:,} pages"

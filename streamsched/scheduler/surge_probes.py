@@ -26,8 +26,9 @@ from streamsched.numerics.topk_order import sort_keys, tie_keys
 from streamsched.numerics.vector_math import expm1
 from streamsched.politeness.eligibility import OVERDUE_SCORE, are_eligible
 from streamsched.ranking.full_scan import FullScan, Query, Ranked
+from streamsched.records.page_schema import LEASED, LONGEST_INTERVAL, URGENT
 from streamsched.records.pattern_members import list_members
-from streamsched.records.schema import LEASED, LONGEST_INTERVAL, URGENT, ShardArrays
+from streamsched.records.schema import ShardArrays
 from streamsched.scheduler.quotas import Places, put_in_order, swap_in
 
 __all__ = ["SCOUTS", "SurgeProbes"]
@@ -133,7 +134,7 @@ def _list_rows(shard: ShardArrays, groups: Ints, sizes: Ints, out: Ints) -> int:
     known = shard.corpus[0].pages
     for i in range(groups.size):
         room = count + sizes[i]
-        count = min(list_members(shard, groups[i], np.inf, known, out[:room], count), room)
+        count = min(list_members(shard.groups, shard.pages.records, groups[i], np.inf, known, out[:room], count), room)
     return count
 
 
@@ -155,7 +156,7 @@ def _list_due(  # noqa: PLR0913, PLR0917  a kernel
             continue
         elapsed = min(max((now - group.open_s) / cycle_s, 0.0), LONGEST_INTERVAL)
         since = 0.0 - expm1(-surge_probability(group) * elapsed)
-        expected = MEAN_SHARE * (unseen_surge_value(group) * group.open_left + since * (group.pages - 1.0))
+        expected = MEAN_SHARE * (unseen_surge_value(group) * group.open_unvisited + since * (group.pages - 1.0))
         value = expected / SCOUTS
         if value > 0.0 and value >= bar:
             out[count] = number

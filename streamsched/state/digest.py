@@ -1,4 +1,4 @@
-"""One hash of what a shard's state means: equal for equal states, whatever way they came about."""
+"""Digest of a shard's logical state: equal for equal states, however they came about."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from streamsched.records.schema import LEASED, OUT
+from streamsched.records.page_schema import LEASED, OUT
 from streamsched.records.url_patterns import candidate_space
 from streamsched.state.page_table import PageTable
 
 __all__ = ["digest_state"]
 
-_VERSION: Final = 5  # of what is hashed, not of how it is saved
+_VERSION: Final = 5  # of what is hashed, not of the format on disk
 
 
 def digest_state(pages: PageTable, settings: dict[str, Any]) -> str:
-    """Return the SHA-256 of what the state means: settings, records and texts, not their layout on disk. O(pages)."""
+    """Return the SHA-256 of settings, records and texts, not of their layout on disk. O(pages)."""
     arrays = _arrays(pages)
     leased = (arrays["pages"]["flags"] & LEASED) != 0
     arrays["lease_until_s"] = np.where(leased, arrays["lease_until_s"], 0.0)
     arrays["pages"], arrays["groups"] = arrays["pages"].copy(), arrays["groups"].copy()
-    arrays["pages"]["flags"] &= np.uint8(0xFF ^ OUT)  # when an expiry was noticed does not matter
+    arrays["pages"]["flags"] &= np.uint8(0xFF ^ OUT)  # when an expiry was noticed is not part of the state
     arrays["groups"]["out"] = 0
     whole = hashlib.sha256(json.dumps([_VERSION, settings], sort_keys=True).encode())
     for name in sorted(arrays):
@@ -33,7 +33,7 @@ def digest_state(pages: PageTable, settings: dict[str, Any]) -> str:
 
 
 def _arrays(pages: PageTable) -> dict[str, npt.NDArray[Any]]:
-    """Return the arrays that are the state, cut to what is in use."""
+    """Return the arrays of the state, cut to what is in use."""
     shard = pages.arrays
     corpus, seasonality = shard.corpus[0], shard.seasonality.state[0]
     count, groups = int(corpus["pages"]), int(corpus["groups"])

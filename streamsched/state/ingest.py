@@ -1,4 +1,4 @@
-"""What an outcome does to a page: the one kernel that applies a batch, in stream order."""
+"""Ingest: the kernel that applies a batch of outcomes to pages, in stream order."""
 
 from __future__ import annotations
 
@@ -17,24 +17,18 @@ from streamsched.estimation.change_detection import (
     shows_content,
 )
 from streamsched.estimation.hierarchical_prior import advance_sweep, refresh_prior, update_pattern_evidence
+from streamsched.estimation.observed_interval import ObservedInterval
 from streamsched.estimation.page_update import update_page
 from streamsched.estimation.seasonality.group_profiles import inherit_profile, refresh_link, store_utc_offset
 from streamsched.estimation.seasonality.seasonality_update import prefetch_seasonality, update_seasonality
 from streamsched.estimation.surges import update_surges
-from streamsched.numerics.arrays import Bools, Bytes, Floats, Hashes, Ints, Record
+from streamsched.numerics.arrays import Bools, Bytes, Floats, Hashes, Ints, Record, Records
 from streamsched.numerics.jit import bare_kernel, inlined_kernel, prefetch
 from streamsched.outcomes import CHANGED, COST, FINGERPRINT, IMPORTANCE, RETRY_AFTER, STATUS
 from streamsched.politeness.limits import Limits, apply_host_response, release_slot
 from streamsched.records.dirty_tracking import mark_dirty_group, mark_dirty_row
-from streamsched.records.schema import (
-    FOR_PANEL,
-    LEASED,
-    SUCCEEDED,
-    URGENT,
-    VISITED,
-    WITH_FINGERPRINT,
-    ShardArrays,
-)
+from streamsched.records.page_schema import FOR_PANEL, LEASED, SUCCEEDED, URGENT, VISITED, WITH_FINGERPRINT
+from streamsched.records.schema import ShardArrays
 from streamsched.records.score_invalidation import InvalidationBuffer, invalidate_row
 from streamsched.records.url_index import LOOKUP_CHUNK, IndexArrays, resolve
 from streamsched.records.url_patterns import assign_group, renew_candidates
@@ -42,19 +36,19 @@ from streamsched.records.visit_journal import SAW_CHANGE, WAS_FIRST, narrow_samp
 
 __all__ = ["COUNTS", "IngestCounts", "IngestRules", "OutcomeColumns", "apply_outcomes", "init_pages"]
 
-# Positions in the counts that `apply_outcomes` adds to; every outcome is APPLIED, DUPLICATES or LATE, and an applied
-# one also one of the rest. Of those that were leased for their score and showed whether their page had changed, SERVED
-# counts all, HITS those that had.
+# Positions in the counts that `apply_outcomes` adds to. Every outcome counts as APPLIED, DUPLICATES or LATE, an applied
+# one also as one of the others. SERVED are outcomes of pages leased for their score that show whether the page had
+# changed, HITS those of them that found a change.
 APPLIED, CHANGES, FIRST_VISITS, FAILURES, DUPLICATES, LATE, UNCHANGED, SERVED, HITS = range(9)
 COUNTS: Final = 9
 
-_AHEAD: Final = 12  # outcomes between asking the memory for a group and using it
-_HOST_AHEAD: Final = 6  # ... for its host, which the group names
+_AHEAD: Final = 12  # outcomes between prefetching a group and using it
+_HOST_AHEAD: Final = 6  # ... its host, which the group names
 
 
 class IngestRules(NamedTuple):
-    """How outcomes are read: the cycle in seconds, from how many bits on fingerprints differ, the limits, and whether
-    they tell of surges.
+    """How outcomes are read: the cycle in seconds, the least distance of fingerprints that differ, the limits of
+    politeness, and whether surges are learned.
     """
 
     cycle_s: float
@@ -64,7 +58,7 @@ class IngestRules(NamedTuple):
 
 
 class OutcomeColumns(NamedTuple):
-    """The columns of a batch as the kernel takes them; an absent one has length 0."""
+    """The columns of a batch for kernels; an absent one has length 0."""
 
     blob: Bytes
     offsets: Ints
@@ -79,32 +73,34 @@ class OutcomeColumns(NamedTuple):
 
 
 class IngestCounts(NamedTuple):
-    """What a batch did: ``counts``: int64[COUNTS], and the rows whose scores it may have moved."""
+    """What a batch did: ``counts``: int64[COUNTS], and the rows whose scores it may have changed."""
 
     counts: Ints
-    noted: InvalidationBuffer
+    invalidated: InvalidationBuffer
 
 
 @bare_kernel
 def init_pages(shard: ShardArrays, known_since_s: float) -> None:
-    """Sort into groups all pages entered since the last call, as known since `known_since_s`. O(URL) a page."""
+    """Assign all pages entered since the last call to groups, as known since `known_since_s`. O(URL) a page."""
     for row in range(shard.corpus[0].sorted, shard.corpus[0].pages):
         _init_page(shard, row, known_since_s)
 
 
 @bare_kernel
 def _init_page(shard: ShardArrays, row: int, known_since_s: float) -> None:
-    mark_dirty_row(shard, row)
-    shard.pages.records[row].last_visit_s = known_since_s
-    renew_candidates(shard, row + 1)
-    shard.corpus[0].sorted = row + 1
-    narrow_sample(shard, row + 1)
-    known_groups = int(shard.corpus[0].groups)
-    assign_group(shard, row)
-    for group in range(known_groups, shard.corpus[0].groups):
-        inherit_profile(shard, group)
-    refresh_prior(shard, shard.pages.records[row])
-    refresh_link(shard, row)
+    corpus: Record = shard.corpus[0]
+    page: Record = shard.pages.records[row]
+    mark_dirty_row(shard.dirty, shard.pages, shard.seasonality, row)
+    page.last_visit_s = known_since_s
+    renew_candidates(shard.groups.candidates, row + 1)
+    corpus.sorted = row + 1
+    narrow_sample(corpus, row + 1)
+    known_groups = int(corpus.groups)
+    assign_group(shard.groups, shard.pages, corpus, shard.dirty, row)
+    for group in range(known_groups, corpus.groups):
+        inherit_profile(shard.seasonality, shard.groups, group)
+    refresh_prior(page, corpus, shard.groups.records)
+    refresh_link(shard.seasonality, row, page, corpus.sweep)
     store_utc_offset(shard.seasonality, row, known_since_s)
 
 
@@ -115,25 +111,26 @@ def apply_outcomes(
     columns: OutcomeColumns,
     span: tuple[int, int],
     rules: IngestRules,
-    told: IngestCounts,
+    result: IngestCounts,
 ) -> None:
-    """Apply the outcomes from ``span[0]`` up to ``span[1]``, in order, and add to what is told. O(1) each.
+    """Apply the outcomes from ``span[0]`` up to ``span[1]``, in order, and add to `result`. O(1) each.
 
-    A page that is new gets the next row: room must have been made. Rows are looked up `LOOKUP_CHUNK` outcomes at a
-    time, so few that their records are still in the core's own cache when the outcomes are applied.
+    A new page gets the next row: the arrays must have room. Rows are looked up `LOOKUP_CHUNK` outcomes at a time, few
+    enough that their records are still in the core's own cache when the outcomes are applied.
     """
     for start in range(span[0], span[1], LOOKUP_CHUNK):
         rows = index.rows[: min(LOOKUP_CHUNK, span[1] - start)]
-        resolve(shard, index, columns.blob, columns.offsets[start : start + rows.size + 1], rows, True)
-        _apply(shard, rows, start, columns, rules, told)
+        offsets = columns.offsets[start : start + rows.size + 1]
+        resolve(shard.pages, shard.corpus, index, columns.blob, offsets, rows, True)
+        _apply(shard, rows, start, columns, rules, result)
 
 
 @bare_kernel
 def _apply(
-    shard: ShardArrays, rows: Ints, start: int, columns: OutcomeColumns, rules: IngestRules, told: IngestCounts
+    shard: ShardArrays, rows: Ints, start: int, columns: OutcomeColumns, rules: IngestRules, result: IngestCounts
 ) -> None:
     """Apply outcome ``start + i`` to ``rows[i]``, in order."""
-    counts = told.counts
+    counts = result.counts
     for i in range(rows.size):
         if i + _AHEAD < rows.size:
             soon: Record = shard.pages.records[rows[i + _AHEAD]]
@@ -154,42 +151,44 @@ def _apply(
             counts[DUPLICATES if fetched_at == trace.last_outcome_s else LATE] += 1
             continue
         counts[APPLIED] += 1
-        invalidate_row(told.noted, rows[i])
+        invalidate_row(result.invalidated, rows[i])
         served = (page.flags & (LEASED | FOR_PANEL)) == LEASED
-        became = _apply_one(shard, rows[i], at, columns, rules, told.noted)
-        counts[became] += 1
-        if served and became in (CHANGES, UNCHANGED):
+        outcome = _apply_one(shard, rows[i], at, columns, rules, result.invalidated)
+        counts[outcome] += 1
+        if served and outcome in (CHANGES, UNCHANGED):
             counts[SERVED] += 1
-            counts[HITS] += became == CHANGES
+            counts[HITS] += outcome == CHANGES
 
 
 @inlined_kernel
 def _apply_one(
-    shard: ShardArrays, row: int, at: int, columns: OutcomeColumns, rules: IngestRules, noted: InvalidationBuffer
+    shard: ShardArrays, row: int, at: int, columns: OutcomeColumns, rules: IngestRules, invalidated: InvalidationBuffer
 ) -> int:
-    """Apply one outcome that is newer than all of its page; return the count it belongs to besides APPLIED."""
-    page = shard.pages.records[row]
-    trace = shard.pages.traces[row]
+    """Apply an outcome newer than all of its page's; return the position of its count besides APPLIED."""
+    corpus: Record = shard.corpus[0]
+    groups, seasonality, dirty = shard.groups.records, shard.seasonality, shard.dirty
+    page: Record = shard.pages.records[row]
+    trace: Record = shard.pages.traces[row]
     given = columns.given[at]
-    group: Record = shard.groups.records[page.group]
-    mark_dirty_row(shard, row)
-    mark_dirty_group(shard, np.int64(page.group))
-    mark_dirty_group(shard, np.int64(group.host))
-    trace.last_outcome_s = columns.fetched_at[at]
-    release_slot(shard, row)
+    group: Record = groups[page.group]
+    host: Record = groups[group.host]
+    mark_dirty_row(dirty, shard.pages, seasonality, row)
+    mark_dirty_group(dirty, groups, np.int64(page.group))
+    mark_dirty_group(dirty, groups, np.int64(group.host))
+    fetched_at = columns.fetched_at[at]
+    trace.last_outcome_s = fetched_at
+    release_slot(page, host)
     page.flags &= ~np.uint8(LEASED | FOR_PANEL | URGENT)
-    shard.corpus[0].applied += 1
-    refresh_prior(shard, page)  # whatever the outcome: the page's record is at hand, and its group's
-    refresh_link(shard, row)
+    corpus.applied += 1
+    refresh_prior(page, corpus, groups)  # for any outcome, while the records are in cache
+    refresh_link(seasonality, row, page, corpus.sweep)
     if given & IMPORTANCE:
         page.importance = columns.importance[at]
     if given & COST:
         page.cost = columns.cost[at]
     status = columns.status[at] if given & STATUS else np.int32(200)
     retry_after = columns.retry_after[at] if given & RETRY_AFTER else 0.0
-    apply_host_response(
-        shard.groups.records[group.host], rules.limits, given, status, retry_after, columns.fetched_at[at]
-    )
+    apply_host_response(host, rules.limits, given, status, retry_after, fetched_at)
     fingerprint = columns.fingerprint[at] if given & FINGERPRINT else np.uint64(0)
     verdict = detect_change(
         given,
@@ -203,56 +202,63 @@ def _apply_one(
         rules.change_bits,
     )
     if verdict == FAILURE:
-        shard.corpus[0].failures += 1
+        corpus.failures += 1
         if page.failures < 0xFF:
             page.failures += 1
         return FAILURES
     if verdict != FIRST:
-        due = update_seasonality(shard, row, columns.fetched_at[at], verdict == CHANGE, rules.cycle_s)
-        _learn(shard, row, columns.fetched_at[at], verdict == CHANGE, due, rules, noted)
-    _remember(shard, row, status, verdict == CHANGE, shows_content(given, status), fingerprint)
-    page.last_visit_s = columns.fetched_at[at]
-    store_utc_offset(shard.seasonality, row, columns.fetched_at[at])
-    record_visit(shard, row, columns.fetched_at[at], SAW_CHANGE * (verdict == CHANGE) + WAS_FIRST * (verdict == FIRST))
+        cycles = (fetched_at - page.last_visit_s) / rules.cycle_s
+        observed = ObservedInterval(fetched_at, cycles, rules.cycle_s, verdict == CHANGE)
+        due = update_seasonality(seasonality, page, group, row, observed, corpus.sorted)
+        _update_estimators(page, trace, corpus, groups, observed, due, rules.surges, invalidated)
+    _store_visit(page, trace, status, verdict == CHANGE, shows_content(given, status), fingerprint)
+    page.last_visit_s = fetched_at
+    store_utc_offset(seasonality, row, fetched_at)
+    flags = SAW_CHANGE * (verdict == CHANGE) + WAS_FIRST * (verdict == FIRST)
+    record_visit(shard.journal, corpus, page, row, fetched_at, flags)
     if verdict == FIRST:
         return FIRST_VISITS
-    advance_sweep(shard)
+    advance_sweep(corpus, shard.pages, shard.groups, seasonality, dirty)
     return CHANGES if verdict == CHANGE else UNCHANGED
 
 
 @inlined_kernel
-def _learn(  # noqa: PLR0913, PLR0917  a kernel
-    shard: ShardArrays, row: int, at_s: float, changed: bool, due: float, rules: IngestRules, noted: InvalidationBuffer
+def _update_estimators(  # noqa: PLR0913, PLR0917  a kernel
+    page: Record,
+    trace: Record,
+    corpus: Record,
+    groups: Records,
+    observed: ObservedInterval,
+    due: float,
+    surges: bool,
+    invalidated: InvalidationBuffer,
 ) -> None:
-    """Update the page's estimators, its group's counts and what is known of surges with one observed interval.
+    """Update the page's estimators, its group's counts and its group's surges by one observed interval.
 
-    `due`: how probable a change was by the page's schedule; NaN where it has none.
+    `due`: the probability of the change by the page's models of seasonality; NaN if unknown.
     """
-    page: Record = shard.pages.records[row]
-    group: Record = shard.groups.records[page.group]
-    interval = (at_s - page.last_visit_s) / rules.cycle_s
+    group: Record = groups[page.group]
     group.visits += 1
-    group.changes += changed
+    group.changes += observed.changed
     own = 1.0
-    if rules.surges:
-        own = update_surges(shard, noted, page, at_s, interval, changed, due, rules.cycle_s)
-    update_pattern_evidence(shard, page, interval, changed, own)
-    update_page(page, shard.pages.traces[row], interval, changed, own)
+    if surges:
+        own = update_surges(groups, invalidated, page, observed, due)
+    update_pattern_evidence(corpus, groups, page, observed, own)
+    update_page(page, trace, observed.cycles, observed.changed, own)
 
 
 @inlined_kernel
-def _remember(shard: ShardArrays, row: int, status: int, changed: bool, shows: bool, fingerprint: int) -> None:
-    """Keep what the next visit is to be compared with."""
-    page = shard.pages.records[row]
+def _store_visit(page: Record, trace: Record, status: int, changed: bool, shows: bool, fingerprint: int) -> None:
+    """Store what the next visit is compared with."""
     page.failures = 0
     page.gone = min(page.gone + 1, 255) if is_gone(status) else 0
     page.flags |= np.uint8(VISITED)
     if is_success(status):
         page.flags |= np.uint8(SUCCEEDED)
         if changed:
-            page.flags &= ~np.uint8(WITH_FINGERPRINT)  # of a content that is gone, unless renewed below
+            page.flags &= ~np.uint8(WITH_FINGERPRINT)  # its content is gone; set again below if there is a new one
     else:
         page.flags &= ~np.uint8(SUCCEEDED)
     if shows:
         page.flags |= np.uint8(WITH_FINGERPRINT)
-        shard.pages.traces[row].fingerprint = fingerprint
+        trace.fingerprint = fingerprint

@@ -1,4 +1,4 @@
-"""The page table: every page of a shard, with room made for what comes."""
+"""The page table: every page of a shard, in arrays that grow as pages are added."""
 
 from __future__ import annotations
 
@@ -14,21 +14,13 @@ from streamsched.numerics.arrays import Floats, Ints, frozen
 from streamsched.numerics.growable_array import GrowableArray
 from streamsched.numerics.packed_urls import MAX_URL_BYTES, PackedUrls
 from streamsched.outcomes import OutcomeBatch
-from streamsched.politeness.limits import make_limits
+from streamsched.politeness.limits import Limits, make_limits
 from streamsched.politeness.politeness_settings import Politeness
 from streamsched.records.dirty_tracking import DirtyTracker, mark_dirty_rows
+from streamsched.records.group_schema import GROUP, MEMBER_LINK, GroupArrays
+from streamsched.records.page_schema import PAGE, TRACE, PageArrays
 from streamsched.records.pattern_members import rebuild_members
-from streamsched.records.schema import (
-    CORPUS,
-    GROUP,
-    MEMBER_LINK,
-    PAGE,
-    TRACE,
-    VISIT,
-    GroupArrays,
-    PageArrays,
-    ShardArrays,
-)
+from streamsched.records.schema import CORPUS, VISIT, ShardArrays
 from streamsched.records.score_invalidation import UNWATCHED, InvalidatedRows
 from streamsched.records.url_index import MAX_PAGES, UrlIndex, url_texts
 from streamsched.records.url_patterns import candidate_space, place_groups
@@ -40,32 +32,31 @@ __all__ = ["PageTable"]
 
 _RESERVED_PAGES: Final = 1 << 27  # address space only; 134 M pages of 112 bytes would be 15 GB of memory
 _RESERVED_TEXT: Final = 1 << 33
-_CHUNK: Final = 1 << 16  # outcomes resolved to rows at a time: room is made for as many new pages
-_GROUPS_PER_PAGE: Final = 2  # a page opens its host and one prefix at the most; neither's name is longer than its URL
+_CHUNK: Final = 1 << 16  # outcomes applied at a time: the arrays get room for that many new pages
+_GROUPS_PER_PAGE: Final = 2  # a page adds its host and one prefix at most, whose names are no longer than its URL
 _FEWEST_GROUP_SLOTS: Final = 1 << 10
+_LIMITS: Final = make_limits(Politeness())  # the default of `observe`
 
 
 class PageTable:
     """All pages of one shard: records, URL texts, groups and the learned prior.
 
-    Grows without moving a row; 112 bytes a page in `PAGE`, `TRACE` and the lease column, 8 in the chains of groups, 11
-    to 21 in the URL index, about one in the groups' sketch, 200 a group, the URL's own text, and 45 at the most for
-    rhythms (`SeasonalityTables`). Not safe to use from several threads at once.
+    Grows without moving a row. 112 bytes a page in `PAGE`, `TRACE` and the lease column, 8 in the member lists of
+    groups, 11 to 21 in the URL index, about one in the sketch of URL patterns, 200 a group, the URL's own text, and at
+    most 45 for seasonality (`SeasonalityTables`). Not thread-safe.
     """
 
     def __init__(self, cycle_s: float, change_bits: int, regions: Mapping[str, TimeRegion] | None = REGIONS) -> None:
-        """Begin without pages. `regions`: whose rhythms are learned; None to learn none."""
+        """Create a table without pages. `regions`: those whose seasonality is learned; None to learn none."""
         self.cycle_s = cycle_s
         self.change_bits = change_bits
-        self.limits = make_limits(Politeness())  # of whom visits say something: set it before they come
-        self.surges = True  # whether visits tell of surges: set it before they come, too
         self._pages = GrowableArray(PAGE, _RESERVED_PAGES)
         self._traces = GrowableArray(TRACE, _RESERVED_PAGES)
         self._leases = GrowableArray(np.float64, _RESERVED_PAGES)
         self._text = GrowableArray(np.uint8, _RESERVED_TEXT)
         self._groups = GrowableArray(GROUP, _RESERVED_PAGES // 8)
-        self._chains = GrowableArray(MEMBER_LINK, _RESERVED_PAGES)
-        self._heads = GrowableArray(np.uint32, _RESERVED_PAGES // 8)
+        self._member_links = GrowableArray(MEMBER_LINK, _RESERVED_PAGES)
+        self._first_members = GrowableArray(np.uint32, _RESERVED_PAGES // 8)
         self._names = GrowableArray(np.uint8, _RESERVED_TEXT // 8)
         self._candidates = GrowableArray(np.uint8, max(_RESERVED_PAGES, candidate_space(0)))
         self._journal = GrowableArray(VISIT, JOURNAL_VISITS)
@@ -81,19 +72,17 @@ class PageTable:
 
     @classmethod
     def of_settings(cls, settings: Mapping[str, Any]) -> Self:
-        """Return a table for what is loaded with these settings of a scheduler: fill it, then `rebuild_index`."""
-        told = settings.get("regions", {name: region.to_json() for name, region in REGIONS.items()})
-        regions = None if told is None else {name: TimeRegion.from_json(region) for name, region in told.items()}
-        table = cls(settings["cycle_s"], settings["change_bits"], regions)
-        table.seasonality.forget()
-        return table
+        """Return an empty table with a scheduler's saved settings: load its arrays, then call `rebuild_index`."""
+        saved = settings.get("regions", {name: region.to_json() for name, region in REGIONS.items()})
+        regions = None if saved is None else {name: TimeRegion.from_json(region) for name, region in saved.items()}
+        return cls(settings["cycle_s"], settings["change_bits"], regions)
 
     def __len__(self) -> int:
         return int(self._corpus["pages"][0])
 
     @property
     def arrays(self) -> ShardArrays:
-        """The arrays as kernels take them, valid until the next call that adds pages."""
+        """The arrays for kernels, valid until the next call that adds pages."""
         return ShardArrays(
             PageArrays(self._pages.array, self._traces.array, self._text.array, self._leases.array),
             GroupArrays(
@@ -102,8 +91,8 @@ class PageTable:
                 self._group_slots,
                 self._candidates.array,
                 self._scratch,
-                self._chains.array,
-                self._heads.array,
+                self._member_links.array,
+                self._first_members.array,
             ),
             self._journal.array,
             self._corpus,
@@ -113,15 +102,23 @@ class PageTable:
 
     def find(self, urls: PackedUrls) -> Ints:
         """Return the rows of `urls`: int64[n], -1 for pages never seen. O(1) a URL."""
-        return self._index.find(self.arrays, urls)
+        return self._index.find(self.arrays.pages, self._corpus, urls)
 
-    def observe(self, batch: OutcomeBatch, then: Callable[[int], object] | None = None) -> Ints:
-        """Apply a valid batch in stream order; return int64[COUNTS], as `streamsched.state.ingest` orders them.
+    def observe(
+        self,
+        batch: OutcomeBatch,
+        limits: Limits | None = None,
+        *,
+        surges: bool = True,
+        then: Callable[[int], object] | None = None,
+    ) -> Ints:
+        """Apply a valid batch in stream order; return int64[COUNTS], in the positions of `streamsched.state.ingest`.
 
-        Calls `then` with the number of outcomes whenever some tens of thousands are applied, and at the end.
-        O(1) an outcome, amortised: 104 bytes of the page's records, its group's mean, and four rows of the sweep.
+        `limits`: the politeness for the hosts' answers, that of the default settings if None; `surges`: whether surges
+        are learned; `then`: called with the number of outcomes whenever some tens of thousands are applied, and at the
+        end. O(1) an outcome, amortised: 104 bytes of the page's records, its group's mean, and four rows of the sweep.
         """
-        told = IngestCounts(np.zeros(COUNTS, np.int64), self.touched.noted if self.touched else UNWATCHED)
+        result = IngestCounts(np.zeros(COUNTS, np.int64), self.touched.buffer if self.touched else UNWATCHED)
         columns = OutcomeColumns(
             frozen(batch.urls.blob),
             frozen(batch.urls.offsets),
@@ -134,24 +131,25 @@ class PageTable:
             frozen(batch.cost),
             frozen(batch.retry_after),
         )
-        rules = IngestRules(self.cycle_s, self.change_bits, self.limits, self.surges)
+        rules = IngestRules(self.cycle_s, self.change_bits, _LIMITS if limits is None else limits, surges)
         for start in range(0, len(batch), _CHUNK):
             span = (start, min(start + _CHUNK, len(batch)))
-            self._make_room(batch.urls, *span)
-            apply_outcomes(self.arrays, self._index.arrays(), columns, span, rules, told)
+            self._ensure_room(batch.urls, *span)
+            apply_outcomes(self.arrays, self._index.arrays(), columns, span, rules, result)
             if then is not None:
                 then(span[1] - span[0])
         self._index.settle()
-        return told.counts
+        return result.counts
 
     def discover(self, urls: PackedUrls, now: float) -> int:
-        """Add those of `urls` that are unknown, as never visited and known since `now`; return how many. O(1) a URL."""
+        """Add the unknown ones of `urls` as never visited and known since `now`; return their number. O(1) a URL."""
         before = len(self)
         for start in range(0, len(urls), _CHUNK):
             stop = min(start + _CHUNK, len(urls))
-            self._make_room(urls, start, stop)
-            self._index.enter(self.arrays, PackedUrls(urls.blob, urls.offsets[start : stop + 1]))
-            init_pages(self.arrays, now)
+            self._ensure_room(urls, start, stop)
+            shard = self.arrays
+            self._index.enter(shard.pages, shard.corpus, PackedUrls(urls.blob, urls.offsets[start : stop + 1]))
+            init_pages(shard, now)
         return len(self) - before
 
     def weigh(self, urls: PackedUrls, importance: Floats) -> None:
@@ -159,66 +157,68 @@ class PageTable:
         rows = self.find(urls)
         if self.touched:
             self.touched.add(rows)
-        mark_dirty_rows(self.arrays, rows)
+        shard = self.arrays
+        mark_dirty_rows(shard.dirty, shard.pages, shard.seasonality, rows)
         self._pages.array["importance"][rows] = importance
 
     def watch(self) -> InvalidatedRows:
-        """Note from now on which rows' scores may have moved, for one reader; return where. O(1).
+        """Start recording the rows whose scores may change, for one reader; return the record. O(1).
 
-        IngestCounts are the rows of applied outcomes, those that the sweep passed, and those weighed; what else is
-        written to the records is for the writer to tell. Nothing of it is saved.
+        It records the rows of applied outcomes, those that the sweep passes, and those of `weigh`; whatever else writes
+        to the records must add its rows. It is not saved.
         """
         self.touched = InvalidatedRows(self._corpus)
         return self.touched
 
     def unwatch(self) -> None:
-        """Note no rows any more. O(1)."""
+        """Stop recording rows. O(1)."""
         self.touched = None
 
     def rebuild_index(self) -> None:
-        """Enter all pages and groups into the hash indexes anew, after the records were loaded. O(pages)."""
-        self._index.rebuild(self.arrays)
-        self._place_groups(int(self._corpus["groups"][0]))
-        rebuild_members(self.arrays)
-        self.seasonality.rebuild(self.arrays)
+        """Rebuild the hash indexes, member lists and profile assignments after the records were loaded. O(pages)."""
+        groups = int(self._corpus["groups"][0])
+        self._index.rebuild(self._pages.array, self._corpus)
+        self._place_groups(groups)
+        rebuild_members(self.arrays.groups, self._pages.array, self._corpus)
+        self.seasonality.rebuild(self.arrays.groups, groups)
 
     def state_bytes(self) -> dict[str, int]:
-        """Return the bytes of memory in use for each part of the state."""
+        """Return the bytes of memory in use by each part of the state."""
         corpus = self._corpus[0]
         pages, groups = int(corpus["pages"]), int(corpus["groups"])
         return {
             "pages": pages * (PAGE.itemsize + TRACE.itemsize),
             "leases": pages * 8,
-            "chains": pages * MEMBER_LINK.itemsize + groups * 4,
+            "member_lists": pages * MEMBER_LINK.itemsize + groups * 4,
             "url_index": self._index.nbytes(),
-            "rhythms": self.seasonality.nbytes(pages, groups),
+            "seasonality": self.seasonality.nbytes(pages, groups),
             "groups": groups * GROUP.itemsize + int(corpus["names_end"]) + self._group_slots.nbytes,
-            "sketch": max(1 << 16, pages // 2),
+            "pattern_sketch": max(1 << 16, pages // 2),
             "journal": min(int(corpus["journaled"]), self._journal.array.size) * VISIT.itemsize,
             "url_text": int(corpus["text_end"]),
         }
 
     def reserve(self, pages: int, text: int, groups: int, names: int) -> None:
-        """Make room for as much in all."""
+        """Make room for that much in all. Raises MemoryError beyond `MAX_PAGES` pages."""
         if pages > MAX_PAGES:
             raise MemoryError(f"a shard holds at most {MAX_PAGES} pages, {pages} were asked for: use more shards")
-        for region in (self._pages, self._traces, self._leases, self._chains):
-            region.ensure(pages)
+        for array in (self._pages, self._traces, self._leases, self._member_links):
+            array.ensure(pages)
         self._candidates.ensure(candidate_space(pages))
         self._text.ensure(text)
         self._groups.ensure(groups)
-        self._heads.ensure(groups)
+        self._first_members.ensure(groups)
         self._names.ensure(names)
         self.seasonality.reserve(pages, groups)
 
     def faults(self) -> list[str]:
-        """Return which invariants of the table do not hold, none where it is sound. O(pages)."""
+        """Return the invariants of the table that do not hold. O(pages)."""
         shard = self.arrays
-        urls = PackedUrls.pack(url_texts(shard, np.arange(len(self))))
+        urls = PackedUrls.pack(url_texts(shard.pages, np.arange(len(self))))
         return find_faults(shard, self.find(urls))
 
-    def _make_room(self, urls: PackedUrls, start: int, stop: int) -> None:
-        """Make room for as many new pages as `urls` has from `start` up to `stop`, should all of them be new."""
+    def _ensure_room(self, urls: PackedUrls, start: int, stop: int) -> None:
+        """Make room for all of `urls` from `start` up to `stop` as new pages."""
         corpus = self._corpus[0]
         pages = int(corpus["pages"]) + stop - start
         text = int(urls.offsets[stop] - urls.offsets[start])
@@ -229,7 +229,7 @@ class PageTable:
         self._index.ensure(pages)
 
     def _place_groups(self, groups: int) -> None:
-        """Make the groups' index anew with room for `groups` at half its slots or fewer. O(groups)."""
+        """Rebuild the groups' index with room for `groups` at half its slots or fewer. O(groups)."""
         size = max(_FEWEST_GROUP_SLOTS, 1 << (2 * groups - 1).bit_length())
         self._group_slots = np.zeros(size, np.uint64)
         place_groups(self._group_slots, self._groups.array, int(self._corpus["groups"][0]))

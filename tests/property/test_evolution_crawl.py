@@ -20,7 +20,7 @@ from streamsched.evolution.simulation.evaluator import Evaluator, Metric, Progra
 from streamsched.evolution.simulation.trials import Trial
 from streamsched.formula import Binary, Constant, Formula, Node, Terminal, Unary
 from streamsched.numerics.arrays import Ints
-from streamsched.records.schema import DAY_SETS, PROFILE, WEEK_HOURS
+from streamsched.records.seasonality_schema import DAY_SETS, PROFILE, WEEK_HOURS
 from tests.reference import simulated_crawl as naive
 
 BASIC = ("n", "X", "t")
@@ -84,10 +84,10 @@ def timings(draw: st.DrawFn, pages: int, cycles: int) -> CycleTimes:
     kinds = draw(st.integers(1, 3))
     profiles = np.zeros(kinds, PROFILE)
     for profile in profiles:
-        profile["told"][: WEEK_HOURS + 1] = np.append(0, np.cumsum(ups_and_downs(draw, 30_000, WEEK_HOURS)))
+        profile["cumulative"][: WEEK_HOURS + 1] = np.append(0, np.cumsum(ups_and_downs(draw, 30_000, WEEK_HOURS)))
         profile["odds"] = draw(st.sampled_from([1 / 9, 1.0, 20.0]))
-        profile["sets_told"][:DAY_SETS] = ups_and_downs(draw, 4, DAY_SETS)
-        profile["hours_told"][:24] = ups_and_downs(draw, 0, 24)
+        profile["sets_rarity"][:DAY_SETS] = ups_and_downs(draw, 4, DAY_SETS)
+        profile["hours_rarity"][:24] = ups_and_downs(draw, 0, 24)
     clocks = st.lists(st.sampled_from([0, 0, 4, -32]), min_size=cycles + 1, max_size=cycles + 1)
     quarters = np.array([draw(clocks) for _ in range(kinds)], np.int64)
     profile_of = np.array(draw(st.lists(st.integers(0, kinds - 1), min_size=pages, max_size=pages)), np.int64)

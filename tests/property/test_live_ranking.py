@@ -28,7 +28,7 @@ from streamsched.formula.terminals import PROVIDED
 from streamsched.outcomes import Outcome
 from streamsched.politeness.politeness_settings import HostRule, Politeness, Rule
 from streamsched.ranking.incremental_topk import IncrementalTopK
-from streamsched.records.schema import WEEK_HOURS
+from streamsched.records.seasonality_schema import WEEK_HOURS
 from tests.property.test_politeness import lengths, some_counts
 from tests.support.outcome_streams import DAY, PREFIXES, Crawl, some
 from tests.support.scheduler_twins import Twins, small_shards
@@ -157,7 +157,7 @@ class LiveRanking(RuleBasedStateMachine):
 
     def tell_hours(self, seed: int) -> None:
         """Let pages be busier at some hours than at others, until the sweep has seen that they are not."""
-        told = self.twins.scheduler.pages.arrays.seasonality.profiles["told"]
+        told = self.twins.scheduler.pages.arrays.seasonality.profiles["cumulative"]
         weights = np.random.default_rng(seed).choice([16, 30_000, 65_536, 300_000], (told.shape[0], 2, WEEK_HOURS))
         sums = np.concatenate([np.zeros_like(weights[:, :, :1]), np.cumsum(weights, axis=2)], axis=2)
         told[:] = sums.reshape(told.shape)
@@ -203,8 +203,8 @@ class LiveRanking(RuleBasedStateMachine):
             hit = int(share * len(urls))
             self.twins.observe([Outcome(url, self.twins.now, changed=i < hit) for i, url in enumerate(urls)])
         groups = self.twins.scheduler.pages.arrays.groups.records
-        self.met["surges"] += bool((groups["open_shown"] > 0).any())
-        self.met["kept surges"] += bool((groups["kept_shown"] > 0).any())
+        self.met["surges"] += bool((groups["open_share"] > 0).any())
+        self.met["kept surges"] += bool((groups["kept_share"] > 0).any())
 
     def sweeps(self) -> int:
         return int(self.twins.scheduler.pages.arrays.corpus["sweep"][0])
@@ -297,7 +297,7 @@ class LiveRanking(RuleBasedStateMachine):
 
 def is_even(scheduler: Scheduler) -> bool:
     """Whether all hours are as busy, for pages of no region."""
-    told = scheduler.pages.arrays.seasonality.profiles["told"][0].reshape(2, -1)
+    told = scheduler.pages.arrays.seasonality.profiles["cumulative"][0].reshape(2, -1)
     return bool((np.ptp(np.diff(told.astype(np.int64)), axis=1) == 0).all())
 
 

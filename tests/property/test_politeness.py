@@ -117,7 +117,7 @@ class Both:
             self.leases.until_s[url] = now + lease_s
 
     def check(self, now: float) -> None:
-        shard, limits = self.scheduler.pages.arrays, self.scheduler.pages.limits
+        shard, limits = self.scheduler.pages.arrays, self.scheduler._politeness_policy.limits
         assert self.scheduler.pages.faults() == []
         rows = np.arange(len(self.scheduler))
         waits = read_waits(shard, rows, limits)
@@ -224,7 +224,7 @@ def test_a_page_goes_by_the_rule_of_its_twin(
             known[reference_politeness.key_of(target)] = rule
     scheduler.discover(urls[first:], now=0.0)
     numbers = scheduler.pages.arrays.pages.records["rule"][: len(urls)]
-    told = scheduler.pages.limits.rules[numbers]
+    told = scheduler._politeness_policy.limits.rules[numbers]
     expected = [reference_politeness.rule_of(url, known) for url in urls]
     assert told["never"].astype(bool).tolist() == [rule.never for rule in expected]
     assert told["min_revisit_s"].tolist() == [rule.min_revisit or 0.0 for rule in expected]
@@ -271,6 +271,6 @@ def test_leases_run_out_in_time_and_once(acts: list[tuple[str, set[int], float]]
                 twin.until_s.pop(urls[number], None)
         out = twin.out()
         for host in ("a.example", "b.example"):
-            assert table.arrays.groups.records["out"][find_host(table.arrays, host)] == out[host]
+            assert table.arrays.groups.records["out"][find_host(table.arrays.groups, host)] == out[host]
         assert leases.next_expiry() <= min(twin.until_s.values(), default=np.inf)
         assert table.faults() == []

@@ -15,15 +15,14 @@ from streamsched.estimation.seasonality.group_profiles import weighted_hours
 from streamsched.estimation.seasonality.local_time import quarters_at
 from streamsched.estimation.seasonality.page_schedules import (
     ScheduleView,
-    count_change,
     empty_by_day,
     empty_by_hour,
     schedule_scale,
     scheduled_factor,
     scheduled_hours,
-    update_schedule,
 )
 from streamsched.estimation.seasonality.regions import TimeRegion, make_region_clocks
+from streamsched.estimation.seasonality.schedule_update import count_change, update_schedule
 from streamsched.estimation.seasonality.seasonal_terminals import (
     SeasonalityView,
     bound_seasonal_terminal,
@@ -32,9 +31,10 @@ from streamsched.estimation.seasonality.seasonal_terminals import (
     tau_since,
 )
 from streamsched.numerics.arrays import Records
-from streamsched.records.schema import PAGE, PROFILE, SCHEDULE, SEASONAL_LINK, WEEK_HOURS
+from streamsched.records.page_schema import PAGE
+from streamsched.records.seasonality_schema import PROFILE, SCHEDULE, SEASONAL_LINK, WEEK_HOURS
 from tests.reference import seasonality
-from tests.reference.seasonality import HOUR, Link, Profile, Schedule, Told, local_hours
+from tests.reference.seasonality import HOUR, Link, Profile, Published, Schedule, local_hours
 
 DAY_S = 86_400.0
 gaps = st.sampled_from([1e-6, 0.25, 0.5, 1.0, 1.0, 3.7, 12.0, 12.5, 24.0, 24.0, 30.25, 100.0, 167.9, 168.0, 400.0])
@@ -43,7 +43,7 @@ starts = st.sampled_from([0.0, 3.0, 23.75, 100.5, 167.999, 4e5, 480_000.25])
 weights = st.lists(st.sampled_from([16, 16, 65_536, 200_000]), min_size=168, max_size=168)
 misfits = st.sampled_from([0, 0, 3, 60, 255])
 tolds = st.builds(
-    Told,
+    Published,
     weights,
     st.sampled_from([0.05, 1.0, 20.0]),
     st.lists(misfits, min_size=127, max_size=127).map(lambda sets: [255, *sets]),
@@ -51,24 +51,24 @@ tolds = st.builds(
 )
 
 
-def written(told: Told) -> Records:
+def written(published: Published) -> Records:
     """A table of profiles, number 1 of which says that at age 1."""
     profiles = np.zeros(2, PROFILE)
-    profiles["told"][1][WEEK_HOURS + 1 :] = np.cumsum([0, *told.weights])
-    profiles["odds"][1][1] = told.odds
-    profiles["sets_told"][1][128:] = told.sets
-    profiles["hours_told"][1][24:] = told.hours
+    profiles["cumulative"][1][WEEK_HOURS + 1 :] = np.cumsum([0, *published.weights])
+    profiles["odds"][1][1] = published.odds
+    profiles["sets_rarity"][1][128:] = published.sets
+    profiles["hours_rarity"][1][24:] = published.hours
     return profiles
 
 
-def taught(told: Told, start: float, seen: list[tuple[float, bool]]) -> tuple[ScheduleView, Schedule, float]:
+def taught(published: Published, start: float, seen: list[tuple[float, bool]]) -> tuple[ScheduleView, Schedule, float]:
     """A schedule, and its twin, that learned from visits; the time of the last."""
-    sheet, twin = ScheduleView(np.zeros(2, SCHEDULE), 1, written(told), 1, 1), Schedule()
+    sheet, twin = ScheduleView(np.zeros(2, SCHEDULE), 1, written(published), 1, 1), Schedule()
     for number, (gap, changed) in enumerate(seen):
         end = start + gap
         counts = number, sum(one for _, one in seen[:number])
         update_schedule(sheet, start, end, changed, 0.3, *counts)
-        seasonality.learn_schedule(twin, told, (start, end), changed, 0.3, counts)
+        seasonality.learn_schedule(twin, published, (start, end), changed, 0.3, counts)
         start = end
     return sheet, twin, start
 
@@ -79,52 +79,56 @@ def near(value: object) -> Any:
 
 @settings(max_examples=60)
 @given(tolds, starts, visits)
-def test_schedules_learn_as_their_twins(told: Told, start: float, seen: list[tuple[float, bool]]) -> None:
-    sheet, twin, _ = taught(told, start, seen)
+def test_schedules_learn_as_their_twins(published: Published, start: float, seen: list[tuple[float, bool]]) -> None:
+    sheet, twin, _ = taught(published, start, seen)
     found = sheet.schedules[1]
     assert np.abs(found["sets"].astype(int) - twin.sets).max() <= 1  # where a fit lies between two steps of the table
     assert np.abs(found["hours"].astype(int) - twin.hours).max() <= 1
     assert np.abs(found["parts"].astype(int) - twin.parts).max() <= 1
-    assert (found["marks_yes"], found["marks_no"]) == (twin.marks_yes, twin.marks_no)
-    for name in ("edge", "hourly_edge", "proof", "hourly_proof"):
+    assert (found["hours_updated"], found["hours_quiet"]) == (twin.hours_updated, twin.hours_quiet)
+    for name in ("log_odds", "hourly_log_odds", "log_evidence", "hourly_log_evidence"):
         assert found[name] == pytest.approx(getattr(twin, name), rel=0.02, abs=0.02)
 
 
 @settings(max_examples=60)
 @given(tolds, starts, visits, st.lists(gaps, min_size=1, max_size=5))
 def test_chances_and_factors_are_those_of_the_twin(
-    told: Told, start: float, seen: list[tuple[float, bool]], ahead: list[float]
+    published: Published, start: float, seen: list[tuple[float, bool]], ahead: list[float]
 ) -> None:
-    sheet, twin, now = taught(told, start, seen)
+    sheet, twin, now = taught(published, start, seen)
     twin.sets, twin.hours = sheet.schedules[1]["sets"].tolist(), sheet.schedules[1]["hours"].tolist()
     twin.parts = sheet.schedules[1]["parts"].tolist()
     for more in ahead:
         end = now + more
-        assert empty_by_day(sheet, now, end) == near(seasonality.empty_by_day(twin, told, now, end))
+        assert empty_by_day(sheet, now, end) == near(seasonality.empty_by_day(twin, published, now, end))
         assert empty_by_hour(sheet.schedules[1], now, end) == near(seasonality.empty_by_hour(twin, now, end))
-        expected = sum(seasonality.own_factor(twin, told, hour) * part for hour, part in seasonality.pieces(now, end))
+        expected = sum(
+            seasonality.own_factor(twin, published, hour) * part for hour, part in seasonality.pieces(now, end)
+        )
         assert scheduled_hours(sheet, now, end) == pytest.approx(expected, rel=1e-9, abs=1e-6)
         assert weighted_hours(sheet.profiles[1], 1, now, end) == pytest.approx(
-            seasonality.weighted(told, now, end), rel=1e-9, abs=1e-6
+            seasonality.weighted(published, now, end), rel=1e-9, abs=1e-6
         )
         hour = int(end) % 168
-        assert scheduled_factor(sheet, hour, schedule_scale(sheet)) == near(seasonality.own_factor(twin, told, hour))
+        assert scheduled_factor(sheet, hour, schedule_scale(sheet)) == near(
+            seasonality.own_factor(twin, published, hour)
+        )
 
 
 @settings(max_examples=60)
 @given(tolds, visits, st.booleans(), st.integers(0, 400), st.sampled_from([-5.0, 0.0, 8.0]))
 def test_terminals_are_those_of_the_twin(
-    told: Told, seen: list[tuple[float, bool]], own: bool, hours: int, edge: float
+    published: Published, seen: list[tuple[float, bool]], own: bool, hours: int, edge: float
 ) -> None:
-    sheet, twin, _ = taught(told, 100.0, seen)
-    sheet.schedules[1]["edge"] = twin.edge = edge
-    twin.hourly_edge = float(sheet.schedules[1]["hourly_edge"])
+    sheet, twin, _ = taught(published, 100.0, seen)
+    sheet.schedules[1]["log_odds"] = twin.log_odds = edge
+    twin.hourly_log_odds = float(sheet.schedules[1]["hourly_log_odds"])
     twin.sets, twin.hours = sheet.schedules[1]["sets"].tolist(), sheet.schedules[1]["hours"].tolist()
     twin.parts = sheet.schedules[1]["parts"].tolist()
     beats, pages = linked(sheet, own=own)
     since = float(pages[0]["last_visit_s"])
     now = since + hours * HOUR / 3
-    link = Link(Profile(("a",), "", told=[Told(), told]), 1, twin if own else None)
+    link = Link(Profile(("a",), "", published=[Published(), published]), 1, twin if own else None)
     expected = seasonality.terminals(link, (2.0, 9.0), since, now, DAY_S)
     for name, code in (("tau", 12), ("rhythm", 13), ("due", 14)):
         out = np.empty(1)
@@ -150,7 +154,7 @@ switches = st.sampled_from(
 @settings(max_examples=100)
 @given(tolds, switches, st.integers(-200, 30), st.integers(0, 800))
 def test_time_is_weighed_across_changes_of_the_clock(
-    told: Told, switch: tuple[str, float], first: int, quarters: int
+    published: Published, switch: tuple[str, float], first: int, quarters: int
 ) -> None:
     """By the clock of the last visit; so what lies behind a change is off by an hour's shift, never by more.
 
@@ -159,16 +163,16 @@ def test_time_is_weighed_across_changes_of_the_clock(
     zone, switch_s = switch
     calendar = make_region_clocks({"there": TimeRegion(("example",), zone)})
     since, now = switch_s + 900.0 * first, switch_s + 900.0 * (first + quarters)
-    beats, pages = linked(taught(told, 100.0, [])[0], own=False)
+    beats, pages = linked(taught(published, 100.0, [])[0], own=False)
     pages["last_visit_s"] = since
     beats.links["quarters"] = quarters_at(calendar, 1, since)
     found = tau_since(beats, beats.links[0], since, now, HOUR)
     start = seasonality.zoned_hours(since, zone)
-    assert found == near(seasonality.weighted(told, start, start + quarters / 4))
-    mean = sum(told.weights) / 168
+    assert found == near(seasonality.weighted(published, start, start + quarters / 4))
+    mean = sum(published.weights) / 168
     lived = [seasonality.zoned_hours(since + 900.0 * i, zone) for i in range(quarters)]
-    true = math.fsum(told.weights[int(hour) % 168] / mean / 4 for hour in lived)
-    assert abs(found - true) <= max(told.weights) / mean + 1e-9
+    true = math.fsum(published.weights[int(hour) % 168] / mean / 4 for hour in lived)
+    assert abs(found - true) <= max(published.weights) / mean + 1e-9
     if since >= switch_s or now <= switch_s:
         assert found == pytest.approx(true, rel=1e-9, abs=1e-9)
 
@@ -176,7 +180,7 @@ def test_time_is_weighed_across_changes_of_the_clock(
 def linked(sheet: ScheduleView, *, own: bool) -> tuple[SeasonalityView, Records]:
     """One page that goes by the sheet's profile, and by its schedule if that is its `own`."""
     links, pages = np.zeros(1, SEASONAL_LINK), np.zeros(1, PAGE)
-    links["profile"], links["schedule"], links["age"] = 1, int(own), 1
+    links["profile"], links["schedule"], links["version"] = 1, int(own), 1
     pages["last_visit_s"], pages["prior_shape"], pages["prior_exposure"] = 1.7e9 + 1_234.5, 2.0, 9.0
     return SeasonalityView(links, sheet.schedules, sheet.profiles), pages
 
@@ -184,9 +188,9 @@ def linked(sheet: ScheduleView, *, own: bool) -> tuple[SeasonalityView, Records]
 @settings(max_examples=100)
 @given(tolds, visits, st.booleans(), st.lists(st.floats(0.0, 1e6), min_size=2, max_size=8))
 def test_what_is_due_and_weighted_time_rise_with_the_clock(
-    told: Told, seen: list[tuple[float, bool]], own: bool, ahead: list[float]
+    published: Published, seen: list[tuple[float, bool]], own: bool, ahead: list[float]
 ) -> None:
-    beats, pages = linked(taught(told, 100.0, seen)[0], own=own)
+    beats, pages = linked(taught(published, 100.0, seen)[0], own=own)
     since = float(pages[0]["last_visit_s"])
     times = sorted([since + more for more in ahead] + [np.ceil((since + more) / HOUR) * HOUR for more in ahead])
     taus = [tau_since(beats, beats.links[0], since, at, DAY_S) for at in times]
@@ -199,10 +203,10 @@ def test_what_is_due_and_weighted_time_rise_with_the_clock(
 @settings(max_examples=60)
 @given(tolds, visits, st.booleans(), st.floats(0.0, 1e6), st.floats(0.0, 4e5), st.integers(0, 200))
 def test_factors_of_a_span_are_bounded(
-    told: Told, seen: list[tuple[float, bool]], own: bool, since: float, span: float, part: int
+    published: Published, seen: list[tuple[float, bool]], own: bool, since: float, span: float, part: int
 ) -> None:
     """Whatever time of the span is asked for, its very ends too."""
-    beats, pages = linked(taught(told, 100.0, seen)[0], own=own)
+    beats, pages = linked(taught(published, 100.0, seen)[0], own=own)
     begin, low, high, out = 1.7e9 + since, np.empty(1), np.empty(1), np.empty(1)
     end = begin + span
     bound_seasonal_terminal(beats, begin, np.array([end]), False, low)
@@ -222,7 +226,8 @@ def test_gaps_between_changes_are_counted_as_by_the_twin(seen: list[tuple[float,
         count_change(schedules[0], now, gap * part)
         seasonality.note_change(twin, now, gap * part)
     found = schedules[0]
-    assert (found["begun_s"], found["changed_s"], found["gaps"]) == (twin.begun_s, twin.changed_s, len(twin.gaps))
+    assert (found["first_change_s"], found["last_change_s"]) == (twin.first_change_s, twin.last_change_s)
+    assert found["gaps"] == len(twin.gaps)
     for name, hours in (("near_hour", 1.0), ("near_day", 24.0), ("near_week", 168.0)):
         assert found[name] == seasonality.count_near(twin, hours)
 
@@ -234,10 +239,11 @@ def test_local_hours_begin_on_mondays() -> None:
 
 def test_schedules_that_nothing_fits_stay_numbers() -> None:
     """Where visits rule out all that is common, and what they leave is most uncommon, all weighs alike."""
-    told = Told([65_536] * 168, 1.0, [255] * 128, [255] * 24)
-    sheet, _, end = taught(told, 100.5, [(12.0, True), (30.25, False), (24.0, True), (100.0, False)])
+    published = Published([65_536] * 168, 1.0, [255] * 128, [255] * 24)
+    sheet, _, end = taught(published, 100.5, [(12.0, True), (30.25, False), (24.0, True), (100.0, False)])
     schedule = sheet.schedules[1]
-    assert all(np.isfinite(float(schedule[name])) for name in ("edge", "hourly_edge", "proof", "hourly_proof"))
+    names = ("log_odds", "hourly_log_odds", "log_evidence", "hourly_log_evidence")
+    assert all(np.isfinite(float(schedule[name])) for name in names)
     assert 0.0 < empty_by_day(sheet, end, end + 30.0) < 1.0
     assert scheduled_hours(sheet, end, end + 168.0) == pytest.approx(168.0)
     assert scheduled_factor(sheet, 30, schedule_scale(sheet)) == pytest.approx(1.0)

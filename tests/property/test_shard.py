@@ -17,7 +17,7 @@ from streamsched.formula import Formula
 from streamsched.formula.terminals import BY_RHYTHM, PROVIDED
 from streamsched.numerics.jit import mix
 from streamsched.outcomes import Outcome
-from streamsched.records.schema import SUCCEEDED, VISITED, WITH_FINGERPRINT
+from streamsched.records.page_schema import SUCCEEDED, VISITED, WITH_FINGERPRINT
 from streamsched.records.url_index import url_text
 from streamsched.records.url_patterns import group_name
 from streamsched.records.visit_journal import SAW_CHANGE, WAS_FIRST, find_sampled, read_visits, sample_bar
@@ -77,7 +77,7 @@ def observe_both(scheduler: Scheduler, shard: reference_shard.Shard, outcomes: l
 def assert_same(scheduler: Scheduler, shard: reference_shard.Shard) -> None:
     assert scheduler.pages.faults() == []
     arrays = scheduler.pages.arrays
-    assert [url_text(arrays, row) for row in range(len(scheduler))] == list(shard.pages)
+    assert [url_text(arrays.pages, row) for row in range(len(scheduler))] == list(shard.pages)
     for row, page in enumerate(shard.pages.values()):
         assert_same_page(scheduler, row, page)
     corpus = arrays.corpus[0]
@@ -88,14 +88,14 @@ def assert_same(scheduler: Scheduler, shard: reference_shard.Shard) -> None:
     assert corpus["groups"] == len(shard.groups)
     for index, (name, group) in enumerate(shard.groups.items()):
         record = arrays.groups.records[index]
-        assert group_name(arrays, index) == "/".join(name) + "/" * (len(name) > 1)
-        assert group_name(arrays, int(record["host"])) == name[0]
-        assert group_name(arrays, int(record["parent"])).rstrip("/") == "/".join(name[:-1] or name).rstrip("/")
+        assert group_name(arrays.groups, index) == "/".join(name) + "/" * (len(name) > 1)
+        assert group_name(arrays.groups, int(record["host"])) == name[0]
+        assert group_name(arrays.groups, int(record["parent"])).rstrip("/") == "/".join(name[:-1] or name).rstrip("/")
         assert (record["visits"], record["changes"], record["pages"]) == (group.visits, group.changes, members[name])
         assert record["mean"] == near(group.mean)
-        assert (record["learned"], record["edge"]) == (
-            near(group.learned),
-            pytest.approx(group.edge, rel=1e-6, abs=1e-6),
+        assert (record["own_mean"], record["log_odds"]) == (
+            near(group.own_mean),
+            pytest.approx(group.log_odds, rel=1e-6, abs=1e-6),
         )
         assert_same_surges(record, shard.surges.of(name))
     assert journal_of(scheduler) == list(shard.journal)
@@ -107,8 +107,8 @@ def assert_same_surges(record: Any, surges: GroupSurges) -> None:
     for name, window in (("open", surges.open), ("kept", surges.kept)):
         assert record[f"{name}_s"] == (-np.inf if window is None else window.begin_s)
         if window is not None:
-            assert record[f"{name}_shown"] == singly(window.shown)
-            assert record[f"{name}_left"] == window.left
+            assert record[f"{name}_share"] == singly(window.share)
+            assert record[f"{name}_unvisited"] == window.unvisited
             assert record[f"{name}_weights"].tolist() == singly(list(window.weights.values()))
 
 
@@ -119,7 +119,7 @@ def journal_of(scheduler: Scheduler) -> list[reference_shard.Visit]:
     ring = [shard.journal[at % size] for at in range(max(0, written - size), written)]
     return [
         reference_shard.Visit(
-            url_text(shard, int(visit["row"])),
+            url_text(shard.pages, int(visit["row"])),
             float(visit["at_s"]),
             bool(visit["flags"] & SAW_CHANGE),
             bool(visit["flags"] & WAS_FIRST),
@@ -203,8 +203,8 @@ def test_sample_is_halved_as_pages_double() -> None:
     assert scheduler.pages.faults() == []
     left = np.flatnonzero(np.array(hashes) < 2**62)
     shard = scheduler.pages.arrays
-    assert find_sampled(shard, 0, 110_000, sample_bar(shard)).tolist() == left.tolist()
-    assert set(read_visits(shard).rows) == set(left)
+    assert find_sampled(shard.pages.records, 0, 110_000, sample_bar(shard.corpus)).tolist() == left.tolist()
+    assert set(read_visits(shard.journal, shard.pages.records, shard.corpus).rows) == set(left)
 
 
 @settings(max_examples=30)

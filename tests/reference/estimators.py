@@ -1,4 +1,4 @@
-"""The slow, obvious twin of every kernel and of every incremental formula: what the fast ones are compared with."""
+"""Slow reference implementations of every kernel and every incremental formula, to compare the fast ones with."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from streamsched.numerics.packed_urls import hash_bytes
 
 
 def after_change(shape: float, exposure: float, interval: float) -> tuple[float, float]:
-    """SPEC 3 to the letter, in 120 decimal digits, so that no difference cancels."""
+    """SPEC 3 literally, in 120 decimal digits, so that no difference cancels."""
     with localcontext() as context:
         context.prec = 120
         a, b, tau = Decimal(shape), Decimal(exposure), Decimal(interval)
@@ -46,7 +46,7 @@ def probability_changed(shape: float, exposure: float, elapsed: float) -> float:
 
 
 def judge(given: dict[str, Any], page: dict[str, Any] | None, threshold: int) -> str:
-    """SPEC 2's list, in its order; `given` and `page` hold what a visit carries and what the page was left with."""
+    """SPEC 2's list, in its order; `given` and `page`: what a visit carries, and what the page has stored."""
     status = given.get("status", 200)
     failed = status in (0, 429) or status // 100 >= 5
     if failed:
@@ -116,7 +116,7 @@ Ends: TypeAlias = tuple[float, float]
 
 
 def interval(op: str, *operands: Ends) -> Ends:
-    """The hull of an operation's values over intervals: that of all corners, each operand cut where 0 is."""
+    """The hull of an operation's values over intervals: that of all corners, each operand split at 0."""
     chosen_parts = itertools.product(*(cut(operand) for operand in operands))
     corners = [corner for chosen in chosen_parts for corner in itertools.product(*chosen)]
     values = [protected(op, *corner) for corner in corners]
@@ -127,14 +127,14 @@ def interval(op: str, *operands: Ends) -> Ends:
 
 
 def cut(operand: Ends) -> list[Ends]:
-    """What of an interval lies below 0, at 0 and above."""
+    """The parts of an interval below 0, at 0 and above."""
     low, high = operand
     parts = [(low, min(high, -5e-324)), (0.0, 0.0), (max(low, 5e-324), high)]
     return [part for part in parts if low <= part[0] <= part[1] <= high]
 
 
 def formula_interval(node: Node, box: Mapping[str, Ends]) -> Ends:
-    """The interval of a tree's values where each terminal stays in its own, by walking it."""
+    """The interval of a tree's values, given those of the terminals, by walking it."""
     if isinstance(node, Constant):
         return node.value, node.value
     if isinstance(node, Terminal):
@@ -207,7 +207,7 @@ def gamma_posterior(shape: float, exposure: float, flags: list[bool], intervals:
 
 
 def ulps_between(found: float, expected: float) -> float:
-    """How far apart two numbers are, in units in the last place of the second; 0 where both are infinite."""
+    """The distance of two numbers in units in the last place of the second; 0 if both are infinite."""
     return 0.0 if found == expected else abs(found - expected) / math.ulp(expected)
 
 
@@ -230,7 +230,7 @@ def words(text: str) -> list[str]:
 
 
 def simhash(text: str, width: int) -> int:
-    """The majority of the bits of the hashes of all runs of `width` words, a set bit for +1, a clear one for -1."""
+    """The majority of the bits of the hashes of all runs of `width` words, +1 for a set bit, -1 for a clear one."""
     hashes = [hash_text(word) for word in words(text)]
     run = min(width, len(hashes))
     runs = [hashes[i : i + run] for i in range(len(hashes) - run + 1)] if run else []
@@ -244,7 +244,7 @@ def simhash(text: str, width: int) -> int:
 
 
 def hash_text(word: str) -> int:
-    """The hash of one word's UTF-8, by the kernel, which has a twin of its own."""
+    """The hash of one word's UTF-8, by the kernel, which has a reference of its own."""
     raw = np.frombuffer(word.encode("utf-8", "surrogatepass"), np.uint8)
     return int(hash_bytes(raw, 0, raw.size))
 
@@ -253,14 +253,14 @@ def hash_text(word: str) -> int:
 
 
 class _NoMap(Exception):
-    """A map's structure cannot be read on: `verdict` says whether more bytes may help."""
+    """A map that cannot be read further: `verdict` says whether more bytes may help."""
 
     def __init__(self, verdict: int) -> None:
         self.verdict = verdict
 
 
 class MsgpackMap:
-    """One map of a msgpack stream, token by token: its end or a verdict, its kind, and how many tokens that took."""
+    """One map of a msgpack stream, token by token: its end or a verdict, its kind, and the number of tokens read."""
 
     def __init__(self, data: bytes, start: int, limit: int) -> None:
         self.data, self.start, self.at, self.limit = data, start, start, limit
@@ -325,7 +325,7 @@ def _family(first: int) -> str:
 
 
 def _sizes(first: int) -> tuple[int, int, int]:
-    """Bytes of a token's size field, its size where the first byte holds it, and bytes of fixed length."""
+    """Bytes of a token's size field, its size if the first byte holds it, and bytes of fixed length."""
     fixed = {0xCA: 4, 0xCB: 8, 0xCC: 1, 0xCD: 2, 0xCE: 4, 0xCF: 8, 0xD0: 1, 0xD1: 2, 0xD2: 4, 0xD3: 8}
     fixed |= {0xC7: 1, 0xC8: 1, 0xC9: 1, 0xD4: 2, 0xD5: 3, 0xD6: 5, 0xD7: 9, 0xD8: 17}
     field = {0xC4: 1, 0xC5: 2, 0xC6: 4, 0xC7: 1, 0xC8: 2, 0xC9: 4, 0xD9: 1, 0xDA: 2, 0xDB: 4}
@@ -335,7 +335,7 @@ def _sizes(first: int) -> tuple[int, int, int]:
 
 
 def find_map(data: bytes, start: int, limit: int, *, final: bool) -> tuple[int, bool, int]:
-    """Where the next map with a URL begins, whether there is one, and how many tokens were visited to tell."""
+    """Where the next map with a URL begins, whether there is one, and how many tokens were read to find out."""
     at, visited = start, 0
     while at < len(data):
         found = MsgpackMap(data, at, limit)

@@ -1,4 +1,4 @@
-"""The slow, obvious twin of rhythms: hours counted one by one, sets of days as sets, every rule as its words say."""
+"""Slow reference implementation of seasonality: hours counted one by one, sets of days as sets, literal rules."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from zoneinfo import ZoneInfo
 
-from streamsched.estimation.seasonality import group_profiles, page_schedules
+from streamsched.estimation.seasonality import group_profiles, page_schedules, profile_fit
 from streamsched.estimation.seasonality.regions import REGIONS
 
 HOUR = 3_600.0
@@ -21,18 +21,18 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def region_of(host: str) -> str:
-    """The region of whose domains the host is, "" for none: hosts of one label are of none."""
+    """The region with the host's top-level domain; "" for none, and for hosts of one label."""
     above, _, domain = host.partition(":")[0].removesuffix(".").rpartition(".")
     return next((name for name, region in REGIONS.items() if above and domain in region.domains), "")
 
 
 def local_hours(at_s: float, quarters: int = 0) -> float:
-    """Hours from Monday, 1969-12-29, 00:00, by a clock so many quarters of an hour before UTC."""
+    """Hours from Monday, 1969-12-29, 00:00, with a UTC offset of `quarters` of an hour."""
     return (min(max(at_s, -1e14), 1e14) + 900.0 * quarters) / HOUR + 72.0
 
 
 def zoned_hours(at_s: float, zone: str) -> float:
-    """Hours from Monday, 1969-12-29, 00:00, as the zone's clock shows them."""
+    """Hours from Monday, 1969-12-29, 00:00, in the zone's local time."""
     shown = datetime.fromtimestamp(at_s, ZoneInfo(zone)).replace(tzinfo=UTC)
     return (shown - EPOCH) / timedelta(hours=1) + 72.0
 
@@ -56,7 +56,7 @@ def misfit_of(fit: float) -> int:
 
 
 def first_sets() -> list[int]:
-    """Which sets of days are common before anything is learned."""
+    """The prior misfits of sets of days."""
     sizes = (0.0, 0.2, 0.1, 0.1, 0.05, 0.2, 0.05, 0.3)
 
     def chance(days: frozenset[int]) -> float:
@@ -70,26 +70,26 @@ def first_sets() -> list[int]:
 
 @dataclass
 class Schedule:
-    """A page's own schedule: how badly each set of days, each hour of the day and each quarter hour fits."""
+    """A page's own schedule: the misfit of each set of days, each hour of the day and each quarter of the hour."""
 
     sets: list[int] = field(default_factory=lambda: [0] * 128)
     hours: list[int] = field(default_factory=lambda: [0] * 24)
     parts: list[int] = field(default_factory=lambda: [0] * 4)
-    marks_yes: int = 0
-    marks_no: int = 0
-    edge: float = 0.0
-    hourly_edge: float = 0.0
-    proof: float = 0.0
-    hourly_proof: float = 0.0
-    begun_s: int = 0
-    changed_s: int = 0
+    hours_updated: int = 0
+    hours_quiet: int = 0
+    log_odds: float = 0.0
+    hourly_log_odds: float = 0.0
+    log_evidence: float = 0.0
+    hourly_log_evidence: float = 0.0
+    first_change_s: int = 0
+    last_change_s: int = 0
     gaps: list[float] = field(default_factory=list)
     steps: list[float] = field(default_factory=list)
 
 
 @dataclass
-class Told:
-    """What a profile publishes."""
+class Published:
+    """One published version of a profile."""
 
     weights: list[int] = field(default_factory=lambda: [65_536] * 168)
     odds: float = 1 / 9
@@ -99,70 +99,70 @@ class Told:
 
 @dataclass
 class Profile:
-    """What is known of the hours of a group's pages, or of a region's, or all."""
+    """The counts of the hours of a group's pages, of a region's, or of all pages."""
 
     group: tuple[str, ...]
     region: str
     changes: list[float] = field(default_factory=lambda: [0.0] * 168)
     exposure: list[float] = field(default_factory=lambda: [0.0] * 168)
-    told: list[Told] = field(default_factory=lambda: [Told(), Told()])
-    trusts: list[float] = field(default_factory=list)
+    published: list[Published] = field(default_factory=lambda: [Published(), Published()])
+    model_weights: list[float] = field(default_factory=list)
     beliefs: list[tuple[float, list[float], list[float]]] = field(default_factory=list)
     fresh: list[tuple[float, float, float]] = field(default_factory=list)  # this sweep's intervals and their changes
 
 
 @dataclass
 class Link:
-    """What a page goes by."""
+    """The profile and schedule that a page uses."""
 
     profile: Profile
-    age: int = 0
+    version: int = 0
     schedule: Schedule | None = None
 
 
-def weighted(told: Told, start: float, end: float) -> float:
-    """Hours weighted by how busy they are."""
+def weighted(published: Published, start: float, end: float) -> float:
+    """Hours weighted by their busyness."""
     if end - start > 400.0:  # whole weeks have the mean weight
         weeks = math.floor((end - start) / 168.0) - 1
-        return 168.0 * weeks + weighted(told, start, end - 168.0 * weeks)
-    mean = sum(told.weights) / 168.0
-    return math.fsum(told.weights[hour] * part for hour, part in pieces(start, end)) / mean
+        return 168.0 * weeks + weighted(published, start, end - 168.0 * weeks)
+    mean = sum(published.weights) / 168.0
+    return math.fsum(published.weights[hour] * part for hour, part in pieces(start, end)) / mean
 
 
-def set_weights(schedule: Schedule, told: Told) -> list[float]:
-    return [weight_of(own + common) for own, common in zip(schedule.sets, told.sets, strict=True)]
+def set_weights(schedule: Schedule, published: Published) -> list[float]:
+    return [weight_of(own + common) for own, common in zip(schedule.sets, published.sets, strict=True)]
 
 
-def hour_weights(schedule: Schedule, told: Told) -> list[float]:
-    return [weight_of(own + common) for own, common in zip(schedule.hours, told.hours, strict=True)]
+def hour_weights(schedule: Schedule, published: Published) -> list[float]:
+    return [weight_of(own + common) for own, common in zip(schedule.hours, published.hours, strict=True)]
 
 
 def days_between(start: float, end: float, hour: float) -> set[int]:
-    """The days of the week with a time between, at which it is so late."""
+    """The days of the week with a time between the two at that time of day."""
     first, last = math.floor(start / 24.0), math.floor(end / 24.0)
     return {day % 7 for day in range(first, last + 1) if start < 24.0 * day + hour <= end}
 
 
 def moments_of(hour: int, start: float, end: float) -> Iterator[tuple[float, float]]:
-    """Times within an hour of the day, and the part of it for which what lies between start and end is the same."""
+    """Times within an hour of the day, and the part of it that is equivalent with respect to start and end."""
     cuts = sorted({0.0, 1.0, *(min(max(at % 24.0 - hour, 0.0), 1.0) for at in (start, end))})
     for low, high in pairwise(cuts):
         yield hour + (low + high) / 2.0, high - low
 
 
 def quiet(days: set[int] | frozenset[int]) -> float:
-    """The probability that none of so many days of a schedule had its update."""
+    """The probability that none of that many days of a schedule had its update."""
     return float((1.0 - page_schedules.CHANCE) ** len(days))
 
 
-def empty_by_day(schedule: Schedule, told: Told, start: float, end: float) -> float:
-    """No update by days and hour: every set and every hour weighed."""
-    sets = set_weights(schedule, told)
+def empty_by_day(schedule: Schedule, published: Published, start: float, end: float) -> float:
+    """The probability of no update by days and hour: the mean over every set and every hour."""
+    sets = set_weights(schedule, published)
     weeks = math.floor((end - start) / 168.0)
     if weeks > 0:
         mean = math.fsum(w * quiet(days) for w, days in zip(sets, SETS, strict=True)) / sum(sets)
         return mean * math.exp(max((weeks - 1) * math.log(1.0 - page_schedules.CHANCE), -700.0))
-    hours = hour_weights(schedule, told)
+    hours = hour_weights(schedule, published)
     total = 0.0
     for hour in range(24):
         for moment, part in moments_of(hour, start, end):
@@ -173,12 +173,12 @@ def empty_by_day(schedule: Schedule, told: Told, start: float, end: float) -> fl
 
 
 def chance_by_hour(schedule: Schedule) -> float:
-    yes, no = schedule.marks_yes / 16.0, schedule.marks_no / 16.0
+    yes, no = schedule.hours_updated / 16.0, schedule.hours_quiet / 16.0
     return (yes + 0.5) / (yes + no + 1.0)
 
 
-def marks(part: int, start: float, end: float) -> float:
-    """How often the quarter of the hour passed, begun ones in part."""
+def passes(part: int, start: float, end: float) -> float:
+    """How often the quarter of the hour passed, the first and last in part."""
     passed = 0.0
     for hour in range(math.floor(start) - 1, math.floor(end) + 1):
         low, high = hour + part / 4.0, hour + part / 4.0 + 0.25
@@ -187,11 +187,11 @@ def marks(part: int, start: float, end: float) -> float:
 
 
 def empty_if_part(schedule: Schedule, part: int, start: float, end: float) -> float:
-    return math.exp(max(math.log(max(1.0 - chance_by_hour(schedule), 1e-9)) * marks(part, start, end), -700.0))
+    return math.exp(max(math.log(max(1.0 - chance_by_hour(schedule), 1e-9)) * passes(part, start, end), -700.0))
 
 
 def empty_by_hour(schedule: Schedule, start: float, end: float) -> float:
-    """No update at the page's quarter of each hour."""
+    """The probability of no update at the page's quarter of each hour."""
     if end - start > 2_000.0:
         start = end - 2_000.0  # it makes no difference any more
     weights = [weight_of(misfit) for misfit in schedule.parts]
@@ -199,21 +199,21 @@ def empty_by_hour(schedule: Schedule, start: float, end: float) -> float:
     return math.fsum(none) / sum(weights)
 
 
-def own_factor(schedule: Schedule, told: Told, hour: int) -> float:
-    """How many updates an hour of the week has, of 1 on average."""
-    sets, hours = set_weights(schedule, told), hour_weights(schedule, told)
+def own_factor(schedule: Schedule, published: Published, hour: int) -> float:
+    """The updates in an hour of the week, relative to the mean."""
+    sets, hours = set_weights(schedule, published), hour_weights(schedule, published)
     by_day = [max(math.fsum(w for w, days in zip(sets, SETS, strict=True) if day in days), 1.0) for day in range(7)]
     return by_day[hour // 24] * hours[hour % 24] * 168.0 / (sum(by_day) * sum(hours))
 
 
-def trusts(link: Link) -> tuple[float, float, float]:
-    """How likely the rate, the days and the hours are what explains a page."""
+def model_weights(link: Link) -> tuple[float, float, float]:
+    """The probabilities of the rate, the daily and the hourly schedule as the page's model."""
     if link.schedule is None:
         return 1.0, 0.0, 0.0
     odds = (
         1.0,
-        link.profile.told[link.age].odds * math.exp(link.schedule.edge),
-        math.exp(link.schedule.hourly_edge) / 99,
+        link.profile.published[link.version].odds * math.exp(link.schedule.log_odds),
+        math.exp(link.schedule.hourly_log_odds) / 99,
     )
     return odds[0] / sum(odds), odds[1] / sum(odds), odds[2] / sum(odds)
 
@@ -226,26 +226,31 @@ def terminals(link: Link, gamma: tuple[float, float], since_s: float, now: float
     """`tau`, `rhythm` and `due` of a page whose posterior is Gamma of that shape and exposure."""
     start = local_hours(since_s)
     end = max(local_hours(now), start)
-    told, schedule = link.profile.told[link.age], link.schedule
-    rate, days, hours = trusts(link)
+    published, schedule = link.profile.published[link.version], link.schedule
+    rate, days, hours = model_weights(link)
     hour = math.floor(local_hours(now)) % 168
-    tau = weighted(told, start, end)
-    factor = told.weights[hour] * 168.0 / sum(told.weights)
+    tau = weighted(published, start, end)
+    factor = published.weights[hour] * 168.0 / sum(published.weights)
     due = by_rate(*gamma, tau * HOUR / cycle_s)
     if schedule is not None:
         whole = 168.0 * max(math.floor((end - start) / 168.0) - 1, 0)
-        own = whole + math.fsum(own_factor(schedule, told, h) * part for h, part in pieces(start, end - whole))
+        own = whole + math.fsum(own_factor(schedule, published, h) * part for h, part in pieces(start, end - whole))
         tau = rate * tau + days * own + hours * (end - start)
-        factor = rate * factor + days * own_factor(schedule, told, hour) + hours
-        due = rate * due + days * (1.0 - empty_by_day(schedule, told, start, end))
+        factor = rate * factor + days * own_factor(schedule, published, hour) + hours
+        due = rate * due + days * (1.0 - empty_by_day(schedule, published, start, end))
         due += hours * (1.0 - empty_by_hour(schedule, start, end))
     return {"tau": min(tau * HOUR / cycle_s, 1e15), "rhythm": factor, "due": max(due, 0.0)}
 
 
 def learn_schedule(
-    schedule: Schedule, told: Told, span: tuple[float, float], changed: bool, foretold: float, seen: tuple[int, int]
+    schedule: Schedule,
+    published: Published,
+    span: tuple[float, float],
+    changed: bool,
+    predicted: float,
+    seen: tuple[int, int],
 ) -> None:
-    """Take in what a visit found of the hours between two times, after so many visits and changes."""
+    """Update a schedule by what a visit found of the hours of `span`; `seen`: the visits and changes so far."""
     start, end = span
     visits, changes = seen
     counted = (changes + 0.5) / (visits + 1.0)
@@ -253,17 +258,17 @@ def learn_schedule(
         return
     if end - start <= 12.0:
         none = empty_by_hour(schedule, start, end)
-        schedule.hourly_edge = change_ways(schedule.hourly_edge + gain(none, foretold, changed))
-        schedule.hourly_proof += min(gain(none, rival, changed) for rival in (foretold, counted))
+        schedule.hourly_log_odds = mix_odds(schedule.hourly_log_odds + gain(none, predicted, changed))
+        schedule.hourly_log_evidence += min(gain(none, rival, changed) for rival in (predicted, counted))
         fits = [empty_if_part(schedule, part, start, end) for part in range(4)]
         schedule.parts = lower(add_misfits(schedule.parts, fits, changed, cut=False))
-        count_marks(schedule, end - start, changed, none, visits)
-    none = empty_by_day(schedule, told, *span)
-    schedule.edge = change_ways(schedule.edge + gain(none, foretold, changed))
-    schedule.proof += min(gain(none, rival, changed) for rival in (foretold, counted))
+        count_hours(schedule, end - start, changed, none, visits)
+    none = empty_by_day(schedule, published, *span)
+    schedule.log_odds = mix_odds(schedule.log_odds + gain(none, predicted, changed))
+    schedule.log_evidence += min(gain(none, rival, changed) for rival in (predicted, counted))
     if end - start >= 168.0:
         return
-    sets, hours = set_weights(schedule, told), hour_weights(schedule, told)
+    sets, hours = set_weights(schedule, published), hour_weights(schedule, published)
     by_set, by_hour = [0.0] * 128, [0.0] * 24
     for hour in range(24):
         for moment, part in moments_of(hour, start, end):
@@ -277,13 +282,13 @@ def learn_schedule(
     schedule.hours = lower(add_misfits(schedule.hours, by_hour, changed, cut=False))
 
 
-def gain(empty: float, foretold: float, changed: bool) -> float:
-    seen, said = min(max(1.0 - empty, 0.01), 0.99), min(max(foretold, 1e-6), 1.0 - 1e-6)
+def gain(empty: float, predicted: float, changed: bool) -> float:
+    seen, said = min(max(1.0 - empty, 0.01), 0.99), min(max(predicted, 1e-6), 1.0 - 1e-6)
     return math.log(seen / said) if changed else math.log((1.0 - seen) / (1.0 - said))
 
 
-def change_ways(edge: float) -> float:
-    """One visit in 64, a page with a schedule leaves it, and one without takes one up."""
+def mix_odds(edge: float) -> float:
+    """With probability 1/64 per visit, a page leaves its schedule or takes one up."""
     odds = math.exp(min(max(edge, -30.0), 30.0))
     return math.log((odds * 63 + 1) / (63 + odds))
 
@@ -294,22 +299,22 @@ def add_misfits(misfits: list[int], empty: list[float], changed: bool, *, cut: b
 
 
 def lower(misfits: list[int]) -> list[int]:
-    """The best fits without any misfit."""
+    """Subtract the least misfit."""
     return [min(one - min(misfits), 255) for one in misfits]
 
 
-def count_marks(schedule: Schedule, hours: float, changed: bool, empty: float, visits: int) -> None:
+def count_hours(schedule: Schedule, hours: float, changed: bool, empty: float, visits: int) -> None:
     dither = visits * 0.6180339887498949 % 1.0
     had = min(chance_by_hour(schedule) * hours / max(1.0 - empty, 1e-9), max(hours, 1.0)) if changed else 0.0
-    yes = schedule.marks_yes + int(16.0 * had + dither)
-    no = schedule.marks_no + int(16.0 * max(hours - had, 0.0) + dither)
+    yes = schedule.hours_updated + int(16.0 * had + dither)
+    no = schedule.hours_quiet + int(16.0 * max(hours - had, 0.0) + dither)
     while max(yes, no) > 255:
         yes, no = yes // 2, no // 2
-    schedule.marks_yes, schedule.marks_no = yes, no
+    schedule.hours_updated, schedule.hours_quiet = yes, no
 
 
 def expected_changes(mean: float) -> float:
-    """How many a Poisson variable of that mean is where it is not 0."""
+    """The mean of a Poisson variable of that mean, given that it is not 0."""
     mean = min(mean, 50.0)
     return 1.0 if mean < 1e-9 else max(mean / -math.expm1(-mean), 1.0)
 
@@ -327,7 +332,7 @@ def shrink(seen: list[float], mean: list[float], cell_of: Callable[[int], int]) 
     return [(c[cell_of(hour)] * loose + 1.0) / (m[cell_of(hour)] * loose + 1.0) for hour in range(168)]
 
 
-def publish(above: Told | None, changes: list[float], exposure: list[float]) -> list[int]:
+def publish(above: Published | None, changes: list[float], exposure: list[float]) -> list[int]:
     """The weights of the hours: those above, with factors of days, of hours of the day, and of single hours."""
     factors = [w * 168.0 / sum(above.weights) for w in above.weights] if above else [1.0] * 168
     weighed = math.fsum(e * f for e, f in zip(exposure, factors, strict=True))
@@ -341,30 +346,30 @@ def publish(above: Told | None, changes: list[float], exposure: list[float]) -> 
 
 
 def blend(above: list[int], sums: list[float]) -> list[int]:
-    """How rare each is among pages, where those above count for eight."""
+    """The rarity of each among pages; those above count as eight pages."""
     weights = [weight_of(one) for one in above]
     mixed = [8.0 * w / sum(weights) + more for w, more in zip(weights, sums, strict=True)]
     return [int(min(0.5 - NAT * math.log(max(one / max(mixed), 1e-9)), 128.0)) for one in mixed]
 
 
-class Rhythm:
-    """The rhythms of a whole shard."""
+class Seasonality:
+    """The seasonality of a whole shard."""
 
     def __init__(self, cycle_s: float) -> None:
         self.cycle_s = cycle_s
         self.profiles: dict[tuple[str, ...], Profile] = {(name,): Profile(ANYONE, name) for name in ("", *REGIONS)}
-        self.newest_s = self.renewed_s = -math.inf
+        self.newest_s = self.published_s = -math.inf
         self.schedules = 0
 
     def find(self, group: tuple[str, ...]) -> Profile:
-        """The profile of a group or of the nearest group above that has one, else of its region."""
+        """The profile of a group or of the nearest ancestor that has one, else of its region."""
         for size in range(len(group), 0, -1):
             if ("of", *group[:size]) in self.profiles:
                 return self.profiles["of", *group[:size]]
         return self.profiles[(region_of(group[0]),)]
 
     def above(self, profile: Profile) -> Profile | None:
-        """What a profile is shrunk towards."""
+        """The profile towards which a profile is shrunk."""
         if profile.group == ANYONE:
             return self.profiles[("",)] if profile.region else None
         return self.find(profile.group[:-1]) if len(profile.group) > 1 else self.profiles[(profile.region,)]
@@ -378,17 +383,17 @@ class Rhythm:
         counts: tuple[int, ...],
         hit: float,
     ) -> float | None:
-        """What a visit found of the time since the one before; how probable a change was where a schedule told.
+        """Update by a visit; return the probability of a change if there is a schedule.
 
-        `hit`: how probable it was that a surge had come.
+        `hit`: the probability that a surge had come.
         """
         (since_s, at_s), (visits, changes, pages) = span, counts
         self.newest_s = max(self.newest_s, min(at_s, 1e12))
-        told = link.profile.told[link.age]
+        published = link.profile.published[link.version]
         start, end = local_hours(since_s), local_hours(at_s)
         rate = gamma[0] / gamma[1]
         if 0.0 < end - start <= 168.0:
-            cycles = min(weighted(told, start, end) * HOUR / self.cycle_s, 1e15)
+            cycles = min(weighted(published, start, end) * HOUR / self.cycle_s, 1e15)
             link.profile.fresh.append((start, end, expected_changes(rate * cycles) if changed else 0.0))
         earns = changes >= 2 and rate * DAY / self.cycle_s >= 1 / 28
         room = self.schedules < page_schedules.FEWEST_SCHEDULES + pages * 3 // 64
@@ -398,53 +403,55 @@ class Rhythm:
         due = None
         if link.schedule is not None:
             due = terminals(link, gamma, since_s, at_s, self.cycle_s)["due"]
-            foretold = by_rate(*gamma, weighted(told, start, end) * HOUR / self.cycle_s)
-            foretold = 1.0 - (1.0 - foretold) * (1.0 - hit)
-            learn_schedule(link.schedule, told, (start, end), changed, foretold, (visits, changes))
+            predicted = by_rate(*gamma, weighted(published, start, end) * HOUR / self.cycle_s)
+            predicted = 1.0 - (1.0 - predicted) * (1.0 - hit)
+            learn_schedule(link.schedule, published, (start, end), changed, predicted, (visits, changes))
             if changed:
                 note_change(link.schedule, at_s, end - start)
         return due
 
     def sum_up(self, link: Link, row: int, sweep: int) -> None:
-        """What the sweep notes of a page."""
+        """Add a page to the sums of the sweep."""
         if link.schedule is None:
             return
-        told = link.profile.told[link.age]
-        odds = told.odds * math.exp(link.schedule.edge)
-        link.profile.trusts.append(odds / (1.0 + odds))
+        published = link.profile.published[link.version]
+        odds = published.odds * math.exp(link.schedule.log_odds)
+        link.profile.model_weights.append(odds / (1.0 + odds))
         if (row + sweep) % 4 == 0:
-            sets, hours = set_weights(link.schedule, told), hour_weights(link.schedule, told)
+            sets, hours = set_weights(link.schedule, published), hour_weights(link.schedule, published)
             shares = [w / sum(sets) for w in sets], [w / sum(hours) for w in hours]
             link.profile.beliefs.append((4.0 * odds / (1.0 + odds), *shares))
 
     def publish(self, groups: dict[tuple[str, ...], int], sweep: int, pages: int) -> None:
-        """Renew all profiles from the sweep's counts; `groups`: the changes seen of each group's pages."""
-        passed = self.newest_s - self.renewed_s
+        """Publish all profiles from the sweep's counts; `groups`: the changes seen of each group's pages."""
+        passed = self.newest_s - self.published_s
         kept = math.exp(-min(max(passed, 0.0), 56 * DAY) / (56 * DAY)) if math.isfinite(passed) else 1.0
-        self.renewed_s = self.newest_s
+        self.published_s = self.newest_s
         for profile in self.profiles.values():
             self.settle(profile, kept, sweep & 1)
         pooled = {name: self.pool(profile) for name, profile in self.profiles.items()}
         names: list[tuple[str, ...]] = [name for name in self.profiles if len(name) == 1]
         names += [("of", *group) for group in groups if ("of", *group) in self.profiles]
         for name in names:
-            self.tell(self.profiles[name], pooled[name], sweep + 1 & 1)
+            self.publish_profile(self.profiles[name], pooled[name], sweep + 1 & 1)
         for profile in self.profiles.values():
-            profile.trusts, profile.beliefs = [], []
+            profile.model_weights, profile.beliefs = [], []
         most = len(REGIONS) + 1 + group_profiles.FEWEST_PROFILES + pages // 1_024
         for group, changes in groups.items():
             if (
-                changes >= group_profiles.EARN_CHANGES
+                changes >= profile_fit.EARN_CHANGES
                 and ("of", *group) not in self.profiles
                 and len(self.profiles) < most
             ):
                 above = self.find(group)
-                told = [Told(list(one.weights), one.odds, list(one.sets), list(one.hours)) for one in above.told]
-                self.profiles["of", *group] = Profile(group, above.region, told=told)
+                published = [
+                    Published(list(one.weights), one.odds, list(one.sets), list(one.hours)) for one in above.published
+                ]
+                self.profiles["of", *group] = Profile(group, above.region, published=published)
 
-    def settle(self, profile: Profile, kept: float, age: int) -> None:
-        """Spread this sweep's changes over their hours, and let all counts fade."""
-        weights = profile.told[age].weights
+    def settle(self, profile: Profile, kept: float, version: int) -> None:
+        """Spread this sweep's changes over their hours, and let all counts decay."""
+        weights = profile.published[version].weights
         for start, end, changes in profile.fresh:
             whole = math.fsum(weights[hour] * part for hour, part in pieces(start, end))
             for hour, part in pieces(start, end):
@@ -461,19 +468,19 @@ class Rhythm:
         size = len(profile.group)
         return [one for one in self.profiles.values() if one.group[:size] == profile.group]
 
-    def tell(self, profile: Profile, pooled: list[Profile], age: int) -> None:
-        """What pages go by from the next sweep on."""
+    def publish_profile(self, profile: Profile, pooled: list[Profile], version: int) -> None:
+        """Publish the version that pages use from the next sweep on."""
         above = self.above(profile)
-        higher = above.told[age] if above else None
+        higher = above.published[version] if above else None
         changes = [math.fsum(one.changes[hour] for one in pooled) for hour in range(168)]
         exposure = [math.fsum(one.exposure[hour] for one in pooled) for hour in range(168)]
         share = higher.odds / (1.0 + higher.odds) if higher else 0.1
-        seen = [trust for one in pooled for trust in one.trusts]
+        seen = [trust for one in pooled for trust in one.model_weights]
         share = min(max((8.0 * share + sum(seen)) / (8.0 + len(seen)), 0.02), 0.98)
         beliefs = [belief for one in pooled for belief in one.beliefs]
         sets = [math.fsum(trust * own[i] for trust, own, _ in beliefs) for i in range(128)]
         hours = [math.fsum(trust * own[i] for trust, _, own in beliefs) for i in range(24)]
-        profile.told[age] = Told(
+        profile.published[version] = Published(
             publish(higher, changes, exposure),
             share / (1.0 - share),
             [255, *blend(higher.sets if higher else first_sets(), sets)[1:]],
@@ -482,18 +489,18 @@ class Rhythm:
 
 
 def note_change(schedule: Schedule, at_s: float, step: float) -> None:
-    """Note the time between two changes that were seen."""
+    """Record the gap between two changes seen."""
     now_s = int(min(max(at_s, 0.0), 2**32 - 1))
-    if schedule.begun_s == 0:
-        schedule.begun_s = schedule.changed_s = now_s
+    if schedule.first_change_s == 0:
+        schedule.first_change_s = schedule.last_change_s = now_s
         return
-    schedule.gaps.append((min(max(at_s, 0.0), 2**32 - 1.0) - schedule.changed_s) / HOUR)
+    schedule.gaps.append((min(max(at_s, 0.0), 2**32 - 1.0) - schedule.last_change_s) / HOUR)
     schedule.steps.append(step)
-    schedule.changed_s = now_s
+    schedule.last_change_s = now_s
 
 
 def count_near(schedule: Schedule, hours: float) -> int:
-    """How many gaps were as long as so many hours, within the time between two visits that is short enough to tell."""
+    """The number of gaps of `hours`, to within the interval between two visits, if that is short enough to tell."""
     most = 1.0 if hours == 1.0 else hours / 2
     return sum(abs(gap - hours) <= step <= most for gap, step in zip(schedule.gaps, schedule.steps, strict=True))
 

@@ -1,4 +1,4 @@
-"""The slow, obvious twin of a whole shard: a dict of plain objects, and every rule applied as its words say."""
+"""Slow reference implementation of a whole shard: a dict of plain objects, and every rule applied literally."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from streamsched.estimation import hierarchical_prior
 from streamsched.estimation.gamma_posterior import HIGHEST_SHAPE, LOWEST_SHAPE
 from streamsched.numerics.jit import mix
 from streamsched.outcomes import Outcome
-from streamsched.records.schema import LONGEST_INTERVAL, SHORTEST_INTERVAL
+from streamsched.records.page_schema import LONGEST_INTERVAL, SHORTEST_INTERVAL
 from streamsched.records.url_patterns import GROUP_PAGES, MAX_DEPTH
 from streamsched.records.visit_journal import JOURNAL_VISITS, SAMPLE_PAGES
 from tests.reference import estimators, seasonality
@@ -34,7 +34,7 @@ ESTIMATES = {
 
 @dataclass
 class Page:
-    """What SPEC 2 and 3 say of one URL: all its visits, nothing summed that need not be."""
+    """The state of one URL by SPEC 2 and 3: all its visits, with nothing summed that need not be."""
 
     url: str
     last_visit_s: float
@@ -56,7 +56,7 @@ class Page:
 
 @dataclass(frozen=True)
 class Visit:
-    """A visit that told something."""
+    """An informative visit."""
 
     url: str
     at_s: float
@@ -71,17 +71,17 @@ class Group:
     mean: float
     visits: int = 0
     changes: int = 0
-    learned: float = 0.0  # before it is pulled back towards what stands above
-    edge: float = 0.0  # of a host: what its patterns foretold better than what stands above them
+    own_mean: float = 0.0  # before averaging with the parent's
+    log_odds: float = 0.0  # of a host: that the means of its patterns predict better than their parents'
 
     def __post_init__(self) -> None:
-        self.learned = self.mean
+        self.own_mean = self.mean
 
 
 class Shard:
-    """Outcomes applied one by one as SPEC 2 and 3 tell, groups and priors as `groups` and `priors` word them.
+    """Outcomes applied one by one by SPEC 2 and 3, groups and priors as in `url_patterns` and `hierarchical_prior`.
 
-    Prefixes are counted exactly, where the shard has a sketch; and a sweep looks at each page for a deeper group, where
+    Prefixes are counted exactly, unlike the shard's sketch; and a sweep looks at each page for a deeper group, while
     the shard skips those that cannot have one.
     """
 
@@ -101,10 +101,10 @@ class Shard:
         self.served = self.hits = 0
         self.journal: deque[Visit] = deque(maxlen=journal_visits)
         self.surges = Surges(cycle_s)
-        self.seasonality = seasonality.Rhythm(cycle_s)
+        self.seasonality = seasonality.Seasonality(cycle_s)
 
     def observe(self, outcome: Outcome) -> str:
-        """Apply one outcome; what became of it: duplicate, late, failure, first, same or change."""
+        """Apply one outcome; return its verdict: duplicate, late, failure, first, same or change."""
         page = self.page(outcome.url, outcome.fetched_at)
         if outcome.fetched_at <= page.last_outcome_s:
             return "duplicate" if outcome.fetched_at == page.last_outcome_s else "late"
@@ -149,7 +149,7 @@ class Shard:
         return sample_hash(url) < 2**64 // share
 
     def page(self, url: str, known_since_s: float) -> Page:
-        """The page of `url`, made and sorted into its group if it is new."""
+        """The page of `url`, created and assigned to its group if it is new."""
         if url not in self.pages:
             self.pages[url] = Page(url, known_since_s)
             self.open_groups(url)
@@ -158,7 +158,7 @@ class Shard:
         return self.pages[url]
 
     def open_groups(self, url: str) -> None:
-        """Open the host of a new page, and a prefix below its group that it is the 16th to meet."""
+        """Add the host of a new page, and a prefix below its group if the page is the 16th to have it."""
         names = names_of(url)
         self.groups.setdefault(names[:1], Group(self.mean))
         for size in range(len(self.deepest(url)) + 1, min(len(names), MAX_DEPTH + 1) + 1):
@@ -173,7 +173,7 @@ class Shard:
         return next(names[:size] for size in range(len(names), 0, -1) if names[:size] in self.groups)
 
     def learn(self, page: Page, fetched_at: float, changed: bool, due: float | None) -> None:
-        """One interval more: counts, and the posterior under the page's prior; `due` by the page's schedule."""
+        """Count one interval, and update the posterior under the page's prior; `due`: by the page's schedule."""
         interval = (fetched_at - page.last_visit_s) / self.cycle_s
         interval = min(max(interval, SHORTEST_INTERVAL), LONGEST_INTERVAL)
         group = self.groups[page.group]
@@ -183,7 +183,7 @@ class Shard:
         alone = estimators.probability_changed(*self.posterior(page), interval) if due is None else due
         members = sum(other.group == page.group for other in self.pages.values())
         own = self.surges.weigh(page.group, (page.last_visit_s, fetched_at, changed), alone, members)
-        if len(page.group) > 1 and self.applied % hierarchical_prior.EDGE_STRIDE == 0:
+        if len(page.group) > 1 and self.applied % hierarchical_prior.EVIDENCE_STRIDE == 0:
             self.weigh_pattern(page, interval, changed, own)
         if not changed:
             page.own_exposure += interval
@@ -194,31 +194,31 @@ class Shard:
         page.own_exposure += own * (after[1] - exposure) + (1.0 - own) * interval
 
     def weigh_pattern(self, page: Page, interval: float, changed: bool, own: float) -> None:
-        """How much likelier the pattern's mean made what was seen than its parent's did, added up and fading.
+        """Add the log-likelihood ratio of the pattern's mean and its parent's to the host's decaying sum.
 
         A change counts as far as it was the page's own.
         """
         host, parent = self.groups[page.group[:1]], self.groups[page.group[:-1]]
         odds = []
-        for mean in (self.groups[page.group].learned, parent.mean):
+        for mean in (self.groups[page.group].own_mean, parent.mean):
             shape, exposure = self.shape + page.own_shape, self.shape / mean + page.own_exposure
             quiet = -shape * math.log1p(interval / exposure)
             odds.append(math.log(max(-math.expm1(quiet), 1e-300)) if changed else quiet)
-        host.edge += own * (odds[0] - odds[1]) - host.edge / hierarchical_prior.EDGE_MEMORY
+        host.log_odds += own * (odds[0] - odds[1]) - host.log_odds / hierarchical_prior.EVIDENCE_MEMORY
 
     def give_prior(self, page: Page) -> None:
-        """Let the page have its group's present prior, in single precision."""
+        """Set the page's prior to its group's current one, in single precision."""
         exposure = min(self.shape / self.groups[page.group].mean, LONGEST_INTERVAL)
         page.prior = single(self.shape), single(exposure)
         schedule = page.link.schedule if page.link else None
         page.link = seasonality.Link(self.seasonality.find(page.group), self.sweeps & 1, schedule)
 
     def posterior(self, page: Page) -> tuple[float, float]:
-        """The page's Gamma posterior: the prior it was last given and what its own visits added."""
+        """The page's Gamma posterior: its prior and what its own visits added."""
         return page.prior[0] + page.own_shape, page.prior[1] + page.own_exposure
 
     def count_interval(self) -> None:
-        """Every 16 intervals the sweep goes through 64 of the pages it began with; then priors are renewed."""
+        """Every 16 intervals the sweep goes through 64 of the pages it began with; at its end priors are updated."""
         self.intervals += 1
         if self.intervals % hierarchical_prior.SWEEP_EVERY == 0:
             pages = list(self.pages.values())
@@ -232,7 +232,7 @@ class Shard:
                 self.renew()
 
     def sum_page(self, row: int, page: Page) -> None:
-        """Renew the page's group and prior; note its mean rate, and of every fourth row ln E[λ] - E[ln λ]."""
+        """Update the page's group and prior; sum its mean rate, and of every fourth row ln E[λ] - E[ln λ]."""
         page.group = self.deepest(page.url)
         self.give_prior(page)
         assert page.link is not None
@@ -246,7 +246,7 @@ class Shard:
                 self.gaps.append(shape / exposure / mean - 1.0 - (log_rate - math.log(mean)))
 
     def renew(self) -> None:
-        """Renew the corpus, then each group after its parent, shrunk towards what stands above; begin a new sweep."""
+        """Update the corpus, then each group after its parent, shrunk towards the parent; begin a new sweep."""
         first_mean = hierarchical_prior.FIRST_MEAN_PER_DAY * self.cycle_s / 86_400.0
         self.mean = shrunk([rate for _, rate in self.rates], first_mean, hierarchical_prior.CORPUS_STRENGTH)
         first_gap = math.log(hierarchical_prior.FIRST_SHAPE) - float(digamma(hierarchical_prior.FIRST_SHAPE))
@@ -254,10 +254,10 @@ class Shard:
         for name, group in self.groups.items():
             above = self.mean if len(name) == 1 else self.groups[name[:-1]].mean
             below = [rate for other, rate in self.rates if other[: len(name)] == name]
-            group.mean = group.learned = shrunk(below, above, hierarchical_prior.GROUP_STRENGTH)
+            group.mean = group.own_mean = shrunk(below, above, hierarchical_prior.GROUP_STRENGTH)
             if len(name) > 1:
-                odds = math.exp(min(-self.groups[name[:1]].edge, 700.0))
-                group.mean = above * (group.learned / above) ** (1.0 / (1.0 + odds))
+                odds = math.exp(min(-self.groups[name[:1]].log_odds, 700.0))
+                group.mean = above * (group.own_mean / above) ** (1.0 / (1.0 + odds))
         self.rates, self.gaps = [], []
         changes = {name: group.changes for name, group in self.groups.items()}
         self.seasonality.publish(changes, self.sweeps, len(self.pages))
@@ -285,7 +285,7 @@ class Shard:
         return estimates | beats | own
 
     def eligible(self, now: float) -> list[str]:
-        """The pages that are not out: a lease ends at the very second of its expiry."""
+        """The pages that are not leased: a lease ends at the very second of its expiry."""
         return [url for url, page in self.pages.items() if page.lease_until_s is None or page.lease_until_s <= now]
 
 
@@ -301,12 +301,12 @@ class Panel:
     own: int = 0
 
     def members(self) -> list[str]:
-        """Those of the sample up to the bar, the lowest hash first."""
+        """The pages of the sample up to the bar, the lowest hash first."""
         sampled = [url for url in self.shard.pages if self.shard.is_sampled(url)]
         return sorted((url for url in sampled if sample_hash(url) <= self.bar), key=sample_hash)
 
     def choose(self, k: int, now: float, per_host: int | None) -> list[str]:
-        """Those that come first into a batch of `k` pages."""
+        """The pages that come first into a batch of `k` pages."""
         if not self.share:
             return []
         cycle = math.floor(now / self.shard.cycle_s)
@@ -324,7 +324,7 @@ class Panel:
         return self.shard.pages[url].last_outcome_s / self.shard.cycle_s >= cycle
 
     def resize(self, size: int) -> None:
-        """Move the bar where the size is far off."""
+        """Move the bar if the size is far off."""
         if size and not size / 1.5 <= len(self.members()) <= size * 1.5:
             self.bar = 2**64
             hashes = [sample_hash(url) for url in self.members()]
@@ -343,7 +343,7 @@ def names_of(url: str) -> tuple[str, ...]:
 
 
 def left_behind(visit: dict[str, Any], before: dict[str, Any] | None, changed: bool) -> dict[str, Any]:
-    """What an informative visit leaves for the next to be compared with."""
+    """What an informative visit stores for comparison with the next."""
     status = visit.get("status", 200)
     page = {"success": status < 400} | {k: v for k, v in (before or {}).items() if k == "fingerprint"}
     if status < 400 and changed:
@@ -354,12 +354,12 @@ def left_behind(visit: dict[str, Any], before: dict[str, Any] | None, changed: b
 
 
 def shrunk(values: list[float], towards: float, strength: float) -> float:
-    """The mean of the values and of `strength` times one more."""
+    """The mean of the values and of `strength` copies of one more."""
     return (strength * towards + sum(values)) / (strength + len(values))
 
 
 def shape_of_log_gap(gap: float) -> float:
-    """The shape s with ln s - digamma(s) = gap, by halving, within the bounds of a prior's."""
+    """The shape s with ln s - digamma(s) = gap, by bisection, within the bounds of a prior's."""
     low, high = LOWEST_SHAPE, HIGHEST_SHAPE
     for _ in range(100):
         middle = (low + high) / 2
@@ -373,7 +373,7 @@ def single(number: float) -> float:
 
 
 def full_sort(scores: dict[str, float], seed: int, cycle: int) -> list[str]:
-    """All pages by score, the highest first and NaN last; equal scores by a hash with the seed's salt of the cycle."""
+    """All pages by score, the highest first and NaN last; equal scores by a hash salted by the seed and the cycle."""
     salt = int.from_bytes(hashlib.blake2b(f"{seed} {cycle}".encode(), digest_size=8).digest(), "little")
 
     def place(url: str) -> tuple[bool, float, int]:
@@ -389,7 +389,7 @@ def sample_hash(url: str) -> int:
 
 
 def at_most_per_host(urls: list[str], per_host: int) -> list[str]:
-    """The URLs in their order, but of each host the first few only."""
+    """The URLs in their order, but only the first few of each host."""
     taken: Counter[str] = Counter()
     kept = []
     for url in urls:
@@ -401,7 +401,7 @@ def at_most_per_host(urls: list[str], per_host: int) -> list[str]:
 
 @functools.lru_cache(1 << 14)
 def hash_of(raw: bytes) -> int:
-    """The 64-bit hash of some bytes, in Python's whole numbers."""
+    """The 64-bit hash of some bytes, in Python's integers."""
     k0, k1, k2 = 0xA0761D6478BD642F, 0xE7037ED1A0B428DB, 0x8EBC6AF09C88C6E3
 
     def fold(left: int, right: int) -> int:

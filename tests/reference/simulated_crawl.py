@@ -12,7 +12,8 @@ import numpy as np
 from streamsched.estimation.gamma_posterior import after_change
 from streamsched.estimation.seasonality.group_profiles import weighted_hours
 from streamsched.estimation.seasonality.local_time import local_hours
-from streamsched.estimation.seasonality.page_schedules import ScheduleView, update_schedule
+from streamsched.estimation.seasonality.page_schedules import ScheduleView
+from streamsched.estimation.seasonality.schedule_update import update_schedule
 from streamsched.estimation.seasonality.seasonal_terminals import (
     DUE,
     RHYTHM,
@@ -30,7 +31,8 @@ from streamsched.formula.terminals import BY_RHYTHM, NO_CONTEXT, PROVIDED, Termi
 from streamsched.numerics.arrays import Bools, Floats, Records
 from streamsched.numerics.jit import mix
 from streamsched.numerics.vector_math import expm1
-from streamsched.records.schema import PAGE, SCHEDULE, SEASONAL_LINK, TRACE
+from streamsched.records.page_schema import PAGE, TRACE
+from streamsched.records.seasonality_schema import SCHEDULE, SEASONAL_LINK
 
 KNOWN = tuple(name for name in TERMINALS if name in PROVIDED)
 

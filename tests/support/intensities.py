@@ -16,7 +16,7 @@ import numpy as np
 from streamsched.numerics.arrays import Bools, Floats, Ints
 from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.outcomes import OutcomeBatch
-from streamsched.records.schema import WEEK_HOURS
+from streamsched.records.seasonality_schema import WEEK_HOURS
 from streamsched.scheduler.scheduler import Scheduler
 
 HOUR = 3_600.0
@@ -150,5 +150,5 @@ def published(scheduler: Scheduler, number: int) -> Floats:
     """The factors that a profile has published last: float64[168]."""
     shard = scheduler.pages.arrays
     age = int(shard.corpus["sweep"][0]) & 1
-    told = shard.seasonality.profiles["told"][number].reshape(2, -1)[age].astype(np.float64)
+    told = shard.seasonality.profiles["cumulative"][number].reshape(2, -1)[age].astype(np.float64)
     return np.asarray(np.diff(told) * WEEK_HOURS / told[-1])

@@ -1,18 +1,13 @@
 """Profiles: how busy each hour of the week is for the pages of a group, a region and the corpus (SPEC 4).
 
-A change that was seen over an interval is spread over its hours in proportion to the profile as it stands, and counts
-for as many changes as a Poisson process of that intensity has on average where it has any: the E step of
-expectation-maximisation for intensities of which visits see only whether an interval was empty. Exposure is what was
-watched. Intervals of more than a week tell no hour from another, and are left out.
+A change seen over an interval is spread over its hours in proportion to the published profile. It counts as the mean
+number of changes that a Poisson process of that intensity has given at least one: the E step of
+expectation-maximisation for intensities of which visits show only whether an interval was empty. Exposure is the time
+observed. Intervals of more than a week do not distinguish hours and are left out.
 
-When the sweep of `priors` is round, profiles are published anew (the M step), each shrunk towards what stands above it:
-a URL pattern's towards its host's, that towards its region's, and that towards the corpus', which is shrunk towards
-none at all. This is done for the days of the week, then for the hours of the day, then for what is left, each by a
-strength learned from its own counts: the variance of the hours' factors beyond what Poisson counts vary by (empirical
-Bayes by moments), less one standard error, so that nothing is told apart by chance.
-
-A published profile stands twice: pages go by the one that they were last told of, with their own outcomes or by the
-sweep, as with priors. So between these moments nothing that happens to other pages moves a page's score.
+A profile is published in two versions. A page uses the version that was current at its last outcome, or when the prior
+sweep last passed it, as with priors. Between these moments nothing that happens to other pages moves a page's score.
+`profile_fit` publishes profiles (the M step).
 """
 
 from __future__ import annotations
@@ -21,463 +16,175 @@ from typing import Final
 
 import numpy as np
 
-from streamsched.estimation.seasonality.local_time import DAY_HOURS, hour_in_week, quarters_at, region_of_name, week_of
-from streamsched.estimation.seasonality.page_schedules import (
-    FIRST_SETS,
-    NAT,
-    RAREST,
-    WEIGHTS,
-    ScheduleView,
-    add_beliefs,
-)
-from streamsched.numerics.arrays import Floats, Record
+from streamsched.estimation.seasonality.local_time import hour_in_week, quarters_at, region_of_name, week_of
+from streamsched.estimation.seasonality.page_schedules import FIRST_SETS
+from streamsched.numerics.arrays import Record
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
-from streamsched.numerics.vector_math import exp, expm1, log
-from streamsched.records.schema import DAY_SETS, NO_GROUP, WEEK_HOURS, SeasonalityArrays, ShardArrays
+from streamsched.numerics.vector_math import expm1
+from streamsched.records.group_schema import GroupArrays
+from streamsched.records.seasonality_schema import DAY_SETS, NO_GROUP, WEEK_HOURS, SeasonalityArrays
 
 __all__ = [
-    "EARN_CHANGES",
     "FIRST_ODDS",
+    "UNIT",
     "assign_profiles",
+    "begin_profile",
     "count_changes",
     "hour_factor",
     "inherit_profile",
     "init_profiles",
     "most_profiles",
-    "publish_profiles",
     "refresh_link",
-    "relink_pages",
     "store_utc_offset",
-    "sum_trust",
     "update_profile",
     "weighted_hours",
 ]
 
-EARN_CHANGES: Final = 64  # changes seen of a group's pages before it has a profile of its own: nine for each weekday
-PAGES_PER_PROFILE: Final = 1_024  # at the most: 12 bytes a page
-FEWEST_PROFILES: Final = 64  # ... beside so many
-MEMORY_S: Final = 56 * 86_400.0  # of counts, until they have faded to a third: eight of each hour of the week
-UNIT: Final = 65_536.0  # a published hour's weight where it is as busy as the mean
-LEAST_WEIGHT: Final = 16.0  # of an hour without changes: rare, not impossible
-MOST_CHANGES: Final = 50.0  # that one visit may count for
-FIRST_ODDS: Final = 1 / 9  # that a page has a schedule of its own, before anything is learned
-ODDS_STRENGTH: Final = 8.0  # pages that the odds above count for
-BELIEF_STRIDE: Final = 4  # rows for each whose schedule itself is summed up: it takes as long as forty outcomes
-LEAST_TRUST: Final = 0.02  # share of pages with a schedule, kept from 0 and 1
+PAGES_PER_PROFILE: Final = 1_024  # one profile for each, at most: 12 bytes a page
+FEWEST_PROFILES: Final = 64  # ... in addition to these
+UNIT: Final = 65_536.0  # published weight of an hour as busy as the mean
+MOST_CHANGES: Final = 50.0  # expected changes of an interval are clipped to this
+FIRST_ODDS: Final = 1 / 9  # initial odds that a page has a schedule of its own
 
 
 @bare_kernel
 def most_profiles(pages: int) -> int:
-    """Return how many groups may have a profile of their own in a shard of so many pages. O(1)."""
+    """Return how many groups may have a profile of their own in a shard of that many pages. O(1)."""
     return FEWEST_PROFILES + pages // PAGES_PER_PROFILE
 
 
 @bare_kernel
 def init_profiles(seasonality: SeasonalityArrays, regions: int) -> None:
-    """Begin with the profiles of all pages and of each region, all even."""
+    """Create the uniform profiles of all pages and of each region."""
     state = seasonality.state[0]
     state.regions = regions
     state.profiles = 0
-    state.linked = 1
-    state.newest_s = state.renewed_s = -np.inf
+    state.spare = 1
+    state.newest_s = state.published_s = -np.inf
     for region in range(regions + 1):
-        _begin_profile(seasonality, NO_GROUP, region)
+        begin_profile(seasonality, NO_GROUP, region)
 
 
 @inlined_kernel
-def _begin_profile(seasonality: SeasonalityArrays, group: int, region: int) -> None:
+def begin_profile(seasonality: SeasonalityArrays, group: int, region: int) -> None:
+    """Add a uniform profile of `group`, NO_GROUP for that of a region or of all pages. O(168)."""
     state = seasonality.state[0]
     profile: Record = seasonality.profiles[state.profiles]
     profile.group = group
     profile.region = region
-    for age in range(2):
-        profile.odds[age] = FIRST_ODDS
+    for version in range(2):
+        profile.odds[version] = FIRST_ODDS
         for hour in range(WEEK_HOURS + 1):
-            profile.told[age * (WEEK_HOURS + 1) + hour] = int(UNIT) * hour
+            profile.cumulative[version * (WEEK_HOURS + 1) + hour] = int(UNIT) * hour
         for days in range(DAY_SETS):
-            profile.sets_told[age * DAY_SETS + days] = FIRST_SETS[days]
+            profile.sets_rarity[version * DAY_SETS + days] = FIRST_SETS[days]
     state.profiles += 1
 
 
 @bare_kernel
-def assign_profiles(shard: ShardArrays) -> None:
-    """Set by which profile each group's pages go: its own, else that of the group above, else its region's. O(groups).
+def assign_profiles(seasonality: SeasonalityArrays, groups: GroupArrays, count: int) -> None:
+    """Set the profile of each of the first `count` groups: its own, else its parent's, else its region's. O(groups).
 
-    It follows from who has a profile alone, so it need not be saved.
+    The assignment follows from the profiles' groups, so it is not saved.
     """
-    seasonality = shard.seasonality
-    groups = int(shard.corpus[0].groups)
-    for group in range(groups):
-        inherit_profile(shard, group)
+    for group in range(count):
+        inherit_profile(seasonality, groups, group)
     for number in range(seasonality.state[0].profiles):
         owner = seasonality.profiles[number].group
         if owner != NO_GROUP:
             seasonality.of_group[owner] = number
-    for group in range(groups):  # a group stands after its parent
+    for group in range(count):  # parents have lower numbers
         followed: Record = seasonality.profiles[seasonality.of_group[group]]
-        if shard.groups.records[group].depth > 0 and followed.group != group:
-            seasonality.of_group[group] = seasonality.of_group[shard.groups.records[group].parent]
+        if groups.records[group].depth > 0 and followed.group != group:
+            seasonality.of_group[group] = seasonality.of_group[groups.records[group].parent]
 
 
 @bare_kernel
-def inherit_profile(shard: ShardArrays, group: int) -> None:
-    """Let the pages of a new group go by the profile of the group above, those of a host by that of its region."""
-    record: Record = shard.groups.records[group]
+def inherit_profile(seasonality: SeasonalityArrays, groups: GroupArrays, group: int) -> None:
+    """Assign to a new group its parent's profile, to a new host that of its region. O(1), O(name) for a host."""
+    record: Record = groups.records[group]
     if record.depth > 0:
-        shard.seasonality.of_group[group] = shard.seasonality.of_group[record.parent]
+        seasonality.of_group[group] = seasonality.of_group[record.parent]
     else:
-        shard.seasonality.of_group[group] = region_of_name(shard, group)
+        seasonality.of_group[group] = region_of_name(seasonality.calendar, groups, group)
 
 
 @inlined_kernel
-def refresh_link(shard: ShardArrays, row: int) -> None:
-    """Let a page go by the present profile of its group. O(1)."""
-    link: Record = shard.seasonality.links[row]
-    page: Record = shard.pages.records[row]
-    link.profile = shard.seasonality.of_group[page.group]
-    link.age = shard.corpus[0].sweep & 1
-
-
-@bare_kernel
-def relink_pages(shard: ShardArrays) -> None:
-    """Let all pages go by the present profiles of their groups, and by their regions' clocks. O(pages)."""
-    for row in range(shard.corpus[0].sorted):
-        refresh_link(shard, row)
-        store_utc_offset(shard.seasonality, row, shard.pages.records[row].last_visit_s)
+def refresh_link(seasonality: SeasonalityArrays, row: int, page: Record, sweep: int) -> None:
+    """Link a page to the current version of its group's profile. O(1)."""
+    link: Record = seasonality.links[row]
+    link.profile = seasonality.of_group[page.group]
+    link.version = sweep & 1
 
 
 @inlined_kernel
 def store_utc_offset(seasonality: SeasonalityArrays, row: int, at_s: float) -> None:
-    """Note by which clock the hours since a page's visit at `at_s` are counted. O(log switches)."""
+    """Store the UTC offset of a page's region at `at_s`, used until the page's next visit. O(log switches)."""
     link: Record = seasonality.links[row]
     profile: Record = seasonality.profiles[link.profile]
     link.quarters = quarters_at(seasonality.calendar, int(np.int64(profile.region)), at_s)
 
 
 @inlined_kernel
-def weighted_hours(profile: Record, age: int, start: float, end: float) -> float:
-    """Return the hours from `start` to `end`, both local, each weighted by how busy it is; the mean weighs 1. O(1).
+def weighted_hours(profile: Record, version: int, start: float, end: float) -> float:
+    """Return the hours from `start` to `end`, both local, each weighted by its busyness; the mean weight is 1. O(1).
 
-    Rises with `end`, as rounded: weights are whole numbers, of which sums are exact.
+    Monotone in `end` also after rounding: weights are whole numbers, so sums of them are exact.
     """
-    base = age * (WEEK_HOURS + 1)
+    base = version * (WEEK_HOURS + 1)
     end = max(start, end)
     first, last = week_of(start), week_of(end)
-    whole = float(profile.told[base + WEEK_HOURS])
+    whole = float(profile.cumulative[base + WEEK_HOURS])
     weight = (last - first) * whole + _weight_before(profile, base, hour_in_week(end, last))
     return max(weight - _weight_before(profile, base, hour_in_week(start, first)), 0.0) * (WEEK_HOURS / whole)
 
 
 @inlined_kernel
 def _weight_before(profile: Record, base: int, hour: float) -> float:
-    """Return the weight of a week's first hours."""
+    """Return the sum of the weights of a week's first hours."""
     place = min(int(hour), WEEK_HOURS - 1)
-    before = float(profile.told[base + place])
-    return before + (float(profile.told[base + place + 1]) - before) * (hour - place)
+    before = float(profile.cumulative[base + place])
+    return before + (float(profile.cumulative[base + place + 1]) - before) * (hour - place)
 
 
 @inlined_kernel
-def hour_factor(profile: Record, age: int, hour: int) -> float:
+def hour_factor(profile: Record, version: int, hour: int) -> float:
     """Return how busy an hour of the week, 0 to 167, is; 1 is the mean. O(1)."""
-    base = age * (WEEK_HOURS + 1)
-    weight = float(profile.told[base + hour + 1]) - float(profile.told[base + hour])
-    return weight * (WEEK_HOURS / float(profile.told[base + WEEK_HOURS]))
+    base = version * (WEEK_HOURS + 1)
+    weight = float(profile.cumulative[base + hour + 1]) - float(profile.cumulative[base + hour])
+    return weight * (WEEK_HOURS / float(profile.cumulative[base + WEEK_HOURS]))
 
 
 @inlined_kernel
-def update_profile(profile: Record, age: int, start: float, end: float, changes: float) -> None:
-    """Add an interval from `start` to `end`, local hours, to a profile's exposure and `changes` to its hours. O(1).
+def update_profile(profile: Record, version: int, start: float, end: float, changes: float) -> None:
+    """Add an interval from `start` to `end`, local hours, to a profile's exposure, and `changes` to its hours. O(1).
 
-    `changes`: how many the visit counts for; they are spread by the profile that is published. Whole hours are noted
-    by where they begin and end, to be summed up when profiles are published: see `_settle`.
+    `changes`: the number that the visit counts for, spread by the published profile. Whole hours are stored as
+    differences at their first and last hour, which `profile_fit` sums up when it publishes profiles.
     """
-    base = age * (WEEK_HOURS + 1)
+    base = version * (WEEK_HOURS + 1)
     week, other = week_of(start), week_of(end)
     at, to = hour_in_week(start, week), hour_in_week(end, other)
     first, last = min(int(at), WEEK_HOURS - 1), min(int(to), WEEK_HOURS - 1)
     turns = other - week
-    profile.watches[first] += 1.0
-    profile.watches[last] -= 1.0
-    profile.weekly_watch += turns
+    profile.exposure_steps[first] += 1.0
+    profile.exposure_steps[last] -= 1.0
+    profile.weekly_exposure += turns
     profile.exposure[first] -= at - first
     profile.exposure[last] += to - last
     if changes > 0.0:
         before, after = _weight_before(profile, base, at), _weight_before(profile, base, to)
-        weight = turns * float(profile.told[base + WEEK_HOURS]) + after - before
+        weight = turns * float(profile.cumulative[base + WEEK_HOURS]) + after - before
         share = changes / max(weight, 1e-300)
-        profile.shares[first] += share
-        profile.shares[last] -= share
-        profile.weekly_share += share * turns
-        profile.changes[first] -= share * (before - float(profile.told[base + first]))
-        profile.changes[last] += share * (after - float(profile.told[base + last]))
-
-
-@inlined_kernel
-def _settle(profile: Record, age: int) -> None:
-    """Sum up what intervals have added to hours since the last time."""
-    base = age * (WEEK_HOURS + 1)
-    share, watch = float(profile.weekly_share), float(profile.weekly_watch)
-    profile.weekly_share = profile.weekly_watch = 0.0
-    for hour in range(WEEK_HOURS):
-        share += profile.shares[hour]
-        watch += profile.watches[hour]
-        profile.shares[hour] = profile.watches[hour] = 0.0
-        weight = float(profile.told[base + hour + 1]) - float(profile.told[base + hour])
-        profile.changes[hour] = max(profile.changes[hour] + share * weight, 0.0)
-        profile.exposure[hour] = max(profile.exposure[hour] + watch, 0.0)
-
-
-@inlined_kernel
-def sum_trust(seasonality: SeasonalityArrays, row: int, sweep: int) -> None:
-    """Add to its profile how likely a page's own schedule is, and of every fourth row what it says. O(1)."""
-    link: Record = seasonality.links[row]
-    if link.schedule:
-        profile: Record = seasonality.profiles[link.profile]
-        schedule: Record = seasonality.schedules[link.schedule]
-        odds = float(profile.odds[link.age]) * exp(float(schedule.edge))
-        trust = odds / (1.0 + odds)
-        profile.trust_sum += trust
-        profile.trust_count += 1.0
-        if (row + sweep) % BELIEF_STRIDE == 0:
-            number, profiles = int(np.int64(link.profile)), seasonality.profiles
-            add_beliefs(
-                ScheduleView(
-                    seasonality.schedules, int(np.int64(link.schedule)), profiles, number, int(np.int64(link.age))
-                ),
-                trust * BELIEF_STRIDE,
-            )
+        profile.changes_steps[first] += share
+        profile.changes_steps[last] -= share
+        profile.weekly_changes += share * turns
+        profile.changes[first] -= share * (before - float(profile.cumulative[base + first]))
+        profile.changes[last] += share * (after - float(profile.cumulative[base + last]))
 
 
 @inlined_kernel
 def count_changes(expected: float) -> float:
-    """Return how many changes an interval has on average that has any, where so many are expected. O(1)."""
+    """Return E[N given N ≥ 1] for N ~ Poisson(expected), at most for MOST_CHANGES expected. O(1)."""
     expected = min(expected, MOST_CHANGES)
     return 1.0 if expected < 1e-9 else max(expected / -expm1(-expected), 1.0)
-
-
-@bare_kernel
-def publish_profiles(shard: ShardArrays) -> None:
-    """Publish all profiles anew, for the sweep that begins; give groups that have earned one their own.
-
-    O(groups + profiles · 168).
-    """
-    seasonality = shard.seasonality
-    _fade(seasonality, int(shard.corpus[0].sweep) & 1)
-    _pool(shard)
-    age = int(shard.corpus[0].sweep + 1) & 1
-    first = seasonality.state[0].regions + 1
-    for i in range(first + shard.corpus[0].groups):
-        number = i if i < first else int(np.int64(seasonality.of_group[i - first]))
-        if i < first or seasonality.profiles[number].group == i - first:
-            above = -1 if i == 0 else 0 if i < first else _above(shard, i - first)
-            _publish(seasonality, number, above, age)
-    _admit_groups(shard)
-
-
-@inlined_kernel
-def _above(shard: ShardArrays, group: int) -> int:
-    """Return the profile that stands above a group's."""
-    record: Record = shard.groups.records[group]
-    if record.depth > 0:
-        return int(shard.seasonality.of_group[record.parent])
-    profile: Record = shard.seasonality.profiles[shard.seasonality.of_group[group]]
-    return int(profile.region)
-
-
-@bare_kernel
-def _fade(seasonality: SeasonalityArrays, age: int) -> None:
-    """Sum up the sweep's counts, which went by that `age`, and let all fade by the time since they did last."""
-    state = seasonality.state[0]
-    passed = state.newest_s - state.renewed_s
-    kept = exp(-min(max(passed, 0.0), MEMORY_S) / MEMORY_S) if np.isfinite(passed) else 1.0
-    state.renewed_s = state.newest_s
-    for number in range(state.profiles):
-        profile, pooled = seasonality.profiles[number], seasonality.pooled[number]
-        _settle(profile, age)
-        for hour in range(WEEK_HOURS):
-            profile.changes[hour] *= kept
-            profile.exposure[hour] *= kept
-            pooled.changes[hour] = profile.changes[hour]
-            pooled.exposure[hour] = profile.exposure[hour]
-        pooled.trust_sum, pooled.trust_count = profile.trust_sum, profile.trust_count
-        profile.trust_sum = profile.trust_count = 0.0
-        for days in range(DAY_SETS):
-            pooled.sets_sum[days] = profile.sets_sum[days]
-            profile.sets_sum[days] = 0.0
-        for hour in range(DAY_HOURS):
-            pooled.hours_sum[hour] = profile.hours_sum[hour]
-            profile.hours_sum[hour] = 0.0
-
-
-@bare_kernel
-def _pool(shard: ShardArrays) -> None:
-    """Add to each profile's counts those of all profiles below it."""
-    seasonality = shard.seasonality
-    for i in range(shard.corpus[0].groups):
-        group = shard.corpus[0].groups - 1 - i  # a group stands after its parent: children come first here
-        number = int(seasonality.of_group[group])
-        if seasonality.profiles[number].group == group:
-            _add_pooled(seasonality, number, _above(shard, group))
-    for number in range(1, seasonality.state[0].regions + 1):
-        _add_pooled(seasonality, number, 0)
-
-
-@inlined_kernel
-def _add_pooled(seasonality: SeasonalityArrays, number: int, to: int) -> None:
-    below, above = seasonality.pooled[number], seasonality.pooled[to]
-    for hour in range(WEEK_HOURS):
-        above.changes[hour] += below.changes[hour]
-        above.exposure[hour] += below.exposure[hour]
-    above.trust_sum += below.trust_sum
-    above.trust_count += below.trust_count
-    for days in range(DAY_SETS):
-        above.sets_sum[days] += below.sets_sum[days]
-    for hour in range(DAY_HOURS):
-        above.hours_sum[hour] += below.hours_sum[hour]
-
-
-@bare_kernel
-def _publish(seasonality: SeasonalityArrays, number: int, above: int, age: int) -> None:
-    """Write what a profile's pages go by from the next sweep on; ``above``: the profile it is shrunk towards, or -1."""
-    profile, pooled = seasonality.profiles[number], seasonality.pooled[number]
-    factors, expected = seasonality.work[:WEEK_HOURS], seasonality.work[WEEK_HOURS:]
-    changes = weighed = 0.0
-    for hour in range(WEEK_HOURS):
-        factors[hour] = hour_factor(seasonality.profiles[above], age, hour) if above >= 0 else 1.0
-        changes += pooled.changes[hour]
-        weighed += pooled.exposure[hour] * factors[hour]
-    rate = changes / weighed if weighed > 0.0 else 0.0
-    for hour in range(WEEK_HOURS):
-        expected[hour] = rate * pooled.exposure[hour] * factors[hour]
-    for split in range(3):
-        _shrink(pooled, expected, factors, split)
-    total = 0.0
-    for hour in range(WEEK_HOURS):
-        total += factors[hour]
-    weight = 0
-    base = age * (WEEK_HOURS + 1)
-    for hour in range(WEEK_HOURS):
-        profile.told[base + hour] = weight
-        weight += int(max(UNIT * WEEK_HOURS * factors[hour] / total + 0.5, LEAST_WEIGHT))
-    profile.told[base + WEEK_HOURS] = weight
-    share = FIRST_ODDS / (1.0 + FIRST_ODDS)
-    if above >= 0:
-        odds = float(seasonality.profiles[above].odds[age])
-        share = odds / (1.0 + odds)
-    share = (ODDS_STRENGTH * share + pooled.trust_sum) / (ODDS_STRENGTH + pooled.trust_count)
-    share = min(max(share, LEAST_TRUST), 1.0 - LEAST_TRUST)
-    profile.odds[age] = share / (1.0 - share)
-    _publish_beliefs(seasonality, number, above, age)
-
-
-@bare_kernel
-def _publish_beliefs(seasonality: SeasonalityArrays, number: int, above: int, age: int) -> None:
-    """Write which sets of days and which hours are common among a profile's pages: their means, shrunk."""
-    profile, pooled, higher = (
-        seasonality.profiles[number],
-        seasonality.pooled[number],
-        seasonality.profiles[max(above, 0)],
-    )
-    sets, hours = seasonality.work[:DAY_SETS], seasonality.work[DAY_SETS : DAY_SETS + DAY_HOURS]
-    for i in range(DAY_SETS):
-        sets[i] = WEIGHTS[higher.sets_told[age * DAY_SETS + i] if above >= 0 else FIRST_SETS[i]]
-    for i in range(DAY_HOURS):
-        hours[i] = WEIGHTS[higher.hours_told[age * DAY_HOURS + i]] if above >= 0 else 1.0
-    _blend(sets, pooled.sets_sum)
-    _blend(hours, pooled.hours_sum)
-    profile.sets_told[age * DAY_SETS] = FIRST_SETS[0]
-    for i in range(1, DAY_SETS):
-        profile.sets_told[age * DAY_SETS + i] = _rarity(sets[i])
-    for i in range(DAY_HOURS):
-        profile.hours_told[age * DAY_HOURS + i] = _rarity(hours[i])
-
-
-@inlined_kernel
-def _blend(weights: Floats, sums: Floats) -> None:
-    """Turn weights from above into the means of pages' probabilities, shrunk towards them; the greatest is 1."""
-    whole = most = 0.0
-    for i in range(weights.size):
-        whole += weights[i]
-    for i in range(weights.size):
-        weights[i] = ODDS_STRENGTH * weights[i] / whole + sums[i]
-        most = max(most, weights[i])
-    for i in range(weights.size):
-        weights[i] /= most
-
-
-@inlined_kernel
-def _rarity(weight: float) -> int:
-    """Return by how much a weight of 1 at the most is rarer than 1, in 1/16 nat, `RAREST` at the most."""
-    return int(min(0.5 - NAT * log(max(weight, 1e-9)), float(RAREST)))
-
-
-@bare_kernel
-def _shrink(pooled: Record, expected: Floats, factors: Floats, split: int) -> None:
-    """Let days of the week, hours of the day or single hours have factors of their own, as `split` says: 0, 1, 2.
-
-    As far as their counts vary more than chance lets them. With c changes where m are expected, the factor is
-    (c + s)/(m + s), of shape s: 1/s is the sum of (c - m)² - m over that of m², less one standard error, 0 at the
-    least.
-    """
-    cells = 7 if split == 0 else DAY_HOURS if split == 1 else WEEK_HOURS
-    beyond = squares = 0.0
-    for cell in range(cells):
-        seen, mean = _sum_cell(pooled, expected, cell, split)
-        beyond += (seen - mean) * (seen - mean) - mean
-        squares += mean * mean
-    looseness = (beyond - np.sqrt(2.0 * squares)) / squares if squares > 0.0 else 0.0
-    if not looseness > 0.0:
-        return
-    for cell in range(cells):
-        seen, mean = _sum_cell(pooled, expected, cell, split)
-        factor = (seen * looseness + 1.0) / (mean * looseness + 1.0)
-        start, step, stop = _hours_of(cell, split)
-        for hour in range(start, stop, step):
-            factors[hour] *= factor
-            expected[hour] *= factor
-
-
-@bare_kernel
-def _hours_of(cell: int, split: int) -> tuple[int, int, int]:
-    """Return the first hour of a cell, the step to its next one, and where it stops."""
-    if split == 0:
-        return DAY_HOURS * cell, 1, DAY_HOURS * (cell + 1)
-    return (cell, DAY_HOURS, WEEK_HOURS) if split == 1 else (cell, 1, cell + 1)
-
-
-@bare_kernel
-def _sum_cell(pooled: Record, expected: Floats, cell: int, split: int) -> tuple[float, float]:
-    """Return the changes seen in a cell's hours, and those expected."""
-    seen = mean = 0.0
-    start, step, stop = _hours_of(cell, split)
-    for hour in range(start, stop, step):
-        seen += pooled.changes[hour]
-        mean += expected[hour]
-    return seen, mean
-
-
-@bare_kernel
-def _admit_groups(shard: ShardArrays) -> None:
-    """Give groups of which enough changes were seen profiles of their own, which begin as that above stands."""
-    seasonality = shard.seasonality
-    state = seasonality.state[0]
-    most = state.regions + 1 + most_profiles(shard.corpus[0].sorted)
-    before = state.profiles
-    for group in range(shard.corpus[0].groups):
-        if state.profiles >= most:
-            break
-        above = int(seasonality.of_group[group])
-        if shard.groups.records[group].changes >= EARN_CHANGES and seasonality.profiles[above].group != group:
-            number = int(state.profiles)
-            _begin_profile(seasonality, group, int(np.int64(seasonality.profiles[above].region)))
-            profile = seasonality.profiles[number]
-            for i in range(2 * (WEEK_HOURS + 1)):
-                profile.told[i] = seasonality.profiles[above].told[i]
-            for i in range(2 * DAY_SETS):
-                profile.sets_told[i] = seasonality.profiles[above].sets_told[i]
-            for i in range(2 * DAY_HOURS):
-                profile.hours_told[i] = seasonality.profiles[above].hours_told[i]
-            for i in range(2):
-                profile.odds[i] = seasonality.profiles[above].odds[i]
-    if state.profiles > before:
-        assign_profiles(shard)

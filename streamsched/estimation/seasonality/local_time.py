@@ -1,8 +1,7 @@
-"""Hours of the week as kernels count them: from Monday, by the clock of a page's region.
+"""Hours of the week, counted from Monday, in the local time of a page's region.
 
-A time is turned into local hours once, with the clock as it stood at the page's last visit: so an interval's hours rise
-with its end without a jump, also where the clock is changed within it, and what is off by an hour is so until the next
-visit.
+A time is converted to local hours with the UTC offset at the page's last visit. So the hours of an interval rise with
+its end without a jump, even if clocks change within it; an error of an hour lasts until the next visit.
 """
 
 from __future__ import annotations
@@ -14,7 +13,8 @@ import numpy as np
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
 from streamsched.numerics.packed_urls import hash_bytes
 from streamsched.numerics.url_syntax import find_domain
-from streamsched.records.schema import WEEK_HOURS, RegionClocks, ShardArrays
+from streamsched.records.group_schema import GroupArrays
+from streamsched.records.seasonality_schema import WEEK_HOURS, RegionClocks
 
 __all__ = [
     "DAY_HOURS",
@@ -29,34 +29,34 @@ __all__ = [
 HOUR_S: Final = 3_600.0
 DAY_HOURS: Final = 24
 _QUARTER_S: Final = 900.0
-_MONDAY_HOURS: Final = 72.0  # from the Monday before to 1970-01-01, a Thursday
-_FAR_S: Final = 1e14  # three million years: farther times count as that, so that hours keep their fractions
+_MONDAY_HOURS: Final = 72.0  # from the Monday before 1970-01-01, a Thursday
+_FAR_S: Final = 1e14  # three million years: times are clipped to this, so that hours keep their fractions
 
 
 @inlined_kernel
 def local_hours(at_s: float, quarters: int) -> float:
-    """Return the hours from a Monday's midnight to `at_s` by a clock that is so many quarters before UTC. O(1).
+    """Return the hours from a Monday's midnight to `at_s`, with a UTC offset of `quarters` of an hour. O(1).
 
-    Rises with `at_s`, as rounded.
+    Monotone in `at_s` also after rounding.
     """
     return (min(max(at_s, -_FAR_S), _FAR_S) + _QUARTER_S * quarters) / HOUR_S + _MONDAY_HOURS
 
 
 @inlined_kernel
 def week_of(hours: float) -> float:
-    """Return the number of the week that local `hours` are in. O(1)."""
+    """Return the number of the week of local `hours`. O(1)."""
     return float(np.floor(hours / WEEK_HOURS))
 
 
 @inlined_kernel
 def hour_in_week(hours: float, week: float) -> float:
-    """Return how many hours of their `week` are over, 0 to 168. O(1)."""
+    """Return how many hours of their `week` have passed, 0 to 168. O(1)."""
     return min(max(hours - WEEK_HOURS * week, 0.0), float(WEEK_HOURS))
 
 
 @inlined_kernel
 def quarters_at(calendar: RegionClocks, region: int, at_s: float) -> int:
-    """Return how many quarters of an hour a region's clock is before UTC at `at_s`. O(log switches)."""
+    """Return a region's UTC offset at `at_s`, in quarters of an hour. O(log switches)."""
     low, high = calendar.first[region], calendar.first[region + 1]
     while high - low > 1:
         middle = (low + high) // 2
@@ -68,13 +68,12 @@ def quarters_at(calendar: RegionClocks, region: int, at_s: float) -> int:
 
 
 @bare_kernel
-def region_of_name(shard: ShardArrays, group: int) -> int:
-    """Return the region of the host that `group` is, by the last label of its name; 0 for none's. O(name)."""
-    calendar = shard.seasonality.calendar
-    span = shard.groups.records[group].name_span
+def region_of_name(calendar: RegionClocks, groups: GroupArrays, group: int) -> int:
+    """Return the region of the host `group` by the last label of its name; 0 if no region has it. O(name)."""
+    span = groups.records[group].name_span
     start = int(np.int64(span >> np.uint64(16)))
-    first, stop = find_domain(shard.groups.names, start, start + int(np.int64(span & np.uint64(0xFFFF))))
-    key = hash_bytes(shard.groups.names, first, stop)
+    first, stop = find_domain(groups.names, start, start + int(np.int64(span & np.uint64(0xFFFF))))
+    key = hash_bytes(groups.names, first, stop)
     for i in range(calendar.domains.size):
         if calendar.domains[i] == key:
             return int(calendar.regions[i])

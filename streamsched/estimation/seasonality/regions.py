@@ -1,4 +1,4 @@
-"""Regions: pages whose people wake and sleep together, told by the top-level domains of their hosts (SPEC 4)."""
+"""Regions: pages whose authors share a day and a night, found by the top-level domains of their hosts (SPEC 4)."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ import numpy as np
 from streamsched.errors import SettingsError
 from streamsched.estimation.seasonality.timezones import find_zone, offsets_between
 from streamsched.numerics.packed_urls import hash_bytes
-from streamsched.records.schema import RegionClocks
+from streamsched.records.seasonality_schema import RegionClocks
 
 __all__ = ["REGIONS", "TimeRegion", "check_regions", "make_region_clocks"]
 
-_UNTIL_S: Final = 4.1e9  # 2099: of a zone's switches since 1970 that are looked up; then its clock stays as it is
-_QUARTER_S: Final = 900.0  # all offsets are whole ones, since 1972
+_UNTIL_S: Final = 4.1e9  # 2099: clock changes from 1970 until then are used; later times have the last offset
+_QUARTER_S: Final = 900.0  # seconds; all UTC offsets since 1972 are multiples
 _MOST: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
 class TimeRegion:
-    """Hosts whose names end in one of `domains`, such as ``"jp"``, and the `zone` their clocks go by; None for UTC.
+    """Hosts whose names end in one of `domains`, such as ``"jp"``, and their time `zone`; None for UTC.
 
-    `zone`: a name of the IANA's time zones, such as ``"Asia/Tokyo"``, or whole quarters of an hour east of UTC, as
-    ``"+05:45"`` or as hours: 5.75. With it, hours of the week are local ones, also when clocks are put forward or back.
-    Raises SettingsError where a value cannot work.
+    `zone`: an IANA name such as ``"Asia/Tokyo"``, or whole quarters of an hour east of UTC, as ``"+05:45"`` or as
+    hours: 5.75. With it, hours of the week are local ones, with daylight saving time. Raises SettingsError for an
+    invalid value.
 
     >>> TimeRegion(("JP", "kr"), "Asia/Tokyo").domains
     ('jp', 'kr')
@@ -44,19 +44,19 @@ class TimeRegion:
         find_zone(self.zone)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the fields as JSON has them."""
+        """Return the fields for JSON."""
         return {"domains": list(self.domains), "zone": self.zone}
 
     @classmethod
-    def from_json(cls, told: dict[str, Any]) -> Self:
-        """Return the region that `to_json` told."""
-        return cls(tuple(told["domains"]), told["zone"])
+    def from_json(cls, fields: dict[str, Any]) -> Self:
+        """Return the region of which `to_json` returned `fields`."""
+        return cls(tuple(fields["domains"]), fields["zone"])
 
 
 def check_regions(regions: object) -> dict[str, TimeRegion]:
-    """Return regions by name as a dict; raises SettingsError where they cannot work."""
+    """Return regions by name as a dict. Raises SettingsError for invalid ones."""
     if not isinstance(regions, Mapping) or not all(isinstance(one, TimeRegion) for one in regions.values()):
-        raise SettingsError("regions", regions, "a mapping of names to Region")
+        raise SettingsError("regions", regions, "a mapping of names to TimeRegion")
     domains = [domain for region in regions.values() for domain in region.domains]
     twice = sorted({domain for domain in domains if domains.count(domain) > 1})
     if twice:
@@ -67,7 +67,7 @@ def check_regions(regions: object) -> dict[str, TimeRegion]:
 
 
 def make_region_clocks(regions: Mapping[str, TimeRegion]) -> RegionClocks:
-    """Return what kernels need of `regions`, numbered from 1 in their order. O(years)."""
+    """Return the domains and clock changes of `regions` for kernels, numbered from 1 in their order. O(years)."""
     named = [(domain, i) for i, region in enumerate(regions.values(), 1) for domain in region.domains]
     hashes = [hash_bytes(np.frombuffer(domain.encode(), np.uint8), 0, len(domain.encode())) for domain, _ in named]
     clocks = [offsets_between(zone, 0.0, _UNTIL_S) for zone in (None, *(region.zone for region in regions.values()))]

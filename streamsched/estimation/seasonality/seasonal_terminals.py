@@ -1,7 +1,7 @@
-"""What scores read of when a page changes: time weighted by its rhythm, the present hour's factor, and what is due.
+"""Seasonal terminals: weighted time (`tau`), factor of the current hour (`rhythm`), probability of an update (`due`).
 
-Each is made of three readings of the page, weighed by how well they have foretold its visits: Poisson changes at the
-page's rate under its group's profile, its own schedule by days and hours, and one by the hour.
+Each is a mean of three models of the page, weighted by how well they have predicted its visits: Poisson changes at the
+page's rate under its group's profile, its own daily schedule, and an hourly schedule.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from streamsched.estimation.seasonality.page_schedules import (
 from streamsched.numerics.arrays import Floats, Ints, Record, Records
 from streamsched.numerics.jit import bare_kernel, inlined_kernel, prefetch_whole
 from streamsched.numerics.vector_math import exp, expm1, log1p
-from streamsched.records.schema import LONGEST_INTERVAL, WEEK_HOURS, SeasonalityArrays
+from streamsched.records.page_schema import LONGEST_INTERVAL
+from streamsched.records.seasonality_schema import WEEK_HOURS, SeasonalityArrays
 
 __all__ = [
     "DUE",
@@ -40,26 +41,26 @@ __all__ = [
     "tau_since",
 ]
 
-# What kernels call these terminals: their places in the vocabulary.
+# Codes of these terminals in kernels: their positions in the vocabulary.
 TAU: Final = 12
 RHYTHM: Final = 13
 DUE: Final = 14
 
-_AHEAD: Final = 8  # pages between asking the memory for a schedule and reading it
-HOURLY_ODDS: Final = 1 / 99  # that a page is updated by the hour, before its visits told: few are that can be told
+_AHEAD: Final = 8  # pages between prefetching a schedule and reading it
+HOURLY_ODDS: Final = 1 / 99  # prior odds that a page is updated hourly: few pages visited often enough to tell are
 DAY_S: Final = 86_400.0
 
 
 class SeasonalityView(NamedTuple):
-    """The links of some pages, and what all links name."""
+    """The links of some pages, and all profiles and schedules."""
 
-    links: Records  # LINK[m]
+    links: Records  # SEASONAL_LINK[m]
     schedules: Records  # SCHEDULE[...]
     profiles: Records  # PROFILE[...]
 
 
 class ScheduleOdds(NamedTuple):
-    """How likely each reading of a page is."""
+    """The posterior probability of each model of a page."""
 
     rate: float
     days: float
@@ -67,152 +68,157 @@ class ScheduleOdds(NamedTuple):
 
 
 def seasonality_view(seasonality: SeasonalityArrays, rows: slice | Ints) -> SeasonalityView:
-    """Return what scores read of the rhythm of the pages of `rows`. O(1), O(m) for int64[m]."""
+    """Return what scores read of the seasonality of the pages of `rows`. O(1), O(m) for int64[m]."""
     return SeasonalityView(seasonality.links[rows], seasonality.schedules, seasonality.profiles)
 
 
 @inlined_kernel
-def _trust(beats: SeasonalityView, link: Record) -> ScheduleOdds:
-    """Return the posterior probabilities of a page's readings."""
+def _model_weights(view: SeasonalityView, link: Record) -> ScheduleOdds:
+    """Return the posterior probabilities of a page's models."""
     if link.schedule == 0:
         return ScheduleOdds(1.0, 0.0, 0.0)
-    schedule: Record = beats.schedules[link.schedule]
-    profile: Record = beats.profiles[link.profile]
-    days = float(profile.odds[link.age]) * exp(float(schedule.edge))
-    hours = HOURLY_ODDS * exp(float(schedule.hourly_edge))
+    schedule: Record = view.schedules[link.schedule]
+    profile: Record = view.profiles[link.profile]
+    days = float(profile.odds[link.version]) * exp(float(schedule.log_odds))
+    hours = HOURLY_ODDS * exp(float(schedule.hourly_log_odds))
     whole = 1.0 + days + hours
     return ScheduleOdds(1.0 / whole, days / whole, hours / whole)
 
 
 @inlined_kernel
-def _sheet(beats: SeasonalityView, link: Record) -> ScheduleView:
+def _schedule_view(view: SeasonalityView, link: Record) -> ScheduleView:
     return ScheduleView(
-        beats.schedules,
+        view.schedules,
         int(np.int64(link.schedule)),
-        beats.profiles,
+        view.profiles,
         int(np.int64(link.profile)),
-        int(np.int64(link.age)),
+        int(np.int64(link.version)),
     )
 
 
 @inlined_kernel
-def _weighted(beats: SeasonalityView, link: Record, start: float, end: float) -> float:
-    return weighted_hours(beats.profiles[link.profile], int(np.int64(link.age)), start, end)
+def _weighted(view: SeasonalityView, link: Record, start: float, end: float) -> float:
+    return weighted_hours(view.profiles[link.profile], int(np.int64(link.version)), start, end)
 
 
 @bare_kernel
-def tau_since(beats: SeasonalityView, link: Record, since_s: float, at_s: float, cycle_s: float) -> float:
-    """Return the cycles since a page's last visit, at `since_s`, each hour weighted by how busy it is. O(24)."""
+def tau_since(view: SeasonalityView, link: Record, since_s: float, at_s: float, cycle_s: float) -> float:
+    """Return the cycles between a page's last visit, at `since_s`, and `at_s`, hours weighted by busyness. O(24)."""
     start = local_hours(since_s, link.quarters)
     end = max(local_hours(at_s, link.quarters), start)
-    hours = _weighted(beats, link, start, end)
+    hours = _weighted(view, link, start, end)
     if link.schedule:
-        trust = _trust(beats, link)
-        own = scheduled_hours(_sheet(beats, link), start, end)
-        hours = trust.rate * hours + trust.days * own + trust.hours * (end - start)
+        weights = _model_weights(view, link)
+        own = scheduled_hours(_schedule_view(view, link), start, end)
+        hours = weights.rate * hours + weights.days * own + weights.hours * (end - start)
     return min(hours * (HOUR_S / cycle_s), LONGEST_INTERVAL)
 
 
 @inlined_kernel
 def changed_since(page: Record, weighted_hours: float, cycle_s: float) -> float:
-    """Return the probability of a change at the page's rate, in so many hours weighted by its group's profile. O(1)."""
+    """Return the probability of a change at the page's rate, in hours weighted by its group's profile. O(1)."""
     cycles = min(weighted_hours * (HOUR_S / cycle_s), LONGEST_INTERVAL)
     shape, exposure = page.prior_shape + page.own_shape, page.prior_exposure + page.own_exposure
     return 0.0 - expm1(-(shape * log1p(cycles / exposure)))
 
 
 @bare_kernel
-def due_since(beats: SeasonalityView, link: Record, page: Record, since_s: float, at_s: float, cycle_s: float) -> float:
+def due_since(view: SeasonalityView, link: Record, page: Record, since_s: float, at_s: float, cycle_s: float) -> float:
     """Return the probability that a page was updated after its last visit, at `since_s`, and by `at_s`. O(24)."""
     start = local_hours(since_s, link.quarters)
     end = max(local_hours(at_s, link.quarters), start)
-    seen = changed_since(page, _weighted(beats, link, start, end), cycle_s)
+    seen = changed_since(page, _weighted(view, link, start, end), cycle_s)
     if link.schedule:
-        trust, sheet = _trust(beats, link), _sheet(beats, link)
-        seen = trust.rate * seen + trust.days * (1.0 - empty_by_day(sheet, start, end))
-        seen += trust.hours * (1.0 - empty_by_hour(beats.schedules[link.schedule], start, end))
+        weights, schedule_view = _model_weights(view, link), _schedule_view(view, link)
+        seen = weights.rate * seen + weights.days * (1.0 - empty_by_day(schedule_view, start, end))
+        seen += weights.hours * (1.0 - empty_by_hour(view.schedules[link.schedule], start, end))
     return max(seen, 0.0)
 
 
-class _Pace(NamedTuple):
-    """What a page's factors of all hours have in common."""
+class _FactorScale(NamedTuple):
+    """What the factors of all hours of a page have in common."""
 
-    trust: ScheduleOdds
+    weights: ScheduleOdds
     scale: float
 
 
 @inlined_kernel
-def _pace(beats: SeasonalityView, link: Record) -> _Pace:
-    return _Pace(_trust(beats, link), schedule_scale(_sheet(beats, link)) if link.schedule else 0.0)
+def _factor_scale(view: SeasonalityView, link: Record) -> _FactorScale:
+    return _FactorScale(
+        _model_weights(view, link), schedule_scale(_schedule_view(view, link)) if link.schedule else 0.0
+    )
 
 
 @inlined_kernel
-def _factor(beats: SeasonalityView, link: Record, pace: _Pace, hours: float) -> float:
-    """Return how busy the hour of the week is for a page that begins after so many local `hours`."""
+def _factor(view: SeasonalityView, link: Record, scale: _FactorScale, hours: float) -> float:
+    """Return the factor of the hour of the week that begins at local `hours`."""
     hour = min(int(hour_in_week(hours, week_of(hours))), WEEK_HOURS - 1)
-    factor = hour_factor(beats.profiles[link.profile], int(np.int64(link.age)), hour)
+    factor = hour_factor(view.profiles[link.profile], int(np.int64(link.version)), hour)
     if link.schedule == 0:
         return factor
-    own = scheduled_factor(_sheet(beats, link), hour, pace.scale)
-    return pace.trust.rate * factor + pace.trust.days * own + pace.trust.hours
+    own = scheduled_factor(_schedule_view(view, link), hour, scale.scale)
+    return scale.weights.rate * factor + scale.weights.days * own + scale.weights.hours
 
 
 @inlined_kernel
 def _hours_passed(link: Record, at_s: float) -> float:
-    """Return how many whole hours have passed by `at_s`, by the page's clock."""
+    """Return the whole local hours by `at_s`."""
     return float(np.floor(local_hours(at_s, link.quarters)))
 
 
 @inlined_kernel
-def _look_ahead(beats: SeasonalityView, i: int) -> None:
-    """Ask the memory for the schedule of a page that is soon to be read."""
-    if i < beats.links.size and beats.links[i].schedule:
-        prefetch_whole(beats.schedules, np.int64(beats.links[i].schedule))
+def _look_ahead(view: SeasonalityView, i: int) -> None:
+    """Prefetch the schedule of a page that is read soon."""
+    if i < view.links.size and view.links[i].schedule:
+        prefetch_whole(view.schedules, np.int64(view.links[i].schedule))
 
 
 @bare_kernel
 def fill_seasonal_terminal(
-    code: int, beats: SeasonalityView, pages: Records, now: float, cycle_s: float, out: Floats
+    code: int, view: SeasonalityView, pages: Records, now: float, cycle_s: float, out: Floats
 ) -> None:
     """Fill `out`: float64[m] with TAU, DUE or RHYTHM, as `code` says, of each page at `now`. O(m)."""
     if code == TAU:
         for i in range(out.size):
-            _look_ahead(beats, i + _AHEAD)
-            out[i] = tau_since(beats, beats.links[i], pages[i].last_visit_s, now, cycle_s)
+            _look_ahead(view, i + _AHEAD)
+            out[i] = tau_since(view, view.links[i], pages[i].last_visit_s, now, cycle_s)
     elif code == DUE:
         for i in range(out.size):
-            _look_ahead(beats, i + _AHEAD)
-            out[i] = due_since(beats, beats.links[i], pages[i], pages[i].last_visit_s, now, cycle_s)
+            _look_ahead(view, i + _AHEAD)
+            out[i] = due_since(view, view.links[i], pages[i], pages[i].last_visit_s, now, cycle_s)
     else:
         for i in range(out.size):
-            link: Record = beats.links[i]
-            out[i] = _factor(beats, link, _pace(beats, link), _hours_passed(link, now))
+            link: Record = view.links[i]
+            out[i] = _factor(view, link, _factor_scale(view, link), _hours_passed(link, now))
 
 
 @bare_kernel
 def fill_seasonal_terminal_at(
-    code: int, beats: SeasonalityView, pages: Records, times: Floats, cycle_s: float, out: Floats
+    code: int, view: SeasonalityView, pages: Records, times: Floats, cycle_s: float, out: Floats
 ) -> None:
     """Fill `out`: float64[m] with TAU or DUE of each page at its own of ``times``: float64[m]. O(m)."""
     if code == TAU:
         for i in range(out.size):
-            _look_ahead(beats, i + _AHEAD)
-            out[i] = tau_since(beats, beats.links[i], pages[i].last_visit_s, times[i], cycle_s)
+            _look_ahead(view, i + _AHEAD)
+            out[i] = tau_since(view, view.links[i], pages[i].last_visit_s, times[i], cycle_s)
     else:
         for i in range(out.size):
-            _look_ahead(beats, i + _AHEAD)
-            out[i] = due_since(beats, beats.links[i], pages[i], pages[i].last_visit_s, times[i], cycle_s)
+            _look_ahead(view, i + _AHEAD)
+            out[i] = due_since(view, view.links[i], pages[i], pages[i].last_visit_s, times[i], cycle_s)
 
 
 @bare_kernel
-def bound_seasonal_terminal(beats: SeasonalityView, since: float, ends: Floats, upwards: bool, out: Floats) -> None:
-    """Fill `out`: float64[m] with each page's greatest factor from `since` to its end, or its least. O(m hours)."""
+def bound_seasonal_terminal(view: SeasonalityView, since: float, ends: Floats, upwards: bool, out: Floats) -> None:
+    """Fill `out`: float64[m] with each page's greatest or least factor from `since` to its end. O(m hours).
+
+    `upwards`: the greatest.
+    """
     for i in range(out.size):
-        link: Record = beats.links[i]
-        pace = _pace(beats, link)
+        link: Record = view.links[i]
+        scale = _factor_scale(view, link)
         first, last = _hours_passed(link, since), _hours_passed(link, max(ends[i], since))
-        found = _factor(beats, link, pace, first)
+        found = _factor(view, link, scale, first)
         for step in range(1, int(min(last - first, WEEK_HOURS - 1.0)) + 1):
-            factor = _factor(beats, link, pace, first + step)
+            factor = _factor(view, link, scale, first + step)
             found = max(found, factor) if upwards else min(found, factor)
         out[i] = found

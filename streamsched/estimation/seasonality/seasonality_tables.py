@@ -1,4 +1,4 @@
-"""When in the week a shard's pages change, as memory: links, schedules, profiles, with room made for what comes."""
+"""The memory of a shard's seasonality: links, schedules and profiles, which grow as pages and groups are added."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from streamsched.estimation.seasonality.group_profiles import (
     assign_profiles,
     init_profiles,
     most_profiles,
-    relink_pages,
 )
 from streamsched.estimation.seasonality.page_schedules import most_schedules
 from streamsched.estimation.seasonality.regions import TimeRegion, make_region_clocks
-from streamsched.numerics.growable_array import GrowableArray as Memory
-from streamsched.records.schema import (
+from streamsched.numerics.growable_array import GrowableArray
+from streamsched.records.group_schema import GroupArrays
+from streamsched.records.seasonality_schema import (
     POOLED,
     PROFILE,
     SCHEDULE,
@@ -24,37 +24,36 @@ from streamsched.records.schema import (
     SEASONALITY,
     WEEK_HOURS,
     SeasonalityArrays,
-    ShardArrays,
 )
 
 __all__ = ["SeasonalityTables"]
 
 
 class SeasonalityTables:
-    """The rhythms of one shard.
+    """The seasonality of one shard.
 
-    12 bytes a page, 192 for each page with a schedule of its own, which are 3 of 64 at the most and 4,096 more, and
-    12 kB for each group with a profile, one for 1,024 pages at the most and 64 more: 33 bytes a page in all.
+    12 bytes a page; 192 for each page with a schedule of its own, at most 3 of 64 and 4,096 more; 12 kB for each group
+    with a profile, at most one for 1,024 pages and 64 more: 33 bytes a page in all.
     """
 
     def __init__(self, regions: Mapping[str, TimeRegion] | None, reserved: int) -> None:
-        """Begin without pages. `regions`: whose rhythms are learned; None to learn none. `reserved`: pages."""
+        """Create tables without pages. `regions`: whose seasonality to learn, None for none; `reserved`: pages."""
         self.regions = regions
         self._calendar = make_region_clocks(regions or {})
-        self._links = Memory(SEASONAL_LINK, reserved)
-        self._schedules = Memory(SCHEDULE, 1 + int(most_schedules(reserved)))
-        self._profiles = Memory(PROFILE, int(most_profiles(reserved)))
-        self._pooled = Memory(POOLED, int(most_profiles(reserved)))
-        self._of_group = Memory(np.uint32, reserved // 8)
+        self._links = GrowableArray(SEASONAL_LINK, reserved)
+        self._schedules = GrowableArray(SCHEDULE, 1 + int(most_schedules(reserved)))
+        self._profiles = GrowableArray(PROFILE, int(most_profiles(reserved)))
+        self._pooled = GrowableArray(POOLED, int(most_profiles(reserved)))
+        self._of_group = GrowableArray(np.uint32, reserved // 8)
         self._work = np.zeros(2 * WEEK_HOURS)
-        self._tempo = np.zeros(1, SEASONALITY)
-        self._tempo["off"] = regions is None
+        self._state = np.zeros(1, SEASONALITY)
+        self._state["off"] = regions is None
         self.reserve(0, 0)
         init_profiles(self.arrays, len(regions or {}))
 
     @property
     def arrays(self) -> SeasonalityArrays:
-        """The arrays as kernels take them, valid until the next `reserve`."""
+        """The arrays for kernels, valid until the next `reserve`."""
         return SeasonalityArrays(
             self._links.array,
             self._schedules.array,
@@ -62,12 +61,12 @@ class SeasonalityTables:
             self._pooled.array,
             self._work,
             self._of_group.array,
-            self._tempo,
+            self._state,
             self._calendar,
         )
 
     def reserve(self, pages: int, groups: int) -> None:
-        """Make room for as many pages and groups in all."""
+        """Make room for that many pages and groups in all."""
         self._links.ensure(pages)
         self._schedules.ensure(1 + int(most_schedules(pages)))
         profiles = 1 + len(self.regions or {}) + int(most_profiles(pages))
@@ -75,27 +74,18 @@ class SeasonalityTables:
         self._pooled.ensure(profiles)
         self._of_group.ensure(groups)
 
-    def forget(self) -> None:
-        """Count as saved before there were rhythms, until what is loaded says otherwise. O(1)."""
-        self._tempo["linked"] = 0
-
-    def rebuild(self, shard: ShardArrays) -> None:
-        """Set what follows from the records, after these were loaded. O(pages + groups)."""
-        seasonality = self._tempo[0]
-        seasonality["off"] = self.regions is None
-        if not seasonality["linked"]:  # the state was saved before there were rhythms
-            init_profiles(self.arrays, len(self.regions or {}))
-        assign_profiles(shard)
-        if not seasonality["linked"]:
-            relink_pages(shard)
+    def rebuild(self, groups: GroupArrays, count: int) -> None:
+        """Assign profiles to the first `count` groups, after the records were loaded. O(groups)."""
+        self._state["off"] = self.regions is None
+        assign_profiles(self.arrays, groups, count)
 
     def to_json(self) -> dict[str, Any] | None:
-        """Return the regions as JSON has them, None where no rhythms are learned."""
+        """Return the regions for JSON; None if no seasonality is learned."""
         return None if self.regions is None else {name: region.to_json() for name, region in self.regions.items()}
 
     def nbytes(self, pages: int, groups: int) -> int:
-        """Return the bytes of memory in use for so many pages and groups."""
-        seasonality = self._tempo[0]
+        """Return the bytes of memory in use for that many pages and groups."""
+        seasonality = self._state[0]
         profiles = int(seasonality["profiles"]) * (PROFILE.itemsize + POOLED.itemsize)
         return (
             pages * SEASONAL_LINK.itemsize + int(seasonality["schedules"]) * SCHEDULE.itemsize + profiles + groups * 4

@@ -1,4 +1,4 @@
-"""What a visit teaches of when pages change: its page's schedule, and the profile of its group."""
+"""Update of seasonality by one visit: the page's own schedule, and the profile of its group."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ from typing import Final
 
 import numpy as np
 
+from streamsched.estimation.observed_interval import ObservedInterval
 from streamsched.estimation.seasonality.group_profiles import count_changes, update_profile, weighted_hours
 from streamsched.estimation.seasonality.local_time import HOUR_S, local_hours
 from streamsched.estimation.seasonality.page_schedules import (
     ScheduleView,
+    most_schedules,
+)
+from streamsched.estimation.seasonality.schedule_update import (
     count_change,
     earns_schedule,
-    most_schedules,
     open_schedule,
     update_schedule,
 )
@@ -21,74 +24,78 @@ from streamsched.estimation.surges import share_not_hit
 from streamsched.numerics.arrays import Record
 from streamsched.numerics.jit import inlined_kernel, prefetch
 from streamsched.numerics.vector_math import exp
-from streamsched.records.schema import LONGEST_INTERVAL, WEEK_HOURS, SeasonalityArrays, ShardArrays
+from streamsched.records.page_schema import LONGEST_INTERVAL
+from streamsched.records.seasonality_schema import WEEK_HOURS, SeasonalityArrays
 
 __all__ = ["prefetch_seasonality", "update_seasonality"]
 
-_LATEST_S: Final = 1e12  # later visits are clock errors, that the fading of profiles must not go by
+_LATEST_S: Final = 1e12  # later visits are clock errors, which must not make profiles decay
 
 
 @inlined_kernel
-def update_seasonality(shard: ShardArrays, row: int, at_s: float, changed: bool, cycle_s: float) -> float:
-    """Take in what a visit at `at_s` found of the time since the page's last visit, before its rate does. O(hours).
+def update_seasonality(
+    seasonality: SeasonalityArrays, page: Record, group: Record, row: int, observed: ObservedInterval, pages: int
+) -> float:
+    """Update the page's schedule and profile by an observed interval, before its rate is updated. O(hours).
 
-    Returns how probable a change was by the page's schedule, as far as that is trusted, and by its rate; NaN where it
-    has no schedule, or no change was seen.
+    `pages`: the pages of the shard, which bound the number of schedules. Returns the probability of the change by the
+    page's models, weighted; NaN if the page has no schedule or no change was seen.
     """
-    seasonality = shard.seasonality
     state = seasonality.state[0]
     if state.off:
         return np.nan
-    page: Record = shard.pages.records[row]
     link: Record = seasonality.links[row]
     profile: Record = seasonality.profiles[link.profile]
-    age = int(np.int64(link.age))
-    state.newest_s = max(state.newest_s, min(at_s, _LATEST_S))
+    version = int(np.int64(link.version))
+    state.newest_s = max(state.newest_s, min(observed.end_s, _LATEST_S))
     start = local_hours(page.last_visit_s, link.quarters)
-    end = local_hours(at_s, link.quarters)
+    end = local_hours(observed.end_s, link.quarters)
     rate = (page.prior_shape + page.own_shape) / (page.prior_exposure + page.own_exposure)
     if 0.0 < end - start <= WEEK_HOURS:
-        hours = weighted_hours(profile, age, start, end)
-        cycles = min(hours * (HOUR_S / cycle_s), LONGEST_INTERVAL)
-        update_profile(profile, age, start, end, count_changes(rate * cycles) if changed else 0.0)
-    rate_per_day = rate * (DAY_S / cycle_s)
-    if link.schedule == 0 and changed and earns_schedule(page, rate_per_day):
-        open_schedule(seasonality, row, most_schedules(shard.corpus[0].sorted))
+        hours = weighted_hours(profile, version, start, end)
+        cycles = min(hours * (HOUR_S / observed.cycle_s), LONGEST_INTERVAL)
+        update_profile(profile, version, start, end, count_changes(rate * cycles) if observed.changed else 0.0)
+    rate_per_day = rate * (DAY_S / observed.cycle_s)
+    if link.schedule == 0 and observed.changed and earns_schedule(page, rate_per_day):
+        open_schedule(seasonality, row, most_schedules(pages))
     due = np.nan
     if link.schedule:
-        if changed:
+        if observed.changed:
             due = due_since(
                 SeasonalityView(seasonality.links, seasonality.schedules, seasonality.profiles),
                 link,
                 page,
                 page.last_visit_s,
-                at_s,
-                cycle_s,
+                observed.end_s,
+                observed.cycle_s,
             )
-        foretold = changed_since(page, weighted_hours(profile, age, start, end), cycle_s)
-        foretold = 1.0 - (1.0 - foretold) * _unhit(shard, page, at_s, cycle_s)
+        predicted = changed_since(page, weighted_hours(profile, version, start, end), observed.cycle_s)
+        predicted = 1.0 - (1.0 - predicted) * _unhit(group, page, observed)
         schedule: Record = seasonality.schedules[link.schedule]
-        sheet = ScheduleView(
-            seasonality.schedules, int(np.int64(link.schedule)), seasonality.profiles, int(np.int64(link.profile)), age
+        view = ScheduleView(
+            seasonality.schedules,
+            int(np.int64(link.schedule)),
+            seasonality.profiles,
+            int(np.int64(link.profile)),
+            version,
         )
         visits, changes = int(np.int64(page.visits)), int(np.int64(page.changes))
-        update_schedule(sheet, start, end, changed, foretold, visits, changes)
-        if changed:
-            count_change(schedule, at_s, end - start)
+        update_schedule(view, start, end, observed.changed, predicted, visits, changes)
+        if observed.changed:
+            count_change(schedule, observed.end_s, end - start)
     return due
 
 
 @inlined_kernel
-def _unhit(shard: ShardArrays, page: Record, at_s: float, cycle_s: float) -> float:
-    """Return the probability that no surge has hit a page since its last visit: what schedules do not explain."""
-    group: Record = shard.groups.records[page.group]
-    cycles = min(max((at_s - page.last_visit_s) / cycle_s, 0.0), LONGEST_INTERVAL)
+def _unhit(group: Record, page: Record, observed: ObservedInterval) -> float:
+    """Return the probability that no surge has hit a page since its last visit: schedules do not explain surges."""
+    cycles = min(max(observed.cycles, 0.0), LONGEST_INTERVAL)
     return float(share_not_hit(group, page.last_visit_s) * exp(-(group.hazard * cycles)))
 
 
 @inlined_kernel
 def prefetch_seasonality(seasonality: SeasonalityArrays, row: int) -> None:
-    """Ask the memory for what `update_seasonality` will read of a page's schedule. O(1)."""
+    """Prefetch the schedule that `update_seasonality` reads. O(1)."""
     number = int(np.int64(seasonality.links[row].schedule))
     if number:
         prefetch(seasonality.schedules, number)

@@ -1,4 +1,4 @@
-"""Clocks of time zones: what a clock on the wall shows at any time, summer time and all."""
+"""UTC offsets of time zones at any time, with daylight saving time."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from streamsched.numerics.arrays import Floats, frozen
 __all__ = ["ZoneOffsets", "find_zone", "offsets_between"]
 
 _DAY_S: Final = 86_400
-_LOOK_S: Final = 3 * _DAY_S  # no zone put its clock forth and back within less: Recife did within a week in 2000
-_FIRST_S: Final = -62_135_510_400  # the second day of year 1, and ...
-_LAST_S: Final = 253_402_214_400  # ... the last of year 9999: a day from what Python can date, for clocks differ
+_LOOK_S: Final = 3 * _DAY_S  # no zone changed its clock twice within less: Recife did within a week in 2000
+_FIRST_S: Final = -62_135_510_400  # the second day of year 1
+_LAST_S: Final = 253_402_214_400  # the last day of year 9999 but one: Python's dates, less a day for UTC offsets
 _OFFSET: Final = re.compile(r"(?:UTC)?([+-])(\d{1,2})(?::?(00|15|30|45))?")
 _EXPECTED: Final = (
     "a zone such as Europe/Paris, UTC or +08:00, or quarters of an hour from -14 to 14 hours "
@@ -38,27 +38,27 @@ class ZoneOffsets(NamedTuple):
     offsets_s: Floats
 
     def read(self, times_s: Floats) -> Floats:
-        """Return what the clock shows at epoch seconds, as seconds since its own 1970: float64[n]. O(n log k)."""
+        """Return local times of epoch seconds, as seconds since the local 1970: float64[n]. O(n log k)."""
         place = np.searchsorted(self.starts_s, times_s, "right") - 1
         return np.asarray(times_s + self.offsets_s[np.maximum(place, 0)])
 
 
 def find_zone(zone: str | float | None) -> tzinfo:
-    """Return the zone of that name or offset, such as ``+08:00``, or so many hours east of UTC; None is UTC.
+    """Return the zone of that name or offset, such as ``+08:00``, or of that many hours east of UTC; None is UTC.
 
-    Raises SettingsError where there is none, or the offset is not of whole quarters of an hour.
+    Raises SettingsError if there is no such zone, or the offset is not a multiple of a quarter of an hour.
     """
     if not isinstance(zone, str):
         return _find_fixed(zone, float(zone or 0.0))
     if zone.upper() in ("UTC", "Z"):
         return UTC
-    spelled = _OFFSET.fullmatch(zone)
-    if spelled:
-        east = int(spelled[2]) + int(spelled[3] or 0) / 60
-        return _find_fixed(zone, east if spelled[1] == "+" else -east)
+    matched = _OFFSET.fullmatch(zone)
+    if matched:
+        east = int(matched[2]) + int(matched[3] or 0) / 60
+        return _find_fixed(zone, east if matched[1] == "+" else -east)
     try:
         return ZoneInfo(zone)
-    except (KeyError, ValueError, OSError) as error:  # not there, no key at all, a folder
+    except (KeyError, ValueError, OSError) as error:  # an unknown key, no valid key, a folder
         raise SettingsError("zone", zone, _EXPECTED) from error
 
 
@@ -70,7 +70,7 @@ def _find_fixed(zone: str | float | None, hours: float) -> timezone:
 
 @lru_cache
 def offsets_between(zone: str | float | None, first_s: float, last_s: float) -> ZoneOffsets:
-    """Return the clock of a zone, right for times from `first_s` to `last_s`. O(days). Raises SettingsError.
+    """Return a zone's offsets, valid from `first_s` to `last_s`. O(days). Raises SettingsError.
 
     >>> clock = offsets_between("Europe/Paris", 1_743_200_000.0, 1_743_300_000.0)  # summer time from 2025-03-30, 01:00
     UTC
@@ -96,7 +96,7 @@ def offsets_between(zone: str | float | None, first_s: float, last_s: float) -> 
 
 
 def _find_switch(offset: Callable[[int], float], low: int, high: int) -> int:
-    """Return the first second after `low`, up to `high`, at which the offset is no more that of `low`."""
+    """Return the first second after `low`, up to `high`, at which the offset differs from that at `low`."""
     shown = offset(low)
     while high - low > 1:
         middle = (low + high) // 2

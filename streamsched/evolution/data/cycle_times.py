@@ -9,11 +9,16 @@ import numpy as np
 from streamsched.estimation.seasonality.group_profiles import weighted_hours
 from streamsched.estimation.seasonality.local_time import HOUR_S, local_hours, quarters_at
 from streamsched.numerics.arrays import Floats, Ints, Records, Rows
-from streamsched.records.schema import DAY_SETS, PROFILE, WEEK_HOURS, SeasonalityArrays
+from streamsched.records.seasonality_schema import DAY_SETS, PROFILE, WEEK_HOURS, SeasonalityArrays
 
 __all__ = ["CycleTimes", "copy_cycle_times", "weigh_cycles"]
 
-_HALVES = {"told": WEEK_HOURS + 1, "odds": 1, "sets_told": DAY_SETS, "hours_told": 24}  # of what is published twice
+_HALVES = {  # lengths of the fields that hold two published versions
+    "cumulative": WEEK_HOURS + 1,
+    "odds": 1,
+    "sets_rarity": DAY_SETS,
+    "hours_rarity": 24,
+}
 
 
 @dataclass(frozen=True, slots=True, eq=False)

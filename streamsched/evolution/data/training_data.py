@@ -12,7 +12,8 @@ from streamsched.evolution.data.change_history import ChangeHistory
 from streamsched.evolution.data.cycle_times import CycleTimes, copy_cycle_times, weigh_cycles
 from streamsched.evolution.data.imputation import ALL_ALIKE, PageVisits, impute_history
 from streamsched.numerics.arrays import Bools, Floats, Ints
-from streamsched.records.schema import LONGEST_INTERVAL, VISITED, ShardArrays
+from streamsched.records.page_schema import LONGEST_INTERVAL, VISITED
+from streamsched.records.schema import ShardArrays
 from streamsched.records.visit_journal import find_sampled, read_visits, sample_bar, sample_hashes
 
 __all__ = ["Span", "Training", "TrainingInputs", "count_cycles", "gather_training", "impute_training"]
@@ -98,9 +99,9 @@ def gather_training(shard: ShardArrays, span: Span, panel_bar: int) -> TrainingI
     Pages whose first visit came later are left out: a history that began with draws would say more of the prior than of
     them. The panel are the pages whose sample hash is at most `panel_bar`, -1 for no panel.
     """
-    visits = read_visits(shard)
+    visits = read_visits(shard.journal, shard.pages.records, shard.corpus)
     times = _as_cycles(visits.at_s, span)
-    rows = find_sampled(shard, 0, int(shard.corpus["pages"][0]), sample_bar(shard))
+    rows = find_sampled(shard.pages.records, 0, int(shard.corpus["pages"][0]), sample_bar(shard.corpus))
     rows = rows[(shard.pages.records["flags"][rows] & VISITED) != 0]
     later = np.isin(rows, visits.rows[visits.first & (times > 0.0)])
     newcomers = int(np.count_nonzero(later))
@@ -128,7 +129,9 @@ def gather_training(shard: ShardArrays, span: Span, panel_bar: int) -> TrainingI
         pages["cost"].astype(np.float64),
         pages["group"].astype(np.int64),
         timing,
-        sample_hashes(shard, rows) <= np.uint64(panel_bar) if panel_bar >= 0 else np.zeros(rows.size, np.bool_),
+        sample_hashes(shard.pages.records, rows) <= np.uint64(panel_bar)
+        if panel_bar >= 0
+        else np.zeros(rows.size, np.bool_),
         newcomers,
     )
 
@@ -139,11 +142,11 @@ def count_cycles(shard: ShardArrays, now: float, cycle_s: float, share: float) -
     That many a history may have if it is to hold so many of them; inf where the journal forgot their first visits, 0
     where there is no page. O(pages + v log v), v journal visits.
     """
-    rows = find_sampled(shard, 0, int(shard.corpus["pages"][0]), sample_bar(shard))
+    rows = find_sampled(shard.pages.records, 0, int(shard.corpus["pages"][0]), sample_bar(shard.corpus))
     rows = rows[(shard.pages.records["flags"][rows] & VISITED) != 0]
     if rows.size == 0:
         return 0.0
-    visits = read_visits(shard)
+    visits = read_visits(shard.journal, shard.pages.records, shard.corpus)
     begun_s = np.full(rows.size, -np.inf)
     begun_s[np.searchsorted(rows, visits.rows[visits.first])] = visits.at_s[visits.first]
     latest = np.sort(begun_s)[math.ceil(share * rows.size) - 1]

@@ -11,7 +11,8 @@ from streamsched.formula.evaluation.machine import ROWS, make_slots
 from streamsched.formula.terminals import NO_CONTEXT, Context
 from streamsched.numerics.arrays import Floats, Hashes, Ints, Records
 from streamsched.numerics.jit import mix
-from streamsched.records.schema import PAGE, SCHEDULE, SEASONAL_LINK, TRACE
+from streamsched.records.page_schema import PAGE, TRACE
+from streamsched.records.seasonality_schema import SCHEDULE, SEASONAL_LINK
 
 __all__ = [
     "READS_CHANGES",

@@ -12,7 +12,8 @@ import numpy as np
 
 from streamsched.estimation.seasonality.group_profiles import weighted_hours
 from streamsched.estimation.seasonality.local_time import local_hours
-from streamsched.estimation.seasonality.page_schedules import ScheduleView, earns_schedule, update_schedule
+from streamsched.estimation.seasonality.page_schedules import ScheduleView
+from streamsched.estimation.seasonality.schedule_update import earns_schedule, update_schedule
 from streamsched.estimation.seasonality.seasonal_terminals import (
     DAY_S,
     RHYTHM,

@@ -33,7 +33,8 @@ from streamsched.evolution.simulation.simulated_surges import add_surge_counts, 
 from streamsched.numerics.arrays import Floats, Hashes, Ints, Records, Rows
 from streamsched.numerics.jit import kernel, mix
 from streamsched.records.page_init import assign_prior
-from streamsched.records.schema import PAGE, PROFILE, SCHEDULE, SEASONAL_LINK, TRACE
+from streamsched.records.page_schema import PAGE, TRACE
+from streamsched.records.seasonality_schema import PROFILE, SCHEDULE, SEASONAL_LINK
 
 __all__ = ["Reading", "Trial", "TrialRunner", "visits_per_cycle"]
 

@@ -1,4 +1,4 @@
-"""The hierarchical prior: when the sweep moves, what it learns, and how strongly each level pulls."""
+"""The hierarchical prior: when the sweep moves, what it learns, and how strongly each level is shrunk."""
 
 from __future__ import annotations
 
@@ -10,22 +10,16 @@ from streamsched.estimation.gamma_posterior import HIGHEST_SHAPE, LOWEST_SHAPE
 from streamsched.numerics.arrays import Floats
 from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.outcomes import OutcomeBatch
-from streamsched.records.schema import LONGEST_INTERVAL
+from streamsched.records.page_schema import LONGEST_INTERVAL
 from streamsched.state.page_table import PageTable
 
 DAY = 86_400.0
 
 
-def without_surges() -> PageTable:
-    """A table in which every change is its page's own, whatever happens to others."""
-    table = PageTable(DAY, 6)
-    table.surges = False
-    return table
-
-
 def visit(table: PageTable, urls: list[str], day: float, changed: object = False) -> None:
+    """Apply outcomes without surges: every change counts as its page's own."""
     flags = np.broadcast_to(np.asarray(changed, np.bool_), len(urls))
-    table.observe(OutcomeBatch(urls, np.full(len(urls), day * DAY), changed=flags))
+    table.observe(OutcomeBatch(urls, np.full(len(urls), day * DAY), changed=flags), surges=False)
 
 
 def corpus(table: PageTable, field: str) -> float:
@@ -52,11 +46,11 @@ def test_first_belief_is_per_cycle(cycle_s: float, mean: float) -> None:
 
 
 def test_sweep_moves_every_sixteen_intervals() -> None:
-    """First visits and failures are none."""
-    table = without_surges()
+    """First visits and failures are not observed intervals."""
+    table = PageTable(DAY, 6)
     urls = host("a", 100)
     visit(table, urls, 0)
-    table.observe(OutcomeBatch(urls, np.full(100, DAY), status=np.full(100, 503, np.int32)))
+    table.observe(OutcomeBatch(urls, np.full(100, DAY), status=np.full(100, 503, np.int32)), surges=False)
     assert (corpus(table, "sweep_row"), corpus(table, "sweep_due")) == (0, 0)
     visit(table, urls[:15], 2)
     assert (corpus(table, "sweep_row"), corpus(table, "sweep_due")) == (0, 15)
@@ -67,7 +61,7 @@ def test_sweep_moves_every_sixteen_intervals() -> None:
 
 
 def test_means_are_learned_and_pulled_towards_what_stands_above() -> None:
-    table = without_surges()
+    table = PageTable(DAY, 6)
     often, never, few = host("often", 60), host("never", 60), host("few", 2)
     for day in range(30):
         visit(table, often + never + few, day, [day > 0] * 60 + [False] * 60 + [day > 0] * 2)
@@ -78,7 +72,7 @@ def test_means_are_learned_and_pulled_towards_what_stands_above() -> None:
 
 
 def test_learned_prior_reaches_pages_made_before_and_after() -> None:
-    table = without_surges()
+    table = PageTable(DAY, 6)
     table.discover(PackedUrls.pack(["https://a.example/early"]), 0.0)
     urls = host("a", 60)
     for day in range(30):
@@ -91,8 +85,8 @@ def test_learned_prior_reaches_pages_made_before_and_after() -> None:
 
 
 def test_pages_take_their_groups_prior_in_their_turn() -> None:
-    """When made, with an outcome, and when the sweep passes: not when means are renewed."""
-    table = without_surges()
+    """When created, with an outcome, and when the sweep passes: not when means are updated."""
+    table = PageTable(DAY, 6)
     urls = host("a", 130)
     visit(table, urls, 0)
     first = float(table.arrays.groups.records["mean"][0])
@@ -101,7 +95,7 @@ def test_pages_take_their_groups_prior_in_their_turn() -> None:
     renewed = float(shard.groups.records["mean"][0])
     assert (corpus(table, "sweep"), renewed > 2 * first) == (1, True)
     assert prior_means(table, 130) == pytest.approx(np.full(130, first), rel=1e-6)
-    table.observe(OutcomeBatch([urls[129]], [2 * DAY], status=np.full(1, 503, np.int32)))
+    table.observe(OutcomeBatch([urls[129]], [2 * DAY], status=np.full(1, 503, np.int32)), surges=False)
     table.discover(PackedUrls.pack(["https://a.example/late"]), 0.0)
     turned = np.arange(131) >= 129
     assert prior_means(table, 131) == pytest.approx(np.where(turned, renewed, first), rel=1e-6)
@@ -112,7 +106,7 @@ def test_pages_take_their_groups_prior_in_their_turn() -> None:
 
 
 def test_prior_of_a_rate_next_to_none_stays_finite() -> None:
-    table = without_surges()
+    table = PageTable(DAY, 6)
     visit(table, host("a", 1), 0)
     table.arrays.groups.records["mean"][0] = 1e-300
     visit(table, host("a", 1), 1)
@@ -121,7 +115,7 @@ def test_prior_of_a_rate_next_to_none_stays_finite() -> None:
 
 
 def test_new_prefix_begins_with_its_parents_mean() -> None:
-    table = without_surges()
+    table = PageTable(DAY, 6)
     for day in range(20):
         visit(table, host("a", 60), day, day > 0)
     table.discover(PackedUrls.pack([f"https://a.example/x/{i}" for i in range(16)]), 0.0)
@@ -129,10 +123,10 @@ def test_new_prefix_begins_with_its_parents_mean() -> None:
 
 
 def test_shape_tells_how_alike_pages_are() -> None:
-    """Pages that change half the time each, against pages of which half always change and half never."""
+    """Pages that each change half of the time, against pages of which half always change and half never."""
     shapes = []
     for rates in (np.full(200, 0.5), np.arange(200) % 2):
-        table, rng = without_surges(), np.random.default_rng(1)
+        table, rng = PageTable(DAY, 6), np.random.default_rng(1)
         for day in range(60):
             visit(table, host("a", 200), day, rng.random(200) < rates)
         shapes.append(corpus(table, "shape"))
@@ -141,8 +135,8 @@ def test_shape_tells_how_alike_pages_are() -> None:
 
 
 def test_sweep_ends_though_no_page_was_visited_twice_for_long() -> None:
-    """One page visited over and over beside many that never are: the sweep goes through all of them."""
-    table = without_surges()
+    """One page visited repeatedly beside many that never are: the sweep goes through all of them."""
+    table = PageTable(DAY, 6)
     table.discover(PackedUrls.pack(host("b", 1_000)), 0.0)
     for day in range(300):
         visit(table, ["https://a.example/"], day, day > 0)
@@ -151,8 +145,8 @@ def test_sweep_ends_though_no_page_was_visited_twice_for_long() -> None:
 
 
 def test_sweep_ends_though_pages_come_faster_than_it_goes() -> None:
-    """A crawl that finds more pages than it visits again: a sweep is of the pages known when it began."""
-    table = without_surges()
+    """A crawl that finds more pages than it revisits: a sweep covers the pages known when it began."""
+    table = PageTable(DAY, 6)
     often = host("a", 20)
     for day in range(80):
         visit(table, often, day, day > 0)
@@ -168,12 +162,12 @@ def directories(count: int) -> list[list[str]]:
 
 
 def trusted(table: PageTable) -> float:
-    """The host's edge: above 0 where its directories foretell better than the host does."""
-    return float(table.arrays.groups.records["edge"][0])
+    """The host's log odds: above 0 if its directories predict better than the host does."""
+    return float(table.arrays.groups.records["log_odds"][0])
 
 
 def test_directories_that_differ_are_trusted() -> None:
-    table = without_surges()
+    table = PageTable(DAY, 6)
     often, never = directories(2)
     for day in range(40):
         visit(table, often + never, day, [day > 0] * 40 + [False] * 40)
@@ -183,14 +177,14 @@ def test_directories_that_differ_are_trusted() -> None:
 
 
 def test_a_bulk_edit_does_not_make_its_directory_one_that_changes_often() -> None:
-    """All pages of a directory change on one day; most visits after it find nothing, and patterns lose their credit."""
-    table = without_surges()
+    """All pages of a directory change on one day; most later visits find nothing, and the patterns' odds fall."""
+    table = PageTable(DAY, 6)
     edited, quiet = directories(2)
     for day in range(60):
         visit(table, edited, day, day == 5)
         visit(table, quiet[day % 40 : day % 40 + 2], day)
     assert trusted(table) < 0.0
     groups = table.arrays.groups.records[:3]
-    names = np.argsort(groups["learned"][1:]) + 1
+    names = np.argsort(groups["own_mean"][1:]) + 1
     highest = int(names[-1])
-    assert groups["mean"][highest] < (groups["mean"][0] + groups["learned"][highest]) / 2
+    assert groups["mean"][highest] < (groups["mean"][0] + groups["own_mean"][highest]) / 2

@@ -1,4 +1,4 @@
-"""The published estimators: their definitions' corners, shapes, and a million visits."""
+"""The published estimators: corner cases of their definitions, shapes, and a million visits."""
 
 from __future__ import annotations
 

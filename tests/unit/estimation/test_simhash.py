@@ -1,4 +1,4 @@
-"""SimHash of text: what it ignores, what it tells apart, and that it never changes from version to version."""
+"""SimHash of text: what it ignores, what it distinguishes, and that it is the same in every version."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def fingerprints(rows: list[list[str]], width: int = 3) -> np.ndarray[tuple[int]
     ],
 )
 def test_fingerprints_are_the_same_in_every_version(text: str, expected: int, expected_of_words: int) -> None:
-    """If this fails, stored fingerprints no longer compare: every page of every user would look changed once."""
+    """If this fails, stored fingerprints no longer compare: every page of every user would seem changed once."""
     assert simhash(text).tolist() == [expected]
     assert simhash(text, width=1).tolist() == [expected_of_words]
 

@@ -1,4 +1,4 @@
-"""Surges: what visits to some pages of a group say of the others, at once, and what they do not say."""
+"""Surges: what visits to some pages of a group say about the others, and what they do not say."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from streamsched.formula import Formula
 from streamsched.formula.terminals import TerminalColumns, context_of
 from streamsched.numerics.arrays import Floats, Record
 from streamsched.outcomes import OutcomeBatch
-from streamsched.records.schema import GROUP
+from streamsched.records.group_schema import GROUP
 from streamsched.scheduler.scheduler import Scheduler
 from streamsched.state.page_table import PageTable
 
@@ -20,7 +20,7 @@ NEWS = [f"https://a.example/news/{i}" for i in range(40)]
 
 
 def crawled(days: int = 20, *, cycle_s: float = DAY) -> PageTable:
-    """Two directories of forty pages, a tenth of them visited a day, none changing."""
+    """Two directories of forty pages, a tenth of them visited a day, none of them changing."""
     table = PageTable(cycle_s, 6)
     visit(table, DOCS + NEWS, 0.0)
     for day in range(1, days):
@@ -28,9 +28,9 @@ def crawled(days: int = 20, *, cycle_s: float = DAY) -> PageTable:
     return table
 
 
-def visit(table: PageTable, urls: list[str], day: float, changed: object = False) -> None:
+def visit(table: PageTable, urls: list[str], day: float, changed: object = False, *, surges: bool = True) -> None:
     flags = np.broadcast_to(np.asarray(changed, np.bool_), len(urls))
-    table.observe(OutcomeBatch(urls, np.full(len(urls), day * DAY), changed=flags))
+    table.observe(OutcomeBatch(urls, np.full(len(urls), day * DAY), changed=flags), surges=surges)
 
 
 def docs(table: PageTable) -> Record:
@@ -41,7 +41,7 @@ def surge(table: PageTable, day: float) -> Floats:
     """The terminal of each page, those of the first directory first."""
     shard, count = table.arrays, len(table)
     fill = TerminalColumns(["surge"], count).fill
-    context = context_of(shard, slice(0, count))
+    context = context_of(shard.groups.records, shard.seasonality, slice(0, count))
     return fill(shard.pages.records[:count], shard.pages.traces[:count], context, day * DAY, table.cycle_s)[
         "surge"
     ].copy()
@@ -62,16 +62,16 @@ def test_some_changes_are_borne_by_the_rest_of_the_directory_at_once() -> None:
 def test_one_change_is_no_surge_and_visits_without_any_end_it() -> None:
     table = crawled()
     visit(table, DOCS[:1], 20.0, changed=True)
-    assert docs(table)["open_shown"] < 0.3
+    assert docs(table)["open_share"] < 0.3
     visit(table, DOCS[1:8], 20.0)
-    assert docs(table)["open_shown"] == 0.0
+    assert docs(table)["open_share"] == 0.0
     np.testing.assert_allclose(surge(table, 20.0)[8:40], surge(crawled(), 20.0)[8:40], atol=1e-3)
 
 
 def test_share_is_that_of_the_pages_that_were_hit() -> None:
     table = crawled()
     visit(table, DOCS[:30], 20.0, changed=np.arange(30) % 2 == 0)
-    assert float(docs(table)["open_shown"]) == pytest.approx(0.5, abs=0.1)
+    assert float(docs(table)["open_share"]) == pytest.approx(0.5, abs=0.1)
 
 
 def test_surge_is_kept_after_its_window_until_its_pages_are_visited() -> None:
@@ -84,14 +84,13 @@ def test_surge_is_kept_after_its_window_until_its_pages_are_visited() -> None:
     assert np.all(borne[:10] < 0.1)
     visit(table, DOCS[10:40], 22.0, changed=True)
     assert np.all(surge(table, 23.0)[:40] < 0.1)
-    assert docs(table)["kept_left"] == 0
+    assert docs(table)["kept_unvisited"] == 0
 
 
 def test_change_that_a_surge_explains_does_not_raise_the_pages_own_rate() -> None:
     table, alone = crawled(), crawled()
-    alone.surges = False
     for one in (table, alone):
-        visit(one, DOCS[:20], 20.0, changed=True)
+        visit(one, DOCS[:20], 20.0, changed=True, surges=one is table)
     first, last = table.arrays.pages.records["own_shape"][[0, 19]]
     expected = alone.arrays.pages.records["own_shape"][[0, 19]]
     assert first == pytest.approx(expected[0], rel=0.05)  # nothing was known of a surge yet
@@ -103,7 +102,7 @@ def test_changes_expected_of_the_pages_themselves_are_no_surge() -> None:
     rng = np.random.default_rng(3)
     for day in range(60):
         visit(table, DOCS, float(day), changed=rng.random(40) < 0.5)
-    assert docs(table)["open_shown"] == 0.0
+    assert docs(table)["open_share"] == 0.0
     assert np.all(surge(table, 60.0) < 0.03)  # what was shown on the first days, before rates were known, nobody bears
     assert surges.surge_probability(docs(table)) < 0.07
 
@@ -121,9 +120,8 @@ def test_hazard_rises_with_the_time_since_the_last_visit_and_falls_where_visits_
 
 def test_nothing_is_learned_where_surges_are_left_alone() -> None:
     table = PageTable(DAY, 6)
-    table.surges = False
-    visit(table, DOCS, 0.0)
-    visit(table, DOCS[:20], 1.0, changed=True)
+    visit(table, DOCS, 0.0, surges=False)
+    visit(table, DOCS[:20], 1.0, changed=True, surges=False)
     assert np.all(surge(table, 9.0) == 0.0)
     assert docs(table)["open_s"] == -np.inf
 

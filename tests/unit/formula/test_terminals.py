@@ -12,7 +12,7 @@ from streamsched.formula.syntax.vocabulary import PLANNED
 from streamsched.formula.terminals import BY_RHYTHM, NO_CONTEXT, PROVIDED, TERMINAL_CODES, TerminalColumns, context_of
 from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.outcomes import Outcome, OutcomeBatch
-from streamsched.records.schema import LONGEST_INTERVAL, PAGE, TRACE
+from streamsched.records.page_schema import LONGEST_INTERVAL, PAGE, TRACE
 from streamsched.state.page_table import PageTable
 from tests.reference import estimators
 
@@ -24,16 +24,18 @@ def columns(table: PageTable, now: float, wanted: tuple[str, ...] = tuple(PROVID
     shard = table.arrays
     fill = TerminalColumns(wanted, 10).fill
     rows = slice(0, len(table))
-    found = fill(shard.pages.records[rows], shard.pages.traces[rows], context_of(shard, rows), now, DAY)
+    context = context_of(shard.groups.records, shard.seasonality, rows)
+    found = fill(shard.pages.records[rows], shard.pages.traces[rows], context, now, DAY)
     return {name: column.tolist() for name, column in found.items()}
 
 
 def visited(*changed: bool) -> PageTable:
     """A page visited on day 0 and on each day after that."""
     table = PageTable(DAY, 6)
-    table.surges = False
     flags = [None, *changed]
-    table.observe(OutcomeBatch.from_outcomes(Outcome(URL, i * DAY, changed=flag) for i, flag in enumerate(flags)))
+    table.observe(
+        OutcomeBatch.from_outcomes(Outcome(URL, i * DAY, changed=flag) for i, flag in enumerate(flags)), surges=False
+    )
     return table
 
 

@@ -43,4 +43,4 @@ def test_schedules_given_after_an_image_began_are_not_in_it(tmp_path: Path) -> N
     loaded = load_images(tmp_path)
     assert digest_state(loaded.pages, loaded.settings) == digest
     assert int(loaded.pages.arrays.seasonality.state["schedules"][0]) == 4
-    assert not loaded.pages.arrays.seasonality.schedules[5:]["changed_s"].any()
+    assert not loaded.pages.arrays.seasonality.schedules[5:]["last_change_s"].any()

@@ -15,7 +15,7 @@ from streamsched.politeness.leases import are_leased
 from streamsched.politeness.limits import FOR_DELAY, FOR_TOO_MANY, ON_REQUEST
 from streamsched.politeness.policy import PolitenessPolicy
 from streamsched.politeness.politeness_settings import HostRule
-from streamsched.records.schema import FOR_PANEL, OUT, URGENT
+from streamsched.records.page_schema import FOR_PANEL, OUT, URGENT
 from streamsched.records.url_patterns import find_host
 from streamsched.state.page_table import PageTable
 
@@ -30,7 +30,7 @@ def table_of_four_pages() -> PageTable:
 
 
 def host_of(table: PageTable, name: str) -> dict[str, float]:
-    record = table.arrays.groups.records[find_host(table.arrays, name)]
+    record = table.arrays.groups.records[find_host(table.arrays.groups, name)]
     return {field: float(record[field]) for field in ("ready_s", "out", "why", "delay_s")}
 
 
@@ -68,7 +68,7 @@ def test_a_grant_leases_counts_and_lets_hosts_rest(table: PageTable) -> None:
     assert (table.arrays.pages.records["flags"][:4] & FOR_PANEL).astype(bool).tolist() == [True, False, False, False]
     assert host_of(table, "a.example")["ready_s"] == 120.0
     assert (host_of(table, "a.example")["out"], host_of(table, "b.example")["out"]) == (2, 1)
-    assert host_of(table, "b.example")["why"] == FOR_DELAY
+    assert host_of(table, "b.example")["wait_reason"] == FOR_DELAY
     assert table.faults() == []
 
 
@@ -91,14 +91,14 @@ def test_blocked_hosts(table: PageTable, pattern: str, names: list[str]) -> None
     for name in ("a.example", "b.example", "x.b.example"):
         blocked = name in names
         assert host_of(table, name)["ready_s"] == (50.0 if blocked else -math.inf)
-        assert (host_of(table, name)["why"] == ON_REQUEST) == blocked
+        assert (host_of(table, name)["wait_reason"] == ON_REQUEST) == blocked
 
 
 def test_a_block_takes_the_place_of_any_rest(table: PageTable) -> None:
     hosts, _ = PolitenessPolicy(None, None).block(table.arrays, "a.example", 1e9)
-    table.arrays.groups.records["why"][hosts] = FOR_TOO_MANY
+    table.arrays.groups.records["wait_reason"][hosts] = FOR_TOO_MANY
     PolitenessPolicy(None, None).block(table.arrays, "a.example", 5.0)
-    assert (host_of(table, "a.example")["ready_s"], host_of(table, "a.example")["why"]) == (5.0, ON_REQUEST)
+    assert (host_of(table, "a.example")["ready_s"], host_of(table, "a.example")["wait_reason"]) == (5.0, ON_REQUEST)
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_hosts_to_come_are_blocked(table: PageTable) -> None:
     table.discover(PackedUrls.pack([f"https://{name}/" for name in names]), 0.0)
     again.reach(table.arrays)
     assert [host_of(table, name)["ready_s"] for name in names] == [70.0, 0.0, -math.inf, 70.0]
-    assert [host_of(table, name)["why"] for name in names] == [ON_REQUEST, ON_REQUEST, 0, ON_REQUEST]
+    assert [host_of(table, name)["wait_reason"] for name in names] == [ON_REQUEST, ON_REQUEST, 0, ON_REQUEST]
     again.forget(70.0)
     assert again.state()["blocks"] == []
 

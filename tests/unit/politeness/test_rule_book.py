@@ -13,7 +13,7 @@ from streamsched.politeness import rule_book
 from streamsched.politeness.limits import make_limits
 from streamsched.politeness.politeness_settings import HostRule, Politeness, Rule
 from streamsched.politeness.rule_book import RuleBook
-from streamsched.records.schema import BY_SETTINGS
+from streamsched.records.group_schema import BY_SETTINGS
 from streamsched.state.page_table import PageTable
 
 URLS = [f"https://{host}.example/{i}" for host in "ab" for i in range(3)]
@@ -165,11 +165,11 @@ def test_hosts_go_by_their_rules_whenever_they_come() -> None:
     book.add(URLS)
     hosts = book.table.arrays.groups.records[:2]
     assert hosts["delay_s"].tolist() == [2.0, pytest.approx(np.nan, nan_ok=True)]
-    assert hosts["most_out"].tolist() == [BY_SETTINGS, 3]
-    assert hosts["most_batch"].tolist() == [BY_SETTINGS, 4]
+    assert hosts["max_out"].tolist() == [BY_SETTINGS, 3]
+    assert hosts["max_batch"].tolist() == [BY_SETTINGS, 4]
     book.set(book.table, {"b.example": None})
     assert hosts["delay_s"].tolist() == [2.0, 2.0]
-    assert hosts["most_out"].tolist() == [BY_SETTINGS] * 2
+    assert hosts["max_out"].tolist() == [BY_SETTINGS] * 2
     assert book.never() == []
 
 

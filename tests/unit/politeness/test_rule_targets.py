@@ -83,30 +83,35 @@ def test_what_is_no_target(text: object) -> None:
     ],
 )
 def test_pages_of_a_target(text: str, rows: list[int]) -> None:
-    numbers = RuleMatcher({text: 7}).number_pages(known().pages.arrays, np.arange(4))
+    shard = known().pages.arrays
+    numbers = RuleMatcher({text: 7}).number_pages(shard.pages, shard.groups, np.arange(4))
     assert np.flatnonzero(numbers == 7).tolist() == rows
 
 
 def test_the_last_of_the_last_kind_decides() -> None:
     shard = known().pages.arrays
+    pages, groups = shard.pages, shard.groups
     order = {"https://a.example/news/1": 1, "a.example/*": 2, "*/news/*": 3, "a.example": 4, "*": 5}
-    assert RuleMatcher(order).number_pages(shard, np.array([0, 1, 2, 3])).tolist() == [2, 1, 3, 5]
-    assert RuleMatcher(dict(reversed(order.items()))).number_pages(shard, np.array([1, 2])).tolist() == [1, 2]
+    assert RuleMatcher(order).number_pages(pages, groups, np.array([0, 1, 2, 3])).tolist() == [2, 1, 3, 5]
+    backwards = RuleMatcher(dict(reversed(order.items())))
+    assert backwards.number_pages(pages, groups, np.array([1, 2])).tolist() == [1, 2]
     singles = {"https://a.example/news/1": 1, "a.example/news/1": 2}
-    assert RuleMatcher(singles).number_pages(shard, np.array([1])).tolist() == [2]
-    assert RuleMatcher(dict(reversed(singles.items()))).number_pages(shard, np.array([1])).tolist() == [1]
-    assert RuleMatcher({}).number_pages(shard, np.array([0, 1])).tolist() == [0, 0]
-    assert RuleMatcher(order).number_pages(shard, np.empty(0, np.int64)).size == 0
+    assert RuleMatcher(singles).number_pages(pages, groups, np.array([1])).tolist() == [2]
+    backwards = RuleMatcher(dict(reversed(singles.items())))
+    assert backwards.number_pages(pages, groups, np.array([1])).tolist() == [1]
+    assert RuleMatcher({}).number_pages(pages, groups, np.array([0, 1])).tolist() == [0, 0]
+    assert RuleMatcher(order).number_pages(pages, groups, np.empty(0, np.int64)).size == 0
 
 
 def test_hosts_of_a_target() -> None:
     shard = known(*URLS, *(f"https://a.example/news/{i}" for i in range(3, 40))).pages.arrays
+    groups = shard.groups
     assert int(shard.corpus["groups"][0]) == 3  # one of them of a prefix
-    assert find_hosts(shard, [parse_target("*")]).tolist() == [0, 1]
-    assert find_hosts(shard, [parse_target("*.a.example"), parse_target("no.example")]).tolist() == [1]
-    assert RuleMatcher({"*": 0, "b.a.example": 1}).number_hosts(shard, np.array([0, 1])) == [0, 1]
-    assert RuleMatcher({"b.a.example": 1, "*": 0, "a.example/*": 2}).number_hosts(shard, np.array([0, 1])) == [0, 0]
-    assert RuleMatcher({"b.a.example": 1}).number_hosts(shard, np.array([0, 1])) == [None, 1]
+    assert find_hosts(groups, shard.corpus, [parse_target("*")]).tolist() == [0, 1]
+    assert find_hosts(groups, shard.corpus, [parse_target("*.a.example"), parse_target("no.example")]).tolist() == [1]
+    assert RuleMatcher({"*": 0, "b.a.example": 1}).number_hosts(groups, np.array([0, 1])) == [0, 1]
+    assert RuleMatcher({"b.a.example": 1, "*": 0, "a.example/*": 2}).number_hosts(groups, np.array([0, 1])) == [0, 0]
+    assert RuleMatcher({"b.a.example": 1}).number_hosts(groups, np.array([0, 1])) == [None, 1]
 
 
 @pytest.mark.parametrize(

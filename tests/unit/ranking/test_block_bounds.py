@@ -31,7 +31,8 @@ from streamsched.ranking.bound_expiry import QueryTime
 from streamsched.ranking.full_scan import FullScan
 from streamsched.ranking.host_slots import HostSlots
 from streamsched.ranking.invariants import InspectedRanking, find_false_bounds
-from streamsched.records.schema import LEASED, OUT, VISITED, ShardArrays
+from streamsched.records.page_schema import LEASED, OUT, VISITED
+from streamsched.records.schema import ShardArrays
 from streamsched.records.url_index import url_texts
 from tests.support.guarded_memory import fenced, small_rankings, small_reserve
 from tests.support.outcome_streams import DAY
@@ -156,7 +157,7 @@ class Small:
         self.table.cover(self.layout.blocks)
         self.scorer = make_block_scorer(self.formula)
         self.all = np.arange(self.table.blocks)
-        limits: Limits = self.scheduler.pages.limits
+        limits: Limits = self.scheduler._politeness_policy.limits
         self.seats = HostSlots()
         self.seats.cover(self.arrays)
         self.moment = QueryTime(NOW, NOW - 60.0, DAY, -math.inf, 0.0, 0.0, limits, 600.0)
@@ -294,7 +295,7 @@ def test_changed_pages_raise_bounds_and_lower_none(seed: int, formula: str, numb
     with small_reserve(), small_rankings(), fenced():
         small = Small(seed, formula)
         before = small.stage.blocks.bound.copy()
-        touched = url_texts(small.arrays, np.array(numbers))
+        touched = url_texts(small.arrays.pages, np.array(numbers))
         small.scheduler.pages.watch()  # a sweep may pass others
         outcomes = [Outcome(url, NOW - ago, changed=True, importance=2.5) for url in touched]
         small.scheduler.pages.observe(OutcomeBatch.from_outcomes(outcomes))  # unknown to the scheduler's own ranking

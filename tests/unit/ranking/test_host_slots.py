@@ -66,7 +66,7 @@ def test_hosts_that_rest_or_have_their_own_rules(scheduler: Scheduler) -> None:
 def test_room_tells_who_is_seated_and_is_forgotten(shard: ShardArrays) -> None:
     seats = HostSlots()
     seat(seats, shard, [0, 3, 1, 6], 4, terms(per_batch=2))
-    hosts = [find_host(shard, host) for host in HOSTS]
+    hosts = [find_host(shard.groups, host) for host in HOSTS]
     assert seats.room.used[hosts].tolist() == [2, 1, 0]
     assert seats.room.least[hosts[:2]].tolist() == [9.0, 11.0]
     seat(seats, shard, [2], 4, terms())

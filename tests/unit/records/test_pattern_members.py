@@ -1,4 +1,4 @@
-"""Chains: a group's pages are found, whoever came, moved or was loaded."""
+"""Member lists: all pages of a group are found, after pages were added, moved or loaded."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ DAY = 86_400.0
 
 
 def crawled(days: int = 6) -> PageTable:
-    """Pages of two hosts; those of a directory move into it while sweeps go on."""
+    """Pages of two hosts; those of a directory move into its group while sweeps go on."""
     table = PageTable(DAY, 6)
     urls = [f"https://a.example/docs/{i}" for i in range(40)] + [f"https://b.example/{i}" for i in range(9)]
     for day in range(days):
@@ -22,7 +22,7 @@ def crawled(days: int = 6) -> PageTable:
 
 def members(table: PageTable, group: int, since_s: float = np.inf, known: int = 1_000, room: int = 100) -> list[int]:
     out = np.full(room, -1)
-    count = list_members(table.arrays, group, since_s, known, out, 0)
+    count = list_members(table.arrays.groups, table.arrays.pages.records, group, since_s, known, out, 0)
     return sorted(out[:count].tolist()) if count <= room else [-count]
 
 
@@ -39,7 +39,7 @@ def test_rebuilt_chains_hold_the_same() -> None:
     table = crawled()
     before = [members(table, group) for group in range(3)]
     table.arrays.groups.member_links[:] = 0
-    rebuild_members(table.arrays)
+    rebuild_members(table.arrays.groups, table.arrays.pages.records, table.arrays.corpus)
     assert [members(table, group) for group in range(3)] == before
     assert table.faults() == []
 

@@ -1,4 +1,4 @@
-"""What is told of touched rows: those of applied outcomes, of the sweep and of new weights, and nothing for nobody."""
+"""Score invalidation: rows of applied outcomes, of the sweep and of new weights, and nothing without a reader."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def visit(table: PageTable, rows: list[int] | range, day: float) -> None:
 
 
 def visited(pages: int) -> PageTable:
-    """Pages that were visited once, which moves no sweep."""
+    """Pages visited once, which moves no sweep."""
     table = PageTable(DAY, 6)
     visit(table, range(pages), 0)
     return table
@@ -133,7 +133,7 @@ def test_too_many_are_all_pages_until_asked(weigh: bool) -> None:
 
 
 def test_sweep_far_beyond_what_was_noted_is_all_pages() -> None:
-    """Visits to new pages drive it on, though none of them is noted."""
+    """Visits to new pages advance it, though none of them is recorded."""
     table = visited(2_000)
     table.touched = touched = InvalidatedRows(table.arrays.corpus, capacity=10)
     new = range(2_000, 2_000 + SWEEP_EVERY)
@@ -156,10 +156,10 @@ def test_groups_that_show_something_else_are_turned_into_rows() -> None:
     touched = table.watch()
     urls = [url(row) for row in range(60)]
     table.observe(OutcomeBatch(urls[:10], np.full(10, 9 * DAY), changed=np.ones(10, np.bool_)))
-    touched.spread(table.arrays)
+    touched.spread(table.arrays.groups, table.arrays.pages.records)
     assert set(told(touched)) == set(range(60))  # those visited, and those that bear the surge
     table.observe(OutcomeBatch(urls[10:11], np.full(1, 9 * DAY), changed=np.ones(1, np.bool_)))
-    touched.spread(table.arrays)
+    touched.spread(table.arrays.groups, table.arrays.pages.records)
     assert told(touched) == [10]  # it shows what it did
 
 
@@ -167,7 +167,7 @@ def test_groups_of_too_many_pages_make_all_bounds_anew() -> None:
     table = visited(60)
     touched = table.touched = InvalidatedRows(table.arrays.corpus, 50)
     table.observe(OutcomeBatch([url(row) for row in range(9)], np.full(9, 9 * DAY), changed=np.ones(9, np.bool_)))
-    touched.spread(table.arrays)
+    touched.spread(table.arrays.groups, table.arrays.pages.records)
     assert touched.take() is None
-    touched.spread(table.arrays)
+    touched.spread(table.arrays.groups, table.arrays.pages.records)
     assert told(touched) == []

@@ -1,4 +1,4 @@
-"""The index finds every URL's row, through growth, through collisions of whole hashes, and after a rebuild."""
+"""The index finds every URL's row, through growth, after collisions of whole hashes, and after a rebuild."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_rows_come_in_the_order_of_first_sight() -> None:
 
 
 def test_index_grows_while_it_is_moved() -> None:
-    """A few slots for each new URL; at every step all are found, those moved and those not yet."""
+    """A few slots for each new URL; at every step all URLs are found, moved or not."""
     table = PageTable(86_400.0, 6)
     texts = [f"https://a.example/{i}" for i in range(4_000)]
     index, moving = table._index, set()
@@ -100,7 +100,7 @@ def test_urls_whose_whole_hashes_collide_have_rows_of_their_own() -> None:
 
 
 def test_texts_of_one_tag_are_told_apart_by_the_rest_of_the_hash() -> None:
-    """Where a slot's half of the hash agrees but not the whole: forced, as by chance it takes billions."""
+    """Slots whose half of the hash agrees but not the whole: forced, because by chance it takes billions."""
     table = PageTable(86_400.0, 6)
     enter(table, "a", "b")
     table.arrays.pages.records["url_hash"][0] ^= np.uint64(1)
@@ -124,16 +124,16 @@ def test_urls_of_every_length(size: int) -> None:
         table.rebuild_index()
         assert find(table, *texts) == expected
         assert find(table, "a" * (size + 65_536)) == [NOT_FOUND]
-        assert url_texts(table.arrays, np.array(expected)) == texts
+        assert url_texts(table.arrays.pages, np.array(expected)) == texts
 
 
 def test_texts_come_back_whatever_their_alphabet() -> None:
     table = PageTable(86_400.0, 6)
     texts = ["https://a.example/ä", "https://日本.example/", "plain", "\U0001f577"]
     enter(table, *texts)
-    assert [url_text(table.arrays, row) for row in range(4)] == texts
-    assert url_texts(table.arrays, np.array([3, 0, 0])) == [texts[3], texts[0], texts[0]]
-    assert url_texts(table.arrays, np.empty(0, np.int64)) == []
+    assert [url_text(table.arrays.pages, row) for row in range(4)] == texts
+    assert url_texts(table.arrays.pages, np.array([3, 0, 0])) == [texts[3], texts[0], texts[0]]
+    assert url_texts(table.arrays.pages, np.empty(0, np.int64)) == []
 
 
 def test_look_ups_of_more_urls_than_are_asked_for_at_once() -> None:

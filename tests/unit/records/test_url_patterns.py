@@ -1,4 +1,4 @@
-"""Groups: how a host is read out of a URL, when a path prefix becomes a group, and where pages go when it does."""
+"""Groups: the host of a URL, when a path prefix becomes a group, and which pages move into it."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def discover(table: PageTable, *urls: str) -> None:
 def host_of(url: str) -> str:
     table = PageTable(86_400.0, 6)
     discover(table, url)
-    return group_name(table.arrays, int(table.arrays.pages.records["group"][0]))
+    return group_name(table.arrays.groups, int(table.arrays.pages.records["group"][0]))
 
 
 def patterns(table: PageTable) -> list[str]:
     """The pattern of each page."""
-    return [group_name(table.arrays, int(group)) for group in table.arrays.pages.records["group"][: len(table)]]
+    return [group_name(table.arrays.groups, int(group)) for group in table.arrays.pages.records["group"][: len(table)]]
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_group_knows_its_parent_and_host_and_begins_with_its_parents_mean() -> N
     table = PageTable(86_400.0, 6)
     discover(table, "https://b.example/", *(f"https://a.example/x/y/{i}" for i in range(2 * GROUP_PAGES)))
     groups = table.arrays.groups.records[:4]
-    assert group_names(table.arrays, np.arange(4)) == ["b.example", "a.example", "a.example/x", "a.example/x/y"]
+    assert group_names(table.arrays.groups, np.arange(4)) == ["b.example", "a.example", "a.example/x", "a.example/x/y"]
     assert groups["parent"].tolist() == [0, 1, 1, 2]
     assert groups["host"].tolist() == [0, 1, 1, 1]
     assert set(groups["mean"]) == {hierarchical_prior.FIRST_MEAN_PER_DAY}
@@ -134,7 +134,7 @@ def test_page_moves_to_the_deepest_group_and_only_down() -> None:
     discover(table, *(f"https://a.example/x/y/{i}" for i in range(2 * GROUP_PAGES)), "https://a.example/x/z/0")
     assert patterns(table)[:: 2 * GROUP_PAGES] == ["a.example", "a.example/x/"]
     for row in range(len(table)):
-        assign_deeper_group(table.arrays, row)
+        assign_deeper_group(table.arrays.groups, table.arrays.pages, table.arrays.dirty, row)
     assert patterns(table) == ["a.example/x/y/"] * (2 * GROUP_PAGES) + ["a.example/x/"]
     assert table.faults() == []  # which counts the pages of each group
 
@@ -164,14 +164,14 @@ def test_group_opened_behind_the_sweep_is_met_by_the_next() -> None:
 
 
 def test_page_opens_two_groups_at_most_whatever_the_sketch_says() -> None:
-    """As prefixes that collide, by chance or by design, make it say; and no name writes over what follows."""
+    """Prefixes that collide, by chance or by design, seem due; and no name overwrites what follows."""
     with fenced():
         table = PageTable(86_400.0, 6)
         discover(table, "https://a.example/")
         table.arrays.groups.candidates[:] = 255
         deep = "https://b.example/" + "x/" * ((MAX_URL_BYTES - 18) // 2)
         discover(table, deep)
-        assert group_names(table.arrays, np.arange(3)) == ["a.example", "b.example", "b.example/x"]
+        assert group_names(table.arrays.groups, np.arange(3)) == ["a.example", "b.example", "b.example/x"]
         assert int(table.arrays.corpus["groups"][0]) == 3
         for i in range(2 * MAX_DEPTH):
             discover(table, deep[:-2] + f"{i:02}")
@@ -180,7 +180,7 @@ def test_page_opens_two_groups_at_most_whatever_the_sketch_says() -> None:
 
 
 def test_room_for_names_of_the_longest_urls() -> None:
-    """Each page opens a host, and a prefix that is nearly as long as its URL: twice its bytes in names."""
+    """Each page adds a host, and a prefix nearly as long as its URL: twice its bytes in names."""
     with fenced():
         table = PageTable(86_400.0, 6)
         discover(table, "https://a.example/")
@@ -206,7 +206,7 @@ def test_growth_of_the_sketch_forgets_its_counts() -> None:
     table.reserve(1 << 18, 0, 0, 0)
     table.arrays.groups.candidates[:8] = 3
     for pages in (1 << 17, (1 << 17) + 1, (1 << 17) + 3):
-        renew_candidates(table.arrays, pages)
+        renew_candidates(table.arrays.groups.candidates, pages)
         assert np.all(table.arrays.groups.candidates[:8] == 3)
-    renew_candidates(table.arrays, (1 << 17) + 2)
+    renew_candidates(table.arrays.groups.candidates, (1 << 17) + 2)
     assert not np.any(table.arrays.groups.candidates[: 1 << 17])

@@ -1,4 +1,4 @@
-"""The journal: which visits it keeps, and how it is read."""
+"""The visit journal: which visits it keeps, and how it is read."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_visits_that_told_something_are_kept_in_their_order() -> None:
     assert kept["row"].tolist() == [0, 1, 0, 1]
     assert kept["at_s"].tolist() == [DAY, 2 * DAY, 4 * DAY, 5 * DAY]
     assert kept["flags"].tolist() == [WAS_FIRST, WAS_FIRST, SAW_CHANGE, 0]
-    visits = read_visits(table.arrays)
+    visits = read_visits(table.arrays.journal, table.arrays.pages.records, table.arrays.corpus)
     assert visits.rows.tolist() == [0, 0, 1, 1]
     assert visits.at_s.tolist() == [DAY, 4 * DAY, 2 * DAY, 5 * DAY]
     assert visits.changed.tolist() == [False, True, False, False]
@@ -59,7 +59,7 @@ def test_visits_that_told_something_are_kept_in_their_order() -> None:
 def test_oldest_visits_give_way(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("streamsched.state.page_table.JOURNAL_VISITS", 4)
     table = observed(*(Outcome(URLS[i % 3], float(i)) for i in range(10)))
-    visits = read_visits(table.arrays)
+    visits = read_visits(table.arrays.journal, table.arrays.pages.records, table.arrays.corpus)
     assert visits.at_s.tolist() == [6.0, 9.0, 7.0, 8.0]
     assert table.state_bytes()["journal"] == 4 * 16
     assert table.faults() == []
@@ -68,10 +68,10 @@ def test_oldest_visits_give_way(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_sampled_pages_are_those_up_to_a_bar() -> None:
     table = observed(*(Outcome(url, 0.0) for url in URLS))
     hashes = [sample_hash(url) for url in URLS]
-    assert sample_hashes(table.arrays, np.arange(3)).tolist() == hashes
-    assert find_sampled(table.arrays, 0, 3, max(hashes)).tolist() == [0, 1, 2]
-    assert find_sampled(table.arrays, 0, 3, min(hashes)).tolist() == [hashes.index(min(hashes))]
-    assert find_sampled(table.arrays, 1, 1, max(hashes)).tolist() == []
+    assert sample_hashes(table.arrays.pages.records, np.arange(3)).tolist() == hashes
+    assert find_sampled(table.arrays.pages.records, 0, 3, max(hashes)).tolist() == [0, 1, 2]
+    assert find_sampled(table.arrays.pages.records, 0, 3, min(hashes)).tolist() == [hashes.index(min(hashes))]
+    assert find_sampled(table.arrays.pages.records, 1, 1, max(hashes)).tolist() == []
 
 
 @pytest.mark.parametrize("visits", [8, 11])
@@ -81,11 +81,11 @@ def test_a_copied_sample_tells_the_same_of_its_pages_and_stays_as_it_is(
     monkeypatch.setattr("streamsched.state.page_table.JOURNAL_VISITS", 8)
     table = observed(*(Outcome(URLS[i % 3], float(i), changed=i % 2 == 0) for i in range(visits)))
     rows = np.array([0, 2])
-    whole = read_visits(table.arrays)
+    whole = read_visits(table.arrays.journal, table.arrays.pages.records, table.arrays.corpus)
     copied = copy_sample(table.arrays, rows)
     table.observe(OutcomeBatch.from_outcomes([Outcome(url, 100.0) for url in URLS]))
     sample = number_sample(copied, rows)
-    told = read_visits(sample)
+    told = read_visits(sample.journal, sample.pages.records, sample.corpus)
     kept = np.isin(whole.rows, rows)
     assert rows[told.rows].tolist() == whole.rows[kept].tolist()
     assert told.at_s.tolist() == whole.at_s[kept].tolist()
@@ -93,4 +93,7 @@ def test_a_copied_sample_tells_the_same_of_its_pages_and_stays_as_it_is(
     assert told.first.tolist() == whole.first[kept].tolist()
     assert sample.pages.records["url_hash"].tolist() == table.arrays.pages.records["url_hash"][rows].tolist()
     assert sample.pages.records["last_visit_s"].max() < 100.0
-    assert sample_hashes(sample, np.arange(2)).tolist() == sample_hashes(table.arrays, rows).tolist()
+    assert (
+        sample_hashes(sample.pages.records, np.arange(2)).tolist()
+        == sample_hashes(table.arrays.pages.records, rows).tolist()
+    )

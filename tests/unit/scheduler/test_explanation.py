@@ -56,7 +56,7 @@ def test_words_say_the_same() -> None:
 def test_surges_are_named_to_pages_that_bear_them() -> None:
     scheduler = crawled()
     scheduler.observe([Outcome(f"https://a.example/docs/{i}", 3 * DAY, changed=True) for i in range(2, 8)])
-    shown = float(scheduler.pages.arrays.groups.records["open_shown"][1])
+    shown = float(scheduler.pages.arrays.groups.records["open_share"][1])
     told = scheduler.explain("https://a.example/docs/9", now=4 * DAY)
     assert shown > 0.5
     assert told.terminals["surge"] == pytest.approx(shown, abs=0.02)

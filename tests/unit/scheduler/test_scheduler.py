@@ -31,7 +31,7 @@ from streamsched import (
 )
 from streamsched.formula import champion
 from streamsched.formula.terminals import PROVIDED
-from streamsched.records.schema import URGENT
+from streamsched.records.page_schema import URGENT
 from streamsched.scheduler.scheduler import DEFAULT_FORMULA
 
 DAY = 86_400.0
@@ -330,7 +330,7 @@ def test_at_most_so_many_of_a_host() -> None:
 def test_per_host_is_the_per_batch_of_manners() -> None:
     for scheduler in (Scheduler(per_host=2), Scheduler(politeness=Politeness(per_batch=2)), known(per_host=2)):
         assert (scheduler.per_host, scheduler.politeness) == (2, Politeness(per_batch=2))
-        assert scheduler.pages.limits.per_batch == 2
+        assert scheduler._politeness_policy.limits.per_batch == 2
     assert Scheduler(per_host=2, politeness=Politeness(per_batch=2)).per_host == 2
     with pytest.raises(SettingsError, match="per_host: expected None, or per_batch of the politeness, 3, found 2"):
         Scheduler(per_host=2, politeness=Politeness(per_batch=3))
@@ -339,7 +339,7 @@ def test_per_host_is_the_per_batch_of_manners() -> None:
     assert len(scheduler.rank(9, now=0.0)) == 3
     scheduler.per_host = None
     assert len(scheduler.rank(9, now=0.0)) == 5
-    assert (scheduler.per_host, scheduler.pages.limits.per_batch > 10**9) == (None, True)
+    assert (scheduler.per_host, scheduler._politeness_policy.limits.per_batch > 10**9) == (None, True)
     with pytest.raises(SettingsError, match="per_host: expected 1 or more pages"):
         scheduler.per_host = 0
 

@@ -38,7 +38,7 @@ def worth(shard: ShardArrays, group: int, now: float) -> float:
     suspected = math.fsum(record["open_weights"].tolist())
     chance = (1.0 + record["surge_sum"]) / (100.0 + record["window_count"])
     since = 1.0 - math.exp(-chance * max(now - record["open_s"], 0.0) / DAY)
-    hit = suspected * record["open_left"] + since * (record["pages"] - 1)
+    hit = suspected * record["open_unvisited"] + since * (record["pages"] - 1)
     return float(hit) * math.fsum(SHARES) / len(SHARES) / 5
 
 

@@ -1,4 +1,4 @@
-"""What an outcome does to its page: the counts, the record, and the ends of its number ranges."""
+"""What an outcome does to its page: the counts, the record, and the limits of its number ranges."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 
 from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.outcomes import Outcome, OutcomeBatch
-from streamsched.records.schema import LEASED, LONGEST_INTERVAL, SHORTEST_INTERVAL, VISITED
+from streamsched.records.page_schema import LEASED, LONGEST_INTERVAL, SHORTEST_INTERVAL, VISITED
 from streamsched.state.page_table import PageTable
 
 DAY = 86_400.0
@@ -104,7 +104,7 @@ def test_failures_stop_at_what_their_field_holds() -> None:
 
 
 def test_answers_that_a_page_is_gone_are_counted_in_a_row() -> None:
-    """A failure says nothing of that; any other answer ends the row."""
+    """A failure does not count; any other answer resets the count."""
     table = make(Outcome(URL, 0.0, 404))
     told = []
     for at, status in enumerate((410, 503, 404, 403, 404, 200, 410, 304), 1):
@@ -117,7 +117,7 @@ def test_answers_that_a_page_is_gone_are_counted_in_a_row() -> None:
 
 
 def test_visits_stop_at_what_their_field_holds() -> None:
-    """Then X stops with n, so that X/n stays what it was."""
+    """Then X stops with n, so that X/n does not change."""
     table = make(*visits([0.0, 1.0]))
     table.arrays.pages.records["visits"][0] = 2**32 - 2
     table.arrays.pages.records["changes"][0] = 5
@@ -137,7 +137,7 @@ def test_intervals_beyond_all_reason_count_as_the_longest(changed: bool) -> None
 
 
 def test_clock_errors_of_one_page_do_not_spread() -> None:
-    """One page's exposure became infinite, its next change NaN, and the next sweep every prior."""
+    """One page's exposure became infinite, its next change NaN, and with the next sweep every prior."""
     table = make(*visits([-1e308, 1e308, 1.7e308], [False, False, True]))
     other = [f"https://b.example/{i}" for i in range(40)]
     for day in range(8):

@@ -1,12 +1,13 @@
-"""The audit: silent on a sound table, and each invariant is missed when it is broken."""
+"""Invariants: none is violated in a sound table, and each is reported when it is violated."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
+from streamsched.numerics.arrays import Records
 from streamsched.outcomes import OutcomeBatch
-from streamsched.records.schema import OUT, VISITED
+from streamsched.records.page_schema import OUT, VISITED
 from streamsched.state.page_table import PageTable
 
 
@@ -23,6 +24,18 @@ def test_sound_tables_have_no_faults() -> None:
     assert sound().faults() == []
 
 
+def array_of(table: PageTable, name: str) -> Records:
+    shard = table.arrays
+    return {
+        "pages": shard.pages.records,
+        "traces": shard.pages.traces,
+        "groups": shard.groups.records,
+        "chains": shard.groups.member_links,
+        "journal": shard.journal,
+        "corpus": shard.corpus,
+    }[name]
+
+
 @pytest.mark.parametrize(
     ("array", "field", "row", "value", "fault"),
     [
@@ -33,13 +46,13 @@ def test_sound_tables_have_no_faults() -> None:
         ("groups", "pages", 1, 3, "every page is in a group"),
         ("corpus", "sorted", 0, 39, "every page is in a group"),
         ("groups", "host", 1, 3, "a group's host is a host"),
-        ("groups", "parent", 0, 1, "a group stands after its parent"),
-        ("groups", "out", 0, 1, "hosts count their pages that are out"),
-        ("pages", "flags", 0, VISITED | OUT, "hosts count their pages that are out"),
+        ("groups", "parent", 0, 1, "parents have lower numbers than their groups"),
+        ("groups", "out", 0, 1, "hosts count their leased pages"),
+        ("pages", "flags", 0, VISITED | OUT, "hosts count their leased pages"),
         ("pages", "changes", 0, 3, "pages changed at most as often as visited"),
         ("pages", "flags", 0, 0xFF ^ VISITED, "only visited pages have visits"),
-        ("pages", "own_shape", 0, -1e-9, "visits never take evidence away"),
-        ("pages", "own_exposure", 0, np.nan, "visits never take evidence away"),
+        ("pages", "own_shape", 0, -1e-9, "evidence of visits is not negative"),
+        ("pages", "own_exposure", 0, np.nan, "evidence of visits is not negative"),
         ("pages", "last_visit_s", 0, 1e9, "no visit is newer than its page's last outcome"),
         ("corpus", "halvings", 0, 1, "the sample is halved as pages double"),
         ("journal", "row", 50, 40, "the journal's newest visit to a page is its last"),
@@ -50,14 +63,14 @@ def test_sound_tables_have_no_faults() -> None:
         ("pages", "prior_exposure", 3, np.inf, "pages' priors are finite and above 0"),
         ("groups", "mean", 1, 0.0, "priors are finite and above 0"),
         ("groups", "mean", 1, np.inf, "priors are finite and above 0"),
-        ("groups", "open_weights", 1, 0.3, "what groups believe of surges are probabilities"),
-        ("groups", "kept_shown", 1, 1.0, "what groups believe of surges are probabilities"),
-        ("groups", "hazard", 1, np.nan, "what groups believe of surges are probabilities"),
-        ("chains", "after", 7, 30, "chains hold the pages of each group"),
-        ("chains", "before", 7, 0, "chains hold the pages of each group"),
+        ("groups", "open_weights", 1, 0.3, "weights and shares of surges are probabilities"),
+        ("groups", "kept_share", 1, 1.0, "weights and shares of surges are probabilities"),
+        ("groups", "hazard", 1, np.nan, "weights and shares of surges are probabilities"),
+        ("chains", "after", 7, 30, "member lists hold the pages of each group"),
+        ("chains", "before", 7, 0, "member lists hold the pages of each group"),
     ],
 )
 def test_broken_invariant_is_named(array: str, field: str, row: int, value: float, fault: str) -> None:
     table = sound()
-    getattr(table.arrays, array)[field][row] = value
+    array_of(table, array)[field][row] = value
     assert fault in table.faults()

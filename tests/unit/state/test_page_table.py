@@ -1,4 +1,4 @@
-"""The page table: it grows, keeps within its memory, and tells what it holds."""
+"""The page table: it grows, stays within its memory, and reports what it holds."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from streamsched.estimation.seasonality.regions import REGIONS
 from streamsched.numerics.packed_urls import MAX_URL_BYTES, PackedUrls
 from streamsched.outcomes import Outcome, OutcomeBatch
-from streamsched.records.schema import POOLED, PROFILE, SEASONAL_LINK
+from streamsched.records.seasonality_schema import POOLED, PROFILE, SEASONAL_LINK
 from streamsched.records.url_index import MAX_PAGES, url_text
 from streamsched.state import page_table
 from streamsched.state.page_table import PageTable
@@ -55,7 +55,7 @@ def test_table_grows_beyond_its_reserve(monkeypatch: pytest.MonkeyPatch) -> None
     table = PageTable(DAY, 6)
     for i in range(200):
         table.observe(OutcomeBatch([f"https://h{i}.example/{'x' * i}/"], [float(i)]))
-    assert [url_text(table.arrays, row) for row in (0, 199)] == [
+    assert [url_text(table.arrays.pages, row) for row in (0, 199)] == [
         "https://h0.example//",
         f"https://h199.example/{'x' * 199}/",
     ]
@@ -85,7 +85,7 @@ def test_batch_of_nothing() -> None:
 
 
 def test_columns_that_may_not_be_written_to() -> None:
-    """As frames read from a file are."""
+    """Frames read from a file are read-only."""
     batch = OutcomeBatch(
         PackedUrls(b"ab", [0, 1, 2]), np.frombuffer(np.arange(2.0).tobytes()), changed=np.frombuffer(b"\0\1", np.bool_)
     )
@@ -98,8 +98,8 @@ def test_pages_entered_before_an_interrupt_are_sorted_with_the_next() -> None:
     """An interrupt between entering discovered URLs and sorting them leaves pages that are in no group."""
     table = make(Outcome(URL, 0.0))
     urls = PackedUrls.pack(["https://b.example/1", "https://b.example/2"])
-    table._make_room(urls, 0, 2)
-    table._index.enter(table.arrays, urls)
+    table._ensure_room(urls, 0, 2)
+    table._index.enter(table.arrays.pages, table.arrays.corpus, urls)
     assert table.faults() == ["every page is in a group"]
     table.observe(OutcomeBatch(["https://b.example/3"], [5 * DAY]))
     assert table.faults() == []
@@ -116,11 +116,11 @@ def test_bytes_of_state_name_every_part() -> None:
     assert table.state_bytes() == {
         "pages": 104,
         "leases": 8,
-        "chains": 8 + 4,
+        "member_lists": 8 + 4,
         "url_index": 8 * 1024,
-        "rhythms": SEASONAL_LINK.itemsize + (1 + len(REGIONS)) * (PROFILE.itemsize + POOLED.itemsize) + 4,
+        "seasonality": SEASONAL_LINK.itemsize + (1 + len(REGIONS)) * (PROFILE.itemsize + POOLED.itemsize) + 4,
         "groups": 200 + len("a.example") + 8 * 1024,
-        "sketch": 1 << 16,
+        "pattern_sketch": 1 << 16,
         "journal": 16,
         "url_text": len(URL),
     }

@@ -1,9 +1,9 @@
-"""Profiles are as near to the intensities that pages change by as what visits see of them lets anyone come.
+"""Profiles are close to the true intensities, as far as visits can show them.
 
-The error that is stated: its root mean square is at most `_MARGIN` times that of the best unbiased estimate from the
-same visits (`intensities.least_variance`) and a tenth of the pattern's own spread together, of single hours, of days
-and of hours of the day. The tenth is for counts that were spread by profiles of which less was known, and fade within
-eight weeks; it is a quarter where pages change so often that most intervals have a change.
+The stated error: its root mean square is at most `_MARGIN` times that of the best unbiased estimate from the same
+visits (`intensities.least_variance`) and a tenth of the pattern's own spread together, of single hours, of days and of
+hours of the day. The tenth allows for counts that were spread by earlier, less accurate profiles, which decay within
+eight weeks; it is a quarter if pages change so often that most intervals have a change.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ import numpy as np
 import pytest
 
 from streamsched import Scheduler
-from streamsched.estimation.seasonality.group_profiles import EARN_CHANGES, most_profiles
+from streamsched.estimation.seasonality.group_profiles import most_profiles
+from streamsched.estimation.seasonality.profile_fit import EARN_CHANGES
 from streamsched.estimation.seasonality.regions import TimeRegion
 from streamsched.numerics.arrays import Floats
 from streamsched.numerics.packed_urls import PackedUrls
-from streamsched.records.schema import NO_GROUP, WEEK_HOURS
+from streamsched.records.seasonality_schema import NO_GROUP, WEEK_HOURS
 from streamsched.records.url_patterns import group_names
 from tests.reference.seasonality import utc
 from tests.support.intensities import (
@@ -47,12 +48,12 @@ def rates(rng: np.random.Generator, pages: int, per_day: float) -> Floats:
 
 
 def apart(hours: float, pages: int) -> Floats:
-    """Hours between two visits of each page; 0 for pages of 1, 6 and 24."""
+    """Hours between two visits of each page; 0 for a mix of 1, 6 and 24."""
     return np.resize([hours] if hours else [1.0, 6.0, 24.0], pages)
 
 
 def errors(found: Floats, true: Floats, least: Floats, behind: float = 0.1) -> dict[str, float]:
-    """How large errors are, of what is stated."""
+    """Errors relative to the stated bounds."""
     parts = {"hours": HOURS, "days": DAYS, "times": TIMES}
     stated = {
         name: _MARGIN * np.sqrt(np.trace(part @ least @ part.T) / len(part) + (behind * size(part @ true - 1.0)) ** 2)
@@ -66,7 +67,7 @@ def errors(found: Floats, true: Floats, least: Floats, behind: float = 0.1) -> d
     ("hours", "pages", "per_day", "behind"), [(1, 120, 1, 0.1), (6, 300, 1, 0.1), (0, 180, 1, 0.1), (6, 120, 4, 0.25)]
 )
 def test_hours_and_days_are_recovered(true: Floats, hours: int, pages: int, per_day: float, behind: float) -> None:
-    """By visits an hour apart, six hours, an hour to a day, and six hours of pages that change as often."""
+    """By visits an hour apart, six hours, an hour to a day, and six hours for pages that change as often."""
     rng = np.random.default_rng(3)
     per = rates(rng, pages, per_day)
     visits = visit(rng, true, per, apart(hours, pages))
@@ -79,7 +80,7 @@ def test_hours_and_days_are_recovered(true: Floats, hours: int, pages: int, per_
 
 @pytest.mark.parametrize("true", [office(), tides()], ids=["office", "tides"])
 def test_days_are_recovered_from_visits_a_day_apart(true: Floats) -> None:
-    """Of hours of the day such visits say so little that nothing is taken from them."""
+    """Such visits say so little about hours of the day that none are learned."""
     rng = np.random.default_rng(4)
     pages = 600
     per = rates(rng, pages, 0.3)
@@ -101,7 +102,7 @@ def test_even_pages_have_an_even_profile() -> None:
 
 
 def test_regions_are_recovered_each_by_its_own_clock() -> None:
-    """The same hours in the east and in the west, by their clocks: so the corpus has them, too."""
+    """The same local hours in the east and in the west, so the corpus has them, too."""
     zones = {"east": TimeRegion(("jp", "in"), "Asia/Kolkata"), "west": TimeRegion(("us",), "America/New_York")}
     scheduler = Scheduler(regions=zones)
     rng = np.random.default_rng(6)
@@ -164,13 +165,15 @@ def profiles_of(scheduler: Scheduler, letters: str) -> list[int]:
     owners = shard.seasonality.profiles["group"][: int(shard.seasonality.state["profiles"][0])]
     assert np.all(shard.groups.records["changes"][owners[owners != NO_GROUP]] >= EARN_CHANGES)
     names = {
-        group_names(shard, np.array([owner]))[0][0]: number for number, owner in enumerate(owners) if owner != NO_GROUP
+        group_names(shard.groups, np.array([owner]))[0][0]: number
+        for number, owner in enumerate(owners)
+        if owner != NO_GROUP
     }
     return [names[letter] for letter in letters]
 
 
 def swayed(pages: int, true: Floats) -> tuple[float, Floats, Floats]:
-    """Of a host of so many pages beside one of 120 with office hours: its way from the corpus' profile to its own.
+    """How far a host's profile moves from the corpus' to its own, beside a host of 120 pages with office hours.
 
     And both profiles.
     """
@@ -184,7 +187,7 @@ def swayed(pages: int, true: Floats) -> tuple[float, Floats, Floats]:
 
 
 def test_a_host_of_few_changes_goes_by_what_is_above_it() -> None:
-    """80 changes, a half of one for each hour: if they differ by chance alone, and even if not."""
+    """80 changes, half a change per hour: if they differ by chance alone, and even if not."""
     way, found, above = swayed(2, office())
     assert size(found - above) < 0.02
     way, found, above = swayed(2, np.roll(office(), 12))

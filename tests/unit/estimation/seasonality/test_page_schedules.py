@@ -1,4 +1,4 @@
-"""Schedules of single pages, whatever the other pages of their group do."""
+"""Schedules of single pages, independent of the other pages of their group."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ VISITS = (2, 4, 14, 16)  # by the clock
 
 
 def test_a_page_keeps_its_hour_where_no_other_page_has_it() -> None:
-    """All pages change between 2 and 4, but one between 14 and 16: told by its own visits, rare as that is."""
+    """All pages change between 2 and 4 but one between 14 and 16: its own visits show it, however rare it is."""
     scheduler = Scheduler(cycle=HOUR, surges=False)
     urls = PackedUrls.pack([f"https://one.example/{i}" for i in range(PAGES)])
     for day in range(35):

@@ -1,4 +1,4 @@
-"""Clocks show what the time zone database says, wherever it puts them forward or back."""
+"""UTC offsets agree with the time zone database, with every clock change."""
 
 from __future__ import annotations
 

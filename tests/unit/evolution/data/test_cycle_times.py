@@ -15,7 +15,7 @@ from streamsched.evolution.data.change_history import ChangeHistory
 from streamsched.evolution.data.cycle_times import CycleTimes, weigh_cycles
 from streamsched.evolution.findings import DataSpan
 from streamsched.evolution.process.exchange_files import read_exchange, write_exchange
-from streamsched.records.schema import PROFILE, WEEK_HOURS
+from streamsched.records.seasonality_schema import PROFILE, WEEK_HOURS
 
 HOUR = 3_600.0
 DAY = 86_400.0
@@ -25,7 +25,7 @@ DATA = DataSpan(0.0, 4, 3, 1.0, 0, 0)
 
 def even(kinds: int, cycles: int, profile: list[int], cycle_s: float = DAY) -> CycleTimes:
     profiles = np.zeros(kinds, PROFILE)
-    profiles["told"][:, : WEEK_HOURS + 1] = 65_536 * np.arange(WEEK_HOURS + 1)
+    profiles["cumulative"][:, : WEEK_HOURS + 1] = 65_536 * np.arange(WEEK_HOURS + 1)
     quarters = np.arange(kinds * (cycles + 1)).reshape(kinds, -1)
     return CycleTimes(MONDAY, cycle_s, profiles, quarters, np.array(profile, np.int64))
 
@@ -56,7 +56,7 @@ def test_busy_cycles_weigh_more() -> None:
     timing.quarters[:] = 0
     assert weigh_cycles(timing).tolist() == [[1.0] * 28]
     weights = np.where(np.arange(WEEK_HOURS) % 24 < 6, 40_000, 20_000)  # nights are twice as busy
-    timing.profiles["told"][0, : WEEK_HOURS + 1] = np.append(0, np.cumsum(weights))
+    timing.profiles["cumulative"][0, : WEEK_HOURS + 1] = np.append(0, np.cumsum(weights))
     assert weigh_cycles(timing)[0] == pytest.approx([1.6, 0.8, 0.8, 0.8] * 7)
     timing.quarters[:] = 24  # six hours further east
     assert weigh_cycles(timing)[0] == pytest.approx([0.8, 0.8, 0.8, 1.6] * 7)

@@ -1,4 +1,4 @@
-"""Page types: Poisson pages are rarely taken for others, and pages by the clock are found."""
+"""Page types: Poisson pages are rarely mistaken for others, and pages with a schedule are found."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from streamsched import Scheduler
-from streamsched.estimation.seasonality.periodicity_test import LEVEL, Periodicity, test_periodicity
+from streamsched.estimation.seasonality.periodicity import LEVEL, Periodicity, find_periodicity
 from streamsched.numerics.arrays import Bools, Floats
 from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.outcomes import OutcomeBatch
 from streamsched.politeness.politeness_settings import Politeness
-from streamsched.records.schema import WEEK_HOURS
+from streamsched.records.seasonality_schema import WEEK_HOURS
 from tests.support.intensities import HOUR, MONDAY_S, merge, office, visit
 
 DAY = 86_400.0
@@ -28,7 +28,8 @@ def crawl(changed: Bools, step_s: float) -> Scheduler:
 
 
 def types(scheduler: Scheduler) -> list[Periodicity]:
-    return [test_periodicity(scheduler.pages.arrays, row) for row in range(len(scheduler))]
+    shard = scheduler.pages.arrays
+    return [find_periodicity(shard.pages.records[row], shard.seasonality, row) for row in range(len(scheduler))]
 
 
 def poisson(rates: Floats, visits: int, step_s: float, seed: int) -> Bools:
@@ -47,7 +48,7 @@ def test_poisson_pages_are_named_so_but_for_the_level(step_s: float, visits: int
 @pytest.mark.parametrize("factors", [np.ones(WEEK_HOURS), office()], ids=["even", "office"])
 @pytest.mark.parametrize("every_h", [1.0, 6.0, 24.0, 0.0])
 def test_poisson_pages_are_named_so_whenever_they_are_visited(factors: Floats, every_h: float) -> None:
-    """At random times, an hour to a day apart or each page its own way; busier in office hours than at night, too."""
+    """At random times, an hour to a day apart or each page differently; also if busier in office hours."""
     rng = np.random.default_rng(0)
     gaps = np.resize([every_h] if every_h else [1.0, 6.0, 24.0], 400)
     visits = visit(rng, factors, rng.gamma(1.0, 0.5, gaps.size), gaps, weeks=3 if every_h == 1.0 else 8)
@@ -61,7 +62,7 @@ def test_poisson_pages_are_named_so_whenever_they_are_visited(factors: Floats, e
 def test_poisson_pages_are_named_so_where_their_visits_follow_from_what_was_seen(
     every_h: float, k: int, cycles: int
 ) -> None:
-    """The scheduler chooses them by all that it has learned, as it does outside of tests."""
+    """The scheduler chooses the visits by what it has learned, as it does outside of tests."""
     rng = np.random.default_rng(0)
     rates = rng.gamma(1.0, 0.5, 400)
     rows = {f"https://h{i % 20}.example/{i}": i for i in range(rates.size)}
@@ -81,7 +82,7 @@ def test_poisson_pages_are_named_so_where_their_visits_follow_from_what_was_seen
 
 @pytest.mark.parametrize(("kind", "every_h", "weeks"), [("weekly", 24.0, 8), ("daily", 4.0, 3)])
 def test_pages_by_the_clock_are_found_by_visits_at_random_times(kind: str, every_h: float, weeks: int) -> None:
-    """Power: nine in ten and more."""
+    """Power: at least nine in ten."""
     rng = np.random.default_rng(1)
     parts = []
     for i in range(96):
@@ -96,7 +97,7 @@ def test_pages_by_the_clock_are_found_by_visits_at_random_times(kind: str, every
 
 
 def test_pages_of_fixed_weekdays_are_found_in_eight_weeks() -> None:
-    """Power, at daily visits: nine in ten and more are found, and by their right days."""
+    """Power, at daily visits: at least nine in ten are found, and with the right days."""
     days = np.arange(400) % 7
     changed = (np.arange(56)[None, :] - 1) % 7 == days[:, None]  # the visit at midnight sees the day before
     many = poisson(np.full(400, 0.15), 56, DAY, seed=2)

@@ -1,0 +1,105 @@
+"""Records of groups, which are hosts and URL patterns: one record, made of the fields of four owners.
+
+Each owner's fields are listed by themselves; `GROUP` composes them. The order in `_LAYOUT` is the layout on disk.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from streamsched.numerics.arrays import Bytes, Hashes, Records
+
+__all__ = [
+    "BY_SETTINGS",
+    "GROUP",
+    "MEMBER_LINK",
+    "PATTERN_FIELDS",
+    "POLITENESS_FIELDS",
+    "PRIOR_FIELDS",
+    "SURGE_FIELDS",
+    "SURGE_SHARES",
+    "GroupArrays",
+]
+
+BY_SETTINGS: Final = 0xFFFF  # in GROUP.max_out and GROUP.max_batch: the limit is that of the settings
+
+SURGE_SHARES: Final = 5  # shares of a group's pages that a surge may hit: the length of `surges.SHARES`
+
+_Fields = dict[str, Any]  # name to format
+
+PATTERN_FIELDS: Final[_Fields] = {  # written by records.url_patterns; visits and changes by state.ingest
+    "key": "<u8",  # hash of the name
+    "name_span": "<u8",  # start in GroupArrays.names << 16 | length
+    "visits": "<u8",
+    "changes": "<u8",
+    "pages": "<u4",  # pages whose deepest group this is
+    "parent": "<u4",  # a host is its own parent
+    "host": "<u4",
+    "recheck_until": "<u4",  # until this sweep, pages of the group may still belong to a deeper one
+    "depth": "u1",  # path segments in the name
+}
+PRIOR_FIELDS: Final[_Fields] = {  # written by estimation.hierarchical_prior
+    "mean": "<f8",  # prior mean of a page's rate, changes per cycle
+    "own_mean": "<f8",  # the mean by the group's own pages; `mean` lies between the parent's and this one
+    "log_odds": "<f8",  # of a host: log odds that the means of its URL patterns predict better than their parents'
+    "rate_sum": "<f8",  # current sweep: sum of the posterior means of the group's pages
+    "rate_count": "<f8",  # current sweep: pages in the sum
+}
+POLITENESS_FIELDS: Final[_Fields] = {  # written by politeness.limits and politeness.rule_book; used of hosts only
+    "ready_s": "<f8",  # no visits before
+    "delay_s": "<f4",  # minimum time between two visits, NaN for that of the settings
+    "out": "<u4",  # leased pages
+    "max_out": "<u2",  # most leased pages at a time
+    "max_batch": "<u2",  # most pages in a batch
+    "consecutive_429s": "u1",  # consecutive answers of 429
+    "wait_reason": "u1",  # why ready_s is set, by the codes of politeness.limits
+    "asked_to_wait": "u1",  # 1 if the host has asked for a wait since it was last given visits
+}
+SURGE_FIELDS: Final[_Fields] = {  # written by estimation.surges: of the open window, and of an earlier one it keeps
+    "open_s": "<f8",  # start of the open window, -inf before the first
+    "kept_s": "<f8",  # start of the kept window, -inf if there is none
+    "open_share": "<f4",  # published share of the group's pages that a surge has hit; 0: none
+    "kept_share": "<f4",
+    "hazard": "<f4",  # published share of pages that undetected surges hit per cycle
+    "open_unvisited": "<u4",  # pages not visited since the window began
+    "kept_unvisited": "<u4",
+    "surge_sum": "<f4",  # closed windows: sum of their probabilities of a surge, fading
+    "window_count": "<f4",  # closed windows, fading
+    "missed_sum": "<f4",  # closed windows without a surge: sum of the expected shares hit, fading
+    "open_weights": ("<f4", SURGE_SHARES),  # probability that a surge has hit each of `surges.SHARES` of the pages
+    "kept_weights": ("<f4", SURGE_SHARES),
+}
+
+_LAYOUT: Final = (
+    *("key", "name_span"),
+    *PRIOR_FIELDS,
+    *("visits", "changes", "pages", "parent", "host", "recheck_until"),
+    *("ready_s", "delay_s", "out", "max_out", "max_batch", "consecutive_429s", "wait_reason", "depth", "asked_to_wait"),
+    *SURGE_FIELDS,
+)
+
+
+def _compose(*owners: _Fields) -> np.dtype[Any]:
+    fields = {name: format_ for owner in owners for name, format_ in owner.items()}
+    assert set(fields) == set(_LAYOUT)
+    assert len(_LAYOUT) == sum(len(owner) for owner in owners)
+    return np.dtype([(name, fields[name]) for name in _LAYOUT])
+
+
+GROUP: Final = _compose(PATTERN_FIELDS, PRIOR_FIELDS, POLITENESS_FIELDS, SURGE_FIELDS)
+MEMBER_LINK: Final = np.dtype([("before", "<u4"), ("after", "<u4")])  # rows plus 1; 0: none. Not saved.
+
+
+class GroupArrays(NamedTuple):
+    """The arrays of groups; lengths are the groups reserved, if not said otherwise."""
+
+    records: Records  # GROUP[groups]
+    names: Bytes  # the groups' names, one after another
+    slots: Hashes  # hash index of the groups
+    candidates: Bytes  # count-min sketch: pages met per path prefix that is not a group yet
+    scratch: Bytes  # one URL's name under construction
+    member_links: Records  # MEMBER_LINK[rows]: linked list of each group's pages
+    first_members: npt.NDArray[np.uint32]  # uint32[groups]: first row of each list plus 1; 0: empty

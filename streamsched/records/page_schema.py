@@ -1,0 +1,79 @@
+"""Records of pages: what scoring reads (`PAGE`, 64 bytes), the rest (`TRACE`, 40 bytes), and the arrays that hold them.
+
+Rows are assigned in the order in which pages are first seen. A row never moves and is never freed.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from streamsched.numerics.arrays import Bytes, Floats, Records
+
+__all__ = [
+    "FOR_PANEL",
+    "LEASED",
+    "LONGEST_INTERVAL",
+    "OUT",
+    "PAGE",
+    "SHORTEST_INTERVAL",
+    "SUCCEEDED",
+    "TRACE",
+    "URGENT",
+    "VISITED",
+    "WITH_FINGERPRINT",
+    "PageArrays",
+]
+
+# Bits of PAGE.flags.
+VISITED: Final = 1  # a visit has shown the page's content; before that, last_visit_s is when the page became known
+SUCCEEDED: Final = 2  # the last such visit had a status below 400
+WITH_FINGERPRINT: Final = 4  # TRACE.fingerprint is that of the content last seen
+LEASED: Final = 8  # leased until PageArrays.lease_until_s
+FOR_PANEL: Final = 16  # beside LEASED: leased for the panel, so its outcome is no evidence for or against the formula
+OUT: Final = 32  # beside LEASED: included in its host's count of leased pages, GROUP.out
+URGENT: Final = 64  # requested: to be visited once whatever its score
+
+# Bounds of an interval in cycles, for learning and for scoring. Values beyond them are clock errors: without the lower
+# bound a rate could become infinite, without the upper one an exposure, and NaN would spread from one page to all.
+SHORTEST_INTERVAL: Final = 1e-12
+LONGEST_INTERVAL: Final = 1e15
+
+PAGE: Final = np.dtype(
+    [
+        ("last_visit_s", "<f8"),  # end of the last visit that could show a change
+        ("own_shape", "<f8"),  # what the page's visits added to the shape of its Gamma prior
+        ("own_exposure", "<f8"),  # ... and to the exposure, in cycles
+        ("url_hash", "<u8"),
+        ("visits", "<u4"),  # n of SPEC 3: visits after the first that could show a change
+        ("changes", "<u4"),  # X: those that showed one
+        ("group", "<u4"),  # deepest group the page belongs to
+        ("prior_shape", "<f4"),  # the page's current Gamma prior, set by `page_init.assign_prior`
+        ("prior_exposure", "<f4"),  # ... in cycles
+        ("importance", "<f4"),
+        ("cost", "<f4"),
+        ("failures", "u1"),  # consecutive failed visits, at most 255
+        ("gone", "u1"),  # consecutive answers of 404 or 410, failures aside, at most 255
+        ("flags", "u1"),
+        ("rule", "u1"),  # number of the page's rule in `politeness.limits.Limits.rules`; 0: the settings
+    ]
+)
+TRACE: Final = np.dtype(
+    [
+        ("url_span", "<u8"),  # start in PageArrays.text << 16 | length
+        ("last_outcome_s", "<f8"),  # newest outcome of any kind, -inf before the first
+        ("fingerprint", "<u8"),
+        ("history", "<u8"),  # change flags of the last 64 visits, bit 0 the newest
+        ("weighted_changes", "<f8"),  # sum of i * I_i over visits i = 1..n
+    ]
+)
+
+
+class PageArrays(NamedTuple):
+    """The arrays of pages; their lengths are the rows reserved."""
+
+    records: Records  # PAGE[rows]
+    traces: Records  # TRACE[rows]
+    text: Bytes  # the URLs, one after another
+    lease_until_s: Floats  # float64[rows], valid if LEASED is set
