@@ -24,6 +24,7 @@ from streamsched.ranking.host_slots import HostUsage, SlotLimits, host_slots_bea
 from streamsched.records.schema import ShardArrays
 
 __all__ = [
+    "LEAST_OVERDUE_LEVEL",
     "NODE_BLOCKS",
     "Blocks",
     "BoundTable",
@@ -31,6 +32,7 @@ __all__ = [
     "RankingArrays",
     "list_above_bar",
     "list_due",
+    "overdue_level",
     "rest_within",
     "settle",
     "slice_lanes",
@@ -42,6 +44,7 @@ __all__ = [
 NODE_BLOCKS: Final = 16
 _SOON: Final = 12  # nodes ahead whose memory is asked for
 _FIRST_REACH: Final = 1 / 32  # cycles that a block looks ahead at first, or up to twice as many: an hour of a day
+LEAST_OVERDUE_LEVEL: Final = 1e290  # above the scores of any useful formula; see `overdue_level`
 _RESERVED_BLOCKS: Final = (1 << 27) // BLOCK_ROWS
 
 
@@ -63,6 +66,7 @@ class Lanes(NamedTuple):
 
     rows: Ints  # int64[m]; -1 where the block has no page there, or one that must not be handed out now
     scores: Floats  # float64[m]
+    levels: Floats  # float64[m]: what bounds are compared with, see `overdue_level`
     bounds: Floats  # float64[m]
     ends: Floats  # float64[blocks opened]
 
@@ -122,10 +126,20 @@ class BoundTable:
         return 21 * self.blocks + 16 * (self.blocks // NODE_BLOCKS + 1)
 
 
+@inlined_kernel
+def overdue_level(overdue_s: float, now: float) -> float:
+    """Return the level at `now` of a page that is overdue since `overdue_s`: inf if it was asked for. O(1).
+
+    Bounds are of levels: a page's score, or this for a page of a higher tier. Levels only select which blocks are
+    opened; the pages found are ordered by tier and score.
+    """
+    return LEAST_OVERDUE_LEVEL * (1.0 + (now - overdue_s))
+
+
 def slice_lanes(lanes: Lanes, first: int, stop: int) -> Lanes:
     """Return the lanes of blocks number `first` up to `stop`."""
     part = slice(first * BLOCK_ROWS, stop * BLOCK_ROWS)
-    return Lanes(lanes.rows[part], lanes.scores[part], lanes.bounds[part], lanes.ends[first:stop])
+    return Lanes(lanes.rows[part], lanes.scores[part], lanes.levels[part], lanes.bounds[part], lanes.ends[first:stop])
 
 
 @bare_kernel
@@ -143,7 +157,7 @@ def settle(stage: RankingArrays, picked: Ints, lanes: Lanes, moment: QueryTime, 
             prefetch(blocks.end, first)
             prefetch(blocks.end, first + NODE_BLOCKS // 2)
         for lane in range(i * BLOCK_ROWS, (i + 1) * BLOCK_ROWS):
-            if lanes.rows[lane] >= 0 and not lanes.scores[lane] < bar:
+            if lanes.rows[lane] >= 0 and not lanes.levels[lane] < bar:
                 rest = rest_within(stage, picked[i], lanes.rows[lane], moment, moment.now)
                 if rest > moment.now:
                     lanes.rows[lane] = -1

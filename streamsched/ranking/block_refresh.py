@@ -6,9 +6,16 @@ import numpy as np
 
 from streamsched.numerics.arrays import Ints, Record
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
-from streamsched.politeness.eligibility import overdue_priority
 from streamsched.politeness.limits import overdue_at
-from streamsched.ranking.block_bounds import NODE_BLOCKS, Blocks, Lanes, RankingArrays, rest_within, target_of
+from streamsched.ranking.block_bounds import (
+    NODE_BLOCKS,
+    Blocks,
+    Lanes,
+    RankingArrays,
+    overdue_level,
+    rest_within,
+    target_of,
+)
 from streamsched.ranking.block_layout import BLOCK_ROWS, block_of, row_at
 from streamsched.ranking.block_scorer import (
     LANES,
@@ -46,8 +53,8 @@ def refresh_blocks(stage: RankingArrays, picked: Ints, moment: QueryTime, lanes:
         for lane in range(count):
             if own.rows[lane] >= 0:
                 overdue = overdue_at(scorer.pages[lane], moment.limits)
-                if overdue <= moment.now:
-                    own.scores[lane] = overdue_priority(overdue, moment.now)
+                hasty = overdue <= moment.now
+                own.levels[lane] = overdue_level(overdue, moment.now) if hasty else own.scores[lane]
         for i in range(part.size):
             stage.blocks.opened[part[i]] = 1
 
@@ -110,7 +117,7 @@ def _is_settled(stage: RankingArrays, row: int, moment: QueryTime) -> bool:
     if overdue > moment.now:
         _end_before(blocks, block, overdue)
         return False
-    _raise_bound(stage, row, overdue_priority(overdue, blocks.end[block]))
+    _raise_bound(stage, row, overdue_level(overdue, blocks.end[block]))
     return True
 
 
@@ -163,6 +170,7 @@ def _part_of(lanes: Lanes, first: int, stop: int) -> Lanes:
     return Lanes(
         lanes.rows[first * BLOCK_ROWS : stop * BLOCK_ROWS],
         lanes.scores[first * BLOCK_ROWS : stop * BLOCK_ROWS],
+        lanes.levels[first * BLOCK_ROWS : stop * BLOCK_ROWS],
         lanes.bounds[first * BLOCK_ROWS : stop * BLOCK_ROWS],
         lanes.ends[first:stop],
     )
@@ -222,7 +230,7 @@ def _bound_eligible(stage: RankingArrays, count: int, moment: QueryTime, lanes: 
         if lanes.rows[lane] >= 0:
             overdue = overdue_at(scorer.pages[lane], moment.limits)
             if overdue <= moment.now:
-                lanes.bounds[lane] = overdue_priority(overdue, scorer.ends[lane])
+                lanes.bounds[lane] = overdue_level(overdue, scorer.ends[lane])
 
 
 @bare_kernel

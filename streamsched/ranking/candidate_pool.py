@@ -9,22 +9,24 @@ import numpy as np
 
 from streamsched.numerics.arrays import Floats, Hashes, Ints, Record
 from streamsched.numerics.jit import bare_kernel, mix
-from streamsched.numerics.topk_order import select_top
-from streamsched.ranking.block_bounds import Lanes
+from streamsched.politeness.limits import Limits
+from streamsched.politeness.priority import BY_SCORE, overdue_since, read_overdue, select_best, tiers_of
+from streamsched.ranking.block_bounds import LEAST_OVERDUE_LEVEL, Lanes, overdue_level
 from streamsched.ranking.full_scan import Query, Ranked, fill_slots
 from streamsched.ranking.host_slots import HostSlots
 from streamsched.records.schema import ShardArrays
 
-__all__ = ["Candidates"]
+__all__ = ["Candidates", "last_level"]
 
 _WIDER: Final = 4  # times as many candidates are looked at where hosts have no room for the best
 
 
 class _Pool(NamedTuple):
-    """Pages, what they score, and what orders equal scores: int64[m], float64[m], uint64[m]."""
+    """Pages with their scores, overdue times and ties: int64[m], float64[m], float64[m], uint64[m]."""
 
     rows: Ints
     scores: Floats
+    overdue_s: Floats
     ties: Hashes
 
 
@@ -37,7 +39,7 @@ class Candidates:
     def __init__(self) -> None:
         self.bar = -math.inf
         self._floor = -math.inf  # pages below were not pooled
-        self._pool = _Pool(np.empty(0, np.int64), np.empty(0), np.empty(0, np.uint64))
+        self._pool = _make_pool(0)
         self._count = 0
 
     def clear(self, floor: float) -> None:
@@ -55,8 +57,8 @@ class Candidates:
             self._floor, self._count = -math.inf, 0
             self._take(shard, query, lanes, 0)
             seated = self._seat(seats, shard, query)
-        if seated.rows.size == query.k and not math.isnan(seated.scores[-1]):
-            self.bar = float(seated.scores[-1])
+        if seated.rows.size == query.k:
+            self.bar = last_level(shard, query, seated)
         return seated
 
     def _take(self, shard: ShardArrays, query: Query, lanes: Lanes, first: int) -> None:
@@ -64,34 +66,57 @@ class Candidates:
         most = self._count + lanes.rows.size - first
         if most > self._pool.rows.size:
             before = self._pool
-            self._pool = _Pool(np.empty(2 * most, np.int64), np.empty(2 * most), np.empty(2 * most, np.uint64))
+            self._pool = _make_pool(2 * most)
             for new, old in zip(self._pool, before, strict=True):
                 new[: self._count] = old[: self._count]
         bar = max(self.bar, self._floor)
-        self._count = _collect(shard, lanes, first, np.uint64(query.salt), bar, self._pool, self._count)
+        asked = _Asked(query.now, np.uint64(query.salt), query.limits)
+        self._count = _collect(shard, lanes, first, asked, bar, self._pool, self._count)
 
     def _seat(self, seats: HostSlots, shard: ShardArrays, query: Query) -> Ranked:
-        pool = self._pool
-        rows, scores, ties = pool.rows[: self._count], pool.scores[: self._count], pool.ties[: self._count]
+        pool = _Pool(*(column[: self._count] for column in self._pool))
         wanted = query.k
         while True:
-            best = select_top(scores, ties, wanted)
-            seated = fill_slots(seats, shard, query, Ranked(rows[best], scores[best]))
+            best = select_best(pool.scores, pool.overdue_s, pool.ties, wanted)
+            ranked = Ranked(pool.rows[best], pool.scores[best], tiers_of(pool.overdue_s[best]))
+            seated = fill_slots(seats, shard, query, ranked)
             if seated.rows.size == query.k or best.size < wanted:
                 return seated
             wanted *= _WIDER
 
 
+class _Asked(NamedTuple):
+    """A query as a kernel takes it."""
+
+    now: float
+    salt: np.uint64
+    limits: Limits
+
+
+def _make_pool(size: int) -> _Pool:
+    return _Pool(np.empty(size, np.int64), np.empty(size), np.empty(size), np.empty(size, np.uint64))
+
+
+def last_level(shard: ShardArrays, query: Query, ranked: Ranked) -> float:
+    """Return the level that a page needs to come before the last of `ranked`, or to equal it; -inf for NaN. O(1)."""
+    if ranked.tiers[-1] != BY_SCORE:
+        overdue_s = read_overdue(shard, ranked.rows[-1:], query.limits, query.now)
+        return float(overdue_level(float(overdue_s[0]), query.now))
+    score = float(ranked.scores[-1])
+    return -math.inf if math.isnan(score) else min(score, LEAST_OVERDUE_LEVEL)
+
+
 @bare_kernel
 def _collect(  # noqa: PLR0913, PLR0917  a kernel
-    shard: ShardArrays, lanes: Lanes, first: int, salt: int, bar: float, pool: _Pool, count: int
+    shard: ShardArrays, lanes: Lanes, first: int, asked: _Asked, bar: float, pool: _Pool, count: int
 ) -> int:
     """Append the lanes from `first` on of eligible pages that are not below `bar`; return how many are pooled then."""
     for lane in range(first, lanes.rows.size):
-        if lanes.rows[lane] >= 0 and not lanes.scores[lane] < bar:
+        if lanes.rows[lane] >= 0 and not lanes.levels[lane] < bar:
             pool.rows[count] = lanes.rows[lane]
             pool.scores[count] = lanes.scores[lane]
             page: Record = shard.pages.records[lanes.rows[lane]]
-            pool.ties[count] = mix(page.url_hash ^ salt)
+            pool.overdue_s[count] = overdue_since(page, asked.limits, asked.now)
+            pool.ties[count] = mix(page.url_hash ^ asked.salt)
             count += 1
     return count

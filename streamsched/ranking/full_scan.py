@@ -11,7 +11,7 @@ import math
 import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -20,13 +20,14 @@ from streamsched.formula.terminals import TerminalColumns, context_of
 from streamsched.numerics.arrays import Floats, Hashes, Ints, Record, Rows
 from streamsched.numerics.jit import bare_kernel, inlined_kernel, mix
 from streamsched.numerics.topk_order import select_top, sort_keys
-from streamsched.politeness.eligibility import are_eligible, not_before, overdue_priority
-from streamsched.politeness.limits import Limits, host_capacity, make_limits, overdue_at
+from streamsched.politeness.eligibility import are_eligible, not_before
+from streamsched.politeness.limits import Limits, host_capacity, make_limits
 from streamsched.politeness.politeness_settings import Politeness
+from streamsched.politeness.priority import BY_SCORE, Tiers, overdue_since, select_best, tiers_of
 from streamsched.ranking.host_slots import HostSlots, HostUsage, SlotLimits, host_slots_beat
 from streamsched.records.schema import VISITED, ShardArrays
 
-__all__ = ["DEFAULT_LIMITS", "FullScan", "Query", "Ranked", "Ranking", "fill_slots"]
+__all__ = ["DEFAULT_LIMITS", "FullScan", "Query", "Ranked", "fill_slots"]
 
 DEFAULT_LIMITS: Final = make_limits(Politeness())
 _SAMPLE_BLOCKS: Final = 64  # runs of rows that the first threshold is taken from
@@ -55,36 +56,37 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """Pages in order, best first. ``rows``: int64[m]; ``scores``: float64[m]; m <= k."""
+    """Pages in ranking order, m <= k: the query's first pages, then the best.
+
+    ``rows``: int64[m]; ``scores``: float64[m], by the formula; ``tiers``: uint8[m], `BY_SCORE` for the first pages.
+    """
 
     rows: Ints
     scores: Floats
+    tiers: Tiers
 
-
-class Ranking(Protocol):
-    """Answers which k eligible pages are best at any time, under one program."""
-
-    def rank(self, shard: ShardArrays, query: Query) -> Ranked:
-        """Return the best `query.k` pages that may be handed out at `query.now`, as far as hosts have room."""
-        ...
+    @property
+    def levels(self) -> Floats:
+        """Scores as host slots compare them: float64[m], inf for a page of a higher tier."""
+        return np.where(self.tiers != BY_SCORE, np.inf, self.scores)
 
 
 def fill_slots(seats: HostSlots, shard: ShardArrays, query: Query, best: Ranked) -> Ranked:
     """Return the query's first pages and behind them those of `best`, as far as their hosts have room. O(m).
 
-    The first ones' scores are inf.
+    The scores of the first pages are inf until `FullScan.name_scores` sets them: no page of their hosts beats them.
     """
     others = ~np.isin(best.rows, query.first) if query.first.size else slice(None)
     rows = np.concatenate([query.first, best.rows[others]])
     scores = np.concatenate([np.full(query.first.size, np.inf), best.scores[others]])
-    kept = seats.seat(shard, query.terms, rows, scores, query.k)
-    return Ranked(rows[kept], scores[kept])
+    tiers = np.concatenate([np.full(query.first.size, BY_SCORE, np.uint8), best.tiers[others]])
+    ranked = Ranked(rows, scores, tiers)
+    kept = seats.seat(shard, query.terms, rows, ranked.levels, query.k)
+    return Ranked(rows[kept], scores[kept], tiers[kept])
 
 
 class FullScan:
     """A ranking that scores all pages at each query: O(pages) time, memory for two blocks and 2 k candidates a thread.
-
-    What was asked for ranks as though it scored inf, what is overdue by `overdue_priority`.
 
     For one query at a time; the threads are its own.
     """
@@ -110,7 +112,7 @@ class FullScan:
                 self._seats.clear(shard)
                 return self.name_scores(shard, query, seated)
             wanted = min(4 * wanted, pages)
-        return Ranked(np.empty(0, np.int64), np.empty(0))
+        return Ranked(np.empty(0, np.int64), np.empty(0), np.empty(0, np.uint8))
 
     def name_scores(self, shard: ShardArrays, query: Query, seated: Ranked) -> Ranked:
         """Give the pages that came first, whatever they score, their scores. O(first)."""
@@ -118,7 +120,7 @@ class FullScan:
             return seated
         before = int(np.count_nonzero(np.isin(seated.rows, query.first)))
         own = self.score(shard, query.now, query.cycle_s, seated.rows[:before])
-        return Ranked(seated.rows, np.concatenate([own, seated.scores[before:]]))
+        return Ranked(seated.rows, np.concatenate([own, seated.scores[before:]]), seated.tiers)
 
     def _best(self, shard: ShardArrays, query: Query, pages: int) -> Ranked:
         """Return the best `query.k` pages that may be handed out, each alone."""
@@ -180,12 +182,12 @@ class FullScan:
             with ThreadPoolExecutor(len(jobs)) as pool:
                 for done in [pool.submit(scan, *job) for job in jobs]:
                     done.result()
-        rows, scores, ties = (np.concatenate(parts) for parts in zip(*(held.held() for _, held in jobs), strict=True))
+        held = _Held(*(np.concatenate(parts) for parts in zip(*(found.held() for _, found in jobs), strict=True)))
         if len(jobs) > 1:  # equal scores with equal ties (hashes can be made to collide) go in the order of rows
-            by_row = np.argsort(rows)
-            rows, scores, ties = rows[by_row], scores[by_row], ties[by_row]
-        best = select_top(scores, ties, query.k)
-        return Ranked(rows[best], scores[best])
+            by_row = np.argsort(held.rows)
+            held = _Held(*(column[by_row] for column in held))
+        best = select_best(held.scores, held.overdue_s, held.ties, query.k)
+        return Ranked(held.rows[best], held.scores[best], tiers_of(held.overdue_s[best]))
 
 
 class _Worker:
@@ -206,17 +208,22 @@ class _Worker:
 
 
 class _Bar(NamedTuple):
-    """The least sort key, and of rows with that key the greatest tie, that can still be among the best."""
+    """The worst page that can still be among the best: its overdue time, sort key of the score, and tie.
 
+    ``key``: 0 for an overdue page, whose score does not matter.
+    """
+
+    overdue_s: float
     key: np.uint64
     tie: np.uint64
 
 
 class _Held(NamedTuple):
-    """Rows with their scores and ties: int64[m], float64[m], uint64[m]."""
+    """Rows with their scores, overdue times and ties: int64[m], float64[m], float64[m], uint64[m]."""
 
     rows: Ints
     scores: Floats
+    overdue_s: Floats
     ties: Hashes
 
 
@@ -229,9 +236,11 @@ class _Candidates:
     def __init__(self, k: int, bar: float | None) -> None:
         capacity = 2 * k + BLOCK
         self._k = k
-        self._held = _Held(np.empty(capacity, np.int64), np.empty(capacity), np.empty(capacity, np.uint64))
+        self._held = _Held(
+            np.empty(capacity, np.int64), np.empty(capacity), np.empty(capacity), np.empty(capacity, np.uint64)
+        )
         self._count = 0
-        self._bar = _Bar(np.uint64(0), _LAST) if bar is None else _Bar(sort_keys(np.array([bar]))[0], _LAST)
+        self._bar = _Bar(np.inf, np.uint64(0) if bar is None else sort_keys(np.array([bar]))[0], _LAST)
 
     def add(self, shard: ShardArrays, scores: Floats, start: int, query: Query, room: HostUsage) -> None:
         """Take in the rows from `start` on that may be among the best."""
@@ -242,18 +251,19 @@ class _Candidates:
 
     def held(self) -> _Held:
         """Return the rows held so far."""
-        rows, scores, ties = self._held
-        return _Held(rows[: self._count], scores[: self._count], ties[: self._count])
+        return _Held(*(column[: self._count] for column in self._held))
 
     def _shrink(self) -> None:
         held = self.held()
-        best = select_top(held.scores, held.ties, self._k)
+        best = select_best(held.scores, held.overdue_s, held.ties, self._k)
         self._count = best.size
         for column, values in zip(self._held, [column[best] for column in held], strict=True):
             column[: self._count] = values
         if self._count == self._k:
             last = self._k - 1
-            self._bar = _Bar(sort_keys(self._held.scores[last : last + 1])[0], self._held.ties[last])
+            overdue_s = float(self._held.overdue_s[last])
+            key = np.uint64(0) if overdue_s < np.inf else sort_keys(self._held.scores[last : last + 1])[0]
+            self._bar = _Bar(overdue_s, key, self._held.ties[last])
 
 
 class _Part(NamedTuple):
@@ -284,29 +294,33 @@ def _collect(shard: ShardArrays, part: _Part, asked: _Asked, bar: _Bar, held: _H
         score = scores[i]
         if asked.only_new and shard.pages.records[start + i].flags & VISITED:
             continue
-        if overdue_at(shard.pages.records[start + i], asked.limits) <= asked.now:
-            score = scores[i] = overdue_priority(overdue_at(shard.pages.records[start + i], asked.limits), asked.now)
-            key = words[i] | sign
-        elif np.isnan(score):
+        overdue_s = overdue_since(shard.pages.records[start + i], asked.limits, asked.now)
+        if overdue_s > bar.overdue_s:
+            continue
+        if overdue_s < np.inf or np.isnan(score):
             key = np.uint64(0)
         elif score == 0.0:
             key = sign
         else:
             key = ~words[i] if words[i] & sign else words[i] | sign
-        if key < bar.key or not _is_open(shard, start + i, score, asked):
+        level = np.inf if overdue_s < np.inf else score
+        if overdue_s == bar.overdue_s and key < bar.key:
+            continue
+        if not _is_open(shard, start + i, level, asked):
             continue
         tie = mix(shard.pages.records[start + i].url_hash ^ asked.salt)
-        if key == bar.key and tie > bar.tie:
+        if overdue_s == bar.overdue_s and key == bar.key and tie > bar.tie:
             continue
         held.rows[count] = start + i
         held.scores[count] = score
+        held.overdue_s[count] = overdue_s
         held.ties[count] = tie
         count += 1
     return count
 
 
 @inlined_kernel
-def _is_open(shard: ShardArrays, row: int, score: float, asked: _Asked) -> bool:
+def _is_open(shard: ShardArrays, row: int, level: float, asked: _Asked) -> bool:
     """Return whether a page may be handed out, and its host's seats are not all taken by better ones. O(1)."""
     if not_before(shard, row, asked.limits, asked.now) > asked.now:
         return False
@@ -315,4 +329,4 @@ def _is_open(shard: ShardArrays, row: int, score: float, asked: _Asked) -> bool:
     if host_capacity(shard.groups.records[group.host], asked.limits, asked.now, asked.lease_s) <= 0:
         return False
     terms = SlotLimits(asked.limits, asked.now, asked.lease_s)
-    return not host_slots_beat(shard, terms, group.host, score, asked.room)
+    return not host_slots_beat(shard, terms, group.host, level, asked.room)

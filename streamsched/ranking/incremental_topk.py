@@ -30,7 +30,7 @@ from streamsched.ranking.block_layout import BLOCK_ROWS, BlockLayout
 from streamsched.ranking.block_refresh import raise_bounds
 from streamsched.ranking.block_scorer import LANES
 from streamsched.ranking.bound_expiry import QueryTime
-from streamsched.ranking.candidate_pool import Candidates
+from streamsched.ranking.candidate_pool import Candidates, last_level
 from streamsched.ranking.full_scan import DEFAULT_LIMITS, FullScan, Query, Ranked, fill_slots
 from streamsched.ranking.host_slots import HostSlots
 from streamsched.ranking.invariants import InspectedRanking, find_disorder, find_false_bounds
@@ -172,11 +172,11 @@ class IncrementalTopK:
             self.settle(shard)
             ranked = self.scan.rank(shard, query)
             fill_slots(self._seats, shard, query, ranked)
-            self._seats.remember(shard, query.terms, ranked.scores)
+            self._seats.remember(shard, query.terms, ranked.levels)
             self._seats.clear(shard)
             self.scans += 1
             self._in_vain += 1
-            bar = float(ranked.scores[-1]) if ranked.rows.size == k else -math.inf
+            bar = last_level(shard, query, ranked) if ranked.rows.size == k else -math.inf
             trend.follow(bar, query.now, query.cycle_s)
             self._moment = self._moment._replace(target=trend.target, fall=trend.fall, step=trend.step)
             self._renew(shard, step)
@@ -273,7 +273,7 @@ class IncrementalTopK:
             picked = self._pick(shard, max(again, 2 * (k - seated.rows.size)))
             again *= 2
             if not picked.size:
-                self._seats.remember(shard, query.terms, seated.scores)
+                self._seats.remember(shard, query.terms, seated.levels)
                 return seated
 
     def _guess(self, shard: ShardArrays, wanted: int) -> Ints:
@@ -350,4 +350,4 @@ class IncrementalTopK:
 
 
 def _make_lanes(count: int) -> Lanes:
-    return Lanes(np.empty(count, np.int64), np.empty(count), np.empty(count), np.empty(count))
+    return Lanes(np.empty(count, np.int64), *(np.empty(count) for _ in range(4)))

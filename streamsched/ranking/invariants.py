@@ -7,8 +7,8 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from streamsched.numerics.arrays import Bools, Ints
-from streamsched.politeness.eligibility import overdue_priorities, read_waits
-from streamsched.ranking.block_bounds import NODE_BLOCKS, Blocks
+from streamsched.politeness.eligibility import read_waits
+from streamsched.ranking.block_bounds import LEAST_OVERDUE_LEVEL, NODE_BLOCKS, Blocks
 from streamsched.ranking.block_layout import BLOCK_ROWS, MIXED, Order
 from streamsched.ranking.bound_expiry import QueryTime
 from streamsched.ranking.full_scan import FullScan
@@ -105,13 +105,14 @@ def _find_exceeded(shard: ShardArrays, ranking: InspectedRanking, time_s: float)
     counted &= ((flags & LEASED) == 0) | (shard.pages.lease_until_s[rows] <= time_s)
     scores = ranking.scan.score(shard, time_s, moment.cycle_s, rows)
     hasty = waits.overdue_at <= time_s
-    scores[hasty] = overdue_priorities(waits.overdue_at[hasty], time_s)
+    with np.errstate(over="ignore"):
+        levels = np.where(hasty, LEAST_OVERDUE_LEVEL * (1.0 + (time_s - waits.overdue_at)), scores)
     starts = rows & ~((1 << ranking.order.bits) - 1)
     of_block = (starts + ranking.order.places[: rows.size]) // BLOCK_ROWS
     bound = blocks.bound[of_block]
-    exceeded = counted & (blocks.end[of_block] > time_s) & (np.isnan(bound) | (scores > bound))
+    exceeded = counted & (blocks.end[of_block] > time_s) & (np.isnan(bound) | (levels > bound))
     return [
         f"block {of_block[row]} is bounded by {bound[row]} until {blocks.end[of_block[row]]}, "
-        f"but page {row} scores {scores[row]} at {time_s}"
+        f"but page {row} has level {levels[row]} at {time_s}"
         for row in np.flatnonzero(exceeded)[:3]
     ]

@@ -92,13 +92,15 @@ class World:
         ready_s = reference_politeness.ready_at(page, rule, self.politeness, urgent=url in self.urgent)
         return ready_s <= now and (page.lease_until_s is None or page.lease_until_s <= now)
 
-    def haste(self, url: str, now: float) -> float | None:
-        """What a page scores that goes before those that are neither asked for nor overdue; None for these."""
+    def priority(self, url: str, now: float) -> tuple[int, float]:
+        """A page's tier and, if it is overdue, since when: 2 for asked for, 1 for overdue, 0 for neither."""
         rule = reference_politeness.rule_of(url, self.rules)
         since_s = reference_politeness.overdue_at(
             self.shard.pages[url], rule, self.politeness, urgent=url in self.urgent
         )
-        return 1e290 * (1.0 + (now - since_s)) if since_s <= now else None
+        if since_s > now:
+            return 0, 0.0
+        return (2, 0.0) if since_s == -math.inf else (1, since_s)
 
     def rooms(self, now: float, lease_s: float) -> dict[str, float]:
         """How many pages of each host a batch may have."""
@@ -113,17 +115,21 @@ class World:
 
     def rank(
         self, scores: Mapping[str, float], k: int, now: float, lease_s: float = math.inf, *, only_new: bool = False
-    ) -> list[tuple[str, float]]:
-        """The batch of `k` pages that should be handed out, with what each scores."""
+    ) -> list[tuple[str, float, int]]:
+        """The batch of `k` pages that should be handed out, with the score and the tier of each."""
         self.leases.expire(now)
         rooms = self.rooms(now, lease_s)
         known = {
-            url: score if (haste := self.haste(url, now)) is None else haste
-            for url, score in scores.items()
+            url: self.priority(url, now)
+            for url in scores
             if self.is_rested(url, now) and not (only_new and self.shard.pages[url].left is not None)
         }
-        order = shard.full_sort(known, self.seed, math.floor(now / self.cycle_s))
-        return [(url, known[url]) for url in fill_hosts(order, rooms, k)]
+        tiers = []
+        for tier in (2, 1, 0):
+            order_by = {url: -since_s if tier else scores[url] for url, (own, since_s) in known.items() if own == tier}
+            tiers.append(shard.full_sort(order_by, self.seed, math.floor(now / self.cycle_s)))
+        batch = fill_hosts(list(itertools.chain(*tiers)), rooms, k)
+        return [(url, scores[url], known[url][0]) for url in batch]
 
 
 def fill_hosts(order: Sequence[str], rooms: Mapping[str, float], k: int) -> list[str]:

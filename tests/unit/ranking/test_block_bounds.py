@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from streamsched import Outcome, OutcomeBatch, Politeness, Rule, Scheduler
 from streamsched.formula import Formula
 from streamsched.numerics.arrays import Ints
-from streamsched.politeness.eligibility import OVERDUE_SCORE, read_waits
+from streamsched.politeness.eligibility import read_waits
 from streamsched.politeness.limits import Limits
 from streamsched.ranking.block_bounds import (
     NODE_BLOCKS,
@@ -22,6 +22,7 @@ from streamsched.ranking.block_bounds import (
     RankingArrays,
     list_above_bar,
     list_due,
+    overdue_level,
     settle,
 )
 from streamsched.ranking.block_layout import BLOCK_ROWS, MIXED, BlockLayout
@@ -43,7 +44,7 @@ FORMULAS = ("posterior", "t * (3 - t) * importance", "importance", "pow(1e300, 2
 
 def make_lanes(blocks: int) -> Lanes:
     size = blocks * BLOCK_ROWS
-    return Lanes(np.full(size, -7), np.empty(size), np.empty(size), np.empty(blocks))
+    return Lanes(np.full(size, -7), np.empty(size), np.empty(size), np.empty(size), np.empty(blocks))
 
 
 def crawled(seed: int) -> Scheduler:
@@ -121,16 +122,19 @@ class Slow:
 
     def bound_of(self, row: int, until_s: float) -> float:
         if self.overdue_at(row) <= self.moment.now:
-            return OVERDUE_SCORE * (1.0 + (until_s - self.overdue_at(row)))
+            return float(overdue_level(self.overdue_at(row), until_s))
         found = np.empty(1)
         gather_lanes(self.stage.scorer, self.stage.shard, np.array([row]))
         self.stage.scorer.ends[0] = until_s
         bound_lanes(self.stage.scorer, self.stage.shard, 0, 1, self.moment.since, DAY, found)
         return float(found[0])
 
-    def score_of(self, row: int) -> float:
+    def level_of(self, row: int) -> float:
         if self.overdue_at(row) <= self.moment.now:
-            return OVERDUE_SCORE * (1.0 + (self.moment.now - self.overdue_at(row)))
+            return float(overdue_level(self.overdue_at(row), self.moment.now))
+        return self.score_of(row)
+
+    def score_of(self, row: int) -> float:
         found = np.empty(1)
         gather_lanes(self.stage.scorer, self.stage.shard, np.array([row]))
         score_lanes(self.stage.scorer, self.stage.shard, 0, 1, self.moment.now, DAY, found)
@@ -270,10 +274,11 @@ def test_opened_blocks_tell_their_pages_and_settle(seed: int, formula: str, targ
             slow = Slow(small.stage, small.moment, block)
             rows = lanes.rows[number * BLOCK_ROWS : (number + 1) * BLOCK_ROWS]
             assert [row for row in rows.tolist() if row >= 0] == slow.open_rows()
-            scores = lanes.scores[number * BLOCK_ROWS : (number + 1) * BLOCK_ROWS][rows >= 0]
-            np.testing.assert_array_equal(scores, [slow.score_of(row) for row in slow.open_rows()])
+            part = slice(number * BLOCK_ROWS, (number + 1) * BLOCK_ROWS)
+            np.testing.assert_array_equal(lanes.scores[part][rows >= 0], [slow.score_of(r) for r in slow.open_rows()])
+            np.testing.assert_array_equal(lanes.levels[part][rows >= 0], [slow.level_of(r) for r in slow.open_rows()])
         best = np.flatnonzero(lanes.rows >= 0)[:5]
-        bar = float(np.nanmin(lanes.scores[best], initial=math.inf))
+        bar = float(np.nanmin(lanes.levels[best], initial=math.inf))
         small.scheduler._politeness_policy.grant(small.arrays, lanes.rows[best], NOW, NOW + 600.0)
         settle(small.stage, picked, lanes, small.moment, bar)
         assert not blocks.opened.any()

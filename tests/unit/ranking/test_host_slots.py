@@ -25,8 +25,8 @@ def scheduler_of_twelve_pages() -> Scheduler:
     return scheduler
 
 
-@pytest.fixture(name="tables")
-def tables_of_twelve_pages(scheduler: Scheduler) -> ShardArrays:
+@pytest.fixture(name="shard")
+def shard_of_twelve_pages(scheduler: Scheduler) -> ShardArrays:
     return scheduler.pages.arrays
 
 
@@ -101,7 +101,7 @@ def test_hosts_that_come_later_have_seats(scheduler: Scheduler) -> None:
 def test_first_then_best(shard: ShardArrays, k: int, per_host: int | None, first: list[int], rows: list[int]) -> None:
     limits = make_limits(Politeness(per_batch=per_host))
     query = Query(k, 0.0, 86_400.0, 7, limits, first=np.array(first, np.int64))
-    best = Ranked(np.arange(12), np.arange(12.0, 0.0, -1.0))
+    best = Ranked(np.arange(12), np.arange(12.0, 0.0, -1.0), np.zeros(12, np.uint8))
     seated = fill_slots(HostSlots(), shard, query, best)
     assert seated.rows.tolist() == rows
     assert seated.scores.tolist() == [np.inf if row in first else 12.0 - row for row in rows]
