@@ -50,12 +50,12 @@ Codes = npt.NDArray[np.int64]
 
 
 class Search(NamedTuple):
-    """How far ahead leaders stay at or below what will be asked for: columns of float64[LEADERS].
+    """How far ahead leaders stay at or below what will be kernel_query for: columns of float64[LEADERS].
 
     Times are in cycles from now; heights are of bounds, and of what the target has fallen until then.
     """
 
-    target: Floats  # what will probably be asked for
+    target: Floats  # what will probably be kernel_query for
     low: Floats  # the latest time at which a leader stays below, as far as is known
     low_height: Floats
     high: Floats  # the earliest at which it does not; inf where none is known

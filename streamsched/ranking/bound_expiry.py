@@ -1,7 +1,7 @@
-"""How far ahead a block should look: until its pages are about to score what will be asked for then.
+"""How far ahead a block should look: until its pages are about to score what will be kernel_query for then.
 
-A bound that ends sooner makes a query look at the block in vain, and one that ends later makes every query do so until
-then. So the time is sought at which the bound of a block's leader, the page that will be asked for first, meets the
+A bound that ends sooner makes a query look at the block in fallbacks, and one that ends later makes every query do so until
+then. So the time is sought at which the bound of a block's leader, the page that will be kernel_query for first, meets the
 target: by the rule of false position after Illinois, on one lane a block, with the records at hand.
 """
 
@@ -28,7 +28,7 @@ _NEITHER, _LOW, _HIGH = 0.0, 1.0, 2.0  # on which side of the target the last lo
 
 
 class QueryTime(NamedTuple):
-    """When blocks are looked at, and which score will probably be asked for later: reaches are chosen for that."""
+    """When blocks are looked at, and which score will probably be kernel_query for later: reaches are chosen for that."""
 
     now: float
     since: float  # from when bounds are to hold: some seconds before, for callers' clocks differ
@@ -41,10 +41,10 @@ class QueryTime(NamedTuple):
 
 
 @inlined_kernel
-def begin_search(scorer: BlockScorer, i: int, moment: QueryTime, score: float, bound: float, ahead: float) -> None:
+def begin_search(scorer: BlockScorer, i: int, query_time: QueryTime, score: float, bound: float, ahead: float) -> None:
     """Let leader `i`, whose target is set, score `score` now, and have `bound` until `ahead`: cycles, not 0. O(1)."""
     search = scorer.search
-    height = bound + moment.fall * ahead
+    height = bound + query_time.fall * ahead
     search.low[i], search.low_height[i] = 0.0, score
     search.high[i], search.high_height[i] = np.inf, np.inf
     search.before[i], search.before_height[i] = 0.0, score
@@ -54,7 +54,7 @@ def begin_search(scorer: BlockScorer, i: int, moment: QueryTime, score: float, b
 
 
 @bare_kernel
-def search_ends(scorer: BlockScorer, shard: ShardArrays, count: int, moment: QueryTime) -> None:
+def search_ends(scorer: BlockScorer, shard: ShardArrays, count: int, query_time: QueryTime) -> None:
     """Seek, for the first `count` leaders, how far ahead they stay below the target, into ``search.at``. O(count).
 
     Their records stand in the lanes behind LANES, gathered from `shard`. No sooner than half of what the
@@ -64,12 +64,12 @@ def search_ends(scorer: BlockScorer, shard: ShardArrays, count: int, moment: Que
     for _ in range(_TRIES):
         for i in range(count):
             search.at[i] = _next_look(scorer, i)
-            scorer.ends[LANES + i] = moment.now + moment.cycle_s * search.at[i]
-        bound_lanes(scorer, shard, LANES, count, moment.since, moment.cycle_s, search.bound)
+            scorer.ends[LANES + i] = query_time.now + query_time.cycle_s * search.at[i]
+        bound_lanes(scorer, shard, LANES, count, query_time.since, query_time.cycle_s, search.bound)
         for i in range(count):
-            _narrow(scorer, i, search.bound[i] + moment.fall * search.at[i])
+            _narrow(scorer, i, search.bound[i] + query_time.fall * search.at[i])
     for i in range(count):
-        search.at[i] = _choose(scorer, i, moment)
+        search.at[i] = _choose(scorer, i, query_time)
 
 
 @inlined_kernel
@@ -107,14 +107,14 @@ def _next_look(scorer: BlockScorer, i: int) -> float:
 
 
 @inlined_kernel
-def _choose(scorer: BlockScorer, i: int, moment: QueryTime) -> float:
+def _choose(scorer: BlockScorer, i: int, query_time: QueryTime) -> float:
     """Return how far ahead the block of leader `i` should look."""
     search = scorer.search
     low, high = search.low[i], search.high[i]
-    least = 0.5 * moment.step
-    if moment.fall > 0.0 and high < np.inf:  # in which it rises by half of a query's share of scores
-        rise = (search.high_height[i] - search.low_height[i]) / (high - low) - moment.fall
-        least *= 1.0 + (moment.fall / rise if rise > 0.0 else 0.0)
+    least = 0.5 * query_time.step
+    if query_time.fall > 0.0 and high < np.inf:  # in which it rises by half of a query's share of scores
+        rise = (search.high_height[i] - search.low_height[i]) / (high - low) - query_time.fall
+        least *= 1.0 + (query_time.fall / rise if rise > 0.0 else 0.0)
     if low == 0.0:
         least = max(least, high * _LEAST_PART)
     return float(min(max(low, least, _LEAST_REACH), _GREATEST_REACH))

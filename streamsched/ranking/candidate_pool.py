@@ -1,4 +1,4 @@
-"""The pages that a query has found so far, and who of them is seated."""
+"""The pages that a query has found so far, and who of them is selected."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from streamsched.records.schema import ShardArrays
 
 __all__ = ["Candidates", "last_level"]
 
-_WIDER: Final = 4  # times as many candidates are looked at where hosts have no room for the best
+_WIDER: Final = 4  # times as many candidates are looked at where hosts have no usage for the best
 
 
 class _Pool(NamedTuple):
@@ -31,9 +31,9 @@ class _Pool(NamedTuple):
 
 
 class Candidates:
-    """The eligible pages of opened blocks that may be among those a batch has seats for. For one query at a time.
+    """The eligible pages of opened blocks that may be among those a batch has host_slots for. For one query at a time.
 
-    ``bar``: what a page must score to be seated; -inf where there is room for any, or for NaN.
+    ``bar``: what a page must score to be selected; -inf where there is usage for any, or for NaN.
     """
 
     def __init__(self) -> None:
@@ -46,20 +46,20 @@ class Candidates:
         """Forget all pages; pool none below `floor` while enough reach it. O(1)."""
         self.bar, self._floor, self._count = -math.inf, floor, 0
 
-    def seat(self, seats: HostSlots, shard: ShardArrays, query: Query, lanes: Lanes, first: int) -> Ranked:
-        """Take in the ``lanes`` from `first` on; return who of the best `query.k` pages is seated, and raise the bar.
+    def fill(self, host_slots: HostSlots, shard: ShardArrays, query: Query, lanes: Lanes, first: int) -> Ranked:
+        """Take in the ``lanes`` from `first` on; return who of the best `query.k` pages is selected, and raise the bar.
 
         O(lanes from `first` on), or of all where too few reach the floor.
         """
         self._take(shard, query, lanes, first)
-        seated = self._seat(seats, shard, query)
-        if seated.rows.size < query.k and self._floor > -math.inf:
+        selected = self._fill(host_slots, shard, query)
+        if selected.rows.size < query.k and self._floor > -math.inf:
             self._floor, self._count = -math.inf, 0
             self._take(shard, query, lanes, 0)
-            seated = self._seat(seats, shard, query)
-        if seated.rows.size == query.k:
-            self.bar = last_level(shard, query, seated)
-        return seated
+            selected = self._fill(host_slots, shard, query)
+        if selected.rows.size == query.k:
+            self.bar = last_level(shard, query, selected)
+        return selected
 
     def _take(self, shard: ShardArrays, query: Query, lanes: Lanes, first: int) -> None:
         """Put the pages of the lanes from `first` on that reach bar and floor to the others."""
@@ -70,22 +70,22 @@ class Candidates:
             for new, old in zip(self._pool, before, strict=True):
                 new[: self._count] = old[: self._count]
         bar = max(self.bar, self._floor)
-        asked = _Asked(query.now, np.uint64(query.salt), query.limits)
-        self._count = _collect(shard, lanes, first, asked, bar, self._pool, self._count)
+        kernel_query = _KernelQuery(query.now, np.uint64(query.salt), query.limits)
+        self._count = _collect(shard, lanes, first, kernel_query, bar, self._pool, self._count)
 
-    def _seat(self, seats: HostSlots, shard: ShardArrays, query: Query) -> Ranked:
+    def _fill(self, host_slots: HostSlots, shard: ShardArrays, query: Query) -> Ranked:
         pool = _Pool(*(column[: self._count] for column in self._pool))
         wanted = query.k
         while True:
             best = select_best(pool.scores, pool.overdue_s, pool.ties, wanted)
             ranked = Ranked(pool.rows[best], pool.scores[best], tiers_of(pool.overdue_s[best]))
-            seated = fill_slots(seats, shard, query, ranked)
-            if seated.rows.size == query.k or best.size < wanted:
-                return seated
+            selected = fill_slots(host_slots, shard, query, ranked)
+            if selected.rows.size == query.k or best.size < wanted:
+                return selected
             wanted *= _WIDER
 
 
-class _Asked(NamedTuple):
+class _KernelQuery(NamedTuple):
     """A query as a kernel takes it."""
 
     now: float
@@ -108,7 +108,7 @@ def last_level(shard: ShardArrays, query: Query, ranked: Ranked) -> float:
 
 @bare_kernel
 def _collect(  # noqa: PLR0913, PLR0917  a kernel
-    shard: ShardArrays, lanes: Lanes, first: int, asked: _Asked, bar: float, pool: _Pool, count: int
+    shard: ShardArrays, lanes: Lanes, first: int, kernel_query: _KernelQuery, bar: float, pool: _Pool, count: int
 ) -> int:
     """Append the lanes from `first` on of eligible pages that are not below `bar`; return how many are pooled then."""
     for lane in range(first, lanes.rows.size):
@@ -116,7 +116,7 @@ def _collect(  # noqa: PLR0913, PLR0917  a kernel
             pool.rows[count] = lanes.rows[lane]
             pool.scores[count] = lanes.scores[lane]
             page: Record = shard.pages.records[lanes.rows[lane]]
-            pool.overdue_s[count] = overdue_since(page, asked.limits, asked.now)
-            pool.ties[count] = mix(page.url_hash ^ asked.salt)
+            pool.overdue_s[count] = overdue_since(page, kernel_query.limits, kernel_query.now)
+            pool.ties[count] = mix(page.url_hash ^ kernel_query.salt)
             count += 1
     return count

@@ -19,7 +19,7 @@ from streamsched.formula import BLOCK, Arena, Program
 from streamsched.formula.terminals import TerminalColumns, context_of
 from streamsched.numerics.arrays import Floats, Hashes, Ints, Record, Rows
 from streamsched.numerics.jit import bare_kernel, inlined_kernel, mix
-from streamsched.numerics.topk_order import select_top, sort_keys
+from streamsched.numerics.topk_order import select_top, sort_key, sort_keys
 from streamsched.politeness.eligibility import are_eligible, not_before
 from streamsched.politeness.limits import Limits, host_capacity, make_limits
 from streamsched.politeness.politeness_settings import Politeness
@@ -37,7 +37,7 @@ _THREADED_ROWS: Final = 4 * BLOCK  # fewer rows are scored faster than threads s
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """What is asked of a ranking: `k` pages at `now`, UTC epoch seconds."""
+    """What is kernel_query of a ranking: `k` pages at `now`, UTC epoch seconds."""
 
     k: int
     now: float
@@ -49,8 +49,8 @@ class Query:
     only_new: bool = False  # of the pages never visited alone
 
     @property
-    def terms(self) -> SlotLimits:
-        """What hosts have room for."""
+    def slot_limits(self) -> SlotLimits:
+        """What hosts have usage for."""
         return SlotLimits(self.limits, self.now, self.lease_s)
 
 
@@ -71,17 +71,17 @@ class Ranked:
         return np.where(self.tiers != BY_SCORE, np.inf, self.scores)
 
 
-def fill_slots(seats: HostSlots, shard: ShardArrays, query: Query, best: Ranked) -> Ranked:
-    """Return the query's first pages and behind them those of `best`, as far as their hosts have room. O(m).
+def fill_slots(host_slots: HostSlots, shard: ShardArrays, query: Query, best: Ranked) -> Ranked:
+    """Return the query's first pages and behind them those of `best`, as far as their hosts have usage. O(m).
 
-    The scores of the first pages are inf until `FullScan.name_scores` sets them: no page of their hosts beats them.
+    The scores of the first pages are inf until `FullScan.set_first_scores` sets them: no page of their hosts beats them.
     """
     others = ~np.isin(best.rows, query.first) if query.first.size else slice(None)
     rows = np.concatenate([query.first, best.rows[others]])
     scores = np.concatenate([np.full(query.first.size, np.inf), best.scores[others]])
     tiers = np.concatenate([np.full(query.first.size, BY_SCORE, np.uint8), best.tiers[others]])
     ranked = Ranked(rows, scores, tiers)
-    kept = seats.seat(shard, query.terms, rows, ranked.levels, query.k)
+    kept = host_slots.fill(shard, query.slot_limits, rows, ranked.levels, query.k)
     return Ranked(rows[kept], scores[kept], tiers[kept])
 
 
@@ -94,33 +94,33 @@ class FullScan:
     def __init__(self, program: Program, threads: int | None = None) -> None:
         self._threads = threads or min(os.cpu_count() or 1, 8)
         self._workers = [_Worker(program) for _ in range(self._threads)]
-        self._seats = HostSlots()
+        self._host_slots = HostSlots()
 
     def rank(self, shard: ShardArrays, query: Query) -> Ranked:
-        """Return the best `query.k` pages that may be handed out at `query.now`, as far as hosts have room.
+        """Return the best `query.k` pages that may be handed out at `query.now`, as far as hosts have usage.
 
         O(pages), again for each time that full hosts leave too few; then their other pages are passed over.
         """
-        self._seats.clear(shard)
+        self._host_slots.clear(shard)
         pages = int(shard.corpus["pages"][0])
         query = replace(query, k=min(query.k, pages))  # candidates take memory by k
         wanted = query.k
         while query.k > 0:
             best = self._best(shard, replace(query, k=wanted), pages)
-            seated = fill_slots(self._seats, shard, query, best)
-            if seated.rows.size == query.k or best.rows.size < wanted or wanted == pages:
-                self._seats.clear(shard)
-                return self.name_scores(shard, query, seated)
+            selected = fill_slots(self._host_slots, shard, query, best)
+            if selected.rows.size == query.k or best.rows.size < wanted or wanted == pages:
+                self._host_slots.clear(shard)
+                return self.set_first_scores(shard, query, selected)
             wanted = min(4 * wanted, pages)
         return Ranked(np.empty(0, np.int64), np.empty(0), np.empty(0, np.uint8))
 
-    def name_scores(self, shard: ShardArrays, query: Query, seated: Ranked) -> Ranked:
+    def set_first_scores(self, shard: ShardArrays, query: Query, selected: Ranked) -> Ranked:
         """Give the pages that came first, whatever they score, their scores. O(first)."""
         if not query.first.size:
-            return seated
-        before = int(np.count_nonzero(np.isin(seated.rows, query.first)))
-        own = self.score(shard, query.now, query.cycle_s, seated.rows[:before])
-        return Ranked(seated.rows, np.concatenate([own, seated.scores[before:]]), seated.tiers)
+            return selected
+        before = int(np.count_nonzero(np.isin(selected.rows, query.first)))
+        own = self.score(shard, query.now, query.cycle_s, selected.rows[:before])
+        return Ranked(selected.rows, np.concatenate([own, selected.scores[before:]]), selected.tiers)
 
     def _best(self, shard: ShardArrays, query: Query, pages: int) -> Ranked:
         """Return the best `query.k` pages that may be handed out, each alone."""
@@ -140,9 +140,9 @@ class FullScan:
             scores[start:stop] = self._workers[0].score(shard, part, now, cycle_s)
         return scores
 
-    def foresee(self, shard: ShardArrays, query: Query) -> float:
+    def predict_bar(self, shard: ShardArrays, query: Query) -> float:
         """Return about what the last of the best `query.k` pages scores, from a sample; -inf for few pages. O(1)."""
-        self._seats.clear(shard)
+        self._host_slots.clear(shard)
         bar = self._first_bar(shard, query, int(shard.corpus["pages"][0]))
         return -math.inf if bar is None else bar
 
@@ -153,8 +153,8 @@ class FullScan:
         starts = np.linspace(0, pages - _SAMPLE_ROWS, _SAMPLE_BLOCKS).astype(np.int64)
         rows = (starts[:, None] + np.arange(_SAMPLE_ROWS)).ravel()
         rows = rows[are_eligible(shard, rows, query.now, query.limits)]
-        # No page of a host whose seats are taken: the bar is for the others.
-        rows = rows[self._seats.room.used[shard.groups.records["host"][shard.pages.records["group"][rows]]] == 0]
+        # No page of a host whose host_slots are taken: the bar is for the others.
+        rows = rows[self._host_slots.usage.used[shard.groups.records["host"][shard.pages.records["group"][rows]]] == 0]
         if query.only_new:
             rows = rows[(shard.pages.records["flags"][rows] & VISITED) == 0]
         expected = query.k * rows.size / pages
@@ -174,7 +174,7 @@ class FullScan:
             for start in blocks:  # a range's iterator hands each block to one thread only
                 part = slice(start, min(start + BLOCK, pages))
                 scores = worker.score(shard, part, query.now, query.cycle_s)
-                candidates.add(shard, scores, start, query, self._seats.room)
+                candidates.add(shard, scores, start, query, self._host_slots.usage)
 
         if len(jobs) == 1:
             scan(*jobs[0])
@@ -242,12 +242,14 @@ class _Candidates:
         self._count = 0
         self._bar = _Bar(np.inf, np.uint64(0) if bar is None else sort_keys(np.array([bar]))[0], _LAST)
 
-    def add(self, shard: ShardArrays, scores: Floats, start: int, query: Query, room: HostUsage) -> None:
+    def add(self, shard: ShardArrays, scores: Floats, start: int, query: Query, usage: HostUsage) -> None:
         """Take in the rows from `start` on that may be among the best."""
         if self._count + scores.size > self._held.rows.size:
             self._shrink()
-        asked = _Asked(query.now, np.uint64(query.salt), query.limits, query.lease_s, query.only_new, room)
-        self._count = _collect(shard, _Part(scores, start), asked, self._bar, self._held, self._count)
+        kernel_query = _KernelQuery(
+            query.now, np.uint64(query.salt), query.limits, query.lease_s, query.only_new, usage
+        )
+        self._count = _collect(shard, _Part(scores, start), kernel_query, self._bar, self._held, self._count)
 
     def held(self) -> _Held:
         """Return the rows held so far."""
@@ -273,7 +275,7 @@ class _Part(NamedTuple):
     start: int
 
 
-class _Asked(NamedTuple):
+class _KernelQuery(NamedTuple):
     """A query as a kernel takes it."""
 
     now: float
@@ -281,34 +283,27 @@ class _Asked(NamedTuple):
     limits: Limits
     lease_s: float
     only_new: bool
-    room: HostUsage
+    usage: HostUsage
 
 
 @bare_kernel
-def _collect(shard: ShardArrays, part: _Part, asked: _Asked, bar: _Bar, held: _Held, count: int) -> int:
+def _collect(shard: ShardArrays, part: _Part, kernel_query: _KernelQuery, bar: _Bar, held: _Held, count: int) -> int:
     """Append to `held` the rows that may be handed out and are not worse than `bar`; return how many it holds then."""
     scores, start = part.scores, part.start
-    sign = np.uint64(1 << 63)
-    words = scores.view(np.uint64)
     for i in range(scores.size):
         score = scores[i]
-        if asked.only_new and shard.pages.records[start + i].flags & VISITED:
+        if kernel_query.only_new and shard.pages.records[start + i].flags & VISITED:
             continue
-        overdue_s = overdue_since(shard.pages.records[start + i], asked.limits, asked.now)
+        overdue_s = overdue_since(shard.pages.records[start + i], kernel_query.limits, kernel_query.now)
         if overdue_s > bar.overdue_s:
             continue
-        if overdue_s < np.inf or np.isnan(score):
-            key = np.uint64(0)
-        elif score == 0.0:
-            key = sign
-        else:
-            key = ~words[i] if words[i] & sign else words[i] | sign
+        key = np.uint64(0) if overdue_s < np.inf else sort_key(score)
         level = np.inf if overdue_s < np.inf else score
         if overdue_s == bar.overdue_s and key < bar.key:
             continue
-        if not _is_open(shard, start + i, level, asked):
+        if not _is_open(shard, start + i, level, kernel_query):
             continue
-        tie = mix(shard.pages.records[start + i].url_hash ^ asked.salt)
+        tie = mix(shard.pages.records[start + i].url_hash ^ kernel_query.salt)
         if overdue_s == bar.overdue_s and key == bar.key and tie > bar.tie:
             continue
         held.rows[count] = start + i
@@ -320,13 +315,16 @@ def _collect(shard: ShardArrays, part: _Part, asked: _Asked, bar: _Bar, held: _H
 
 
 @inlined_kernel
-def _is_open(shard: ShardArrays, row: int, level: float, asked: _Asked) -> bool:
-    """Return whether a page may be handed out, and its host's seats are not all taken by better ones. O(1)."""
-    if not_before(shard, row, asked.limits, asked.now) > asked.now:
+def _is_open(shard: ShardArrays, row: int, level: float, kernel_query: _KernelQuery) -> bool:
+    """Return whether a page may be handed out, and its host's host_slots are not all taken by better ones. O(1)."""
+    if not_before(shard, row, kernel_query.limits, kernel_query.now) > kernel_query.now:
         return False
     page: Record = shard.pages.records[row]
     group: Record = shard.groups.records[page.group]
-    if host_capacity(shard.groups.records[group.host], asked.limits, asked.now, asked.lease_s) <= 0:
+    if (
+        host_capacity(shard.groups.records[group.host], kernel_query.limits, kernel_query.now, kernel_query.lease_s)
+        <= 0
+    ):
         return False
-    terms = SlotLimits(asked.limits, asked.now, asked.lease_s)
-    return not host_slots_beat(shard, terms, group.host, level, asked.room)
+    slot_limits = SlotLimits(kernel_query.limits, kernel_query.now, kernel_query.lease_s)
+    return not host_slots_beat(shard, slot_limits, group.host, level, kernel_query.usage)

@@ -27,16 +27,16 @@ class ParallelRefresh:
         self.scorer, *self._others = (make_block_scorer(formula) for _ in range(count))
         self._pool: ThreadPoolExecutor | None = None
 
-    def open(self, stage: RankingArrays, picked: Ints, moment: QueryTime, lanes: Lanes) -> None:
+    def open(self, ranking: RankingArrays, picked: Ints, query_time: QueryTime, lanes: Lanes) -> None:
         """Open the blocks ``picked``: int64[m], none of them twice; see `refresh_blocks`. O(m)."""
         if not self._others or picked.size < _FEWEST_BLOCKS:
-            refresh_blocks(stage, picked, moment, lanes)
+            refresh_blocks(ranking, picked, query_time, lanes)
             return
         if self._pool is None:
             self._pool = ThreadPoolExecutor(1, "streamsched-opening")
         middle = picked.size // (2 * LEADERS) * LEADERS
-        theirs = stage._replace(scorer=self._others[0])
+        theirs = ranking._replace(scorer=self._others[0])
         back = slice_lanes(lanes, middle, picked.size)
-        opened = self._pool.submit(refresh_blocks, theirs, picked[middle:], moment, back)
-        refresh_blocks(stage, picked[:middle], moment, slice_lanes(lanes, 0, middle))
+        opened = self._pool.submit(refresh_blocks, theirs, picked[middle:], query_time, back)
+        refresh_blocks(ranking, picked[:middle], query_time, slice_lanes(lanes, 0, middle))
         opened.result()

@@ -11,7 +11,7 @@ from streamsched.numerics.arrays import Ints
 from streamsched.numerics.jit import bare_kernel
 from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.ranking.block_layout import BLOCK_ROWS, MIXED, BlockLayout, Order, block_of, row_at
-from streamsched.ranking.invariants import find_disorder
+from streamsched.ranking.invariants import find_layout_faults
 from streamsched.state.page_table import PageTable
 from tests.support.guarded_memory import fenced, small_rankings, small_reserve
 
@@ -38,7 +38,7 @@ def hosts_of(table: PageTable) -> list[int]:
 
 
 def order_of(hosts: list[int]) -> list[int]:
-    """The rows by place: of each full shelf sorted by host, then by row; of the last by its full boards."""
+    """The rows by place: of each full segment sorted by host, then by row; of the last by its full boards."""
     order: list[int] = []
     for start in range(0, len(hosts), SIZE):
         rows = list(range(start, min(start + SIZE, len(hosts))))
@@ -58,7 +58,7 @@ def test_order_is_that_of_sorted_lists(parts: list[list[int]]) -> None:
             before = layout.pages
             kept = layout.order.rows[:before].copy()
             add(table, part)
-            layout.take_in(table.arrays)
+            layout.add_pages(table.arrays)
             first = layout.first_changed(before) * BLOCK_ROWS
             assert layout.order.rows[: min(first, before)].tolist() == kept[: min(first, before)].tolist()
             check(table, layout)
@@ -77,7 +77,7 @@ def check(table: PageTable, layout: BlockLayout) -> None:
         full = (block * BLOCK_ROWS // BOARD + 1) * BOARD <= len(table)
         expected = of_block.pop() if full and len(of_block) == 1 else MIXED
         assert int(layout.order.hosts[block]) == expected
-    assert find_disorder(table.arrays, layout.order, layout.pages) == []
+    assert find_layout_faults(table.arrays, layout.order, layout.pages) == []
 
 
 @pytest.fixture(name="sorted_shelves")
@@ -85,17 +85,17 @@ def two_full_shelves_and_a_bit() -> tuple[PageTable, BlockLayout]:
     with small_reserve(), small_rankings(BITS):
         table, layout = PageTable(86_400.0, 6), BlockLayout(BITS)
         add(table, [i % 2 for i in range(2 * SIZE + 3)])
-        layout.take_in(table.arrays)
+        layout.add_pages(table.arrays)
         return table, layout
 
 
 def test_first_block_that_changed(sorted_shelves: tuple[PageTable, BlockLayout]) -> None:
-    """From inside a shelf or a board that is full now from its beginning on, else from the last block on."""
+    """From inside a segment or a subsegment that is full now from its beginning on, else from the last block on."""
     table, layout = sorted_shelves
     found = [layout.first_changed(pages) for pages in (0, 5, SIZE - 1, SIZE, SIZE + 9, 2 * SIZE, 2 * SIZE + 3)]
     assert found == [0, 0, 0, SIZE // 8, SIZE // 8, 2 * SIZE // 8, 2 * SIZE // 8]
     add(table, [1] * BOARD)
-    layout.take_in(table.arrays)
+    layout.add_pages(table.arrays)
     found = [layout.first_changed(2 * SIZE + more) for more in (0, BOARD - 1, BOARD, BOARD + 3)]
     assert found == [2 * SIZE // 8, 2 * SIZE // 8, (2 * SIZE + BOARD) // 8, (2 * SIZE + BOARD) // 8]
 
@@ -118,4 +118,4 @@ def test_disorder_is_found(sorted_shelves: tuple[PageTable, BlockLayout], array:
     table, layout = sorted_shelves
     column = getattr(layout.order, array)
     column[place] ^= column.dtype.type(1)
-    assert find_disorder(table.arrays, layout.order, layout.pages) == [fault]
+    assert find_layout_faults(table.arrays, layout.order, layout.pages) == [fault]
