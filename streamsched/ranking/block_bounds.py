@@ -1,8 +1,8 @@
-"""Bounds of blocks of pages: what no eligible page's score in a block exceeds until a stated time.
+"""Upper bounds of blocks of pages: no eligible page of a block exceeds its bound until the bound expires.
 
-A bound is told for times from the ranking's clock up to its end: -inf where all scores are NaN or -inf, NaN where no
-page of the block is eligible at all. A bound whose end has come says nothing. How far ahead a block looked when it was
-opened last is its reach. Nodes sum up a few blocks each, so that a query passes over blocks that do not matter.
+A bound holds from the ranking's clock until its end. It is -inf if all scores are NaN or -inf, and NaN if no page of
+the block is eligible. An expired bound says nothing. The reach of a block is how far it looked ahead when it was last
+opened. Nodes summarise NODE_BLOCKS blocks each, so that a query skips blocks that do not matter.
 """
 
 from __future__ import annotations
@@ -42,29 +42,29 @@ __all__ = [
 ]
 
 NODE_BLOCKS: Final = 16
-_PREFETCH_AHEAD: Final = 12  # nodes ahead whose memory is kernel_query for
-_FIRST_REACH: Final = 1 / 32  # cycles that a block looks ahead at first, or up to twice as many: an hour of a day
+_PREFETCH_AHEAD: Final = 12  # nodes ahead whose memory is prefetched
+_FIRST_REACH: Final = 1 / 32  # cycles that a block looks ahead at first, up to twice that: an hour of a day
 LEAST_OVERDUE_LEVEL: Final = 1e290  # above the scores of any useful formula; see `overdue_level`
 _RESERVED_BLOCKS: Final = (1 << 27) // BLOCK_ROWS
 
 
 class Blocks(NamedTuple):
-    """The bounds as kernels take them."""
+    """Block bounds as kernels read them."""
 
     bound: Floats  # float64[blocks]
-    end: Floats  # float64[blocks]: until when it holds, UTC epoch seconds; -inf where it is not known
+    end: Floats  # float64[blocks]: when it expires, UTC epoch seconds; -inf if there is none
     reach: npt.NDArray[np.float32]  # float32[blocks]: cycles
     opened: Bytes  # uint8[blocks]: 1 while a query has opened the block
-    node_bound: Floats  # float64[nodes]: the greatest of the blocks', -inf where there is none
-    node_end: Floats  # float64[nodes]: the first of the blocks'
-    mask: int  # pages count if (flags & mask) == want
+    node_bound: Floats  # float64[nodes]: the greatest of the blocks' bounds, -inf if there is none
+    node_end: Floats  # float64[nodes]: the earliest of the blocks' ends
+    mask: int  # pages are ranked if (flags & mask) == want
     want: int
 
 
 class Lanes(NamedTuple):
-    """The pages of opened blocks, BLOCK_ROWS a block, and when each block's bounds end."""
+    """Pages of opened blocks, BLOCK_ROWS to a block, and when the bounds of each block end."""
 
-    rows: Ints  # int64[m]; -1 where the block has no page there, or one that must not be handed out now
+    rows: Ints  # int64[m]; -1 for no page, or a page that is not eligible
     scores: Floats  # float64[m]
     levels: Floats  # float64[m]: what bounds are compared with, see `overdue_level`
     bounds: Floats  # float64[m]
@@ -72,7 +72,7 @@ class Lanes(NamedTuple):
 
 
 class RankingArrays(NamedTuple):
-    """A shard and a ranking of its pages, as kernels take them."""
+    """A shard and a ranking of its pages, as kernels read them."""
 
     shard: ShardArrays
     order: Order
@@ -96,7 +96,7 @@ class BoundTable:
 
     @property
     def arrays(self) -> Blocks:
-        """The bounds as kernels take them, valid until the next `cover`."""
+        """The bounds as kernels read them, valid until the next `cover`."""
         nodes = -(-self.blocks // NODE_BLOCKS)
         return Blocks(
             self._bound.array[: self.blocks],
@@ -109,7 +109,7 @@ class BoundTable:
         )
 
     def cover(self, blocks: int, first: int = 0) -> None:
-        """Make usage for `blocks` blocks; forget the bounds of those from `first` on. O(blocks - first)."""
+        """Make room for `blocks` blocks and drop the bounds from block `first` on. O(blocks - first)."""
         before, self.blocks = self.blocks, blocks
         for region in (self._bound, self._end, self._reach, self._opened):
             region.ensure(blocks)
@@ -128,7 +128,7 @@ class BoundTable:
 
 @inlined_kernel
 def overdue_level(overdue_s: float, now: float) -> float:
-    """Return the level at `now` of a page that is overdue since `overdue_s`: inf if it was kernel_query for. O(1).
+    """Return the level at `now` of a page overdue since `overdue_s`: inf if it was asked for. O(1).
 
     Bounds are of levels: a page's score, or this for a page of a higher tier. Levels only select which blocks are
     opened; the pages found are ordered by tier and score.
@@ -137,16 +137,17 @@ def overdue_level(overdue_s: float, now: float) -> float:
 
 
 def slice_lanes(lanes: Lanes, first: int, stop: int) -> Lanes:
-    """Return the lanes of blocks number `first` up to `stop`."""
+    """Return the lanes of blocks number `first` to `stop`, exclusive."""
     part = slice(first * BLOCK_ROWS, stop * BLOCK_ROWS)
     return Lanes(lanes.rows[part], lanes.scores[part], lanes.levels[part], lanes.bounds[part], lanes.ends[first:stop])
 
 
 @bare_kernel
 def settle(ranking: RankingArrays, picked: Ints, lanes: Lanes, query_time: QueryTime, bar: float) -> None:
-    """Keep the bounds of the opened blocks ``picked``: int64[m], of those pages that are eligible still. O(m).
+    """Store the bounds of the opened blocks ``picked``: int64[m], computed from the pages that are still eligible.
+    O(m).
 
-    `bar`: what the last page of the answer scored: none below it can have been leased since.
+    `bar`: the level of the last page of the answer; no page below it can have been leased since.
     """
     blocks = ranking.blocks
     for i in range(picked.size):
@@ -169,9 +170,9 @@ def settle(ranking: RankingArrays, picked: Ints, lanes: Lanes, query_time: Query
 
 @bare_kernel
 def list_due(ranking: RankingArrays, query_time: QueryTime, nodes: Ints, out: Ints) -> int:
-    """Write to `out` the blocks whose bounds have ended; return how many there are, at most `out.size`.
+    """Write the blocks whose bounds have expired to `out`; return their number, at most `out.size`.
 
-    Not those of a host that can give no page now. ``nodes``: int64[nodes], to work in.
+    Blocks of a host that can give no page now are left out. ``nodes``: int64[nodes], scratch space.
     """
     blocks, hosts = ranking.blocks, ranking.order.hosts
     found = 0
@@ -198,7 +199,7 @@ def list_due(ranking: RankingArrays, query_time: QueryTime, nodes: Ints, out: In
 
 @inlined_kernel
 def _drop_full(ranking: RankingArrays, query_time: QueryTime, out: Ints, count: int, listed: int) -> int:
-    """Keep of the blocks listed behind the first `count` those that can give a page; return how many there are then."""
+    """Drop blocks of hosts without capacity from those after the first `count`; return the number of blocks left."""
     for i in range(count, listed):
         if not ranking.blocks.opened[out[i]] and _capacity_of(ranking, out[i], query_time) > 0:
             out[count] = out[i]
@@ -210,11 +211,11 @@ def _drop_full(ranking: RankingArrays, query_time: QueryTime, out: Ints, count: 
 def list_above_bar(  # noqa: PLR0913, PLR0917  a kernel
     ranking: RankingArrays, query_time: QueryTime, bar: float, predicted: bool, nodes: Ints, out: Ints, bounds: Floats
 ) -> int:
-    """Write to `out` the blocks that are not open and may hold a page that reaches `bar`, and their bounds beside.
+    """Write the blocks that are not open and may hold a page at or above `bar` to `out`, and their bounds to `bounds`.
 
-    Not those of a host that can give no page, or none but better ones than the block may hold; with `predicted`, none
-    but such as it probably will. Returns how many there are, at most `out.size`. O(nodes + NODE_BLOCKS for each that
-    matters). ``nodes``: int64[nodes], to work in.
+    Blocks are left out if their host can give no page, or only better pages than the block may hold; with `predicted`
+    also if their host will probably give better ones. Returns their number, at most `out.size`. O(nodes + NODE_BLOCKS
+    for each node at or above the bar). ``nodes``: int64[nodes], scratch space.
     """
     blocks = ranking.blocks
     found = count = 0
@@ -239,7 +240,7 @@ def list_above_bar(  # noqa: PLR0913, PLR0917  a kernel
 
 @inlined_kernel
 def _prefetch_blocks(column: Floats, hosts: npt.NDArray[np.uint32], nodes: Ints, i: int, found: int) -> None:
-    """Ask for the memory of the `i`-th node's blocks, if there is one."""
+    """Prefetch the memory of the `i`-th node's blocks, if there is one."""
     if i < found:
         first = nodes[i] * NODE_BLOCKS
         prefetch(column, first)
@@ -249,7 +250,7 @@ def _prefetch_blocks(column: Floats, hosts: npt.NDArray[np.uint32], nodes: Ints,
 
 @inlined_kernel
 def _capacity_of(ranking: RankingArrays, block: int, query_time: QueryTime) -> int:
-    """Return how many pages a batch may have of a block's host; any number where it has several."""
+    """Return how many pages a batch may have of a block's host; BLOCK_ROWS if the block has several hosts."""
     host = ranking.order.hosts[block]
     if host == MIXED:
         return BLOCK_ROWS
@@ -258,7 +259,7 @@ def _capacity_of(ranking: RankingArrays, block: int, query_time: QueryTime) -> i
 
 @inlined_kernel
 def _is_skipped(ranking: RankingArrays, block: int, query_time: QueryTime, predicted: bool) -> bool:
-    """Return whether the host of all of a block's pages gives none of them."""
+    """Return whether the single host of a block will give none of its pages."""
     host = ranking.order.hosts[block]
     if host == MIXED:
         return False
@@ -272,7 +273,7 @@ def _is_skipped(ranking: RankingArrays, block: int, query_time: QueryTime, predi
 
 @inlined_kernel
 def target_of(ranking: RankingArrays, block: int, query_time: QueryTime) -> float:
-    """Return what a page of the block must probably score at the next query to be kernel_query for; -inf for not known."""
+    """Return the level that a page of the block will probably need at the next query; -inf if unknown."""
     host = ranking.order.hosts[block]
     if host == MIXED or query_time.target == -np.inf:
         return query_time.target
@@ -281,7 +282,7 @@ def target_of(ranking: RankingArrays, block: int, query_time: QueryTime) -> floa
 
 @inlined_kernel
 def page_ready_at(ranking: RankingArrays, block: int, row: int, query_time: QueryTime, now: float) -> float:
-    """Return until when a page must not be handed out at `now`, whether its host rests being known of its block."""
+    """Return when a page becomes eligible, as seen at `now`. In a block of one host, ignore the host's rest."""
     if ranking.order.hosts[block] == MIXED:
         return not_before(ranking.shard, row, query_time.limits, now)
     return page_not_before(ranking.shard, row, query_time.limits, now)
@@ -289,7 +290,7 @@ def page_ready_at(ranking: RankingArrays, block: int, row: int, query_time: Quer
 
 @bare_kernel
 def _begin_reaches(reach: npt.NDArray[np.float32], first: int) -> None:
-    """Let blocks from number `first` on look ahead each as far as no other, so that not all bounds end at once."""
+    """Give blocks from number `first` on different reaches, so that their bounds do not all end at once."""
     for i in range(reach.size):
         part = float(np.int64(mix(np.uint64(first + i)) >> np.uint64(11))) * 2.0**-53
         reach[i] = _FIRST_REACH * (1.0 + part)
@@ -297,7 +298,7 @@ def _begin_reaches(reach: npt.NDArray[np.float32], first: int) -> None:
 
 @inlined_kernel
 def store_bound(blocks: Blocks, block: int, lanes: Lanes, i: int) -> None:
-    """Set the bound of a block from its lanes, which are those of place `i`."""
+    """Set the bound of a block from its lanes, those of block number `i`."""
     bound = np.nan
     for lane in range(i * BLOCK_ROWS, (i + 1) * BLOCK_ROWS):
         if lanes.rows[lane] >= 0 and not bound >= lanes.bounds[lane]:
@@ -308,7 +309,7 @@ def store_bound(blocks: Blocks, block: int, lanes: Lanes, i: int) -> None:
 
 @bare_kernel
 def update_nodes(blocks: Blocks, picked: Ints) -> None:
-    """Renew what the nodes of the blocks ``picked``: int64[m] say of them."""
+    """Summarise the nodes of the blocks ``picked``: int64[m] anew."""
     for i in range(picked.size):
         if i == picked.size - 1 or picked[i] // NODE_BLOCKS != picked[i + 1] // NODE_BLOCKS:
             _update_node(blocks, picked[i] // NODE_BLOCKS)

@@ -1,4 +1,4 @@
-"""Opening blocks: scoring their pages now, and bounding them for as long as they will not be kernel_query for."""
+"""Opening blocks: scoring their pages now, and bounding them until they are likely to matter again."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ __all__ = ["raise_bounds", "refresh_blocks"]
 
 @bare_kernel
 def refresh_blocks(ranking: RankingArrays, picked: Ints, query_time: QueryTime, lanes: Lanes) -> None:
-    """Score the pages of the blocks ``picked``: int64[m], and bound them, into `lanes`: BLOCK_ROWS of them each. O(m).
+    """Score and bound the pages of the blocks ``picked``: int64[m], into `lanes`, BLOCK_ROWS a block. O(m).
 
-    Lanes of pages that are not eligible get row -1. The blocks count as opened until they are settled. From a first
-    bound follows how far ahead to look, for a second.
+    Lanes of pages that are not eligible get row -1. The blocks are marked as opened until they are settled. A first
+    bound determines how far ahead to look for the second.
     """
     scorer = ranking.scorer
     for start in range(0, picked.size, LEADERS):
@@ -61,9 +61,10 @@ def refresh_blocks(ranking: RankingArrays, picked: Ints, query_time: QueryTime, 
 
 @bare_kernel
 def raise_bounds(ranking: RankingArrays, rows: Ints, query_time: QueryTime, lanes: Lanes) -> None:
-    """Raise the bounds of the blocks of ``rows``: int64[m], whose pages have changed, where they must be. O(m).
+    """Raise the bounds of the blocks of ``rows``: int64[m], whose pages have changed, as far as needed. O(m).
 
-    Where that would let a block be opened at once, though the page is to be kernel_query for later, its bound ends before.
+    If a raised bound would have the block opened at once, although the page is not needed until later, the bound is
+    made to expire earlier instead.
     """
     shard, order, blocks, scorer = ranking.shard, ranking.order, ranking.blocks, ranking.scorer
     count = 0
@@ -83,7 +84,7 @@ def raise_bounds(ranking: RankingArrays, rows: Ints, query_time: QueryTime, lane
 
 @bare_kernel
 def _raise_bounds(ranking: RankingArrays, count: int, query_time: QueryTime, lanes: Lanes) -> None:
-    """Let the bounds of the blocks of ``lanes.rows``: int64[count] hold for these pages, too."""
+    """Make the bounds of the blocks of ``lanes.rows``: int64[count] hold for these pages too."""
     led = 0
     for lane in range(count):
         row, bound = lanes.rows[lane], lanes.bounds[lane]
@@ -104,10 +105,11 @@ def _raise_bounds(ranking: RankingArrays, count: int, query_time: QueryTime, lan
 
 @inlined_kernel
 def _is_settled(ranking: RankingArrays, row: int, query_time: QueryTime) -> bool:
-    """Let a block's bound not outlast what will change of a page; return whether that is all there is to say of it."""
+    """End a block's bound before a page's eligibility or tier changes; return whether nothing else is to do for it."""
     shard, blocks = ranking.shard, ranking.blocks
     block = block_of(ranking.order, row)
-    ended = (shard.pages.records[row].flags & (LEASED | OUT)) == LEASED  # its lease, as was told, though not by `now`
+    # The lease was reported expired, though perhaps for a time after `now`.
+    ended = (shard.pages.records[row].flags & (LEASED | OUT)) == LEASED
     at = max(query_time.now, shard.pages.lease_until_s[row]) if ended else query_time.now
     rest = page_ready_at(ranking, block, row, query_time, at)
     overdue = overdue_at(shard.pages.records[row], query_time.limits)
@@ -123,7 +125,7 @@ def _is_settled(ranking: RankingArrays, row: int, query_time: QueryTime) -> bool
 
 @bare_kernel
 def _raise_later(ranking: RankingArrays, led: int, query_time: QueryTime, lanes: Lanes) -> None:
-    """Raise the bounds of the blocks of the first `led` of `lanes.rows`, whose records are those of the leaders."""
+    """Raise the bounds of the blocks of the first `led` of `lanes.rows`, whose records are in the leader lanes."""
     scorer, blocks = ranking.scorer, ranking.blocks
     if not led:
         return
@@ -166,7 +168,7 @@ def _end_before(blocks: Blocks, block: int, time_s: float) -> None:
 
 @inlined_kernel
 def _part_of(lanes: Lanes, first: int, stop: int) -> Lanes:
-    """Return the lanes of blocks number `first` up to `stop`."""
+    """Return the lanes of blocks number `first` to `stop`, exclusive."""
     return Lanes(
         lanes.rows[first * BLOCK_ROWS : stop * BLOCK_ROWS],
         lanes.scores[first * BLOCK_ROWS : stop * BLOCK_ROWS],
@@ -178,7 +180,7 @@ def _part_of(lanes: Lanes, first: int, stop: int) -> Lanes:
 
 @bare_kernel
 def _take_lanes(ranking: RankingArrays, picked: Ints, query_time: QueryTime, lanes: Lanes) -> None:
-    """Gather the pages of at most LEADERS blocks; set rows of those that must not be handed out to -1, and the ends."""
+    """Gather the pages of at most LEADERS blocks, set rows that are not eligible to -1, and set the ends."""
     order, blocks, scorer = ranking.order, ranking.blocks, ranking.scorer
     pages = ranking.shard.corpus[0].pages
     count = picked.size * BLOCK_ROWS
@@ -197,7 +199,7 @@ def _take_lanes(ranking: RankingArrays, picked: Ints, query_time: QueryTime, lan
 
 @inlined_kernel
 def _admit(ranking: RankingArrays, block: int, query_time: QueryTime, lanes: Lanes, i: int, lane: int) -> None:
-    """Keep a lane if its page counts and may be handed out; let its block's bound end before that changes."""
+    """Keep a lane if its page is ranked and eligible; end its block's bound before that changes."""
     page: Record = ranking.scorer.pages[lane]
     if (np.int64(page.flags) & ranking.blocks.mask) != ranking.blocks.want:
         lanes.rows[lane] = -1
@@ -213,7 +215,7 @@ def _admit(ranking: RankingArrays, block: int, query_time: QueryTime, lanes: Lan
 
 @inlined_kernel
 def _end_lanes(scorer: BlockScorer, i: int, end: float, lanes: Lanes) -> None:
-    """Let the bounds of block number `i` hold until `end`, or for ever where none of its pages is eligible."""
+    """Let the bounds of block number `i` hold until `end`, or for ever if none of its pages is eligible."""
     lanes.ends[i] = scorer.cuts[i]
     for lane in range(i * BLOCK_ROWS, (i + 1) * BLOCK_ROWS):
         scorer.ends[lane] = end
@@ -223,7 +225,7 @@ def _end_lanes(scorer: BlockScorer, i: int, end: float, lanes: Lanes) -> None:
 
 @bare_kernel
 def _bound_eligible(ranking: RankingArrays, count: int, query_time: QueryTime, lanes: Lanes) -> None:
-    """Bound the lanes, those of pages that go before others by their haste."""
+    """Bound the lanes, pages of higher tiers by their levels."""
     scorer = ranking.scorer
     bound_lanes(scorer, ranking.shard, 0, count, query_time.since, query_time.cycle_s, lanes.bounds)
     for lane in range(count):
@@ -235,7 +237,7 @@ def _bound_eligible(ranking: RankingArrays, count: int, query_time: QueryTime, l
 
 @bare_kernel
 def _look_ahead(ranking: RankingArrays, picked: Ints, query_time: QueryTime, lanes: Lanes) -> None:
-    """Let blocks look ahead until one of their pages is to be kernel_query for, from their scores and a first bound."""
+    """Choose how far blocks look ahead from their scores and a first bound: until one of their pages is needed."""
     blocks, scorer = ranking.blocks, ranking.scorer
     led = 0
     for i in range(picked.size):
@@ -260,7 +262,7 @@ def _look_ahead(ranking: RankingArrays, picked: Ints, query_time: QueryTime, lan
 
 @inlined_kernel
 def _find_leader(scorer: BlockScorer, i: int, query_time: QueryTime, target: float, lanes: Lanes) -> int:
-    """Return the lane of the page that will be kernel_query for first, of those that are not to be now; -1 for none."""
+    """Return the lane of the page that will be needed first, of those not needed now; -1 if there is none."""
     leader, first = -1, np.inf
     ahead = (scorer.ends[i * BLOCK_ROWS] - query_time.now) / query_time.cycle_s
     for lane in range(i * BLOCK_ROWS, (i + 1) * BLOCK_ROWS):

@@ -1,4 +1,4 @@
-"""The pages that a query has found so far, and who of them is selected."""
+"""The pages that a query has found so far, and those of them that get host slots."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from streamsched.records.schema import ShardArrays
 
 __all__ = ["Candidates", "last_level"]
 
-_WIDER: Final = 4  # times as many candidates are looked at where hosts have no usage for the best
+_WIDER: Final = 4  # times as many candidates are tried if hosts have no slots for the best
 
 
 class _Pool(NamedTuple):
@@ -31,25 +31,26 @@ class _Pool(NamedTuple):
 
 
 class Candidates:
-    """The eligible pages of opened blocks that may be among those a batch has host_slots for. For one query at a time.
+    """Eligible pages of opened blocks that may belong to the batch. For one query at a time.
 
-    ``bar``: what a page must score to be selected; -inf where there is usage for any, or for NaN.
+    ``bar``: the level that a page needs to be selected; -inf while fewer pages than wanted are selected, or for NaN.
     """
 
     def __init__(self) -> None:
         self.bar = -math.inf
-        self._floor = -math.inf  # pages below were not pooled
+        self._floor = -math.inf  # pages below this level were not pooled
         self._pool = _make_pool(0)
         self._count = 0
 
     def clear(self, floor: float) -> None:
-        """Forget all pages; pool none below `floor` while enough reach it. O(1)."""
+        """Drop all pages; pool none below the level `floor` as long as enough pages reach it. O(1)."""
         self.bar, self._floor, self._count = -math.inf, floor, 0
 
     def fill(self, host_slots: HostSlots, shard: ShardArrays, query: Query, lanes: Lanes, first: int) -> Ranked:
-        """Take in the ``lanes`` from `first` on; return who of the best `query.k` pages is selected, and raise the bar.
+        """Pool the ``lanes`` from `first` on; return the best `query.k` pages that hosts have slots for, and raise the
+        bar.
 
-        O(lanes from `first` on), or of all where too few reach the floor.
+        O(lanes from `first` on), or of all lanes if too few pages reach the floor.
         """
         self._take(shard, query, lanes, first)
         selected = self._fill(host_slots, shard, query)
@@ -62,7 +63,7 @@ class Candidates:
         return selected
 
     def _take(self, shard: ShardArrays, query: Query, lanes: Lanes, first: int) -> None:
-        """Put the pages of the lanes from `first` on that reach bar and floor to the others."""
+        """Pool the pages of the lanes from `first` on that reach bar and floor."""
         most = self._count + lanes.rows.size - first
         if most > self._pool.rows.size:
             before = self._pool
@@ -110,7 +111,7 @@ def last_level(shard: ShardArrays, query: Query, ranked: Ranked) -> float:
 def _collect(  # noqa: PLR0913, PLR0917  a kernel
     shard: ShardArrays, lanes: Lanes, first: int, kernel_query: _KernelQuery, bar: float, pool: _Pool, count: int
 ) -> int:
-    """Append the lanes from `first` on of eligible pages that are not below `bar`; return how many are pooled then."""
+    """Append eligible pages at or above `bar` from the lanes from `first` on; return the new number of pooled pages."""
     for lane in range(first, lanes.rows.size):
         if lanes.rows[lane] >= 0 and not lanes.levels[lane] < bar:
             pool.rows[count] = lanes.rows[lane]

@@ -1,8 +1,9 @@
-"""The ranking: the k best eligible pages at a time `now`, exactly as sorting all of them would give.
+"""Ranking by a full scan: the k best eligible pages at a time `now`, exactly as sorting all of them would give.
 
-Order: score descending, NaN last; equal scores by the page's salted hash, so that neither the order of URLs nor that
-of rows decides. `FullScan` scores every page at every query, in blocks that stay in cache, on several threads, and
-keeps only what reaches a threshold that a sample set and that rises from there.
+Order: by tier (see `politeness.priority`), then score descending, NaN last; equal scores by the salted hash of the
+page, so that neither the order of URLs nor that of rows decides. `FullScan` scores every page at every query, in blocks
+that stay in cache, on several threads, and keeps only what reaches a threshold that a sample set and that rises from
+there.
 """
 
 from __future__ import annotations
@@ -30,27 +31,27 @@ from streamsched.records.schema import VISITED, ShardArrays
 __all__ = ["DEFAULT_LIMITS", "FullScan", "Query", "Ranked", "fill_slots"]
 
 DEFAULT_LIMITS: Final = make_limits(Politeness())
-_SAMPLE_BLOCKS: Final = 64  # runs of rows that the first threshold is taken from
-_SAMPLE_ROWS: Final = 256  # rows a run
+_SAMPLE_BLOCKS: Final = 64  # runs of rows in the sample that sets the first threshold
+_SAMPLE_ROWS: Final = 256  # rows of a run
 _THREADED_ROWS: Final = 4 * BLOCK  # fewer rows are scored faster than threads start
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """What is kernel_query of a ranking: `k` pages at `now`, UTC epoch seconds."""
+    """A ranking query: `k` pages at `now`, UTC epoch seconds."""
 
     k: int
     now: float
     cycle_s: float
     salt: int  # of the hash that orders equal scores
     limits: Limits = DEFAULT_LIMITS
-    lease_s: float = math.inf  # for how long pages will be out: with delays, hosts give as many as fit into that
+    lease_s: float = math.inf  # how long pages are out: a host with a delay gives as many as can be visited by then
     first: Ints = field(default_factory=lambda: np.empty(0, np.int64))  # eligible pages that come before all others
-    only_new: bool = False  # of the pages never visited alone
+    only_new: bool = False  # rank only pages that were never visited
 
     @property
     def slot_limits(self) -> SlotLimits:
-        """What hosts have usage for."""
+        """What limits the slots of hosts in this query."""
         return SlotLimits(self.limits, self.now, self.lease_s)
 
 
@@ -72,9 +73,10 @@ class Ranked:
 
 
 def fill_slots(host_slots: HostSlots, shard: ShardArrays, query: Query, best: Ranked) -> Ranked:
-    """Return the query's first pages and behind them those of `best`, as far as their hosts have usage. O(m).
+    """Return the query's first pages, then those of `best`, as far as their hosts have free slots. O(m).
 
-    The scores of the first pages are inf until `FullScan.set_first_scores` sets them: no page of their hosts beats them.
+    The scores of the first pages are inf until `FullScan.set_first_scores` sets them: no page of their hosts comes
+    before them.
     """
     others = ~np.isin(best.rows, query.first) if query.first.size else slice(None)
     rows = np.concatenate([query.first, best.rows[others]])
@@ -88,7 +90,7 @@ def fill_slots(host_slots: HostSlots, shard: ShardArrays, query: Query, best: Ra
 class FullScan:
     """A ranking that scores all pages at each query: O(pages) time, memory for two blocks and 2 k candidates a thread.
 
-    For one query at a time; the threads are its own.
+    For one query at a time; it has its own threads.
     """
 
     def __init__(self, program: Program, threads: int | None = None) -> None:
@@ -97,9 +99,9 @@ class FullScan:
         self._host_slots = HostSlots()
 
     def rank(self, shard: ShardArrays, query: Query) -> Ranked:
-        """Return the best `query.k` pages that may be handed out at `query.now`, as far as hosts have usage.
+        """Return the best `query.k` pages that are eligible at `query.now`, as far as hosts have free slots.
 
-        O(pages), again for each time that full hosts leave too few; then their other pages are passed over.
+        O(pages), and once more each time that full hosts leave too few pages; their other pages are then skipped.
         """
         self._host_slots.clear(shard)
         pages = int(shard.corpus["pages"][0])
@@ -115,7 +117,7 @@ class FullScan:
         return Ranked(np.empty(0, np.int64), np.empty(0), np.empty(0, np.uint8))
 
     def set_first_scores(self, shard: ShardArrays, query: Query, selected: Ranked) -> Ranked:
-        """Give the pages that came first, whatever they score, their scores. O(first)."""
+        """Replace the scores of the query's first pages by those of the formula. O(first)."""
         if not query.first.size:
             return selected
         before = int(np.count_nonzero(np.isin(selected.rows, query.first)))
@@ -123,7 +125,7 @@ class FullScan:
         return Ranked(selected.rows, np.concatenate([own, selected.scores[before:]]), selected.tiers)
 
     def _best(self, shard: ShardArrays, query: Query, pages: int) -> Ranked:
-        """Return the best `query.k` pages that may be handed out, each alone."""
+        """Return the best `query.k` eligible pages, regardless of host slots."""
         start = self._first_bar(shard, query, pages)
         ranked = self._scan(shard, query, pages, start)
         if start is not None and ranked.rows.size < query.k:
@@ -141,7 +143,7 @@ class FullScan:
         return scores
 
     def predict_bar(self, shard: ShardArrays, query: Query) -> float:
-        """Return about what the last of the best `query.k` pages scores, from a sample; -inf for few pages. O(1)."""
+        """Return about the score of the last of the best `query.k` pages, from a sample; -inf for few pages. O(1)."""
         self._host_slots.clear(shard)
         bar = self._first_bar(shard, query, int(shard.corpus["pages"][0]))
         return -math.inf if bar is None else bar
@@ -153,7 +155,7 @@ class FullScan:
         starts = np.linspace(0, pages - _SAMPLE_ROWS, _SAMPLE_BLOCKS).astype(np.int64)
         rows = (starts[:, None] + np.arange(_SAMPLE_ROWS)).ravel()
         rows = rows[are_eligible(shard, rows, query.now, query.limits)]
-        # No page of a host whose host_slots are taken: the bar is for the others.
+        # Hosts whose slots are in use are left out: the bar is for the others.
         rows = rows[self._host_slots.usage.used[shard.groups.records["host"][shard.pages.records["group"][rows]]] == 0]
         if query.only_new:
             rows = rows[(shard.pages.records["flags"][rows] & VISITED) == 0]
@@ -171,7 +173,7 @@ class FullScan:
         jobs = [(worker, _Candidates(query.k, bar)) for worker in workers]
 
         def scan(worker: _Worker, candidates: _Candidates) -> None:
-            for start in blocks:  # a range's iterator hands each block to one thread only
+            for start in blocks:  # a range's iterator gives each block to a single thread
                 part = slice(start, min(start + BLOCK, pages))
                 scores = worker.score(shard, part, query.now, query.cycle_s)
                 candidates.add(shard, scores, start, query, self._host_slots.usage)
@@ -208,7 +210,7 @@ class _Worker:
 
 
 class _Bar(NamedTuple):
-    """The worst page that can still be among the best: its overdue time, sort key of the score, and tie.
+    """The worst page that can still be among the best: its overdue time, the sort key of its score, and its tie.
 
     ``key``: 0 for an overdue page, whose score does not matter.
     """
@@ -231,7 +233,7 @@ _LAST: Final = np.uint64((1 << 64) - 1)
 
 
 class _Candidates:
-    """The best k rows so far, and those since that reach their least."""
+    """The best k rows so far, and later ones that are at least as good as the worst of these."""
 
     def __init__(self, k: int, bar: float | None) -> None:
         capacity = 2 * k + BLOCK
@@ -243,7 +245,7 @@ class _Candidates:
         self._bar = _Bar(np.inf, np.uint64(0) if bar is None else sort_keys(np.array([bar]))[0], _LAST)
 
     def add(self, shard: ShardArrays, scores: Floats, start: int, query: Query, usage: HostUsage) -> None:
-        """Take in the rows from `start` on that may be among the best."""
+        """Add the rows from `start` on that may be among the best."""
         if self._count + scores.size > self._held.rows.size:
             self._shrink()
         kernel_query = _KernelQuery(
@@ -276,7 +278,7 @@ class _Part(NamedTuple):
 
 
 class _KernelQuery(NamedTuple):
-    """A query as a kernel takes it."""
+    """A query as a kernel reads it."""
 
     now: float
     salt: np.uint64
@@ -288,7 +290,7 @@ class _KernelQuery(NamedTuple):
 
 @bare_kernel
 def _collect(shard: ShardArrays, part: _Part, kernel_query: _KernelQuery, bar: _Bar, held: _Held, count: int) -> int:
-    """Append to `held` the rows that may be handed out and are not worse than `bar`; return how many it holds then."""
+    """Append eligible rows that are not worse than `bar` to `held`; return how many it then holds."""
     scores, start = part.scores, part.start
     for i in range(scores.size):
         score = scores[i]
@@ -316,7 +318,7 @@ def _collect(shard: ShardArrays, part: _Part, kernel_query: _KernelQuery, bar: _
 
 @inlined_kernel
 def _is_open(shard: ShardArrays, row: int, level: float, kernel_query: _KernelQuery) -> bool:
-    """Return whether a page may be handed out, and its host's host_slots are not all taken by better ones. O(1)."""
+    """Return whether a page is eligible, and better pages do not take all slots of its host. O(1)."""
     if not_before(shard, row, kernel_query.limits, kernel_query.now) > kernel_query.now:
         return False
     page: Record = shard.pages.records[row]

@@ -1,8 +1,8 @@
-"""Which pages go into a batch: the best, in their order, as far as their hosts have usage for them.
+"""Which pages go into a batch: the best ones, in order, as far as their hosts have free slots.
 
-Taking pages from the best down and passing over those whose host is full gives the batch of the greatest sum of scores,
-and in each place a page no worse than any other batch has there: pages of which each host gives so many at the most are
-the independent sets of a partition matroid, on which the greedy choice is best (Edmonds 1971).
+Taking pages from the best down and skipping those whose host is full gives the batch with the greatest sum of scores,
+and in each place a page no worse than any other batch has there: sets with a limited number of pages per host are the
+independent sets of a partition matroid, on which the greedy choice is optimal (Edmonds 1971).
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ __all__ = ["HostSlots", "HostUsage", "SlotLimits", "host_slots_beat"]
 Singles = npt.NDArray[np.float32]
 
 _RESERVED_GROUPS: Final = 1 << 24
-_MARGIN: Final = 0.25  # of what lies between the best and the last of a full host's pages
+_MARGIN: Final = 0.25  # of the difference between the best and the worst of a full host's pages
 
 
 class HostUsage(NamedTuple):
-    """How full hosts are in the batch that is being made, by group, as kernels take it."""
+    """How many slots of each host the batch under construction uses, by group, as kernels read it."""
 
-    used: npt.NDArray[np.int32]  # int32[groups]: pages selected
-    least: Singles  # float32[groups]: of the last of them, where there are any, its score, or a little less
-    floor: Singles  # float32[groups]: what pages of a host that was full have scored at least; -inf where it was not
+    used: npt.NDArray[np.int32]  # int32[groups]: slots in use
+    least: Singles  # float32[groups]: the score of the last page in a slot, rounded down
+    floor: Singles  # float32[groups]: the least score of a host that was full; -inf if it was not
 
 
 class SlotLimits(NamedTuple):
-    """What hosts have usage for: by which limits, when, and for how long pages will be out."""
+    """What limits the slots of hosts: settings and rules, the time, and how long pages will be out."""
 
     limits: Limits
     now: float
@@ -43,7 +43,7 @@ class SlotLimits(NamedTuple):
 
 
 class HostSlots:
-    """The places of one batch. For one call at a time; takes 12 bytes of memory for each host that it meets."""
+    """The slots of one batch. For one call at a time; takes 12 bytes of memory for each host that it meets."""
 
     def __init__(self) -> None:
         self._used = GrowableArray(np.int32, _RESERVED_GROUPS)
@@ -54,13 +54,14 @@ class HostSlots:
 
     @property
     def usage(self) -> HostUsage:
-        """How full hosts are, valid until the next call."""
+        """The slots in use, valid until the next call."""
         return HostUsage(self._used.array, self._least.array, self._floor.array)
 
     def fill(self, shard: ShardArrays, slot_limits: SlotLimits, rows: Ints, scores: Floats, k: int) -> Ints:
-        """Seat the first `k` of ``rows``: int64[m] whose hosts have usage; return their places in it: int64[n]. O(m).
+        """Fill slots with the first `k` of ``rows``: int64[m] whose hosts have any left; return their indices:
+        int64[n]. O(m).
 
-        `scores`: float64[m], descending; inf for pages that are to come first. What was selected before is forgotten.
+        `scores`: float64[m], descending; inf for pages that come first. Slots filled before are freed.
         """
         self.clear(shard)
         kept = np.empty(min(k, rows.size), np.int64)
@@ -69,7 +70,7 @@ class HostSlots:
         return kept[:count]
 
     def clear(self, shard: ShardArrays) -> None:
-        """Forget who is selected, and make usage for hosts that are new. O(k)."""
+        """Free all slots and make room for new hosts. O(k)."""
         self.cover(shard)
         self._used.array[shard.groups.records["host"][shard.pages.records["group"][self._selected]]] = 0
         self._selected = self._selected[:0]
@@ -79,7 +80,7 @@ class HostSlots:
         return 12 * self._groups
 
     def cover(self, shard: ShardArrays) -> None:
-        """Make usage for hosts that are new. O(new hosts)."""
+        """Make room for new hosts. O(new hosts)."""
         groups = int(shard.corpus["groups"][0])
         if groups > self._groups:
             for region in (self._used, self._least, self._floor):
@@ -88,13 +89,13 @@ class HostSlots:
             self._groups = groups
 
     def remember(self, shard: ShardArrays, slot_limits: SlotLimits, scores: Floats) -> None:
-        """Note for each host with pages selected what they scored: float64[selected], if it is full with them. O(k)."""
+        """Store for each host that is full what its pages in slots scored: float64[selected]. O(k)."""
         _remember(shard, slot_limits, self._selected, scores, self.usage)
 
 
 @inlined_kernel
 def host_slots_beat(shard: ShardArrays, slot_limits: SlotLimits, host: int, bound: float, usage: HostUsage) -> bool:
-    """Return whether a host's host_slots are all taken, by better pages than such as score `bound` at the most. O(1)."""
+    """Return whether better pages than one that scores `bound` take all slots of a host. O(1)."""
     if usage.used[host] == 0 or not bound < usage.least[host]:
         return False
     return bool(
@@ -105,7 +106,7 @@ def host_slots_beat(shard: ShardArrays, slot_limits: SlotLimits, host: int, boun
 
 @bare_kernel
 def _remember(shard: ShardArrays, slot_limits: SlotLimits, rows: Ints, scores: Floats, usage: HostUsage) -> None:
-    for i in range(rows.size):  # from the worst of a host up to its best, which decides
+    for i in range(rows.size):  # from the worst page of a host to its best
         row = rows[rows.size - 1 - i]
         page: Record = shard.pages.records[row]
         group: Record = shard.groups.records[page.group]

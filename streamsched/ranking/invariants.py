@@ -1,4 +1,4 @@
-"""The invariants of a maintained ranking, walked page by page: for tests, after each step."""
+"""Invariants of a maintained ranking, checked page by page: for tests, after each step."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from streamsched.records.schema import LEASED, OUT, ShardArrays
 
 __all__ = ["InspectedRanking", "find_false_bounds", "find_layout_faults"]
 
-_TIMES: Final = 8  # at which bounds are compared with scores, beside the clock
+_TIMES: Final = 8  # times besides the clock at which bounds are compared with scores
 
 
 class InspectedRanking(NamedTuple):
-    """A ranking with what its bounds were bounded by: of the first `pages` pages, from the query_time's `now` on."""
+    """A ranking and what its bounds depend on: the bounds of the first `pages` pages, from `query_time.now` on."""
 
     order: Order
     blocks: Blocks
@@ -30,7 +30,7 @@ class InspectedRanking(NamedTuple):
 
 
 def find_layout_faults(shard: ShardArrays, order: Order, pages: int) -> list[str]:
-    """Return what is wrong with the order of the first `pages` pages, nothing where it is sound. O(pages)."""
+    """Return which invariants of the order of the first `pages` pages do not hold; empty if it is sound. O(pages)."""
     size = 1 << order.bits
     permuted = hosts_match = True
     for start in range(0, pages, size):
@@ -41,21 +41,21 @@ def find_layout_faults(shard: ShardArrays, order: Order, pages: int) -> list[str
         if permuted:
             hosts = shard.groups.records["host"][shard.pages.records["group"][start + rows]]
             hosts_match = hosts_match and _hosts_match(order, start, hosts)
-    holds = {"layout hold each of their rows once": permuted, "blocks tell their hosts": hosts_match}
+    holds = {"layout has each row of a segment once": permuted, "blocks name their hosts": hosts_match}
     return [name for name, fits in holds.items() if not fits]
 
 
 def find_false_bounds(shard: ShardArrays, ranking: InspectedRanking, opened: Ints) -> list[str]:
-    """Return which promises of a ranking's bounds do not hold, none where they are sound. O(pages).
+    """Return which invariants of the bounds do not hold; empty if they are sound. O(pages).
 
-    ``opened``: int64[m], the blocks that the last query has opened and that are not settled yet.
+    ``opened``: int64[m], the blocks that the last query opened and that are not settled yet.
     """
     blocks, clock = ranking.blocks, ranking.query_time.now
     bounded = blocks.end > clock
     marked = np.flatnonzero(blocks.opened)
     holds = {
-        "blocks that count as opened are": bool(np.array_equal(marked, np.unique(opened))),
-        "nodes sum up their blocks": _nodes_match(blocks, bounded),
+        "blocks marked as opened are": bool(np.array_equal(marked, np.unique(opened))),
+        "nodes summarise their blocks": _nodes_match(blocks, bounded),
     }
     faults = [name for name, fits in holds.items() if not fits]
     ends = np.unique(blocks.end[bounded])
@@ -67,13 +67,13 @@ def find_false_bounds(shard: ShardArrays, ranking: InspectedRanking, opened: Int
 
 
 def _hosts_match(order: Order, start: int, hosts: Ints) -> bool:
-    """Return whether the blocks of a segment from row `start` on have the hosts of their pages, ``hosts``: by place."""
+    """Return whether the blocks of the segment from row `start` on name the hosts of their pages, by place."""
     first = start // BLOCK_ROWS
-    bounded = order.hosts[first : first - (-hosts.size // BLOCK_ROWS)]
+    named = order.hosts[first : first - (-hosts.size // BLOCK_ROWS)]
     full = hosts.size == 1 << order.bits
     if full and np.any(hosts[1:] < hosts[:-1]):
         return False
-    for block, host in enumerate(bounded):
+    for block, host in enumerate(named):
         own = hosts[block * BLOCK_ROWS : (block + 1) * BLOCK_ROWS]
         one = bool(np.all(own == own[0]))
         if host != (own[0] if one else MIXED) and (full or host != MIXED):
@@ -82,7 +82,7 @@ def _hosts_match(order: Order, start: int, hosts: Ints) -> bool:
 
 
 def _nodes_match(blocks: Blocks, bounded: Bools) -> bool:
-    """Return whether nodes promise no less than their blocks, and no more where all of these have bounds."""
+    """Return whether nodes cover the bounds of their blocks, and equal them if all these blocks have bounds."""
     for node in range(blocks.node_end.size):
         part = slice(node * NODE_BLOCKS, (node + 1) * NODE_BLOCKS)
         bounds = blocks.bound[part][bounded[part]]
@@ -95,13 +95,13 @@ def _nodes_match(blocks: Blocks, bounded: Bools) -> bool:
 
 
 def _find_exceeded(shard: ShardArrays, ranking: InspectedRanking, time_s: float) -> list[str]:
-    """Return which blocks' bounds are exceeded by a page that may be handed out at `time_s`."""
+    """Return which blocks' bounds are exceeded by a page that is eligible at `time_s`."""
     blocks, query_time = ranking.blocks, ranking.query_time
     rows = np.arange(ranking.pages)
     flags = shard.pages.records["flags"][rows]
     waits = read_waits(shard, rows, query_time.limits)
     counted = ((flags & blocks.mask) == blocks.want) & (np.maximum(waits.ready_at, waits.host_ready_s) <= time_s)
-    counted &= (flags & OUT) == 0  # of these, the end of the lease is bounded
+    counted &= (flags & OUT) == 0  # the end of their lease is reported
     counted &= ((flags & LEASED) == 0) | (shard.pages.lease_until_s[rows] <= time_s)
     scores = ranking.scan.score(shard, time_s, query_time.cycle_s, rows)
     is_overdue = waits.overdue_at <= time_s

@@ -1,4 +1,4 @@
-"""Opens blocks on two threads, where there are so many that it takes less time."""
+"""Opens blocks on two threads if there are enough of them for that to be faster."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from streamsched.ranking.bound_expiry import QueryTime
 
 __all__ = ["ParallelRefresh"]
 
-_MOST: Final = 2  # a query is too short for more to pay
-_FEWEST_BLOCKS: Final = 512  # fewer are opened faster than another thread is woken
+_MOST: Final = 2  # threads: a query is too short for more
+_FEWEST_BLOCKS: Final = 512  # fewer are opened faster than another thread wakes up
 
 
 class ParallelRefresh:
-    """The gauges of one formula, one for each thread. For one call at a time."""
+    """The block scorers of one formula, one for each thread. For one call at a time."""
 
     def __init__(self, formula: Formula, threads: int | None) -> None:
         count = min(threads or os.cpu_count() or 1, _MOST)
@@ -28,7 +28,7 @@ class ParallelRefresh:
         self._pool: ThreadPoolExecutor | None = None
 
     def open(self, ranking: RankingArrays, picked: Ints, query_time: QueryTime, lanes: Lanes) -> None:
-        """Open the blocks ``picked``: int64[m], none of them twice; see `refresh_blocks`. O(m)."""
+        """Open the blocks ``picked``: int64[m], each at most once; see `refresh_blocks`. O(m)."""
         if not self._others or picked.size < _FEWEST_BLOCKS:
             refresh_blocks(ranking, picked, query_time, lanes)
             return

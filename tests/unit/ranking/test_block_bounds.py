@@ -183,8 +183,8 @@ class Small:
 
     def faults(self, opened: Ints) -> list[str]:
         scan = FullScan(self.formula.compile(), 1)
-        told = InspectedRanking(self.layout.order, self.table.arrays, scan, self.query_time, PAGES)
-        return find_false_bounds(self.arrays, told, opened)
+        inspected = InspectedRanking(self.layout.order, self.table.arrays, scan, self.query_time, PAGES)
+        return find_false_bounds(self.arrays, inspected, opened)
 
 
 NONE = np.empty(0, np.int64)
@@ -225,9 +225,9 @@ def test_lists_are_their_twins(seed: int, wait: float, bar: float, most: int) ->
         query_time = small.query_time = small.query_time._replace(now=now)
         blocks.opened[::7] = 1
         host_slots = small.host_slots
-        told = small.ranking.order.hosts[: blocks.bound.size]
-        for number, host in enumerate(sorted(set(told.tolist()) - {MIXED})):
-            own = blocks.bound[told == host]  # the last selected is as good as one of its blocks, or better
+        hosts = small.ranking.order.hosts[: blocks.bound.size]
+        for number, host in enumerate(sorted(set(hosts.tolist()) - {MIXED})):
+            own = blocks.bound[hosts == host]  # the last selected is as good as one of its blocks, or better
             host_slots.usage.used[host] = number % 5
             with np.errstate(over="ignore"):  # of pages that are overdue
                 host_slots.usage.least[host] = own[number % own.size] + 0.1 * (number % 2)
@@ -238,7 +238,7 @@ def test_lists_are_their_twins(seed: int, wait: float, bar: float, most: int) ->
         count = list_due(small.ranking, query_time, nodes, out)
         assert out[:count].tolist() == due[:most]
         hot = [slow for slow in small.slow() if blocks.bound[slow.block] >= bar and slow.usage() > 0]
-        hot = [slow for slow in hot if not blocks.opened[slow.block] and not is_outdone(slow, host_slots)]
+        hot = [slow for slow in hot if not blocks.opened[slow.block] and not is_beaten(slow, host_slots)]
         predicted = [slow for slow in hot if not is_below_floor(slow, host_slots)]
         count = list_above_bar(small.ranking, query_time, bar, True, nodes, out, bounds)
         assert out[:count].tolist() == [slow.block for slow in predicted][:most]
@@ -252,7 +252,7 @@ def is_below_floor(slow: Slow, host_slots: HostSlots) -> bool:
     return host != MIXED and bool(slow.ranking.blocks.bound[slow.block] < host_slots.usage.floor[host])
 
 
-def is_outdone(slow: Slow, host_slots: HostSlots) -> bool:
+def is_beaten(slow: Slow, host_slots: HostSlots) -> bool:
     host = int(slow.ranking.order.hosts[slow.block])
     if host == MIXED or host_slots.usage.used[host] < max(slow.usage(), 1):
         return False

@@ -1,4 +1,4 @@
-"""Who is selected in a batch: pages that come first, then the best that their hosts have usage for."""
+"""Host slots of a batch: pages that come first, then the best whose hosts have free slots."""
 
 from __future__ import annotations
 
