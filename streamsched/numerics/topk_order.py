@@ -47,7 +47,7 @@ def tie_keys(hashes: Hashes, salt: int) -> Hashes:
 def select_top(scores: Floats, ties: Hashes, k: int) -> Rows:
     """Return the indices of the best `k`: intp[min(k, n)], score descending, NaN last, then `ties` ascending.
 
-    O(n + k log k). Equal scores with equal ties come in index order.
+    O(n + k log k). Equal scores with equal ties keep index order.
 
     >>> select_top(np.array([0.5, np.nan, 0.5, 0.9]), np.array([7, 1, 3, 2], np.uint64), 3).tolist()
     [3, 2, 0]

@@ -25,21 +25,21 @@ class Politeness:
     Settings of a host:
 
     - ``delay``: least time between two visits. A batch holds at most as many of its pages as can be visited that
-      far apart within the lease, at least one, and the crawler spaces these visits; no other batch holds any of them before
-      that time is over. `rank`, which has no lease, is not limited by it;
+      far apart within the lease, at least one, and the crawler spaces these visits; no other batch holds any of them
+      before that time is over. `rank`, which has no lease, is not limited by it;
     - ``in_flight``: the maximum of its pages leased at once, None for any number;
     - ``per_batch``: the maximum of its pages in one batch, None for any number; a scheduler's ``per_host`` is the same.
 
     Settings of a page:
 
     - ``backoff``, ``backoff_most``: after the i-th failed visit in a row (no response, 429, 5xx) it rests for
-      ``backoff * 2**(i - 1)``, at most ``backoff_most``, plus or minus a quarter; 0 for no rest. A host that answers 429
-      without Retry-After rests in the same steps;
+      ``backoff * 2**(i - 1)``, at most ``backoff_most``, plus or minus a quarter; 0 for no rest. A host that answers
+      429 without Retry-After rests in the same steps;
     - ``retire_after``, ``probe_every``: a page that answered 404 or 410 that many times in a row, 1 to 255, is visited
       only every ``probe_every``, plus or minus a quarter, until it answers otherwise; None to keep visiting it;
     - ``min_revisit``: least time from a successful visit to the next one;
-    - ``max_revisit``: time after a successful visit at which the page becomes overdue and comes before all pages that are
-      not, None for never. A page that was never visited counts from when it became known.
+    - ``max_revisit``: time after a successful visit at which the page becomes overdue and comes before all pages that
+      are not, None for never. A page that was never visited counts from when it became known.
 
     Raises SettingsError if a value is invalid.
 

@@ -18,9 +18,9 @@ from streamsched.formula.bounds.compiler import compile_bound
 from streamsched.formula.bounds.interval_machine import BoundSteps, run_bounds
 from streamsched.formula.evaluation.machine import ROWS, Steps, run_steps
 from streamsched.formula.terminals import (
-    BY_RHYTHM,
     MOVING,
     RANGES,
+    SEASONAL,
     TERMINAL_CODES,
     Context,
     fill_highest,
@@ -45,7 +45,7 @@ __all__ = [
 
 LANES: Final = ROWS  # pages at a time
 LEADERS: Final = LANES // BLOCK_ROWS  # further lanes, one for each block
-_UNTRACED: Final = BY_RHYTHM | {"n", "X", "t", "CG", "NAD", "rate", "posterior", "importance", "cost", "surge"}
+_UNTRACED: Final = SEASONAL | {"n", "X", "t", "CG", "NAD", "rate", "posterior", "importance", "cost", "surge"}
 
 Codes = npt.NDArray[np.int64]
 
@@ -108,7 +108,7 @@ def make_block_scorer(formula: Formula) -> BlockScorer:
         bound.make_slots(LANES),
         bound.result,
         not _UNTRACED.issuperset(formula.terminals),
-        not BY_RHYTHM.isdisjoint(formula.terminals),
+        not SEASONAL.isdisjoint(formula.terminals),
         np.zeros(LANES + LEADERS, PAGE),
         np.zeros(LANES + LEADERS, TRACE),
         np.zeros(LANES + LEADERS, SEASONAL_LINK),

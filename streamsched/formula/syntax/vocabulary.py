@@ -1,4 +1,4 @@
-"""The words of formulas: terminals, operators, functions, and how strongly each operator binds."""
+"""The vocabulary of formulas: terminals, operators, functions, and how tightly each operator binds."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TERMINALS: Final[dict[str, str]] = {
     "surge": "probability that a bulk edit or release of many pages has changed the page since the last visit",
 }
 
-PLANNED: Final[tuple[str, ...]] = ()  # terminals that no page tells yet
+PLANNED: Final[tuple[str, ...]] = ()  # terminals that no page provides yet
 
 FUNCTIONS: Final[dict[str, int]] = {"log": 1, "exp": 1, "pow": 2}  # name to number of arguments
 
