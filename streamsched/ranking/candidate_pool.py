@@ -75,7 +75,7 @@ class Candidates:
         self._count = _collect(shard, lanes, first, kernel_query, bar, self._pool, self._count)
 
     def _fill(self, host_slots: HostSlots, shard: ShardArrays, query: Query) -> Ranked:
-        pool = _Pool(*(column[: self._count] for column in self._pool))
+        pool = _Pool._make(column[: self._count] for column in self._pool)
         wanted = query.k
         while True:
             best = select_best(pool.scores, pool.overdue_s, pool.ties, wanted)

@@ -184,10 +184,10 @@ class FullScan:
             with ThreadPoolExecutor(len(jobs)) as pool:
                 for done in [pool.submit(scan, *job) for job in jobs]:
                     done.result()
-        held = _Held(*(np.concatenate(parts) for parts in zip(*(found.held() for _, found in jobs), strict=True)))
+        held = _Held._make(np.concatenate(parts) for parts in zip(*(found.held() for _, found in jobs), strict=True))
         if len(jobs) > 1:  # equal scores with equal ties (hashes can be made to collide) go in the order of rows
             by_row = np.argsort(held.rows)
-            held = _Held(*(column[by_row] for column in held))
+            held = _Held._make(column[by_row] for column in held)
         best = select_best(held.scores, held.overdue_s, held.ties, query.k)
         return Ranked(held.rows[best], held.scores[best], tiers_of(held.overdue_s[best]))
 
@@ -255,7 +255,7 @@ class _Candidates:
 
     def held(self) -> _Held:
         """Return the rows held so far."""
-        return _Held(*(column[: self._count] for column in self._held))
+        return _Held._make(column[: self._count] for column in self._held)
 
     def _shrink(self) -> None:
         held = self.held()
