@@ -109,13 +109,13 @@ class Leases:
 
 @bare_kernel
 def _send(shard: ShardArrays, rows: Ints) -> None:
-    """Count pages as out, those that are not yet."""
+    """Count those pages as out that are not yet."""
     for i in range(rows.size):
         take_slot(shard, rows[i])
 
 
 @bare_kernel
 def _recall_all(shard: ShardArrays, rows: Ints) -> None:
-    """Count pages as out no more, those that were."""
+    """Stop counting those pages as out that are."""
     for i in range(rows.size):
         release_slot(shard, rows[i])

@@ -145,7 +145,7 @@ def _run_corner(operation: int, slots: Floats, operands: tuple[int, int], result
             slots[result, i] = _settle_pair(divide(slots[a, i], slots[b, i]), slots[a, i], slots[b, i])
 
 
-# Of a number and NaN `min` and `max` return the first: corners after the first where 0 meets infinity are passed over.
+# Of a number and NaN, `min` and `max` return the first: later corners with 0 times infinity are skipped.
 @bare_kernel
 def _run_corners(
     operation: int, slots: Floats, operands: tuple[int, int, int, int], result: int, first: int, stop: int
@@ -248,13 +248,13 @@ def _divide_high(low: float, high: float, least: float, greatest: float) -> floa
 
 @inlined_kernel
 def _raise_low(base: float, least: float, greatest: float) -> float:
-    """Return the least power of a base, where that is above 0."""
+    """Return the least power of a base, if that is above 0."""
     return raise_base(base, least if base >= 1.0 else greatest)
 
 
 @inlined_kernel
 def _raise_high(base: float, least: float, greatest: float) -> float:
-    """Return the greatest power of a base, where that is above 0."""
+    """Return the greatest power of a base, if that is above 0."""
     return raise_base(base, greatest if base >= 1.0 else least)
 
 

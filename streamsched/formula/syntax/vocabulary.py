@@ -24,7 +24,7 @@ TERMINALS: Final[dict[str, str]] = {
     "cost": "what a visit of the page costs, in seconds or bytes as reported",
     "tau": "cycles since the last visit, each hour weighted by how busy that hour of the week is for the page",
     "rhythm": "how busy this hour of the week is for the page; 1 is the mean hour",
-    "due": "probability of an update since the last visit, by the page's schedule where it shows one",
+    "due": "probability of an update since the last visit, by the page's schedule if it has one",
     "surge": "probability that a bulk edit or release of many pages has changed the page since the last visit",
 }
 
