@@ -109,7 +109,7 @@ def last_level(shard: ShardArrays, query: Query, ranked: Ranked) -> float:
 
 @bare_kernel
 def _collect(  # noqa: PLR0913, PLR0917  a kernel
-    shard: ShardArrays, lanes: Lanes, first: int, kernel_query: _KernelQuery, bar: float, pool: _Pool, count: int
+    shard: ShardArrays, lanes: Lanes, first: int, query: _KernelQuery, bar: float, pool: _Pool, count: int
 ) -> int:
     """Append eligible pages at or above `bar` from the lanes from `first` on; return the new number of pooled pages."""
     for lane in range(first, lanes.rows.size):
@@ -117,7 +117,7 @@ def _collect(  # noqa: PLR0913, PLR0917  a kernel
             pool.rows[count] = lanes.rows[lane]
             pool.scores[count] = lanes.scores[lane]
             page: Record = shard.pages.records[lanes.rows[lane]]
-            pool.overdue_s[count] = overdue_since(page, kernel_query.limits, kernel_query.now)
-            pool.ties[count] = mix(page.url_hash ^ kernel_query.salt)
+            pool.overdue_s[count] = overdue_since(page, query.limits, query.now)
+            pool.ties[count] = mix(page.url_hash ^ query.salt)
             count += 1
     return count

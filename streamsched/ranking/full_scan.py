@@ -289,23 +289,23 @@ class _KernelQuery(NamedTuple):
 
 
 @bare_kernel
-def _collect(shard: ShardArrays, part: _Part, kernel_query: _KernelQuery, bar: _Bar, held: _Held, count: int) -> int:
+def _collect(shard: ShardArrays, part: _Part, query: _KernelQuery, bar: _Bar, held: _Held, count: int) -> int:
     """Append eligible rows that are not worse than `bar` to `held`; return how many it then holds."""
     scores, start = part.scores, part.start
     for i in range(scores.size):
         score = scores[i]
-        if kernel_query.only_new and shard.pages.records[start + i].flags & VISITED:
+        if query.only_new and shard.pages.records[start + i].flags & VISITED:
             continue
-        overdue_s = overdue_since(shard.pages.records[start + i], kernel_query.limits, kernel_query.now)
+        overdue_s = overdue_since(shard.pages.records[start + i], query.limits, query.now)
         if overdue_s > bar.overdue_s:
             continue
         key = np.uint64(0) if overdue_s < np.inf else sort_key(score)
         level = np.inf if overdue_s < np.inf else score
         if overdue_s == bar.overdue_s and key < bar.key:
             continue
-        if not _is_open(shard, start + i, level, kernel_query):
+        if not _is_open(shard, start + i, level, query):
             continue
-        tie = mix(shard.pages.records[start + i].url_hash ^ kernel_query.salt)
+        tie = mix(shard.pages.records[start + i].url_hash ^ query.salt)
         if overdue_s == bar.overdue_s and key == bar.key and tie > bar.tie:
             continue
         held.rows[count] = start + i
@@ -317,16 +317,13 @@ def _collect(shard: ShardArrays, part: _Part, kernel_query: _KernelQuery, bar: _
 
 
 @inlined_kernel
-def _is_open(shard: ShardArrays, row: int, level: float, kernel_query: _KernelQuery) -> bool:
+def _is_open(shard: ShardArrays, row: int, level: float, query: _KernelQuery) -> bool:
     """Return whether a page is eligible, and better pages do not take all slots of its host. O(1)."""
-    if not_before(shard, row, kernel_query.limits, kernel_query.now) > kernel_query.now:
+    if not_before(shard, row, query.limits, query.now) > query.now:
         return False
     page: Record = shard.pages.records[row]
     group: Record = shard.groups.records[page.group]
-    if (
-        host_capacity(shard.groups.records[group.host], kernel_query.limits, kernel_query.now, kernel_query.lease_s)
-        <= 0
-    ):
+    if host_capacity(shard.groups.records[group.host], query.limits, query.now, query.lease_s) <= 0:
         return False
-    slot_limits = SlotLimits(kernel_query.limits, kernel_query.now, kernel_query.lease_s)
-    return not host_slots_beat(shard, slot_limits, group.host, level, kernel_query.usage)
+    slot_limits = SlotLimits(query.limits, query.now, query.lease_s)
+    return not host_slots_beat(shard, slot_limits, group.host, level, query.usage)
