@@ -1,20 +1,20 @@
-"""Every error that streamsched raises on purpose.
+"""All errors that streamsched raises on purpose.
 
 ::
 
     StreamschedError
     ├── InvalidOutcome     a crawl outcome breaks the event format   .record .field .found .expected
-    ├── FormulaError       a score formula does not parse            .text .column
+    ├── FormulaError       a score formula does not parse            .text .column .reason
     ├── UnknownPage        a URL that was never observed             .url
-    ├── SettingsError      a setting has a value that cannot work    .setting .found .expected
-    │   └── SettingsErrors several of them, each told               .errors
-    ├── SourceError        an input cannot be opened or read         .path .offset
-    ├── SnapshotError      saved state is missing or damaged         .path
-    │   └── StateInUse     another process is about to change it (retriable)
-    └── ReplayError        a replay cannot be run as asked
+    ├── SettingsError      a setting has an invalid value            .setting .found .expected
+    │   └── SettingsErrors several settings have invalid values      .errors
+    ├── SourceError        an input cannot be opened or read         .path .reason .offset
+    ├── SnapshotError      saved state is missing or damaged         .path .reason
+    │   └── StateInUse     another process is changing it (retriable)
+    └── ReplayError        a replay cannot be run
 
-Each says what was found, what was expected and, where there is something to be done, what to do.
-``retriable`` is True where the same call may succeed later without any change.
+Each message says what was found, what was expected and, if there is something to do, what to do. ``retriable`` is True
+if the same call may succeed later without any change.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ _EXCERPT = 100  # characters of a formula that an error shows, around the column
 
 
 class StreamschedError(Exception):
-    """The root of the tree: catch it to catch all of them."""
+    """The base of all errors: catch it to catch all of them."""
 
     retriable = False
 
 
 class InvalidOutcome(StreamschedError, ValueError):
-    """A crawl outcome breaks the event format; names the record, the field, what was found and expected."""
+    """A crawl outcome breaks the event format. Names the record, the field, what was found and what was expected."""
 
     def __init__(self, record: int, field: str, found: object, expected: str) -> None:
         self.record = record
@@ -74,18 +74,18 @@ class FormulaError(StreamschedError, ValueError):
 
 
 class UnknownPage(StreamschedError, KeyError):
-    """A URL was asked for that has neither been observed nor discovered."""
+    """No page with this URL has been observed or discovered."""
 
     def __init__(self, url: str) -> None:
         self.url = url
         super().__init__(url)
 
     def __str__(self) -> str:
-        return f"unknown page {self.url!r}: observe an outcome of it or discover it first"
+        return f"unknown page {shorten(self.url, 200)}: observe an outcome of it or discover it first"
 
 
 class SettingsError(StreamschedError, ValueError):
-    """A setting has a value that cannot work."""
+    """A setting has an invalid value."""
 
     def __init__(self, setting: str, found: object, expected: str) -> None:
         self.setting = setting
@@ -98,7 +98,7 @@ class SettingsError(StreamschedError, ValueError):
 
 
 class SettingsErrors(SettingsError):
-    """Settings that cannot work, all that there are: ``errors``."""
+    """Several settings have invalid values: ``errors`` has all of them."""
 
     def __init__(self, errors: Sequence[SettingsError]) -> None:
         self.errors = tuple(errors)
@@ -107,11 +107,13 @@ class SettingsErrors(SettingsError):
     def __str__(self) -> str:
         if len(self.errors) == 1:
             return str(self.errors[0])
-        return "\n".join([f"{len(self.errors)} settings cannot work:", *(f"  {error}" for error in self.errors)])
+        return "\n".join(
+            [f"{len(self.errors)} settings have invalid values:", *(f"  {error}" for error in self.errors)]
+        )
 
 
 class SourceError(StreamschedError, OSError):
-    """An input cannot be opened or read; ``offset`` is the byte or line where that showed, None at opening."""
+    """An input cannot be opened or read; ``offset`` is the byte or line of the failure, None at opening."""
 
     def __init__(self, path: str, reason: str, offset: int | None = None, *, retriable: bool = False) -> None:
         self.path = path
@@ -126,7 +128,7 @@ class SourceError(StreamschedError, OSError):
 
 
 class SnapshotError(StreamschedError):
-    """Saved state is missing, damaged or of a version this release cannot read."""
+    """Saved state is missing, damaged, or of a format version that this release cannot read."""
 
     def __init__(self, path: str, reason: str) -> None:
         self.path = path
@@ -138,16 +140,16 @@ class SnapshotError(StreamschedError):
 
 
 class StateInUse(SnapshotError):
-    """Another process is about to change the saved state: what it would save, or we, would be lost."""
+    """Another process is changing the saved state, and one of the two would overwrite the other."""
 
     retriable = True
 
 
 class ReplayError(StreamschedError, ValueError):
-    """A replay cannot be run as asked: an empty window, an unknown policy, a budget of nothing."""
+    """A replay cannot be run: an empty window, an unknown policy, a budget of zero."""
 
 
 def shorten(found: object, limit: int = 80) -> str:
-    """Return ``repr(found)`` cut to `limit` characters, so that a hostile value cannot flood a log."""
+    """Return ``repr(found)`` cut to `limit` characters, so that a long value cannot flood a log."""
     text = repr(found)
     return text if len(text) <= limit else f"{text[: limit - 1]}…"

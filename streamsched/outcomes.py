@@ -1,4 +1,4 @@
-"""Crawl outcomes: one as `Outcome`, many as the columns of an `OutcomeBatch`, and what makes one valid (SPEC 2)."""
+"""Crawl outcomes: `Outcome` for one, `OutcomeBatch` for many in columns, and their validation (SPEC 2)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = [
     "OutcomeBatch",
 ]
 
-# Bits of `OutcomeBatch.given`: which optional fields a record carries.
+# Bits of `OutcomeBatch.given`: which optional fields a record has.
 STATUS: Final = 1
 FINGERPRINT: Final = 2
 CHANGED: Final = 4
@@ -45,18 +45,18 @@ _COLUMNS: Final[dict[str, tuple[int, np.dtype[Any]]]] = {
     "cost": (COST, np.dtype(np.float64)),
     "retry_after": (RETRY_AFTER, np.dtype(np.float64)),
 }
-_LARGEST: Final = float(np.finfo(np.float32).max)  # of single precision, in which amounts are kept
-_HIGH_BITS: Final = np.uint64(0x8080808080808080)  # set in a byte of any character beyond ASCII
-_NUMBER_EXPECTED: Final = f"a finite number of 0 or more, {_LARGEST:.6g} at the most"
+_LARGEST: Final = float(np.finfo(np.float32).max)  # of float32, in which records store amounts
+_HIGH_BITS: Final = np.uint64(0x8080808080808080)  # set in the bytes of characters beyond ASCII
+_NUMBER_EXPECTED: Final = f"a finite number of 0 or more, at most {_LARGEST:.6g}"
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """One finished crawl of a page; None is a field that the crawler did not report.
+    """One finished crawl of a page; None means that the crawler did not report the field.
 
-    ``retry_after``: seconds from `fetched_at` on in which the host wants no visit, as a Retry-After header has it.
+    ``retry_after``: seconds after `fetched_at` in which the host must not be visited, from a Retry-After header.
 
-    Raises InvalidOutcome, as record 0, where a field breaks the format.
+    Raises InvalidOutcome, as record 0, if a field breaks the format.
 
     >>> Outcome("https://example.org/", 1_700_000_000.0, changed=True).changed
     True
@@ -81,10 +81,10 @@ class OutcomeBatch:
     """n crawl outcomes as columns, in stream order.
 
     ``urls``: PackedUrls of n; ``fetched_at``: float64[n], UTC epoch seconds; ``given``: uint8[n], the bits STATUS,
-    FINGERPRINT, CHANGED, IMPORTANCE, COST and RETRY_AFTER telling which optional fields each record carries. An
-    optional column that no record carries has length 0, otherwise n: ``status``: int32, ``fingerprint``: uint64,
-    ``changed``: bool, ``importance``, ``cost`` and ``retry_after``: float64. Where a bit is not set the column's value
-    means nothing.
+    FINGERPRINT, CHANGED, IMPORTANCE, COST and RETRY_AFTER for the optional fields that each record has. An optional
+    column that no record has is of length 0, otherwise n: ``status``: int32, ``fingerprint``: uint64, ``changed``:
+    bool, ``importance``, ``cost`` and ``retry_after``: float64. If a bit is not set, the value in the column is
+    meaningless.
 
     >>> len(OutcomeBatch(["https://a.example/", "https://b.example/"], [1.0, 2.0], changed=[True, None]))
     2
@@ -108,12 +108,12 @@ class OutcomeBatch:
         fetched_at: npt.ArrayLike,
         **optional: npt.ArrayLike | Sequence[object] | None,
     ) -> None:
-        """Take columns of equal length; `optional` is any of the columns that a record may lack.
+        """Use columns of equal length; `optional` has any of the optional columns.
 
-        An optional column may hold None for records without it. O(n); arrays of the right dtype are not copied.
-        Raises InvalidOutcome naming the record and field of the first value that the column's dtype cannot hold, and
-        TypeError or ValueError where the columns do not fit together. Values a dtype can hold but the format forbids
-        are left to `problems`, so that one bad record does not cost the batch.
+        An optional column may hold None for records without it. O(n); arrays of the right dtype are not copied. Raises
+        InvalidOutcome for the first value that the dtype of its column cannot hold, and TypeError or ValueError if the
+        columns do not fit together. Values that the dtype can hold but the format forbids are left to `problems`, so
+        that one bad record does not cost the whole batch.
         """
         unknown = optional.keys() - _COLUMNS.keys()
         if unknown:
@@ -148,7 +148,7 @@ class OutcomeBatch:
         return self.fetched_at.size
 
     def __getitem__(self, record: int) -> Outcome:
-        """Return one record; raises InvalidOutcome where it breaks the format. O(length of its URL)."""
+        """Return one record; raises InvalidOutcome if it breaks the format. O(length of its URL)."""
         record = range(len(self))[record]
         fields: dict[str, Any] = {
             field: getattr(self, field)[record].item()
@@ -176,30 +176,32 @@ class OutcomeBatch:
         return taken
 
     def problems(self) -> list[InvalidOutcome]:
-        """Return what breaks the format, the first fault of each faulty record, in record order. O(n)."""
+        """Return what breaks the format, the first problem of each invalid record, in record order. O(n)."""
         columns = (self.fetched_at, self.given, self.status, self.importance, self.cost, self.retry_after)
-        if _are_sound(*(frozen(column) for column in (self.urls.blob, self.urls.offsets, *columns))):
+        if _are_valid(*(frozen(column) for column in (self.urls.blob, self.urls.offsets, *columns))):
             return []
-        faults: dict[int, InvalidOutcome] = {}
+        problems_by_row: dict[int, InvalidOutcome] = {}
 
-        def blame(rows: npt.NDArray[Any], field: str, found: Any, expected: str) -> None:
+        def report(rows: npt.NDArray[Any], field: str, found: Any, expected: str) -> None:
             for row in rows.tolist():
-                faults.setdefault(row, InvalidOutcome(row, field, found(row), expected))
+                problems_by_row.setdefault(row, InvalidOutcome(row, field, found(row), expected))
 
         lengths = np.diff(self.urls.offsets)
         url_rows = np.flatnonzero((lengths < 1) | (lengths > MAX_URL_BYTES))
-        blame(url_rows, "url", lambda row: self.urls[row], f"1 to {MAX_URL_BYTES} bytes of UTF-8")
-        blame(self.urls.not_utf8(), "url", lambda row: self.urls[row], "UTF-8")
-        blame(np.flatnonzero(~np.isfinite(self.fetched_at)), "fetched_at", self._value("fetched_at"), "a finite number")
+        report(url_rows, "url", lambda row: self.urls[row], f"1 to {MAX_URL_BYTES} bytes of UTF-8")
+        report(self.urls.not_utf8(), "url", lambda row: self.urls[row], "UTF-8")
+        report(
+            np.flatnonzero(~np.isfinite(self.fetched_at)), "fetched_at", self._value("fetched_at"), "a finite number"
+        )
         if self.status.size:
             outside = (self.status < 0) | (self.status > MAX_STATUS)
-            blame(self._where(STATUS, outside), "status", self._value("status"), f"0 to {MAX_STATUS}")
+            report(self._where(STATUS, outside), "status", self._value("status"), f"0 to {MAX_STATUS}")
         for field, bit in (("importance", IMPORTANCE), ("cost", COST), ("retry_after", RETRY_AFTER)):
             column = getattr(self, field)
             if column.size:
                 fits = (column >= 0) & (column <= _LARGEST)
-                blame(self._where(bit, ~fits), field, self._value(field), _NUMBER_EXPECTED)
-        return [faults[row] for row in sorted(faults)]
+                report(self._where(bit, ~fits), field, self._value(field), _NUMBER_EXPECTED)
+        return [problems_by_row[row] for row in sorted(problems_by_row)]
 
     def _where(self, bit: int, condition: npt.NDArray[np.bool_]) -> npt.NDArray[np.intp]:
         return np.flatnonzero(condition & ((self.given & bit) != 0))
@@ -209,7 +211,7 @@ class OutcomeBatch:
 
 
 def _is_plain(outcome: Outcome) -> bool:
-    """Return whether the fields are of the plainest types and surely valid; most are, and are spared a closer look."""
+    """Return whether the fields are of plain types and certainly valid, as most are; others are checked in detail."""
     url, fetched_at, status, fingerprint = outcome.url, outcome.fetched_at, outcome.status, outcome.fingerprint
     return (
         type(url) is str
@@ -228,7 +230,7 @@ def _is_plain(outcome: Outcome) -> bool:
 
 
 @bare_kernel
-def _are_sound(  # noqa: PLR0913, PLR0917  the columns of a batch
+def _are_valid(  # noqa: PLR0913, PLR0917  the columns of a batch
     blob: Bytes,
     offsets: Ints,
     fetched_at: Floats,
@@ -238,7 +240,7 @@ def _are_sound(  # noqa: PLR0913, PLR0917  the columns of a batch
     cost: Floats,
     retry_after: Floats,
 ) -> bool:
-    """Return whether every record is valid and every URL ASCII, in one pass: then there is nothing to look for."""
+    """Return whether every record is valid and every URL is ASCII, in one pass."""
     for i in range(fetched_at.size):
         if not 1 <= offsets[i + 1] - offsets[i] <= MAX_URL_BYTES or not np.isfinite(fetched_at[i]):
             return False

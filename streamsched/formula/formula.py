@@ -23,9 +23,9 @@ __all__ = ["Formula"]
 class Formula:
     """An expression over terminals that ranks pages; equal and hashed by structure.
 
-    ``root``: the tree, ``text``: how it prints, ``terminals``: the names it reads, sorted, ``size``: its nodes,
-    ``depth``: its levels. O(size * depth) to make from a tree. Raises ValueError where that has more than 4096 nodes or
-    100 levels.
+    ``root``: the tree, ``text``: its printed form, ``terminals``: the names it reads, sorted, ``size``: its nodes,
+    ``depth``: its levels. O(size * depth) to construct from a tree. Raises ValueError if the tree has more than 4096
+    nodes or 100 levels.
 
     >>> formula = Formula.parse("1-exp(-(X/n)*t)")
     >>> print(formula)
@@ -35,7 +35,7 @@ class Formula:
     """
 
     root: Node = field(compare=False)
-    text: str = field(init=False)  # stands for the tree: different trees print differently
+    text: str = field(init=False)  # identifies the tree: different trees print differently
     terminals: tuple[str, ...] = field(init=False, compare=False)
     size: int = field(init=False, compare=False)
     depth: int = field(init=False, compare=False)
@@ -53,10 +53,10 @@ class Formula:
 
     @classmethod
     def parse(cls, text: str, terminals: Collection[str] | None = None) -> Formula:
-        """Return the formula that `text` writes; names may be any of `terminals`, by default all of TERMINALS.
+        """Return the formula of `text`; names may be any of `terminals`, by default all of TERMINALS.
 
-        The grammar and its limits stand in `syntax.parser`. ``Formula.parse(str(f)) == f`` for every
-        formula over those terminals. O(length). Raises FormulaError at the column that does not fit.
+        See `syntax.parser` for the grammar and its limits. ``Formula.parse(str(f)) == f`` for every formula over those
+        terminals. O(length). Raises FormulaError at the column that does not fit.
 
         >>> Formula.parse("X / m")
         Traceback (most recent call last):
@@ -73,7 +73,7 @@ class Formula:
     def simplify(self) -> Formula:
         """Return a formula of the same value to the last bit, no larger, for terminals finite and not negative.
 
-        The rules stand in `streamsched.formula.evaluation.simplify`. O(size * depth).
+        See `streamsched.formula.evaluation.simplify` for the rules. O(size * depth).
 
         >>> print(Formula.parse("1*X - -(n + 2*0)").simplify())
         X + n
@@ -87,12 +87,12 @@ class Formula:
     def compile_bound(
         self, moving: Collection[str], ranges: Mapping[str, tuple[float, float]] | None = None
     ) -> BoundProgram:
-        """Return the program of an upper bound of this formula while the terminals `moving` move. O(size).
+        """Return the program of an upper bound of this formula while the terminals `moving` vary. O(size).
 
         ``ranges`` as in `streamsched.formula.bounds.compiler.compile_bound`.
 
         >>> program = Formula.parse("X * exp(-t)").compile_bound({"t"})
-        >>> program.run({"X": np.array([3.0]), "t": np.array([0.0])}, {}, rows=1)  # t may grow as it likes
+        >>> program.run({"X": np.array([3.0]), "t": np.array([0.0])}, {}, rows=1)  # t may only grow
         array([3.])
         """
         return compile_bound(self.root, moving, ranges or {})
@@ -100,9 +100,9 @@ class Formula:
     def evaluate(self, columns: Mapping[str, Floats]) -> Floats:
         """Return the formula's value for each of n rows, float64[n]. O(n * size).
 
-        ``columns[name]``: float64[n] for each of `terminals`; where there are none, n is the length of whatever columns
-        are given. Protected as `evaluation.protected` says. Raises KeyError where a column is missing,
-        ValueError where columns differ in length or none tells it.
+        ``columns[name]``: float64[n] for each of `terminals`; a formula without terminals takes n from any columns
+        given. Operations are protected, see `evaluation.protected`. Raises KeyError if a column is missing, and
+        ValueError if columns differ in length or there are none.
 
         >>> Formula.parse("X / n").evaluate({"X": np.array([1.0, 0.0]), "n": np.array([4.0, 0.0])})
         array([0.25, 0.  ])
@@ -110,7 +110,9 @@ class Formula:
         program = self.compile()
         lengths = sorted({columns[name].size for name in self.terminals or columns})
         if len(lengths) != 1:
-            raise ValueError(f"columns: expected one length, found {lengths or 'no column'}")
+            raise ValueError(
+                f"columns: expected one length, found {lengths or 'no column'}: pass a column for each terminal"
+            )
         out = np.empty(lengths[0])
         program.run(columns, out, program.arena(min(BLOCK, max(1, out.size))))
         return out

@@ -1,4 +1,4 @@
-"""Terminals: what a formula may read of a page, as a column for a block of rows at a time `now` (SPEC 5)."""
+"""Terminals: what a formula can read of a page, as a column for a block of rows at a time `now` (SPEC 5)."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from streamsched.records.page_schema import LONGEST_INTERVAL
 from streamsched.records.seasonality_schema import PROFILE, SCHEDULE, SEASONAL_LINK, SeasonalityArrays
 
 __all__ = [
-    "BY_RHYTHM",
     "MOVING",
     "NO_CONTEXT",
     "PROVIDED",
     "RANGES",
+    "SEASONAL",
     "TERMINAL_CODES",
     "Context",
     "TerminalColumns",
@@ -57,44 +57,46 @@ _IMPORTANCE: Final = 10
 _COST: Final = 11
 _SURGE: Final = 15
 
-# What kernels call a terminal: its place in TERMINALS.
+# Codes of terminals in kernels: their positions in TERMINALS.
 TERMINAL_CODES: Final[Mapping[str, int]] = MappingProxyType(
     {name: code for code, name in enumerate(TERMINALS) if name not in PLANNED}
 )
-PROVIDED: Final = tuple(TERMINAL_CODES)  # the terminals that the records of pages tell, with what is around them
-MOVING: Final = frozenset({"t", "posterior", "tau", "rhythm", "due", "surge"})  # by the clock; all but rhythm upwards
-BY_RHYTHM: Final = frozenset({"tau", "rhythm", "due"})  # those that read the page's link and what that names
-# Between which numbers terminals stay, where more is known than that they are finite and not negative.
+PROVIDED: Final = tuple(TERMINAL_CODES)  # the terminals that a shard provides
+MOVING: Final = frozenset(
+    {"t", "posterior", "tau", "rhythm", "due", "surge"}
+)  # with the clock; all but rhythm only rise
+SEASONAL: Final = frozenset({"tau", "rhythm", "due"})  # those that read the page's seasonal link and what it refers to
+# Ranges of terminals of which more is known than that they are finite and not negative.
 RANGES: Final[Mapping[str, tuple[float, float]]] = MappingProxyType(
     dict.fromkeys(("NAD", "SAD", "AAD", "GAD", "posterior", "due", "surge"), (0.0, 1.0 + 1e-09))
     | {"t": (0.0, LONGEST_INTERVAL), "tau": (0.0, 1.1 * LONGEST_INTERVAL)}
 )
-_SLACK: Final = 2e-15  # of `posterior`, `surge` and `tau`, which rise with time but for some units in the last place
-_DUE_SLACK: Final = 1e-12  # of `due`, made of several that do; absolute, since it is 1 less what is left
+_SLACK: Final = 2e-15  # relative, of `posterior`, `surge` and `tau`, which rise with time except for some ulps
+_DUE_SLACK: Final = 1e-12  # absolute, of `due`, which combines several such values and is 1 minus a remainder
 
 
 class Context(NamedTuple):
-    """What terminals read around some pages: the groups that these name, and their rhythms."""
+    """What terminals read besides the pages: the groups that the pages belong to, and their seasonality."""
 
     groups: Records  # GROUP[all]
-    beats: SeasonalityView
+    seasonality: SeasonalityView
 
 
 NO_CONTEXT: Final = Context(
     np.zeros(1, GROUP), SeasonalityView(np.empty(0, SEASONAL_LINK), np.empty(0, SCHEDULE), np.empty(0, PROFILE))
 )
-"""Of pages all of group 0 that shows no surge, where nothing is known of rhythms: for terminals not `BY_RHYTHM`."""
+"""The context of pages that are all of group 0, without surges or seasonality: for terminals not in `SEASONAL`."""
 
 
 def context_of(groups: Records, seasonality: SeasonalityArrays, rows: slice | Ints) -> Context:
-    """Return what terminals read around the pages of `rows`. O(1), O(m) for int64[m]."""
+    """Return the context of the pages of `rows`. O(1), or O(m) for int64[m]."""
     return Context(groups, seasonality_view(seasonality, rows))
 
 
 class TerminalColumns:
-    """Columns of the wanted terminals for blocks of up to `block` pages, in buffers that are reused; for one thread.
+    """Columns of the wanted terminals for blocks of up to `block` pages, in reused buffers; for one thread.
 
-    Every value is finite and 0 or more. `buffers`: float64[wanted or more, block or more], where columns are to lie.
+    Every value is finite and 0 or more. `buffers`: float64[wanted or more, block or more], memory for the columns.
     """
 
     def __init__(self, wanted: Collection[str], block: int, buffers: Floats | None = None) -> None:
@@ -105,7 +107,7 @@ class TerminalColumns:
     def fill(self, pages: Records, traces: Records, context: Context, now: float, cycle_s: float) -> dict[str, Floats]:
         """Return float64[m] for each wanted terminal of m pages, valid until the next call. O(m).
 
-        `pages`: PAGE[m]; `traces`: TRACE[m]; `context`: of the same pages; `now`: UTC epoch seconds. Runs without the
+        `pages`: PAGE[m]; `traces`: TRACE[m]; `context`: of the same pages; `now`: UTC epoch seconds. Releases the
         interpreter lock.
         """
         columns = {name: column[: pages.size] for name, column in self._columns.items()}
@@ -118,10 +120,9 @@ class TerminalColumns:
 def fill_terminal(  # noqa: C901, PLR0913, PLR0917  a case for each terminal
     code: int, pages: Records, traces: Records, context: Context, now: float, cycle_s: float, out: Floats
 ) -> None:
-    """Fill `out`: float64[m] with the terminal of `code` for m pages. O(m).
+    """Write the terminal of `code` for m pages to `out`: float64[m]. O(m).
 
-    `pages`: PAGE[m]; `traces`: TRACE[m]; `context`: of these pages; `now` in seconds, as the pages' times; nothing is
-    checked.
+    `pages`: PAGE[m]; `traces`: TRACE[m]; `context`: of these pages; `now`: UTC epoch seconds. Nothing is checked.
     """
     if code == _VISITS:
         for i in range(out.size):
@@ -132,7 +133,7 @@ def fill_terminal(  # noqa: C901, PLR0913, PLR0917  a case for each terminal
     elif code in (_ELAPSED, _POSTERIOR, _SURGE):
         for i in range(out.size):
             out[i] = _elapsed(pages[i], now, cycle_s)
-        _turn_elapsed(code, pages, context.groups, out)
+        _convert_elapsed(code, pages, context.groups, out)
     elif code == _RATE:
         for i in range(out.size):
             page = pages[i]
@@ -144,7 +145,7 @@ def fill_terminal(  # noqa: C901, PLR0913, PLR0917  a case for each terminal
         for i in range(out.size):
             out[i] = pages[i].cost
     elif code in (TAU, RHYTHM, DUE):
-        fill_seasonal_terminal(code, context.beats, pages, now, cycle_s, out)
+        fill_seasonal_terminal(code, context.seasonality, pages, now, cycle_s, out)
     else:
         _fill_estimate(code, pages, traces, out)
 
@@ -160,9 +161,9 @@ def fill_lowest(  # noqa: PLR0913, PLR0917  a kernel
     cycle_s: float,
     out: Floats,
 ) -> None:
-    """Fill `out`: float64[m] with what a terminal is at the least from `since` to each page's end. O(m)."""
+    """Write the minimum of a terminal from `since` to each page's end to `out`: float64[m]. O(m)."""
     if code == RHYTHM:
-        bound_seasonal_terminal(context.beats, since, ends, False, out)
+        bound_seasonal_terminal(context.seasonality, since, ends, False, out)
         return
     fill_terminal(code, pages, traces, context, since, cycle_s, out)
     if code in (_POSTERIOR, _SURGE, TAU):
@@ -177,51 +178,51 @@ def fill_lowest(  # noqa: PLR0913, PLR0917  a kernel
 def fill_highest(  # noqa: PLR0913, PLR0917  a kernel
     code: int, pages: Records, context: Context, since: float, ends: Floats, cycle_s: float, out: Floats
 ) -> None:
-    """Fill `out`: float64[m] with what a moving terminal is at the most from `since` to each page's end. O(m)."""
+    """Write the maximum of a moving terminal from `since` to each page's end to `out`: float64[m]. O(m)."""
     if code == RHYTHM:
-        bound_seasonal_terminal(context.beats, since, ends, True, out)
+        bound_seasonal_terminal(context.seasonality, since, ends, True, out)
     elif code == DUE:
-        fill_seasonal_terminal_at(code, context.beats, pages, ends, cycle_s, out)
+        fill_seasonal_terminal_at(code, context.seasonality, pages, ends, cycle_s, out)
         for i in range(out.size):
             out[i] += _DUE_SLACK
     elif code == TAU:
-        fill_seasonal_terminal_at(code, context.beats, pages, ends, cycle_s, out)
+        fill_seasonal_terminal_at(code, context.seasonality, pages, ends, cycle_s, out)
     else:
         for i in range(out.size):
             out[i] = _elapsed(pages[i], ends[i], cycle_s)
-        _turn_elapsed(code, pages, context.groups, out)
+        _convert_elapsed(code, pages, context.groups, out)
     if code in (_POSTERIOR, _SURGE, TAU):
         for i in range(out.size):
             out[i] *= 1.0 + _SLACK
 
 
 @bare_kernel
-def _turn_elapsed(code: int, pages: Records, groups: Records, out: Floats) -> None:
-    """Turn the cycles since each page's last visit into the moving terminal of `code`, some on vectors."""
+def _convert_elapsed(code: int, pages: Records, groups: Records, out: Floats) -> None:
+    """Replace the cycles since each page's last visit by the moving terminal of `code`, partly vectorised."""
     if code == _POSTERIOR:
-        _turn_to_posterior(pages, out)
+        _convert_to_posterior(pages, out)
     elif code == _SURGE:
-        _turn_to_surge(pages, groups, out)
+        _convert_to_surge(pages, groups, out)
 
 
 @bare_kernel
-def _turn_to_posterior(pages: Records, out: Floats) -> None:
-    """Turn the cycles since each page's last visit into the probability that it has changed since."""
+def _convert_to_posterior(pages: Records, out: Floats) -> None:
+    """Replace the cycles since each page's last visit by the probability that it has changed since."""
     for i in range(out.size):
         out[i] = out[i] / (pages[i].prior_exposure + pages[i].own_exposure)
     _take_log1p(out)
     for i in range(out.size):
         out[i] = out[i] * (pages[i].prior_shape + pages[i].own_shape)
-    _turn_to_probability(out)
+    _convert_to_probability(out)
 
 
 @bare_kernel
-def _turn_to_surge(pages: Records, groups: Records, out: Floats) -> None:
-    """Turn the cycles since each page's last visit into the probability that a surge of its group has hit it since."""
+def _convert_to_surge(pages: Records, groups: Records, out: Floats) -> None:
+    """Replace the cycles since each page's last visit by the probability that a surge has hit it since."""
     for i in range(out.size):
         group: Record = groups[pages[i].group]
         out[i] = out[i] * group.hazard
-    _turn_to_probability(out)
+    _convert_to_probability(out)
     for i in range(out.size):
         spared = share_not_hit(groups[pages[i].group], pages[i].last_visit_s)
         out[i] = (1.0 - spared) + spared * out[i]
@@ -229,7 +230,7 @@ def _turn_to_surge(pages: Records, groups: Records, out: Floats) -> None:
 
 @bare_kernel
 def _fill_estimate(code: int, pages: Records, traces: Records, out: Floats) -> None:
-    """Fill an estimator's rate for each page, see `published_estimators`; 0 for pages without visits."""
+    """Write an estimator's rate for each page, see `published_estimators`; 0 for pages without visits."""
     if code == _CG:
         for i in range(out.size):
             visits, changes = float(pages[i].visits), float(pages[i].changes)
@@ -258,8 +259,8 @@ def _take_log1p(out: Floats) -> None:
 
 
 @bare_kernel
-def _turn_to_probability(out: Floats) -> None:
-    """Turn the expected changes of each page into the probability of one."""
+def _convert_to_probability(out: Floats) -> None:
+    """Replace the expected number of changes of each page by the probability of at least one."""
     widen_vectors()
     for i in range(out.size):
         out[i] = 0.0 - expm1(-out[i])

@@ -1,4 +1,4 @@
-"""Settings that are numbers, checked at the door: returned as plain numbers, or refused with what was expected."""
+"""Checks of numeric arguments: valid values are returned as plain numbers, others raise SettingsError."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["check_share", "check_time", "check_whole"]
 
 
 def check_time(now: float, setting: str = "now") -> float:
-    """Return a time as a float; raises SettingsError naming `setting` where it is no finite number.
+    """Return a time as a float; raises SettingsError naming `setting` if it is not a finite number.
 
     >>> check_time(5)
     5.0
@@ -24,7 +24,7 @@ def check_time(now: float, setting: str = "now") -> float:
 
 
 def check_share(setting: str, found: float) -> float:
-    """Return a share from 0 up to 1, exclusive, as a float; raises SettingsError elsewhere.
+    """Return a share in [0, 1) as a float; raises SettingsError naming `setting` if it is not one.
 
     >>> check_share("panel", 0)
     0.0
@@ -36,7 +36,7 @@ def check_share(setting: str, found: float) -> float:
 
 
 def check_whole(setting: str, found: object, least: int | None, expected: str, *, most: int | None = None) -> int:
-    """Return `found` as an int where it is a whole number within the bounds; raises SettingsError elsewhere.
+    """Return `found` as an int; raises SettingsError if it is not a whole number from `least` to `most`.
 
     >>> check_whole("k", np.int32(3), 0, "0 or more pages")
     3

@@ -1,4 +1,4 @@
-"""Short names for the array types that signatures use; a shape stands in the docstring, as ``float64[n]``."""
+"""Short names for the array types in signatures. Shapes are in docstrings, as ``float64[n]``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Bytes: TypeAlias = npt.NDArray[np.uint8]
 Floats: TypeAlias = npt.NDArray[np.float64]
 Hashes: TypeAlias = npt.NDArray[np.uint64]
 Ints: TypeAlias = npt.NDArray[np.int64]
-Record: TypeAlias = Any  # one of Records: kernels read and write its fields as attributes
+Record: TypeAlias = Any  # an element of Records: kernels read and write its fields as attributes
 Records: TypeAlias = npt.NDArray[Any]  # structured
 Rows: TypeAlias = npt.NDArray[np.intp]
 
@@ -22,9 +22,10 @@ Column = TypeVar("Column", bound=npt.NDArray[Any])
 
 
 def frozen(array: Column) -> Column:
-    """Return a view of `array` that cannot be written through. O(1).
+    """Return a read-only view of `array`. O(1).
 
-    A kernel is compiled anew for read-only and for writable arguments: what comes from outside is handed over as one.
+    Kernels are compiled separately for read-only and for writable arguments, so callers' arrays are always passed as
+    read-only.
     """
     view = array.view()
     view.flags.writeable = False

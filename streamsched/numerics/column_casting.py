@@ -1,4 +1,4 @@
-"""Values of one field as a column of one dtype, or the record that does not fit, by name."""
+"""Converts the values of one field to a column of one dtype; raises InvalidOutcome for a record that does not fit."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ __all__ = ["as_column"]
 def as_column(
     field: str, dtype: np.dtype[Any], values: npt.ArrayLike | Sequence[object], count: int
 ) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_] | None]:
-    """Return `values` as an array of `dtype` and where they were None, or None where none was. O(n).
+    """Return `values` as an array of `dtype`, and a mask of the values that were None, or None if none was. O(n).
 
-    Raises InvalidOutcome naming the first record whose value `dtype` cannot hold unaltered, ValueError where there are
-    not `count` of them.
+    Raises InvalidOutcome for the first record whose value `dtype` cannot hold unaltered, and ValueError if there are
+    not `count` values.
     """
     if isinstance(values, np.ndarray) and values.dtype.kind != "O":
         array, missing = values, None
@@ -29,12 +29,14 @@ def as_column(
         missing = np.array(gaps) if any(gaps) else None
         array = _from_items(field, dtype, items)
     if array.shape != (count,):
-        raise ValueError(f"{field}: expected {count} values, one for each URL, found shape {list(array.shape)}")
+        raise ValueError(
+            f"{field}: expected {count} values, one for each URL, found an array of shape {list(array.shape)}"
+        )
     return _cast(field, dtype, array), missing
 
 
 def _from_items(field: str, dtype: np.dtype[Any], items: list[Any]) -> npt.NDArray[Any]:
-    """Return the items, 0 for None, as an array; names the first that does not fit."""
+    """Return the items as an array, 0 for None; raises InvalidOutcome for the first that does not fit."""
     kinds: tuple[type, ...] = {"b": (bool, np.bool_), "f": (int, float, np.integer, np.floating)}.get(
         dtype.kind, (int, np.integer)
     )
@@ -53,7 +55,7 @@ def _from_items(field: str, dtype: np.dtype[Any], items: list[Any]) -> npt.NDArr
 
 
 def _cast(field: str, dtype: np.dtype[Any], array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return `array` as `dtype`; names the first record whose value that would alter."""
+    """Return `array` as `dtype`; raises InvalidOutcome for the first record whose value that would alter."""
     if array.dtype == dtype:
         return np.ascontiguousarray(array)
     if array.dtype.kind not in "biuf":

@@ -1,4 +1,4 @@
-"""Times as people write them: lengths as ``"10m"``, ``"1d"`` or a number of seconds, moments by the calendar."""
+"""Durations and times as people write them: ``"10m"``, ``"1d"`` or a number of seconds, and calendar times."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ _WRITTEN: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|[smhdw]?)\s*")
 
 
 def parse_duration(duration: str | float, setting: str = "duration", *, zero: bool = False) -> float:
-    """Return seconds, finite and above 0, or 0 where `zero` allows it; raises SettingsError naming `setting` elsewhere.
+    """Return a duration in seconds; raises SettingsError naming `setting` unless it is finite and above 0, or 0 with
+    `zero`.
 
     >>> parse_duration("10m"), parse_duration("1.5h"), parse_duration(30)
     (600.0, 5400.0, 30.0)
@@ -31,7 +32,7 @@ def parse_duration(duration: str | float, setting: str = "duration", *, zero: bo
     elif isinstance(duration, int | float | np.integer | np.floating) and not isinstance(duration, bool):
         seconds = _float(duration)
     if not 0.0 <= seconds < math.inf or (seconds == 0.0 and not zero):
-        expected = "a length of time such as 500ms, 90s, 10m, 1h, 1d or 1w"
+        expected = "a duration, for example 500ms, 90s, 10m, 1h, 1d or 1w"
         raise SettingsError(setting, duration, f"{expected}, or 0" if zero else expected)
     return seconds
 
@@ -39,12 +40,12 @@ def parse_duration(duration: str | float, setting: str = "duration", *, zero: bo
 def _float(number: float) -> float:
     try:
         return float(number)
-    except OverflowError:  # an int beyond all floats
+    except OverflowError:  # an int too large for a float
         return math.inf
 
 
 def format_duration(seconds: float) -> str:
-    """Return a length of time in the largest fitting unit, rounded for reading.
+    """Return a duration in the largest unit that fits, rounded for reading.
 
     >>> format_duration(5400), format_duration(90), format_duration(0.25)
     ('1.5 h', '1.5 min', '0.25 s')
@@ -56,19 +57,19 @@ def format_duration(seconds: float) -> str:
 
 
 def format_moment(seconds: float, layout: str = "%Y-%m-%d %H:%M:%S UTC") -> str:
-    """Return UTC epoch seconds by the calendar, as seconds where no calendar holds them.
+    """Return UTC epoch seconds as a calendar time, or as seconds if the calendar cannot represent them.
 
     >>> format_moment(1_790_000_000.0), format_moment(1e300)
     ('2026-09-21 14:13:20 UTC', 'second 1e+300')
     """
     try:
         return datetime.fromtimestamp(float(seconds), UTC).strftime(layout)
-    except (OverflowError, OSError, ValueError):  # a year that the calendar does not hold
+    except (OverflowError, OSError, ValueError):  # a year that the calendar cannot represent
         return f"second {seconds:.6g}"
 
 
 def format_date(seconds: float) -> str:
-    """Return the day of UTC epoch seconds.
+    """Return the date of UTC epoch seconds.
 
     >>> format_date(1_790_000_000.0)
     '2026-09-21'

@@ -1,6 +1,6 @@
-"""The compiler's door: one decorator for every kernel, and the few machine operations NumPy and Numba lack.
+"""Compilation of kernels: one decorator for each kind, and the few machine operations NumPy and Numba lack.
 
-Kernels are compiled at their first call and cached on disk; `on_compile` tells a caller when that happens.
+Kernels are compiled at their first call and cached on disk; `on_compile` reports when that happens.
 """
 
 from __future__ import annotations
@@ -35,33 +35,34 @@ __all__ = [
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
-_compile: Any = numba.njit  # its declared overloads leave out options that it takes
+_compile: Any = numba.njit  # its declared overloads omit options that it accepts
 _CACHE_LINE = 64  # bytes
 _ODD = 0x9E3779B97F4A7C15  # 2**64 over the golden ratio: odd, and its bits look random
 
 
 def kernel(function: Callable[..., Result]) -> Callable[..., Result]:
-    """Compile `function` at its first call, without the interpreter lock, IEEE division, cached on disk.
+    """Compile `function` at its first call: without the interpreter lock, with IEEE division, cached on disk.
 
-    The compiler checks the arguments of a call, by NumPy's rules (an element of an int64 array is an int); type
-    checkers see the result only.
+    The compiler checks the arguments of a call by NumPy's rules (an element of an int64 array is an int). Type checkers
+    see the result type only.
     """
     return _compiled(function, {})
 
 
 def bare_kernel(function: Callable[..., Result]) -> Callable[..., Result]:
-    """Compile `function` as `kernel` does, without reference counts: it may not create arrays, nor return any.
+    """Compile `function` as `kernel` does, without reference counting: it may neither create nor return arrays.
 
-    Kernels that hand many arrays on to one another run several times faster so: each call of an ordinary one counts
-    every array of its arguments up and down.
+    Kernels that pass many arrays on to each other run several times faster this way: a call of an ordinary kernel
+    increments and decrements the count of every array argument.
     """
     return _compiled(function, {"_nrt": False})
 
 
 def inlined_kernel(function: Callable[..., Result]) -> Callable[..., Result]:
-    """Compile `function` as `bare_kernel` does and put its code into each kernel that calls it.
+    """Compile `function` as `bare_kernel` does and inline it into each kernel that calls it.
 
-    For what runs once for each outcome: passing a shard's arrays to a real call costs more than most of these do.
+    For code that runs once for each outcome: passing a shard's arrays to a real call costs more than most such
+    functions.
     """
     return _compiled(function, {"_nrt": False, "forceinline": True})
 
@@ -74,7 +75,7 @@ def _compiled(function: Callable[..., Result], options: dict[str, bool]) -> Call
 
 @contextmanager
 def on_compile(report: Callable[[str], None]) -> Iterator[None]:
-    """Call `report` with a kernel's name whenever one is compiled, not loaded from the cache, in this block."""
+    """Call `report` with the name of each kernel that is compiled in this block, not loaded from the cache."""
 
     class Listener(event.Listener):
         def on_start(self, event: Any) -> None:
@@ -90,13 +91,13 @@ def on_compile(report: Callable[[str], None]) -> Iterator[None]:
 def _machine(
     _result: type[Result],
 ) -> Callable[[Callable[Concatenate[Any, Parameters], Any]], Callable[Parameters, Result]]:
-    """Make a generator of code a function of kernels; callers do not pass its first parameter, the typing context."""
+    """Make a code generator callable from kernels; callers do not pass its first parameter, the typing context."""
     return cast(Callable[[Callable[Concatenate[Any, Parameters], Any]], Callable[Parameters, Result]], intrinsic)
 
 
 @_machine(np.uint64)
 def load_word(typingctx: Any, data: Any, start: Any) -> Any:
-    """Return the 8 bytes of `data`: uint8[m] from `start` as one uint64, aligned or not, unchecked. O(1)."""
+    """Return the 8 bytes of `data`: uint8[m] from `start` on as one uint64, aligned or not, unchecked. O(1)."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         array = context.make_array(signature.args[0])(context, builder, args[0])
@@ -123,10 +124,10 @@ def fold_multiply(typingctx: Any, left: Any, right: Any) -> Any:
 
 @_machine(type(None))
 def prefetch(typingctx: Any, array: Any, index: Any) -> Any:
-    """Ask the processor to bring ``array[index]`` (one-dimensional, contiguous) into its cache. O(1)."""
+    """Prefetch ``array[index]`` (one-dimensional, contiguous) into the processor's cache. O(1)."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        _ask_for(context, builder, signature, args, 1)
+        _emit_prefetches(context, builder, signature, args, 1)
         return context.get_dummy_value()
 
     return types.none(array, types.int64), codegen
@@ -134,17 +135,17 @@ def prefetch(typingctx: Any, array: Any, index: Any) -> Any:
 
 @_machine(type(None))
 def prefetch_whole(typingctx: Any, array: Any, index: Any) -> Any:
-    """Ask for all of ``array[index]`` (one-dimensional, contiguous), a record of some hundred bytes. O(its bytes)."""
+    """Prefetch all of ``array[index]`` (one-dimensional, contiguous), a record of some hundred bytes. O(its bytes)."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        _ask_for(context, builder, signature, args, -(-signature.args[0].dtype.size // _CACHE_LINE))
+        _emit_prefetches(context, builder, signature, args, -(-signature.args[0].dtype.size // _CACHE_LINE))
         return context.get_dummy_value()
 
     return types.none(array, types.int64), codegen
 
 
-def _ask_for(context: Any, builder: Any, signature: Any, args: Any, lines: int) -> None:
-    """Emit requests for the first cache lines of ``args[0][args[1]]``."""
+def _emit_prefetches(context: Any, builder: Any, signature: Any, args: Any, lines: int) -> None:
+    """Emit prefetches of the first cache lines of ``args[0][args[1]]``."""
     view = context.make_array(signature.args[0])(context, builder, args[0])
     byte = ir.IntType(8).as_pointer()
     word = ir.IntType(32)
@@ -165,11 +166,10 @@ def widen_vectors(typingctx: Any) -> Any:
     """
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        builder.function.attributes.discard(
-            "alwaysinline"
-        )  # what `inlined_kernel` asks for spreads to the functions it calls
+        # The attribute that `inlined_kernel` sets spreads to the functions it calls.
+        builder.function.attributes.discard("alwaysinline")
         builder.function.attributes.add("noinline")
-        set.add(builder.function.attributes, '"prefer-vector-width"="512"')  # a name that `add` does not know
+        set.add(builder.function.attributes, '"prefer-vector-width"="512"')  # `add` does not know this name
         return context.get_dummy_value()
 
     return types.none(), codegen
@@ -177,7 +177,7 @@ def widen_vectors(typingctx: Any) -> Any:
 
 @_machine(int)
 def trailing_zeros(typingctx: Any, word: Any) -> Any:
-    """Return the place of the lowest set bit of a uint64, 64 where there is none. O(1)."""
+    """Return the position of the lowest set bit of a uint64, 64 if no bit is set. O(1)."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return builder.cttz(args[0], ir.Constant(ir.IntType(1), 0))
@@ -187,7 +187,7 @@ def trailing_zeros(typingctx: Any, word: Any) -> Any:
 
 @_machine(int)
 def count_ones(typingctx: Any, word: Any) -> Any:
-    """Return how many bits of a uint64 are set. O(1)."""
+    """Return the number of set bits of a uint64. O(1)."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return builder.ctpop(args[0])

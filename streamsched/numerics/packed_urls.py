@@ -1,4 +1,4 @@
-"""Many URLs as one run of bytes: what a producer can send, a frame can hold and a kernel can walk."""
+"""Many URLs as one array of bytes with offsets: for producers to send, frames to hold and kernels to read."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from streamsched.numerics.jit import bare_kernel, fold_multiply, kernel, load_wo
 
 __all__ = ["MAX_URL_BYTES", "PackedUrls", "decode_spans", "hash_bytes", "same_bytes"]
 
-MAX_URL_BYTES = 8192  # longest URL an outcome may carry (SPEC 2)
+MAX_URL_BYTES = 8192  # the longest URL of an outcome (SPEC 2)
 
-_SOON = 8  # texts ahead whose memory is asked for
+_PREFETCH_AHEAD = 8  # texts
 _K0 = np.uint64(0xA0761D6478BD642F)
 _K1 = np.uint64(0xE7037ED1A0B428DB)
 _K2 = np.uint64(0x8EBC6AF09C88C6E3)
@@ -24,20 +24,20 @@ _K2 = np.uint64(0x8EBC6AF09C88C6E3)
 class PackedUrls:
     """n URLs as ``blob``: uint8[bytes], UTF-8, and ``offsets``: int64[n + 1].
 
-    URL i is ``blob[offsets[i]:offsets[i + 1]]``. Built from columns that a producer packed, or by `pack` from a list
-    of str. Immutable by convention.
+    URL i is ``blob[offsets[i]:offsets[i + 1]]``. Constructed from columns that a producer packed, or by `pack` from a
+    list of str. Immutable by convention.
     """
 
     __slots__ = ("blob", "offsets")
 
     def __init__(self, blob: npt.ArrayLike | bytes, offsets: npt.ArrayLike) -> None:
-        """Take the columns as they are where their dtypes fit; O(n) to check the offsets.
+        """Use the columns without a copy if their dtypes match; O(n) to check the offsets.
 
-        Raises ValueError where the offsets do not ascend from within the blob to its end or before.
+        Raises ValueError if the offsets are not ascending positions within the blob.
         """
         raw = np.frombuffer(blob, np.uint8) if isinstance(blob, bytes | bytearray | memoryview) else np.asarray(blob)
         if raw.dtype != np.uint8 or raw.ndim != 1:
-            raise ValueError(f"blob: expected uint8[bytes], found {raw.dtype}{list(raw.shape)}")
+            raise ValueError(f"blob: expected bytes or uint8[bytes], found {raw.dtype}{list(raw.shape)}")
         ends = np.asarray(offsets)
         if ends.ndim != 1 or ends.size == 0 or ends.dtype.kind not in "iu":
             raise ValueError(f"offsets: expected int[n + 1], found {ends.dtype}{list(ends.shape)}")
@@ -50,11 +50,11 @@ class PackedUrls:
     def pack(cls, urls: Sequence[str]) -> PackedUrls:
         """Return `urls` packed. O(total characters).
 
-        Raises InvalidOutcome naming the first item that is not a str or that UTF-8 cannot encode, TypeError for a
-        str: its characters are no URLs.
+        Raises InvalidOutcome for the first item that is not a str or that UTF-8 cannot encode, and TypeError if `urls`
+        is a single str.
         """
         if isinstance(urls, str):
-            raise TypeError(f"urls: expected a sequence of URLs, found one str, {shorten(urls)}")
+            raise TypeError(f"urls: expected a sequence of URLs, found one str, {shorten(urls)}: put it into a list")
         try:
             joined = "".join(urls)
         except TypeError:
@@ -67,7 +67,9 @@ class PackedUrls:
             try:
                 encoded.append(url.encode("utf-8"))
             except UnicodeEncodeError:
-                raise InvalidOutcome(record, "url", url, "text that UTF-8 can encode") from None
+                raise InvalidOutcome(
+                    record, "url", url, "text that UTF-8 can encode, without lone surrogates"
+                ) from None
         return cls._from_lengths(b"".join(encoded), np.fromiter(map(len, encoded), np.int64, len(encoded)))
 
     @classmethod
@@ -98,7 +100,7 @@ class PackedUrls:
         return f"PackedUrls({len(self)} URLs, {int(self.offsets[-1] - self.offsets[0])} bytes)"
 
     def take(self, rows: npt.NDArray[np.intp]) -> PackedUrls:
-        """Return the URLs at `rows`: intp[m], in that order. O(bytes taken)."""
+        """Return the URLs at `rows`: intp[m], in that order. O(bytes copied)."""
         offsets = np.zeros(rows.size + 1, np.int64)
         np.cumsum(self.offsets[rows + 1] - self.offsets[rows], out=offsets[1:])
         blob = np.empty(offsets[-1], np.uint8)
@@ -106,7 +108,7 @@ class PackedUrls:
         return PackedUrls(blob, offsets)
 
     def not_utf8(self) -> npt.NDArray[np.intp]:
-        """Return the indices of URLs that are not UTF-8. O(bytes) at memory speed where all is ASCII."""
+        """Return the indices of URLs that are not UTF-8. O(bytes), at memory speed if all of them are ASCII."""
         used = self.blob[self.offsets[0] : self.offsets[-1]]
         if used.size == 0 or used.max() < 0x80:
             return np.empty(0, np.intp)
@@ -127,7 +129,8 @@ def _is_utf8(raw: npt.NDArray[np.uint8]) -> bool:
 def hash_bytes(blob: Bytes, start: int, stop: int) -> np.uint64:
     """Return the 64-bit hash of ``blob[start:stop]``: 16 bytes a step, each folded through a 128-bit product.
 
-    Not cryptographic: whoever chooses URLs can make two collide, so nothing may rest on equal hashes alone. O(bytes).
+    Not cryptographic: anybody who chooses URLs can construct collisions, so equal hashes never prove equal URLs.
+    O(bytes).
     """
     length = stop - start
     state = _K0 ^ np.uint64(length)
@@ -148,7 +151,7 @@ def hash_bytes(blob: Bytes, start: int, stop: int) -> np.uint64:
 
 @bare_kernel
 def same_bytes(left: Bytes, left_start: int, right: Bytes, right_start: int, length: int) -> bool:
-    """Return whether `length` bytes of `left` from `left_start` are those of `right` from `right_start`. O(length)."""
+    """Return whether `length` bytes of `left` from `left_start` equal those of `right` at `right_start`. O(length)."""
     if length < 8:
         for i in range(length):
             if left[left_start + i] != right[right_start + i]:
@@ -182,9 +185,9 @@ def decode_spans(text: Bytes, spans: Hashes) -> list[str]:
 def _copy_spans(text: Bytes, starts: Ints, lengths: Ints, out: Bytes) -> None:
     at = 0
     for i in range(starts.size):
-        if i + _SOON < starts.size:
-            prefetch(text, starts[i + _SOON])
-            prefetch(text, starts[i + _SOON] + 64)
+        if i + _PREFETCH_AHEAD < starts.size:
+            prefetch(text, starts[i + _PREFETCH_AHEAD])
+            prefetch(text, starts[i + _PREFETCH_AHEAD] + 64)
         for j in range(starts[i], starts[i] + lengths[i]):
             out[at] = text[j]
             at += 1

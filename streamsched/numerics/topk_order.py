@@ -1,4 +1,4 @@
-"""How scored pages are ordered: score descending, NaN last; equal scores by a salted hash of the page (SPEC 6)."""
+"""The order of scored pages: score descending, NaN last; equal scores by a salted hash of the page (SPEC 6)."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import Final
 import numpy as np
 
 from streamsched.numerics.arrays import Floats, Hashes, Rows
-from streamsched.numerics.jit import bare_kernel, mix
+from streamsched.numerics.jit import bare_kernel, inlined_kernel, mix
 
-__all__ = ["select_top", "sort_keys", "tie_keys"]
+__all__ = ["select_top", "sort_key", "sort_keys", "tie_keys"]
 
 _SIGN: Final = np.uint64(1 << 63)
 
 
 def sort_keys(scores: Floats) -> Hashes:
-    """Return uint64[n] that ascend as `scores` do: NaN is 0, below -inf; -0.0 and 0.0 are one. O(n).
+    """Return uint64[n] in the order of `scores`: NaN becomes 0, below -inf; -0.0 and 0.0 become the same key. O(n).
 
     >>> bool(np.all(np.diff(sort_keys(np.array([np.nan, -np.inf, -1.0, 0.0, np.inf])).astype(float)) > 0))
     True
@@ -24,6 +24,17 @@ def sort_keys(scores: Floats) -> Hashes:
     keys = np.where(bits & _SIGN != 0, ~bits, bits | _SIGN)
     keys[np.isnan(scores)] = 0
     return keys
+
+
+@inlined_kernel
+def sort_key(score: float) -> np.uint64:
+    """Return what `sort_keys` returns for a single score. O(1)."""
+    if np.isnan(score):
+        return np.uint64(0)
+    if score == 0.0:
+        return _SIGN
+    bits = np.float64(score).view(np.uint64)
+    return ~bits if bits & _SIGN else bits | _SIGN
 
 
 def tie_keys(hashes: Hashes, salt: int) -> Hashes:
@@ -36,7 +47,7 @@ def tie_keys(hashes: Hashes, salt: int) -> Hashes:
 def select_top(scores: Floats, ties: Hashes, k: int) -> Rows:
     """Return the indices of the best `k`: intp[min(k, n)], score descending, NaN last, then `ties` ascending.
 
-    O(n + k log k). Equal scores with equal ties come in index order.
+    O(n + k log k). Equal scores with equal ties keep index order.
 
     >>> select_top(np.array([0.5, np.nan, 0.5, 0.9]), np.array([7, 1, 3, 2], np.uint64), 3).tolist()
     [3, 2, 0]

@@ -1,4 +1,4 @@
-"""URL syntax as kernels read it: where the host is, which port its scheme implies, its top-level domain."""
+"""URL syntax for kernels: the position of the host, the default port of a scheme, the top-level domain."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _DOT, _BRACKET = ord("."), ord("]")
 
 @bare_kernel
 def find_authority(text: Bytes, start: int, stop: int) -> tuple[int, int, int]:
-    """Return where the host and port of the URL ``text[start:stop]`` begin and end, and the length of its scheme.
+    """Return where host and port of the URL ``text[start:stop]`` begin and end, and the length of its scheme.
 
-    Without user information. O(length).
+    User information is skipped. O(length).
     """
     first, scheme = start, 0
     for i in range(start, stop - 2):
@@ -36,7 +36,7 @@ def find_authority(text: Bytes, start: int, stop: int) -> tuple[int, int, int]:
 
 @bare_kernel
 def default_port(name: Bytes, size: int, scheme: int) -> int:
-    """Return how many bytes at the end of a host are the port its scheme implies: ``:80`` or ``:443``."""
+    """Return how many bytes at the end of a host are the default port of its scheme: ``:80`` or ``:443``."""
     if scheme == 4 and size > 3 and name[size - 3] == _COLON and name[size - 2] == 56 and name[size - 1] == 48:
         return 3
     if scheme == 5 and size > 4 and name[size - 4] == _COLON and name[size - 3] == 52:
@@ -46,9 +46,9 @@ def default_port(name: Bytes, size: int, scheme: int) -> int:
 
 @inlined_kernel
 def find_domain(text: Bytes, start: int, stop: int) -> tuple[int, int]:
-    """Return where the last label of the host ``text[start:stop]``, with a port or without, begins and ends. O(length).
+    """Return where the last label of the host ``text[start:stop]``, with or without a port, begins and ends. O(length).
 
-    Nothing lies between them where the host has one label, or is an address of IPv6.
+    Both are equal if the host has a single label or is an IPv6 address.
     """
     for i in range(stop - 1, start - 1, -1):
         if text[i] == _BRACKET:

@@ -1,8 +1,8 @@
-"""Exponentials, logarithms and powers of float64 for kernels, without branches, so that loops of them run on vectors.
+"""Exponentials, logarithms and powers of float64 for kernels, without branches, so that loops over them vectorise.
 
-They use sums, products and quotients of IEEE 754 alone, each rounded by itself: results are the same bits on every
-machine, in every lane of a vector and in the rows left over. A kernel takes their code in. Coefficients are minimax
-fits made for the ranges named here.
+They use only IEEE 754 sums, products and quotients, each rounded separately: results are the same bits on every
+machine, in every vector lane and in the remaining rows. Kernels inline them. Coefficients are minimax fits for the
+ranges named here.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from streamsched.numerics.jit import inlined_kernel
 
 __all__ = ["exp", "expm1", "log", "log1p", "power"]
 
-_LN2_HIGH: Final = 0.6931471803691238  # 32 bits of ln 2: products with whole numbers up to 2**21 are exact
+_LN2_HIGH: Final = 0.6931471803691238  # the upper 32 bits of ln 2: products with whole numbers up to 2**21 are exact
 _LN2_LOW: Final = 1.9082149292705877e-10  # the rest
 _LOG2_E: Final = 1.4426950408889634
 
-_HIGHEST: Final = 710.0  # e to the power of it is infinite
-_LOWEST: Final = -746.0  # ... and of it 0
+_HIGHEST: Final = 710.0  # e**710 is infinite
+_LOWEST: Final = -746.0  # e**-746 is 0
 _SMALLEST_NORMAL: Final = 2.0**-1022
 _TWO_54: Final = 2.0**54
 _HALF_ULP: Final = 2.0**-54  # of numbers just below 1
 
-# Added to a number it leaves a whole number, and that plus 2046, twice the bias of exponents, in the lowest bits.
+# Adding it rounds a number to a whole one and puts that plus 2046, twice the exponent bias, into the lowest bits.
 _ROUNDER: Final = 1.5 * 2.0**52 + 2046.0
 
 _FIFTY_TWO: Final = np.uint64(52)  # bits of a significand
@@ -43,7 +43,7 @@ _BIASED_BY_54: Final = 2.0**52 + 1023.0 + 54.0
 
 @inlined_kernel
 def exp(x: float) -> float:
-    """Return e to the power of `x`, from -708 to 709, within 1 ulp; NaN for NaN, of other numbers anything. O(1)."""
+    """Return e**x for x from -708 to 709, within 1 ulp; NaN for NaN, undefined for other numbers. O(1)."""
     shifted = x * _LOG2_E + _ROUNDER
     whole = shifted - _ROUNDER
     rest = (x - whole * _LN2_HIGH) - whole * _LN2_LOW
@@ -52,7 +52,7 @@ def exp(x: float) -> float:
 
 @inlined_kernel
 def expm1(x: float) -> float:
-    """Return e to the power of `x`, less 1, within 2 ulp near 0 too; from -1 to infinity above 709.8. O(1)."""
+    """Return e**x - 1, within 2 ulp also near 0; from -1 to infinity above 709.8. O(1)."""
     within = max(min(x, _HIGHEST), -80.0)
     shifted = within * _LOG2_E + _ROUNDER
     whole = shifted - _ROUNDER
@@ -60,14 +60,14 @@ def expm1(x: float) -> float:
     far = whole * _LN2_LOW
     rest = near - far
     lost = (near - rest) - far
-    half = np.uint64((_bits(shifted) - _BIAS_AND_ONE) << _FIFTY_TWO).view(np.float64)  # of 2**whole, which may not fit
+    half = np.uint64((_bits(shifted) - _BIAS_AND_ONE) << _FIFTY_TWO).view(np.float64)  # of 2**whole, which may overflow
     grown = 2.0 * (((half - 0.5) + half * rest) + half * (_bend(rest) + lost))
     return x if abs(x) < _HALF_ULP else grown
 
 
 @inlined_kernel
 def log(x: float) -> float:
-    """Return the natural logarithm of `x` > 0 within 1 ulp, infinite too; NaN for NaN, of others anything. O(1)."""
+    """Return the natural logarithm of x > 0, also of infinity, within 1 ulp; NaN for NaN, else undefined. O(1)."""
     whole, part = _split(x)
     logarithm = _join(whole, part - 1.0, 0.0)
     return logarithm if x < np.inf else x
@@ -75,7 +75,7 @@ def log(x: float) -> float:
 
 @inlined_kernel
 def log1p(x: float) -> float:
-    """Return the natural logarithm of 1 + `x`, x > -1, within 2 ulp near 0 too, as `log` does. O(1)."""
+    """Return the natural logarithm of 1 + x for x > -1, within 2 ulp also near 0, as `log` does. O(1)."""
     grown = 1.0 + x
     lost = (x - (grown - 1.0)) / grown
     whole, part = _split(grown)
@@ -85,10 +85,11 @@ def log1p(x: float) -> float:
 
 @inlined_kernel
 def power(base: float, exponent: float) -> float:
-    """Return `base` > 0, finite, to the power of `exponent`, -80 to 80, within 2 ulp; of others anything. O(1).
+    """Return base**exponent for a finite base > 0 and exponents from -80 to 80, within 2 ulp; undefined for others.
+    O(1).
 
-    By e to the power of exponent * ln(base), both as sums of two numbers to some 60 bits after the point: there is
-    0 below e**-745 and infinity above e**709.8, and the exponents 0 gives 1.
+    Computed as e**(exponent * ln(base)), both as sums of two numbers with about 60 bits after the point: 0 below
+    e**-745, infinity above e**709.8, and 1 for the exponent 0.
     """
     high, low = _log_in_two(base)
     exponent_upper = _upper(exponent)
@@ -103,7 +104,7 @@ def power(base: float, exponent: float) -> float:
     whole = shifted - _ROUNDER
     rest = (near - whole * _LN2_HIGH) + (far - whole * _LN2_LOW)
     bits = _bits(shifted)
-    half = bits >> _ONE  # in two steps, for results that are no normal numbers
+    half = bits >> _ONE  # in two steps, for subnormal results
     first, second = np.uint64(half << _FIFTY_TWO), np.uint64((bits - half) << _FIFTY_TWO)
     return (1.0 + (rest + _bend(rest))) * first.view(np.float64) * second.view(np.float64)
 
@@ -171,7 +172,7 @@ def _arc(square: float) -> float:
 
 @inlined_kernel
 def _upper(x: float) -> float:
-    """Return the upper half of `x`: products of two such are exact, and so is the difference to `x`."""
+    """Return the upper half of the significand: products of two such are exact, and so is the difference to `x`."""
     return np.uint64(_bits(x) & _UPPER).view(np.float64)
 
 

@@ -30,18 +30,14 @@ from streamsched.records.schema import ShardArrays
 from streamsched.records.url_patterns import group_name
 
 __all__ = [
-    "OVERDUE_SCORE",
     "Waits",
     "are_eligible",
     "describe_eligibility",
     "not_before",
-    "overdue_priorities",
-    "overdue_priority",
     "page_not_before",
     "read_waits",
 ]
 
-OVERDUE_SCORE: Final = 1e290  # what an overdue page scores at the least: more than any formula that is of use
 _WHY: Final = {
     FOR_DELAY: "for the delay between two visits",
     FOR_TOO_MANY: "for it answered 429",
@@ -74,22 +70,6 @@ def are_eligible(shard: ShardArrays, rows: Ints, now: float, limits: Limits) -> 
     open_ = np.empty(rows.size, np.bool_)
     _are_open(shard.pages, shard.groups.records, rows, limits, now, open_)
     return open_ & ~are_leased(shard, rows, now)
-
-
-@inlined_kernel
-def overdue_priority(overdue_s: float, now: float) -> float:
-    """Return what a page scores at `now` that has been overdue since `overdue_s`: the longer the more, always the most.
-
-    inf where it was asked for, which is -inf for a time; so nothing goes before it.
-    """
-    return OVERDUE_SCORE * (1.0 + (now - overdue_s))
-
-
-def overdue_priorities(overdue_s: Floats, now: float) -> Floats:
-    """Return `overdue_priority` of pages overdue since ``overdue_s``: float64[m]. O(m)."""
-    with np.errstate(over="ignore"):
-        told: Floats = OVERDUE_SCORE * (1.0 + (now - overdue_s))
-    return told
 
 
 @inlined_kernel

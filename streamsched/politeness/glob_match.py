@@ -1,4 +1,4 @@
-"""Which URLs fit a pattern in which ``*`` stands for any number of any bytes."""
+"""Matching URLs against patterns in which ``*`` matches any number of any bytes."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _STAR: Final = ord("*")
 
 @bare_kernel
 def fits(text: Bytes, start: int, stop: int, glob: Bytes) -> bool:
-    """Return whether ``text[start:stop]`` is what ``glob``: uint8[n] says from end to end.
+    """Return whether all of ``text[start:stop]`` matches ``glob``: uint8[n].
 
-    O(length) for most, O(length n) at the worst: of what came before its last ``*`` nothing is tried again.
+    O(length) usually, O(length n) at worst: only the last ``*`` is ever retried.
     """
     at, place = start, 0
-    star, since = -1, start  # the last star met, and where what it stands for ends
+    star, since = -1, start  # the last star met, and the end of what it matches
     while at < stop:
         if place < glob.size and glob[place] == _STAR:
             star, since = place, at
@@ -62,7 +62,7 @@ def mark_fitting(  # noqa: PLR0913, PLR0917  what to look at, what to look for, 
 
 @bare_kernel
 def _is_scheme(text: Bytes, start: int, size: int, scheme: Bytes) -> bool:
-    """Return whether the `size` bytes from `start` on are `scheme`, in whichever case."""
+    """Return whether the `size` bytes from `start` on are `scheme`, ignoring case."""
     if size != scheme.size:
         return False
     for i in range(size):

@@ -1,9 +1,9 @@
-"""Leases: pages handed out and not yet reported on are out of the ranking until an outcome or the expiry frees them.
+"""Leases: a page in a batch leaves the ranking until an outcome or the expiry of its lease frees it.
 
-A lease is a flag in the page's record and a time beside it. An outcome that is applied clears the flag; an expired
-lease stays flagged and no longer counts, so nothing has to run when it expires. What does hang on expiries in their
-order, `Leases` tells from a queue of what was granted: which pages have become eligible again, and how many pages of
-each host are out. A second flag says which pages their host's count includes, so that none is taken off it twice.
+A lease is a flag in the page's record and a time beside it. An applied outcome clears the flag. An expired lease stays
+flagged and no longer counts, so nothing has to run when it expires. `Leases` keeps a queue of what was granted, to find
+in order of expiry which pages have become eligible again and how many pages of each host are out. A second flag marks
+the pages that their host's count includes, so that none is subtracted twice.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from streamsched.records.seasonality_schema import SeasonalityArrays
 
 __all__ = ["Leases", "are_leased"]
 
-_SLACK: Final = 1 << 16  # rows in the queue beyond one a page until those that were freed otherwise are dropped
+_SLACK: Final = 1 << 16  # rows in the queue beyond two a page before rows freed otherwise are dropped
 
 
 def are_leased(shard: ShardArrays, rows: Ints, now: float) -> Bools:
@@ -33,20 +33,21 @@ def are_leased(shard: ShardArrays, rows: Ints, now: float) -> Bools:
 
 
 class Leases:
-    """The leases of one shard, which grants and frees them. For one call at a time; what it must keep is in the tables.
+    """The leases of one shard. For one call at a time; the lasting state is in the shard's arrays.
 
     Outcomes free leases by themselves, in the kernel that applies them.
     """
 
     def __init__(self) -> None:
-        self._queue: list[tuple[float, int, Ints]] = []  # a heap of grants: until when, number, rows
+        self._queue: list[tuple[float, int, Ints]] = []  # a heap of grants: expiry, number, rows
         self._number = 0
         self._queued = 0  # rows in the queue
 
     def grant(self, shard: ShardArrays, rows: Ints, until_s: float, panel: int = 0) -> None:
         """Lease `rows`: int64[m], each once, until `until_s`, UTC epoch seconds; the first `panel` for the panel. O(m).
 
-        What was leased before is so for the new time. Amortised, for grants that outcomes ended leave the queue late.
+        A page leased before gets the new time. The cost is amortised: grants that outcomes ended stay in the queue for
+        a while.
         """
         mark_dirty_rows(shard.dirty, shard.pages, shard.seasonality, rows)
         self.release(shard, rows)
@@ -59,15 +60,15 @@ class Leases:
             self.rebuild(shard)
 
     def release(self, shard: ShardArrays, rows: Ints) -> None:
-        """Take back the leases of `rows`: int64[m], as an outcome would. O(m)."""
+        """End the leases of `rows`: int64[m], as an outcome would. O(m)."""
         mark_dirty_rows(shard.dirty, shard.pages, shard.seasonality, rows)
         _recall_all(shard.pages, shard.groups.records, shard.seasonality, shard.dirty, rows)
         shard.pages.records["flags"][rows] &= np.uint8(0xFF ^ LEASED ^ FOR_PANEL)
 
     def expire(self, shard: ShardArrays, now: float) -> Ints:
-        """Return the rows whose leases have run out by `now`, each lease once: int64[m], in the order of expiry.
+        """Return the rows whose leases have expired by `now`, each lease once: int64[m], in order of expiry.
 
-        Those that an outcome or `release` ended or that were granted anew are not among them. O(m), amortised.
+        Leases ended by an outcome or by `release`, and leases granted anew, are not returned. O(m), amortised.
         """
         ended = [np.empty(0, np.int64)]
         while self._queue and self._queue[0][0] <= now:
@@ -79,16 +80,16 @@ class Leases:
         return np.concatenate(ended)
 
     def restore(self, shard: ShardArrays, ended: Ints) -> None:
-        """Undo what `expire` did in returning `ended`: they are out until they are told to have run out again. O(m)."""
+        """Undo an `expire` call that returned `ended`: these pages are out until they expire again. O(m)."""
         _send(shard.pages, shard.groups.records, shard.seasonality, shard.dirty, ended)
         self._queue_up(shard, ended)
 
     def next_expiry(self) -> float:
-        """Return before when no lease runs out: inf where none is queued. O(1)."""
+        """Return a time before which no lease expires: inf if none is queued. O(1)."""
         return self._queue[0][0] if self._queue else np.inf
 
     def rebuild(self, shard: ShardArrays) -> None:
-        """Make the queue from the tables alone. O(pages)."""
+        """Build the queue anew from the arrays. O(pages)."""
         pages = int(shard.corpus["pages"][0])
         rows = np.flatnonzero(shard.pages.records["flags"][:pages] & OUT)
         rows = rows[np.argsort(shard.pages.lease_until_s[rows], kind="stable")]
@@ -96,7 +97,7 @@ class Leases:
         self._queue_up(shard, rows)
 
     def _queue_up(self, shard: ShardArrays, rows: Ints) -> None:
-        """Put ``rows``: int64[m], in the order of their expiry, into the queue."""
+        """Add ``rows``: int64[m], in order of expiry, to the queue."""
         until_s = shard.pages.lease_until_s[rows]
         for part in np.split(rows, np.flatnonzero(until_s[1:] != until_s[:-1]) + 1):
             if part.size:
@@ -110,7 +111,7 @@ class Leases:
 
 @bare_kernel
 def _send(pages: PageArrays, groups: Records, seasonality: SeasonalityArrays, dirty: DirtyArrays, rows: Ints) -> None:
-    """Count pages as out, those that are not yet."""
+    """Count those pages as out that are not yet."""
     for i in range(rows.size):
         page: Record = pages.records[rows[i]]
         if not page.flags & OUT:
@@ -124,7 +125,7 @@ def _send(pages: PageArrays, groups: Records, seasonality: SeasonalityArrays, di
 def _recall_all(
     pages: PageArrays, groups: Records, seasonality: SeasonalityArrays, dirty: DirtyArrays, rows: Ints
 ) -> None:
-    """Count pages as out no more, those that were."""
+    """Stop counting those pages as out that are."""
     for i in range(rows.size):
         page: Record = pages.records[rows[i]]
         if page.flags & OUT:

@@ -1,9 +1,8 @@
-"""When a page and a host may be visited: the settings of `politeness` as kernels read them, and what kernels make of
-them.
+"""When a page and a host may be visited: the settings and rules as kernels read them, and the times that follow.
 
-A page's record says by its rule's number, its failures and its answers of 404 or 410 when it may be visited again. A
-host's record says how many of its pages are out and before when it wants no visit; handing out pages moves that time
-on by the host's delay each, an answer of 429 or 503 by what the host asked for.
+When a page may be visited again follows from the number of its rule, its failures, and its 404 or 410 answers in a row.
+A host's record says how many of its pages are out and before when it must not be visited: leasing pages moves that time
+by the host's delay each, and a 429 or 503 answer by the rest that the host demands.
 """
 
 from __future__ import annotations
@@ -46,13 +45,13 @@ __all__ = [
     "write_rule",
 ]
 
-# GROUP.wait_reason: what a host rests for until ready_s.
-FOR_DELAY: Final = 1  # between two visits
+# GROUP.wait_reason: why a host rests until ready_s.
+FOR_DELAY: Final = 1  # the delay between two visits
 FOR_TOO_MANY: Final = 2  # it answered 429
-FOR_RETRY_AFTER: Final = 3  # it said for how long
-ON_REQUEST: Final = 4  # its owner's, or ours
+FOR_RETRY_AFTER: Final = 3  # its answer had Retry-After
+ON_REQUEST: Final = 4  # blocked by its owner or by us
 
-RULES: Final = 256  # a page's record holds the number of its rule in a byte; number 0 are the settings
+RULES: Final = 256  # a page's record holds the number of its rule in a byte; number 0 is for the settings
 RULE: Final = np.dtype(
     [
         ("min_revisit_s", "<f8"),  # 0 for none
@@ -64,14 +63,14 @@ RULE: Final = np.dtype(
 
 _NO_LIMIT: Final = 1 << 62
 _NEVER_GONE: Final = 256  # more answers in a row than a record counts
-_BACKOFF_SALT: Final = np.uint64(0xB5C0FBCFEC4D3B2F)  # any will do: it must differ from what salts ties and samples
+_BACKOFF_SALT: Final = np.uint64(0xB5C0FBCFEC4D3B2F)  # arbitrary, but not what salts ties and samples
 _PROBE_SALT: Final = np.uint64(0x59F111F1B605D019)
 _TOO_MANY_REQUESTS: Final = 429
 _UNAVAILABLE: Final = 503
 
 
 class Limits(NamedTuple):
-    """`Politeness` as kernels read them, with every page rule."""
+    """`Politeness` as kernels read it, with every page rule."""
 
     delay_s: float
     in_flight: int
@@ -80,11 +79,11 @@ class Limits(NamedTuple):
     backoff_most_s: float
     retire_after: int
     probe_every_s: float
-    rules: Records  # RULE[RULES], what a rule does not set already filled in from the settings
+    rules: Records  # RULE[RULES], what a rule does not set filled in from the settings
 
 
 def make_limits(politeness: Politeness) -> Limits:
-    """Return the limits of `politeness`, in which no rule says anything else. O(1)."""
+    """Return the limits of `politeness`, with all rules equal to the settings. O(1)."""
     limits = Limits(
         float(politeness.delay),
         _NO_LIMIT if politeness.in_flight is None else politeness.in_flight,
@@ -101,7 +100,7 @@ def make_limits(politeness: Politeness) -> Limits:
 
 
 def write_rule(limits: Limits, number: int, rule: Rule, politeness: Politeness) -> None:
-    """Let `number` be the number of `rule`, for every page that has it. O(1)."""
+    """Store `rule` under `number`, for every page that has this number. O(1)."""
     record = limits.rules[number]
     most = politeness.max_revisit if rule.max_revisit is None else rule.max_revisit
     record["min_revisit_s"] = politeness.min_revisit if rule.min_revisit is None else rule.min_revisit
@@ -111,9 +110,9 @@ def write_rule(limits: Limits, number: int, rule: Rule, politeness: Politeness) 
 
 @inlined_kernel
 def ready_at(page: Record, trace: Record, limits: Limits) -> float:
-    """Return the time from which a page may be visited, its host and leases aside: inf for never, -inf for any. O(1).
+    """Return when a page may be visited, hosts and leases aside: inf for never, -inf for any time. O(1).
 
-    The latest of `revisit_at`, `backoff_until` and `probe_at`; a page that was asked for waits for none of them.
+    The latest of `revisit_at`, `backoff_until` and `probe_at`; a page asked for waits for none of them.
     """
     rule: Record = limits.rules[page.rule]
     if rule.never:
@@ -125,7 +124,7 @@ def ready_at(page: Record, trace: Record, limits: Limits) -> float:
 
 @inlined_kernel
 def revisit_at(page: Record, limits: Limits) -> float:
-    """Return when the least time since the last visit that told something is over, -inf where there is none. O(1)."""
+    """Return when the least time since the last successful visit is over, -inf if there is none. O(1)."""
     rule: Record = limits.rules[page.rule]
     if rule.min_revisit_s > 0.0 and page.flags & VISITED:
         return float(page.last_visit_s + rule.min_revisit_s)
@@ -134,7 +133,7 @@ def revisit_at(page: Record, limits: Limits) -> float:
 
 @inlined_kernel
 def backoff_until(page: Record, trace: Record, limits: Limits) -> float:
-    """Return until when a page rests after failures in a row, -inf where the last visit told something. O(1)."""
+    """Return until when a page backs off after failures in a row, -inf after a success. O(1)."""
     if page.failures == 0 or limits.backoff_s <= 0.0:
         return -np.inf
     wait = _double(limits, page.failures) * _jitter(page.url_hash ^ _BACKOFF_SALT, page.failures)
@@ -143,7 +142,7 @@ def backoff_until(page: Record, trace: Record, limits: Limits) -> float:
 
 @inlined_kernel
 def probe_at(page: Record, trace: Record, limits: Limits) -> float:
-    """Return when a page that is gone is to be probed, -inf where it is not. O(1)."""
+    """Return when a page that is gone is to be probed, -inf if it is not gone. O(1)."""
     if page.gone < limits.retire_after:
         return -np.inf
     return float(trace.last_outcome_s + limits.probe_every_s * _jitter(page.url_hash ^ _PROBE_SALT, page.gone))
@@ -151,9 +150,9 @@ def probe_at(page: Record, trace: Record, limits: Limits) -> float:
 
 @inlined_kernel
 def overdue_at(page: Record, limits: Limits) -> float:
-    """Return the time from which a page goes before those that are not overdue: inf for never, -inf for always. O(1).
+    """Return from when a page comes before those that are not overdue: inf for never, -inf for always. O(1).
 
-    Always means that it was asked for. That it goes before others does not mean that it may: see `ready_at`.
+    -inf means that it was asked for. An overdue page may still have to wait: see `ready_at`.
     """
     rule: Record = limits.rules[page.rule]
     if rule.never:
@@ -165,13 +164,13 @@ def overdue_at(page: Record, limits: Limits) -> float:
 
 @inlined_kernel
 def _double(limits: Limits, times: int) -> float:
-    """Return the rest after `times` failures in a row: twice that after one less, up to the longest. O(1)."""
+    """Return the rest after `times` failures in a row: doubled by each, up to the longest. O(1)."""
     return float(min(limits.backoff_s * 2.0 ** (times - 1.0), limits.backoff_most_s))
 
 
 @inlined_kernel
 def _jitter(salted: int, number: int) -> float:
-    """Return a number from 0.75 up to 1.25 that hangs on both alone. O(1)."""
+    """Return a number from 0.75 to 1.25 that depends on both arguments alone. O(1)."""
     bits = mix(mix(salted) ^ np.uint64(number))
     return 0.75 + float(np.int64(bits >> np.uint64(11))) * (0.5 / (1 << 53))
 
@@ -184,26 +183,26 @@ def host_delay(host: Record, limits: Limits) -> float:
 
 @inlined_kernel
 def in_flight_capacity(host: Record, limits: Limits) -> int:
-    """Return how many more pages of a host may be out at once, below 0 where a rule came too late. O(1)."""
+    """Return how many more pages of a host may be out at once; below 0 if a rule came too late. O(1)."""
     most = limits.in_flight if host.max_out == BY_SETTINGS else np.int64(host.max_out)
     return int(most - np.int64(host.out))
 
 
 @inlined_kernel
 def host_capacity(host: Record, limits: Limits, now: float, lease_s: float) -> int:
-    """Return how many more pages of a host a batch at `now` may hold, 0 while it rests. O(1).
+    """Return how many more pages of a host a batch at `now` may hold; 0 while the host rests. O(1).
 
-    As many as both its limits allow, and with a delay no more than can be visited within the lease's seconds, one at
-    the least. Does not know of pages chosen for the batch and not yet granted.
+    Both limits apply; with a delay, also no more than can be visited within the lease's seconds, but at least one.
+    Pages chosen for the batch but not yet leased are not counted.
     """
     if host.ready_s > now:
         return 0
     most = limits.per_batch if host.max_batch == BY_SETTINGS else np.int64(host.max_batch)
-    room: Any = min(most, in_flight_capacity(host, limits))
+    capacity: Any = min(most, in_flight_capacity(host, limits))
     delay_s = host_delay(host, limits)
     if delay_s > 0.0:
-        room = min(room, max(np.int64(min(lease_s / delay_s, 1e18)), 1))
-    return int(max(room, 0))
+        capacity = min(capacity, max(np.int64(min(lease_s / delay_s, 1e18)), 1))
+    return int(max(capacity, 0))
 
 
 @bare_kernel
@@ -221,28 +220,28 @@ def count_leased(pages: Records, groups: Records, dirty: DirtyArrays, rows: Ints
         if delay_s > 0.0:
             host.ready_s = max(host.ready_s, now) + delay_s
             host.wait_reason = FOR_DELAY
-            host.asked_to_wait = 0  # these visits are after the rest that it asked for
+            host.asked_to_wait = 0  # these visits are after the rest that it demanded
 
 
 @inlined_kernel
 def apply_host_response(
     host: Record, limits: Limits, given: int, status: int, retry_after: float, fetched_at: float
 ) -> None:
-    """Take in what an answer says of its host: 429 and 503 may ask for rest, any that tells something starts anew.
+    """Apply an outcome to its host: 429 and 503 may demand a rest, and a success resets the 429 count. O(1).
 
-    O(1). Answers to visits from before the end of such a rest are part of it: they change nothing of its steps. Where
-    the delays of visits given out before last longer, the rest lasts as long: those were given out knowing nothing.
+    Outcomes of visits before the end of such a rest belong to it: they do not change its step. If the delays of earlier
+    leases last longer, the rest lasts as long as they do, since those leases did not know of it.
     """
     resting = host.asked_to_wait != 0 and fetched_at < host.ready_s
-    told = given & RETRY_AFTER != 0
+    has_retry_after = given & RETRY_AFTER != 0
     if status == _TOO_MANY_REQUESTS:
         if not resting:
             host.consecutive_429s = min(host.consecutive_429s + 1, 255)
-            if not told and limits.backoff_s > 0.0:
+            if not has_retry_after and limits.backoff_s > 0.0:
                 _rest(host, fetched_at + _double(limits, host.consecutive_429s), FOR_TOO_MANY)
     elif not is_failure(status) and not resting:
         host.consecutive_429s = 0
-    if told and status in (_TOO_MANY_REQUESTS, _UNAVAILABLE):
+    if has_retry_after and status in (_TOO_MANY_REQUESTS, _UNAVAILABLE):
         _rest(host, fetched_at + retry_after, FOR_RETRY_AFTER)
 
 

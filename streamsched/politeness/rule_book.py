@@ -1,10 +1,10 @@
 """The rules of one scheduler: exceptions from its `Politeness` for pages and for hosts.
 
-A page goes by the rule of the page itself, else of a pattern, else of its host (see `targets`); of several patterns or
-hosts that fit by the one that was set last. But a rule that says never goes before all that do not, until it is itself
-taken back or set anew. Rules are not mixed: what the deciding one does not set is as the settings have it. Targets that
-mean the same have one rule, however they are written. Each page's record holds the number of its rule, each host's
-record what its rule sets.
+A page follows the rule of the page itself, else of a pattern, else of its host (see `rule_targets`); of several
+matching patterns or hosts, the one set last. A `never` rule overrides all others until it is removed or replaced. Rules
+are not merged: what the deciding rule does not set is taken from the settings. Targets with the same meaning share one
+rule, however they are written. Each page's record holds the number of its rule, and each host's record the values that
+its rule sets.
 """
 
 from __future__ import annotations
@@ -35,31 +35,33 @@ from streamsched.records.schema import PageLookup, ShardArrays
 
 __all__ = ["RuleBook"]
 
-_MOST_TEXT: Final = 1 << 24  # bytes of all targets: they are saved in one piece with the settings
+_MOST_TEXT: Final = 1 << 24  # bytes of all targets, which are saved in one piece with the settings
 
 
 class RuleBook:
-    """The rules by target, and how far they have reached. For one call at a time."""
+    """The rules by target, and how many pages and groups they have been applied to. For one call at a time."""
 
     def __init__(self, politeness: Politeness, limits: Limits) -> None:
-        self._manners = politeness
+        self._politeness = politeness
         self._limits = limits
-        self._pages: dict[str, Rule] = {}  # by target, in the order in which they were set
+        self._pages: dict[str, Rule] = {}  # by target, in the order set
         self._hosts: dict[str, HostRule] = {}
         self._numbers: dict[Rule, int] = {Rule(): 0}
         self._choose()
-        self._rows = 0  # pages and groups that have been looked at
+        self._rows = 0  # pages and groups already processed
         self._groups = 0
 
     def set(self, pages: PageLookup, rules: Mapping[str, Rule | HostRule | None]) -> Ints:
-        """Set rules by target, None to take them back; return the rows that may go by others now: int64[m], ascending.
+        """Set rules by target, None to remove; return the rows whose rule may have changed: int64[m], ascending.
 
-        O(1) for each target that is a page, O(pages) for all others together. Raises SettingsError, and sets none, for
-        a target that is none, a rule that does not fit its target, and more than 255 different rules for pages. To take
-        back what was not set concerns no page.
+        O(1) for each target that is a page, O(pages) for all others together. Raises SettingsError, and sets none, if a
+        target is invalid, if a rule does not fit its target, or for more than 255 different page rules. Removing a rule
+        that was not set has no effect.
         """
         if not isinstance(rules, Mapping):
-            raise SettingsError("rules", rules, "targets such as example.org, each with a Rule, a HostRule or None")
+            raise SettingsError(
+                "rules", rules, "a mapping from targets, for example example.org, to a Rule, a HostRule or None"
+            )
         own, hosts, targets = self._with(rules)
         self._give_numbers(own)
         self._pages, self._hosts = own, hosts
@@ -67,46 +69,46 @@ class RuleBook:
         shard = pages.arrays
         self.reach(shard)
         groups, corpus = shard.groups, shard.corpus
-        self._tell_hosts(shard, find_hosts(groups, corpus, (target for target in targets if target.kind == HOST)))
+        self._write_hosts(shard, find_hosts(groups, corpus, (target for target in targets if target.kind == HOST)))
         single = _find_pages(pages, (target.text for target in targets if target.kind == SINGLE))
         wide = _pages_of(shard, find_hosts(groups, corpus, (target for target in targets if target.kind != SINGLE)))
         rows = np.union1d(single, wide)
-        self._tell_pages(shard, rows)
+        self._number_pages(shard, rows)
         return rows
 
     def reach(self, shard: ShardArrays) -> None:
-        """Let pages and hosts that came since the last call go by their rules. O(new pages) where there are rules."""
+        """Apply rules to pages and hosts that are new since the last call. O(new pages) if there are rules."""
         pages, groups = int(shard.corpus["pages"][0]), int(shard.corpus["groups"][0])
         if self._hosts and groups > self._groups:
             new = np.arange(self._groups, groups)
-            self._tell_hosts(shard, new[shard.groups.records["depth"][new] == 0])
+            self._write_hosts(shard, new[shard.groups.records["depth"][new] == 0])
         if self._pages and pages > self._rows:
-            self._tell_pages(shard, np.arange(self._rows, pages))
+            self._number_pages(shard, np.arange(self._rows, pages))
         self._rows, self._groups = pages, groups
 
     def to_json(self) -> dict[str, Any]:
-        """Return what `restore` needs, as JSON can hold it."""
+        """Return what `restore` needs, as JSON values."""
         return {
             "rules": [[number, rule.to_json()] for rule, number in self._numbers.items()],
             "pages": [[target, self._numbers[rule]] for target, rule in self._pages.items()],
             "hosts": [[target, rule.to_json()] for target, rule in self._hosts.items()],
         }
 
-    def restore(self, told: dict[str, Any], shard: ShardArrays) -> None:
-        """Go on from what `to_json` told once, with tables that these rules have reached."""
-        rules = {number: Rule.from_json(rule) for number, rule in told["rules"]}
+    def restore(self, state: dict[str, Any], shard: ShardArrays) -> None:
+        """Restore what `to_json` returned, with a shard to which these rules have been applied."""
+        rules = {number: Rule.from_json(rule) for number, rule in state["rules"]}
         self._numbers = {rule: number for number, rule in rules.items()}
-        self._pages = {parse_target(target).key: rules[number] for target, number in told["pages"]}
-        self._hosts = {parse_target(target).key: HostRule.from_json(rule) for target, rule in told["hosts"]}
+        self._pages = {parse_target(target).key: rules[number] for target, number in state["pages"]}
+        self._hosts = {parse_target(target).key: HostRule.from_json(rule) for target, rule in state["hosts"]}
         for number, rule in rules.items():
-            write_rule(self._limits, number, rule, self._manners)
+            write_rule(self._limits, number, rule, self._politeness)
         self._choose()
         self._rows, self._groups = int(shard.corpus["pages"][0]), int(shard.corpus["groups"][0])
 
     def _with(
         self, rules: Mapping[str, Rule | HostRule | None]
     ) -> tuple[dict[str, Rule], dict[str, HostRule], list[Target]]:
-        """Return the rules of pages and of hosts as they are to be, and whose these have become others.
+        """Return the rules of pages and of hosts after the change, and the targets that it affects.
 
         Raises SettingsError.
         """
@@ -116,7 +118,7 @@ class RuleBook:
             _check_rule(target, rule)
             old: list[object] = []
             if rule is None or isinstance(rule, Rule):
-                old.append(own.pop(target.key, None))  # set anew, it comes last
+                old.append(own.pop(target.key, None))  # a rule set again comes last
             if rule is None or isinstance(rule, HostRule):
                 old.append(hosts.pop(target.key, None))
             if isinstance(rule, Rule):
@@ -126,20 +128,26 @@ class RuleBook:
             if rule is not None or any(one is not None for one in old):
                 targets.append(target)
         if sum(len(text.encode("utf-8", "replace")) for text in (*own, *hosts)) > _MOST_TEXT:
-            raise SettingsError("rules", f"{len(own) + len(hosts)} targets", f"at most {_MOST_TEXT} bytes of targets")
+            raise SettingsError(
+                "rules", f"{len(own) + len(hosts)} targets", f"at most {_MOST_TEXT} bytes of targets: use patterns"
+            )
         return own, hosts, targets
 
     def _give_numbers(self, own: Mapping[str, Rule]) -> None:
-        """Give numbers to rules that are new, those of rules no longer used among them; raises SettingsError."""
-        used = {Rule(): None} | dict.fromkeys(own.values())  # in their order: numbers are part of the state
+        """Number new rules, reusing the numbers of rules no longer used; raises SettingsError if there are too many."""
+        used = {Rule(): None} | dict.fromkeys(own.values())  # in order: numbers are part of the state
         if len(used) > RULES:
-            raise SettingsError("rules", f"{len(used) - 1} different ones", f"at most {RULES - 1} different page rules")
+            raise SettingsError(
+                "rules",
+                f"{len(used) - 1} different ones",
+                f"at most {RULES - 1} different page rules: give more pages the same rule",
+            )
         kept = {rule: number for rule, number in self._numbers.items() if rule in used}
         free = iter(sorted(set(range(RULES)) - set(kept.values())))
         for rule in used:
             if rule not in kept:
                 kept[rule] = next(free)
-                write_rule(self._limits, kept[rule], rule, self._manners)
+                write_rule(self._limits, kept[rule], rule, self._politeness)
         self._numbers = kept
 
     def _choose(self) -> None:
@@ -147,11 +155,11 @@ class RuleBook:
         self._of_pages = RuleMatcher({target: self._numbers[rule] for target, rule in self._pages.items()}, never)
         self._of_hosts = RuleMatcher({target: place for place, target in enumerate(self._hosts)})
 
-    def _tell_pages(self, shard: ShardArrays, rows: Ints) -> None:
+    def _number_pages(self, shard: ShardArrays, rows: Ints) -> None:
         mark_dirty_rows(shard.dirty, shard.pages, shard.seasonality, rows)
         shard.pages.records["rule"][rows] = self._of_pages.number_pages(shard.pages, shard.groups, rows)
 
-    def _tell_hosts(self, shard: ShardArrays, hosts: Ints) -> None:
+    def _write_hosts(self, shard: ShardArrays, hosts: Ints) -> None:
         rules = list(self._hosts.values())
         mark_dirty_groups(shard.dirty, shard.groups.records, hosts)
         for host, place in zip(hosts.tolist(), self._of_hosts.number_hosts(shard.groups, hosts), strict=True):
@@ -163,16 +171,16 @@ class RuleBook:
 
 
 def _check_rule(target: Target, rule: object) -> None:
-    """Raise SettingsError where `rule` is none that `target` can have."""
+    """Raise SettingsError if `rule` is not one that `target` can have."""
     named = f"rule of {shorten(target.text)}"
     if rule is not None and not isinstance(rule, Rule | HostRule):
         raise SettingsError(named, rule, "a Rule, a HostRule or None")
     if isinstance(rule, HostRule) and target.kind != HOST:
-        raise SettingsError(named, rule, "a Rule, for only a host such as example.org has a HostRule")
+        raise SettingsError(named, rule, "a Rule: a HostRule is only for a host, for example example.org")
 
 
 def _find_pages(pages: PageLookup, targets: Iterable[str]) -> Ints:
-    """Return the rows of the pages that are known by these texts, or by them with a scheme before."""
+    """Return the rows of the pages with these URLs, or with these and a scheme in front."""
     urls = [scheme + text for text in targets for scheme in (PAGE_SCHEMES if "://" not in text else ("",))]
     rows = pages.find(PackedUrls.pack(urls))
     return rows[rows >= 0]

@@ -1,14 +1,14 @@
-"""What rules are set for: hosts, URL patterns and pages, as people write them, and which pages fit them.
+"""Targets of rules: hosts, URL patterns and pages, as people write them, and which pages match them.
 
 - A **host**: ``example.org`` or ``*.example.org``, with no slash and no scheme.
 - A **pattern**: ``example.org/news/*`` or ``https://*/print/*``, a host and all that follows it up to the end of the
-  URL, with ``*`` for any number of any characters; with a scheme it means that scheme only.
-- A **page**: ``https://example.org/news``, a URL without ``*`` just as it was observed; without its scheme it means the
-  pages of http and of https, and the one known by that very text.
+  URL, with ``*`` for any number of any characters; with a scheme it matches that scheme only.
+- A **page**: ``https://example.org/news``, a URL without ``*`` exactly as it was observed; without a scheme it matches
+  that URL with http, with https, and without a scheme.
 
-Hosts are compared as groups are named: in lower case, without user and without the scheme's own port. A ``*`` in a host
-does not reach into the path. All else goes by the byte, so a ``?`` is a question mark. A host
-named without a scheme has no port 80 or 443, for the groups of http and https carry none.
+Hosts are compared like group names: in lower case, without user information and without the scheme's default port. A
+``*`` in a host does not match into the path. Everything else is compared byte by byte, so a ``?`` is a question mark. A
+host without a scheme cannot have port 80 or 443, since the groups of http and https do not carry these.
 """
 
 from __future__ import annotations
@@ -43,21 +43,21 @@ __all__ = [
     "read_target",
 ]
 
-HOST, PATTERN, SINGLE = range(3)  # kinds of targets; of those that a page fits the last decides, but see `RuleMatcher`
-PAGE_SCHEMES: Final = ("", "https://", "http://")  # that a page named without one may have
+HOST, PATTERN, SINGLE = range(3)  # kinds of targets; the last kind that matches a page decides, but see `RuleMatcher`
+PAGE_SCHEMES: Final = ("", "https://", "http://")  # that a page target without a scheme matches
 
 _SCHEME: Final = re.compile(r"([^/?#]*?)://")
 _OWN_PORT: Final = {"https": ":443", "http": ":80"}
-_EXPECTED: Final = "a host, a URL, or a pattern such as example.org/news/*"
-_HOST_EXPECTED: Final = "a host such as example.org or *.example.org"
+_EXPECTED: Final = "a host, a URL, or a pattern, for example example.org/news/*"
+_HOST_EXPECTED: Final = "a host, for example example.org or *.example.org"
 _PORT: Final = re.compile(r":([^:\]]*)$")
 _IS_PORT: Final = re.compile(r"[0-9*]*\*[0-9*]*|[0-9]+")
-_ROWS_AT_ONCE: Final = 1 << 16  # whose URLs are read together
+_ROWS_AT_ONCE: Final = 1 << 16  # rows whose URLs are read together
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A target taken apart: ``scheme``, "" for any, and ``host`` in lower case; ``path``: all that follows the host."""
+    """A parsed target: ``scheme``, "" for any, and ``host`` in lower case; ``path``: all that follows the host."""
 
     text: str
     kind: int
@@ -67,19 +67,19 @@ class Target:
 
     @property
     def key(self) -> str:
-        """The target as all that mean the same have it: pages, which are compared by the byte, as they are written."""
+        """The canonical form, equal for targets with the same meaning. Pages are compared byte by byte, as written."""
         if self.kind == SINGLE:
             return self.text
         path = "" if self.kind == HOST else self.path
         return f"{self.scheme}://{self.host}{path}" if self.scheme else f"{self.host}{path}"
 
-    def meets(self, host: str) -> bool:
-        """Return whether pages of `host` may fit. O(length)."""
+    def matches(self, host: str) -> bool:
+        """Return whether pages of `host` may match. O(length)."""
         return _host_pattern(self.host).fullmatch(host) is not None if "*" in self.host else self.host == host
 
 
 def parse_target(text: object) -> Target:
-    """Return the target that `text` names; raises SettingsError where it names none. O(length).
+    """Return the target that `text` names; raises SettingsError if it names none. O(length).
 
     >>> parse_target("*.Example.org"), parse_target("example.org/a?b=*").path
     (Target(text='*.Example.org', kind=0, scheme='', host='*.example.org', path='*'), '/a?b=*')
@@ -100,7 +100,7 @@ def parse_target(text: object) -> Target:
 
 
 def read_target(text: object) -> Target:
-    """Return the target that `text` names; raises SettingsError where it names none, or none that any URL meets.
+    """Return the target that `text` names; raises SettingsError if it names none, or one that no URL can match.
 
     >>> read_target("https://Example.org:443/*").key
     'https://example.org/*'
@@ -109,17 +109,17 @@ def read_target(text: object) -> Target:
     if target.kind == SINGLE:
         return target
     if re.search(r"[\s\x00-\x1f]", target.host):
-        raise SettingsError("target", text, "a host without spaces")
+        raise SettingsError("target", text, "a host without spaces or control characters")
     port = _PORT.search(target.host)
     if port and not _IS_PORT.fullmatch(port[1]):
-        raise SettingsError("target", text, "a number as the host's port")
+        raise SettingsError("target", text, "a number as the port of the host")
     if port and not target.scheme and port[0] in _OWN_PORT.values():
-        raise SettingsError("target", text, f"{target.host[: port.start()]}, for hosts do not carry their usual port")
+        raise SettingsError("target", text, f"{target.host[: port.start()]} without its default port")
     return target
 
 
 def read_host(text: object) -> Target:
-    """Return the hosts that `text` names; raises SettingsError where it names none."""
+    """Return the hosts that `text` names; raises SettingsError if it names none."""
     try:
         target = read_target(text)
     except SettingsError as error:
@@ -131,9 +131,9 @@ def read_host(text: object) -> Target:
 
 
 def find_hosts(groups: GroupArrays, corpus: Records, targets: Iterable[Target]) -> Ints:
-    """Return the groups of all known hosts that the targets meet: int64[m], ascending. O(1) a host without ``*``.
+    """Return the groups of all known hosts that match a target: int64[m], ascending. O(1) for a host without ``*``.
 
-    O(hosts) for each target with one.
+    O(hosts) for each target with ``*``.
     """
     found: set[int] = set()
     known: list[tuple[int, str]] | None = None
@@ -142,7 +142,7 @@ def find_hosts(groups: GroupArrays, corpus: Records, targets: Iterable[Target]) 
             found.add(find_host(groups, target.host))
             continue
         known = _name_hosts(groups, corpus) if known is None else known
-        found.update(group for group, name in known if target.meets(name))
+        found.update(group for group, name in known if target.matches(name))
     return np.array(sorted(found - {-1}), np.int64)
 
 
@@ -152,40 +152,40 @@ def _name_hosts(groups: GroupArrays, corpus: Records) -> list[tuple[int, str]]:
 
 
 class RuleMatcher:
-    """Which of many targets decides for a page or a host: of those that fit, the last of the last kind.
+    """Which of many targets decides for a page or a host: of those that match, the last of the last kind.
 
-    ``numbers``: what each target, in the order in which they were set, stands for; ``first``: numbers that go before
-    all others, whatever their kinds.
+    ``numbers``: the number of each target, in the order set; ``first``: numbers that come before all others, of any
+    kind.
     """
 
     def __init__(self, numbers: Mapping[str, int], first: Collection[int] = ()) -> None:
         self._numbers = numbers
         self._first = frozenset(first)
-        self._single: dict[str, tuple[bool, int, int]] = {}  # whether first, place in the order, what it stands for
-        self._plain: dict[str, list[tuple[int, Target]]] = {}  # by host; with the place of each in the order
-        self._starred: list[tuple[int, Target]] = []
+        self._single: dict[str, tuple[bool, int, int]] = {}  # whether first, place in the order, number
+        self._plain: dict[str, list[tuple[int, Target]]] = {}  # by host, with its place in the order
+        self._host_patterns: list[tuple[int, Target]] = []
         for place, text in enumerate(numbers):
             target = parse_target(text)
             if target.kind == SINGLE:
                 self._single[text] = (numbers[text] in self._first, place, numbers[text])
             elif "*" in target.host:
-                self._starred.append((place, target))
+                self._host_patterns.append((place, target))
             else:
                 self._plain.setdefault(target.host, []).append((place, target))
 
     def number_hosts(self, groups: GroupArrays, hosts: Ints) -> list[int | None]:
-        """Return what the deciding target of kind HOST stands for, for each of `hosts`; None where there is none."""
+        """Return the number of the deciding HOST target for each of `hosts`; None if there is none."""
         deciding = (
-            [target for target in self._meeting(name) if target.kind == HOST] for name in group_names(groups, hosts)
+            [target for target in self._matching(name) if target.kind == HOST] for name in group_names(groups, hosts)
         )
         return [self._numbers[targets[-1].text] if targets else None for targets in deciding]
 
     def number_pages(self, pages: PageArrays, groups: GroupArrays, rows: Ints) -> Bytes:
-        """Return what the deciding target stands for, for each of ``rows``: uint8[m]; 0 where there is none. O(m)."""
+        """Return the number of the deciding target for each of ``rows``: uint8[m]; 0 if there is none. O(m)."""
         numbers = np.zeros(rows.size, np.uint8)
-        if self._plain or self._starred:
+        if self._plain or self._host_patterns:
             for name, places in _by_host(pages.records, groups, rows):
-                for target in self._meeting(name):
+                for target in self._matching(name):
                     number = self._numbers[target.text]
                     mark_fitting(pages, rows, places, _bytes(target.scheme), _bytes(target.path), number, numbers)
         if self._single:
@@ -197,16 +197,16 @@ class RuleMatcher:
                     numbers[place] = number
         return numbers
 
-    def _meeting(self, host: str) -> list[Target]:
-        """Return the targets that pages of `host` may fit, the deciding one last."""
+    def _matching(self, host: str) -> list[Target]:
+        """Return the targets that pages of `host` may match, the deciding one last."""
         plain = self._plain.get(host, [])
-        starred = [(place, target) for place, target in self._starred if target.meets(host)]
+        starred = [(place, target) for place, target in self._host_patterns if target.matches(host)]
         ranks = [(self._numbers[one.text] in self._first, one.kind, place, one) for place, one in plain + starred]
         return [target for *_, target in sorted(ranks, key=lambda rank: rank[:3])]
 
 
 def _by_host(pages: Records, groups: GroupArrays, rows: Ints) -> Iterator[tuple[str, Ints]]:
-    """Yield each host's name with the places of its pages in `rows`."""
+    """Yield each host's name with the indices of its pages in `rows`."""
     hosts = groups.records["host"][pages["group"][rows]]
     order = np.argsort(hosts, kind="stable")
     firsts = np.flatnonzero(np.diff(hosts[order], prepend=-1)) if rows.size else np.empty(0, np.int64)

@@ -1,8 +1,8 @@
-"""Bounds of blocks of pages: what no eligible page's score in a block exceeds until a stated time.
+"""Upper bounds of blocks of pages: no eligible page of a block exceeds its bound until the bound expires.
 
-A bound is told for times from the ranking's clock up to its end: -inf where all scores are NaN or -inf, NaN where no
-page of the block is eligible at all. A bound whose end has come says nothing. How far ahead a block looked when it was
-opened last is its reach. Nodes sum up a few blocks each, so that a query passes over blocks that do not matter.
+A bound holds from the ranking's clock until its end. It is -inf if all scores are NaN or -inf, and NaN if no page of
+the block is eligible. An expired bound says nothing. The reach of a block is how far it looked ahead when it was last
+opened. Nodes summarise NODE_BLOCKS blocks each, so that a query skips blocks that do not matter.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from streamsched.ranking.host_slots import HostUsage, SlotLimits, host_slots_bea
 from streamsched.records.schema import ShardArrays
 
 __all__ = [
+    "LEAST_OVERDUE_LEVEL",
     "NODE_BLOCKS",
     "Blocks",
     "BoundTable",
@@ -31,50 +32,53 @@ __all__ = [
     "RankingArrays",
     "list_above_bar",
     "list_due",
-    "rest_within",
+    "overdue_level",
+    "page_ready_at",
     "settle",
     "slice_lanes",
     "store_bound",
-    "sum_up_all",
     "target_of",
+    "update_nodes",
 ]
 
 NODE_BLOCKS: Final = 16
-_SOON: Final = 12  # nodes ahead whose memory is asked for
-_FIRST_REACH: Final = 1 / 32  # cycles that a block looks ahead at first, or up to twice as many: an hour of a day
+_PREFETCH_AHEAD: Final = 12  # nodes ahead whose memory is prefetched
+_FIRST_REACH: Final = 1 / 32  # cycles that a block looks ahead at first, up to twice that: an hour of a day
+LEAST_OVERDUE_LEVEL: Final = 1e290  # above the scores of any useful formula; see `overdue_level`
 _RESERVED_BLOCKS: Final = (1 << 27) // BLOCK_ROWS
 
 
 class Blocks(NamedTuple):
-    """The bounds as kernels take them."""
+    """Block bounds as kernels read them."""
 
     bound: Floats  # float64[blocks]
-    end: Floats  # float64[blocks]: until when it holds, UTC epoch seconds; -inf where it is not known
+    end: Floats  # float64[blocks]: when it expires, UTC epoch seconds; -inf if there is none
     reach: npt.NDArray[np.float32]  # float32[blocks]: cycles
     opened: Bytes  # uint8[blocks]: 1 while a query has opened the block
-    node_bound: Floats  # float64[nodes]: the greatest of the blocks', -inf where there is none
-    node_end: Floats  # float64[nodes]: the first of the blocks'
-    mask: int  # pages count if (flags & mask) == want
+    node_bound: Floats  # float64[nodes]: the greatest of the blocks' bounds, -inf if there is none
+    node_end: Floats  # float64[nodes]: the earliest of the blocks' ends
+    mask: int  # pages are ranked if (flags & mask) == want
     want: int
 
 
 class Lanes(NamedTuple):
-    """The pages of opened blocks, BLOCK_ROWS a block, and when each block's bounds end."""
+    """Pages of opened blocks, BLOCK_ROWS to a block, and when the bounds of each block end."""
 
-    rows: Ints  # int64[m]; -1 where the block has no page there, or one that must not be handed out now
+    rows: Ints  # int64[m]; -1 for no page, or a page that is not eligible
     scores: Floats  # float64[m]
+    levels: Floats  # float64[m]: what bounds are compared with, see `overdue_level`
     bounds: Floats  # float64[m]
     ends: Floats  # float64[blocks opened]
 
 
 class RankingArrays(NamedTuple):
-    """A shard and a ranking of its pages, as kernels take them."""
+    """A shard and a ranking of its pages, as kernels read them."""
 
     shard: ShardArrays
     order: Order
     blocks: Blocks
     scorer: BlockScorer
-    room: HostUsage
+    usage: HostUsage
 
 
 class BoundTable:
@@ -92,7 +96,7 @@ class BoundTable:
 
     @property
     def arrays(self) -> Blocks:
-        """The bounds as kernels take them, valid until the next `cover`."""
+        """The bounds as kernels read them, valid until the next `cover`."""
         nodes = -(-self.blocks // NODE_BLOCKS)
         return Blocks(
             self._bound.array[: self.blocks],
@@ -105,7 +109,7 @@ class BoundTable:
         )
 
     def cover(self, blocks: int, first: int = 0) -> None:
-        """Make room for `blocks` blocks; forget the bounds of those from `first` on. O(blocks - first)."""
+        """Make room for `blocks` blocks and drop the bounds from block `first` on. O(blocks - first)."""
         before, self.blocks = self.blocks, blocks
         for region in (self._bound, self._end, self._reach, self._opened):
             region.ensure(blocks)
@@ -122,71 +126,82 @@ class BoundTable:
         return 21 * self.blocks + 16 * (self.blocks // NODE_BLOCKS + 1)
 
 
+@inlined_kernel
+def overdue_level(overdue_s: float, now: float) -> float:
+    """Return the level at `now` of a page overdue since `overdue_s`: inf if it was asked for. O(1).
+
+    Bounds are of levels: a page's score, or this for a page of a higher tier. Levels only select which blocks are
+    opened; the pages found are ordered by tier and score.
+    """
+    return LEAST_OVERDUE_LEVEL * (1.0 + (now - overdue_s))
+
+
 def slice_lanes(lanes: Lanes, first: int, stop: int) -> Lanes:
-    """Return the lanes of blocks number `first` up to `stop`."""
+    """Return the lanes of blocks number `first` to `stop`, exclusive."""
     part = slice(first * BLOCK_ROWS, stop * BLOCK_ROWS)
-    return Lanes(lanes.rows[part], lanes.scores[part], lanes.bounds[part], lanes.ends[first:stop])
+    return Lanes(lanes.rows[part], lanes.scores[part], lanes.levels[part], lanes.bounds[part], lanes.ends[first:stop])
 
 
 @bare_kernel
-def settle(stage: RankingArrays, picked: Ints, lanes: Lanes, moment: QueryTime, bar: float) -> None:
-    """Keep the bounds of the opened blocks ``picked``: int64[m], of those pages that are eligible still. O(m).
+def settle(ranking: RankingArrays, picked: Ints, lanes: Lanes, query_time: QueryTime, bar: float) -> None:
+    """Store the bounds of the opened blocks ``picked``: int64[m], computed from the pages that are still eligible.
+    O(m).
 
-    `bar`: what the last page of the answer scored: none below it can have been leased since.
+    `bar`: the level of the last page of the answer; no page below it can have been leased since.
     """
-    blocks = stage.blocks
+    blocks = ranking.blocks
     for i in range(picked.size):
-        if i + _SOON < picked.size:
-            first = picked[i + _SOON] // NODE_BLOCKS * NODE_BLOCKS
+        if i + _PREFETCH_AHEAD < picked.size:
+            first = picked[i + _PREFETCH_AHEAD] // NODE_BLOCKS * NODE_BLOCKS
             prefetch(blocks.bound, first)
             prefetch(blocks.bound, first + NODE_BLOCKS // 2)
             prefetch(blocks.end, first)
             prefetch(blocks.end, first + NODE_BLOCKS // 2)
         for lane in range(i * BLOCK_ROWS, (i + 1) * BLOCK_ROWS):
-            if lanes.rows[lane] >= 0 and not lanes.scores[lane] < bar:
-                rest = rest_within(stage, picked[i], lanes.rows[lane], moment, moment.now)
-                if rest > moment.now:
+            if lanes.rows[lane] >= 0 and not lanes.levels[lane] < bar:
+                rest = page_ready_at(ranking, picked[i], lanes.rows[lane], query_time, query_time.now)
+                if rest > query_time.now:
                     lanes.rows[lane] = -1
                     lanes.ends[i] = min(lanes.ends[i], rest)
         store_bound(blocks, picked[i], lanes, i)
         blocks.opened[picked[i]] = 0
-    sum_up_all(blocks, picked)
+    update_nodes(blocks, picked)
 
 
 @bare_kernel
-def list_due(stage: RankingArrays, moment: QueryTime, nodes: Ints, out: Ints) -> int:
-    """Write to `out` the blocks whose bounds have ended; return how many there are, at most `out.size`.
+def list_due(ranking: RankingArrays, query_time: QueryTime, nodes: Ints, out: Ints) -> int:
+    """Write the blocks whose bounds have expired to `out`; return their number, at most `out.size`.
 
-    Not those of a host that can give no page now. ``nodes``: int64[nodes], to work in.
+    Blocks of a host that can give no page now are left out. ``nodes``: int64[nodes], scratch space.
     """
-    blocks, hosts = stage.blocks, stage.order.hosts
+    blocks, hosts = ranking.blocks, ranking.order.hosts
     found = 0
     for node in range(blocks.node_end.size):
-        if blocks.node_end[node] <= moment.now:
+        if blocks.node_end[node] <= query_time.now:
             nodes[found] = node
             found += 1
     count = listed = 0
     for i in range(found):
-        _ask_for(blocks.end, hosts, nodes, i + _SOON, found)
+        _prefetch_blocks(blocks.end, hosts, nodes, i + _PREFETCH_AHEAD, found)
         first = nodes[i] * NODE_BLOCKS
         for block in range(first, min(first + NODE_BLOCKS, blocks.end.size)):
-            if blocks.end[block] <= moment.now:
+            if blocks.end[block] <= query_time.now:
                 if listed == out.size:
-                    count = listed = _drop_idle(stage, moment, out, count, listed)
+                    count = listed = _drop_full(ranking, query_time, out, count, listed)
                     if count == out.size:
                         return count
                 out[listed] = block
                 listed += 1
                 if hosts[block] != MIXED:
-                    prefetch(stage.shard.groups.records, np.int64(hosts[block]))
-    return _drop_idle(stage, moment, out, count, listed)
+                    prefetch(ranking.shard.groups.records, np.int64(hosts[block]))
+    return _drop_full(ranking, query_time, out, count, listed)
 
 
 @inlined_kernel
-def _drop_idle(stage: RankingArrays, moment: QueryTime, out: Ints, count: int, listed: int) -> int:
-    """Keep of the blocks listed behind the first `count` those that can give a page; return how many there are then."""
+def _drop_full(ranking: RankingArrays, query_time: QueryTime, out: Ints, count: int, listed: int) -> int:
+    """Drop blocks of hosts without capacity from those after the first `count`; return the number of blocks left."""
     for i in range(count, listed):
-        if not stage.blocks.opened[out[i]] and _room_of(stage, out[i], moment) > 0:
+        if not ranking.blocks.opened[out[i]] and _capacity_of(ranking, out[i], query_time) > 0:
             out[count] = out[i]
             count += 1
     return count
@@ -194,26 +209,26 @@ def _drop_idle(stage: RankingArrays, moment: QueryTime, out: Ints, count: int, l
 
 @bare_kernel
 def list_above_bar(  # noqa: PLR0913, PLR0917  a kernel
-    stage: RankingArrays, moment: QueryTime, bar: float, foreseen: bool, nodes: Ints, out: Ints, bounds: Floats
+    ranking: RankingArrays, query_time: QueryTime, bar: float, predicted: bool, nodes: Ints, out: Ints, bounds: Floats
 ) -> int:
-    """Write to `out` the blocks that are not open and may hold a page that reaches `bar`, and their bounds beside.
+    """Write the blocks that are not open and may hold a page at or above `bar` to `out`, and their bounds to `bounds`.
 
-    Not those of a host that can give no page, or none but better ones than the block may hold; with `foreseen`, none
-    but such as it probably will. Returns how many there are, at most `out.size`. O(nodes + NODE_BLOCKS for each that
-    matters). ``nodes``: int64[nodes], to work in.
+    Blocks are left out if their host can give no page, or only better pages than the block may hold; with `predicted`
+    also if their host will probably give better ones. Returns their number, at most `out.size`. O(nodes + NODE_BLOCKS
+    for each node at or above the bar). ``nodes``: int64[nodes], scratch space.
     """
-    blocks = stage.blocks
+    blocks = ranking.blocks
     found = count = 0
     for node in range(blocks.node_bound.size):
         if blocks.node_bound[node] >= bar:
             nodes[found] = node
             found += 1
     for i in range(found):
-        _ask_for(blocks.bound, stage.order.hosts, nodes, i + _SOON, found)
+        _prefetch_blocks(blocks.bound, ranking.order.hosts, nodes, i + _PREFETCH_AHEAD, found)
         first = nodes[i] * NODE_BLOCKS
         for block in range(first, min(first + NODE_BLOCKS, blocks.bound.size)):
             if blocks.bound[block] >= bar and not blocks.opened[block]:
-                if _is_passed_over(stage, block, moment, foreseen):
+                if _is_skipped(ranking, block, query_time, predicted):
                     continue
                 if count == out.size:
                     return count
@@ -224,8 +239,8 @@ def list_above_bar(  # noqa: PLR0913, PLR0917  a kernel
 
 
 @inlined_kernel
-def _ask_for(column: Floats, hosts: npt.NDArray[np.uint32], nodes: Ints, i: int, found: int) -> None:
-    """Ask for the memory of the `i`-th node's blocks, if there is one."""
+def _prefetch_blocks(column: Floats, hosts: npt.NDArray[np.uint32], nodes: Ints, i: int, found: int) -> None:
+    """Prefetch the memory of the `i`-th node's blocks, if there is one."""
     if i < found:
         first = nodes[i] * NODE_BLOCKS
         prefetch(column, first)
@@ -234,48 +249,48 @@ def _ask_for(column: Floats, hosts: npt.NDArray[np.uint32], nodes: Ints, i: int,
 
 
 @inlined_kernel
-def _room_of(stage: RankingArrays, block: int, moment: QueryTime) -> int:
-    """Return how many pages a batch may have of a block's host; any number where it has several."""
-    host = stage.order.hosts[block]
+def _capacity_of(ranking: RankingArrays, block: int, query_time: QueryTime) -> int:
+    """Return how many pages a batch may have of a block's host; BLOCK_ROWS if the block has several hosts."""
+    host = ranking.order.hosts[block]
     if host == MIXED:
         return BLOCK_ROWS
-    return host_capacity(stage.shard.groups.records[host], moment.limits, moment.now, moment.lease_s)
+    return host_capacity(ranking.shard.groups.records[host], query_time.limits, query_time.now, query_time.lease_s)
 
 
 @inlined_kernel
-def _is_passed_over(stage: RankingArrays, block: int, moment: QueryTime, foreseen: bool) -> bool:
-    """Return whether the host of all of a block's pages gives none of them."""
-    host = stage.order.hosts[block]
+def _is_skipped(ranking: RankingArrays, block: int, query_time: QueryTime, predicted: bool) -> bool:
+    """Return whether the single host of a block will give none of its pages."""
+    host = ranking.order.hosts[block]
     if host == MIXED:
         return False
-    if foreseen and stage.blocks.bound[block] < stage.room.floor[host]:
+    if predicted and ranking.blocks.bound[block] < ranking.usage.floor[host]:
         return True
-    if _room_of(stage, block, moment) <= 0:
+    if _capacity_of(ranking, block, query_time) <= 0:
         return True
-    terms = SlotLimits(moment.limits, moment.now, moment.lease_s)
-    return bool(host_slots_beat(stage.shard, terms, host, stage.blocks.bound[block], stage.room))
+    slot_limits = SlotLimits(query_time.limits, query_time.now, query_time.lease_s)
+    return bool(host_slots_beat(ranking.shard, slot_limits, host, ranking.blocks.bound[block], ranking.usage))
 
 
 @inlined_kernel
-def target_of(stage: RankingArrays, block: int, moment: QueryTime) -> float:
-    """Return what a page of the block must probably score at the next query to be asked for; -inf for not known."""
-    host = stage.order.hosts[block]
-    if host == MIXED or moment.target == -np.inf:
-        return moment.target
-    return float(max(moment.target, stage.room.floor[host]))
+def target_of(ranking: RankingArrays, block: int, query_time: QueryTime) -> float:
+    """Return the level that a page of the block will probably need at the next query; -inf if unknown."""
+    host = ranking.order.hosts[block]
+    if host == MIXED or query_time.target == -np.inf:
+        return query_time.target
+    return float(max(query_time.target, ranking.usage.floor[host]))
 
 
 @inlined_kernel
-def rest_within(stage: RankingArrays, block: int, row: int, moment: QueryTime, now: float) -> float:
-    """Return until when a page must not be handed out at `now`, whether its host rests being known of its block."""
-    if stage.order.hosts[block] == MIXED:
-        return not_before(stage.shard.pages, stage.shard.groups.records, row, moment.limits, now)
-    return page_not_before(stage.shard.pages, row, moment.limits, now)
+def page_ready_at(ranking: RankingArrays, block: int, row: int, query_time: QueryTime, now: float) -> float:
+    """Return when a page becomes eligible, as seen at `now`. In a block of one host, ignore the host's rest."""
+    if ranking.order.hosts[block] == MIXED:
+        return not_before(ranking.shard.pages, ranking.shard.groups.records, row, query_time.limits, now)
+    return page_not_before(ranking.shard.pages, row, query_time.limits, now)
 
 
 @bare_kernel
 def _begin_reaches(reach: npt.NDArray[np.float32], first: int) -> None:
-    """Let blocks from number `first` on look ahead each as far as no other, so that not all bounds end at once."""
+    """Give blocks from number `first` on different reaches, so that their bounds do not all end at once."""
     for i in range(reach.size):
         part = float(np.int64(mix(np.uint64(first + i)) >> np.uint64(11))) * 2.0**-53
         reach[i] = _FIRST_REACH * (1.0 + part)
@@ -283,7 +298,7 @@ def _begin_reaches(reach: npt.NDArray[np.float32], first: int) -> None:
 
 @inlined_kernel
 def store_bound(blocks: Blocks, block: int, lanes: Lanes, i: int) -> None:
-    """Set the bound of a block from its lanes, which are those of place `i`."""
+    """Set the bound of a block from its lanes, those of block number `i`."""
     bound = np.nan
     for lane in range(i * BLOCK_ROWS, (i + 1) * BLOCK_ROWS):
         if lanes.rows[lane] >= 0 and not bound >= lanes.bounds[lane]:
@@ -293,15 +308,15 @@ def store_bound(blocks: Blocks, block: int, lanes: Lanes, i: int) -> None:
 
 
 @bare_kernel
-def sum_up_all(blocks: Blocks, picked: Ints) -> None:
-    """Renew what the nodes of the blocks ``picked``: int64[m] say of them."""
+def update_nodes(blocks: Blocks, picked: Ints) -> None:
+    """Summarise the nodes of the blocks ``picked``: int64[m] anew."""
     for i in range(picked.size):
         if i == picked.size - 1 or picked[i] // NODE_BLOCKS != picked[i + 1] // NODE_BLOCKS:
-            _sum_up(blocks, picked[i] // NODE_BLOCKS)
+            _update_node(blocks, picked[i] // NODE_BLOCKS)
 
 
 @bare_kernel
-def _sum_up(blocks: Blocks, node: int) -> None:
+def _update_node(blocks: Blocks, node: int) -> None:
     bound, end = -np.inf, np.inf
     for block in range(node * NODE_BLOCKS, min((node + 1) * NODE_BLOCKS, blocks.bound.size)):
         bound = max(bound, blocks.bound[block])

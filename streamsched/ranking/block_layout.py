@@ -1,9 +1,9 @@
-"""The order in which a ranking looks at pages: blocks of eight, of one host each where the host is large enough.
+"""The order in which a ranking stores pages: blocks of eight, of a single host if the host is large enough.
 
-Rows are given out in the order in which pages are first seen, hosts mixed. A shelf is a run of rows; within a full one
-the pages are put in the order of their hosts, so that most blocks of a large host hold nothing else and can be passed
-over as a whole while that host must rest. A page stays on its shelf, so that two bytes say where it stands there. Until
-the last shelf is full, each full board of it, a smaller run, is in the order of hosts.
+Rows are assigned in the order in which pages are first seen, hosts mixed. A segment is a run of rows. Within a full
+segment the pages are sorted by host, so that most blocks of a large host hold no other host and are skipped as a whole
+while that host rests. A page stays in its segment, so that two bytes hold its place. Until the last segment is full,
+each full sub-segment of it, a shorter run, is sorted by host.
 """
 
 from __future__ import annotations
@@ -17,45 +17,45 @@ from streamsched.numerics.growable_array import GrowableArray
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
 from streamsched.records.schema import ShardArrays
 
-__all__ = ["BLOCK_ROWS", "MIXED", "SHELF_BITS", "BlockLayout", "Order", "block_of", "row_at"]
+__all__ = ["BLOCK_ROWS", "MIXED", "SEGMENT_BITS", "BlockLayout", "Order", "block_of", "row_at"]
 
-BLOCK_ROWS: Final = 8  # pages of a block: half a KiB of their records
-SHELF_BITS: Final = 16  # log2 of the rows of a shelf
-_BOARDS_BITS: Final = 4  # log2 of the boards of a shelf
-MIXED: Final = 0xFFFFFFFF  # as a block's host: of several
+BLOCK_ROWS: Final = 8  # pages of a block: half a KiB of records
+SEGMENT_BITS: Final = 16  # log2 of the rows of a segment
+_SUBSEGMENTS_BITS: Final = 4  # log2 of the sub-segments of a segment
+MIXED: Final = 0xFFFFFFFF  # as a block's host: several hosts
 _RESERVED_PAGES: Final = 1 << 27  # address space only
 
 
 class Order(NamedTuple):
-    """The order as kernels take it. A place is a page's number in it: place // BLOCK_ROWS is its block."""
+    """The order as kernels read it. A place is a page's position in it; place // BLOCK_ROWS is its block."""
 
-    rows: npt.NDArray[np.uint16]  # uint16[places]: which row of its shelf stands there
-    places: npt.NDArray[np.uint16]  # uint16[rows]: at which place of its shelf a row stands
-    hosts: npt.NDArray[np.uint32]  # uint32[blocks]: the host of all of the block's pages, as a group, or MIXED
-    bits: int  # log2 of the rows of a shelf
+    rows: npt.NDArray[np.uint16]  # uint16[places]: the row at each place, within the segment
+    places: npt.NDArray[np.uint16]  # uint16[rows]: the place of each row, within the segment
+    hosts: npt.NDArray[np.uint32]  # uint32[blocks]: the group of the host of all of the block's pages, or MIXED
+    bits: int  # log2 of the rows of a segment
 
 
 class BlockLayout:
-    """The order of one shard's pages. 4 bytes a page, and 4 a block."""
+    """The order of one shard's pages. 4 bytes a page and 4 a block."""
 
-    def __init__(self, bits: int = SHELF_BITS) -> None:
-        self.pages = 0  # how many are in order
+    def __init__(self, bits: int = SEGMENT_BITS) -> None:
+        self.pages = 0  # in the layout
         self._bits = bits
-        self._sorted = 0  # layout
-        self._board = max(1 << bits >> _BOARDS_BITS, BLOCK_ROWS)  # rows of a board
-        self._boards = 0  # of the last shelf, sorted
+        self._sorted = 0  # segments
+        self._subsegment_rows = max(1 << bits >> _SUBSEGMENTS_BITS, BLOCK_ROWS)
+        self._subsegments = 0  # sorted ones of the last segment
         self._rows = GrowableArray(np.uint16, _RESERVED_PAGES)
         self._places = GrowableArray(np.uint16, _RESERVED_PAGES)
         self._hosts = GrowableArray(np.uint32, _RESERVED_PAGES // BLOCK_ROWS)
 
     @property
     def order(self) -> Order:
-        """The order as kernels take it, valid until the next `take_in`."""
+        """The order as kernels read it, valid until the next `add_pages`."""
         return Order(self._rows.array, self._places.array, self._hosts.array, self._bits)
 
     @property
     def blocks(self) -> int:
-        """How many blocks the pages fill, the last perhaps in part."""
+        """The number of blocks, the last one perhaps partly filled."""
         return -(-self.pages // BLOCK_ROWS)
 
     def nbytes(self) -> int:
@@ -63,15 +63,15 @@ class BlockLayout:
         return 4 * self.pages + 4 * self.blocks
 
     def first_changed(self, pages: int) -> int:
-        """Return the first block that is not as it was when `pages` pages were in order. O(1)."""
+        """Return the first block that has changed since the layout had `pages` pages. O(1)."""
         full = self._sorted << self._bits
         if pages < full:
             return (pages >> self._bits << self._bits) // BLOCK_ROWS
-        board = full + (pages - full) // self._board * self._board
-        return (board if board < full + self._boards * self._board else pages) // BLOCK_ROWS
+        subsegment = full + (pages - full) // self._subsegment_rows * self._subsegment_rows
+        return (subsegment if subsegment < full + self._subsegments * self._subsegment_rows else pages) // BLOCK_ROWS
 
-    def take_in(self, shard: ShardArrays) -> None:
-        """Take in pages that came since the last call. O(new pages)."""
+    def add_pages(self, shard: ShardArrays) -> None:
+        """Add the pages that are new since the last call. O(new pages)."""
         pages = int(shard.corpus["pages"][0])
         if pages == self.pages:
             return
@@ -81,19 +81,19 @@ class BlockLayout:
         self.pages = pages
         while (self._sorted + 1) << self._bits <= pages:
             self._sort(shard, self._sorted << self._bits, 1 << self._bits)
-            self._sorted, self._boards = self._sorted + 1, 0
+            self._sorted, self._subsegments = self._sorted + 1, 0
         start = self._sorted << self._bits
-        while start + (self._boards + 1) * self._board <= pages:
-            self._sort(shard, start + self._boards * self._board, self._board)
-            self._boards += 1
+        while start + (self._subsegments + 1) * self._subsegment_rows <= pages:
+            self._sort(shard, start + self._subsegments * self._subsegment_rows, self._subsegment_rows)
+            self._subsegments += 1
 
     def _sort(self, shard: ShardArrays, start: int, size: int) -> None:
-        """Put the `size` pages from row `start` on in the order of their hosts, then of rows."""
+        """Sort the `size` pages from row `start` on by host, then by row."""
         hosts = shard.groups.records["host"][shard.pages.records["group"][start : start + size]]
         keys = hosts.astype(np.uint64) << np.uint64(self._bits) | np.arange(size, dtype=np.uint64)
         keys.sort()
         rows = (keys & np.uint64(size - 1)).astype(np.int64)
-        before = start & ((1 << self._bits) - 1)  # rows of the shelf
+        before = start & ((1 << self._bits) - 1)  # rows of the segment
         self._rows.array[start : start + size] = before + rows
         self._places.array[start + rows] = before + np.arange(size)
         by_block = (keys >> np.uint64(self._bits)).astype(np.uint32).reshape(-1, BLOCK_ROWS)
@@ -104,7 +104,7 @@ class BlockLayout:
 
 @bare_kernel
 def _place_in_rows_order(order: Order, start: int, stop: int) -> None:
-    """Put new rows in their own order, until their shelf is full."""
+    """Place new rows in row order, until their segment is full."""
     mask = (1 << order.bits) - 1
     for row in range(start, stop):
         order.rows[row] = row & mask
@@ -122,6 +122,6 @@ def row_at(order: Order, place: int) -> int:
 
 @inlined_kernel
 def block_of(order: Order, row: int) -> int:
-    """Return the block in which the page of `row` stands. O(1)."""
+    """Return the block of the page of `row`. O(1)."""
     mask = (1 << order.bits) - 1
     return int(((row & ~mask) | np.int64(order.places[row])) // BLOCK_ROWS)

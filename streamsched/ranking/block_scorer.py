@@ -1,6 +1,7 @@
-"""A formula as kernels use it on pages anywhere in the table: their scores now, and bounds of their scores until later.
+"""A formula compiled for pages anywhere in the table: scores now, and upper bounds of scores until later.
 
-Pages are taken LANES at a time: their records are copied side by side, so that terminals and steps run over columns.
+Pages are processed LANES at a time: their records are copied side by side, so that terminals and steps run over
+columns.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from streamsched.formula.bounds.compiler import compile_bound
 from streamsched.formula.bounds.interval_machine import BoundSteps, run_bounds
 from streamsched.formula.evaluation.machine import ROWS, Steps, run_steps
 from streamsched.formula.terminals import (
-    BY_RHYTHM,
     MOVING,
     RANGES,
+    SEASONAL,
     TERMINAL_CODES,
     Context,
     fill_highest,
@@ -45,50 +46,50 @@ __all__ = [
 ]
 
 LANES: Final = ROWS  # pages at a time
-LEADERS: Final = LANES // BLOCK_ROWS  # lanes behind these: one for each block
-_UNTRACED: Final = BY_RHYTHM | {"n", "X", "t", "CG", "NAD", "rate", "posterior", "importance", "cost", "surge"}
+LEADERS: Final = LANES // BLOCK_ROWS  # further lanes, one for each block
+_UNTRACED: Final = SEASONAL | {"n", "X", "t", "CG", "NAD", "rate", "posterior", "importance", "cost", "surge"}
 
 Codes = npt.NDArray[np.int64]
 
 
 class Search(NamedTuple):
-    """How far ahead leaders stay at or below what will be asked for: columns of float64[LEADERS].
+    """How far ahead leaders stay at or below the target: columns of float64[LEADERS].
 
-    Times are in cycles from now; heights are of bounds, and of what the target has fallen until then.
+    Times are in cycles from now. Heights are bounds plus the fall of the target until then.
     """
 
-    target: Floats  # what will probably be asked for
-    low: Floats  # the latest time at which a leader stays below, as far as is known
+    target: Floats  # the level that will probably be needed
+    low: Floats  # the latest time known at which a leader stays below
     low_height: Floats
-    high: Floats  # the earliest at which it does not; inf where none is known
+    high: Floats  # the earliest known at which it does not; inf if unknown
     high_height: Floats
-    before: Floats  # the latest but one
+    before: Floats  # the second latest
     before_height: Floats
     at: Floats  # the time looked at
-    bound: Floats  # ... and the bound there
-    side: Floats  # ... and on which side of the target that is
-    block: Floats  # whose leader it is
+    bound: Floats  # ... the bound there
+    side: Floats  # ... and on which side of the target it is
+    block: Floats  # the block that the leader belongs to
 
 
 class BlockScorer(NamedTuple):
-    """A formula's two programs with the memory they run in; for one thread."""
+    """A formula's two programs and the memory they run in; for one thread."""
 
-    codes: Codes  # the terminals that the score reads, in the order of their slots
+    codes: Codes  # the terminals that the score reads, in slot order
     steps: Steps
     slots: Floats
     result: int
-    low_codes: Codes  # those that the bound reads at the beginning
-    high_codes: Codes  # ... and at the end, in the slots behind
+    low_codes: Codes  # those that the bound reads at the start of its time
+    high_codes: Codes  # ... and at its end, in the following slots
     bound_steps: BoundSteps
     bound_slots: Floats
     bound_result: int
-    traced: bool  # whether some terminal reads TRACE
-    linked: bool  # ... reads LINK and what that names
+    traced: bool  # whether a terminal reads TRACE
+    linked: bool  # whether a terminal reads SEASONAL_LINK and what it refers to
     pages: Records  # PAGE[LANES + LEADERS]
     traces: Records  # TRACE[LANES + LEADERS]
     links: Records  # LINK[LANES + LEADERS]
-    ends: Floats  # float64[LANES + LEADERS]: until when each lane's bound is to hold
-    cuts: Floats  # float64[LEADERS]: by block, when a page of it becomes eligible or overdue
+    ends: Floats  # float64[LANES + LEADERS]: when each lane's bound expires
+    cuts: Floats  # float64[LEADERS]: when a page of the block becomes eligible or overdue
     search: Search
 
 
@@ -109,7 +110,7 @@ def make_block_scorer(formula: Formula) -> BlockScorer:
         bound.make_slots(LANES),
         bound.result,
         not _UNTRACED.issuperset(formula.terminals),
-        not BY_RHYTHM.isdisjoint(formula.terminals),
+        not SEASONAL.isdisjoint(formula.terminals),
         np.zeros(LANES + LEADERS, PAGE),
         np.zeros(LANES + LEADERS, TRACE),
         np.zeros(LANES + LEADERS, SEASONAL_LINK),
@@ -149,9 +150,9 @@ def move_lane(scorer: BlockScorer, lane: int, to: int) -> None:
 def score_lanes(  # noqa: PLR0913, PLR0917  a kernel
     scorer: BlockScorer, shard: ShardArrays, first: int, count: int, now: float, cycle_s: float, out: Floats
 ) -> None:
-    """Write to `out`: float64[count or more] the scores of `count` lanes from `first` on at `now`. O(count * steps).
+    """Write the scores of `count` lanes from `first` on at `now` to `out`: float64[count or more]. O(count * steps).
 
-    `shard`: of the shard that the lanes were gathered from.
+    `shard`: the shard that the lanes were gathered from.
     """
     pages, traces = scorer.pages[first : first + count], scorer.traces[first : first + count]
     context = _context_of(scorer, shard, first, count)
@@ -167,9 +168,9 @@ def score_lanes(  # noqa: PLR0913, PLR0917  a kernel
 def bound_lanes(  # noqa: PLR0913, PLR0917  a kernel
     scorer: BlockScorer, shard: ShardArrays, first: int, count: int, now: float, cycle_s: float, out: Floats
 ) -> None:
-    """Write to `out` what the scores of `count` lanes from `first` on do not exceed from `now` to their ends.
+    """Write upper bounds of the scores of `count` lanes from `first` on, from `now` to their ends, to `out`.
 
-    `shard`: as for scores; `out`: float64[count or more], -inf for NaN. O(count * steps).
+    `shard`: as for `score_lanes`; `out`: float64[count or more], -inf for NaN. O(count * steps).
     """
     slots = scorer.bound_slots
     pages, traces = scorer.pages[first : first + count], scorer.traces[first : first + count]
@@ -189,7 +190,7 @@ def bound_lanes(  # noqa: PLR0913, PLR0917  a kernel
 
 @inlined_kernel
 def _context_of(scorer: BlockScorer, shard: ShardArrays, first: int, count: int) -> Context:
-    """Return what terminals read around the pages of `count` lanes from `first` on."""
+    """Return the context of the pages of `count` lanes from `first` on."""
     seasonality = shard.seasonality
     return Context(
         shard.groups.records,

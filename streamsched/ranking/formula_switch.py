@@ -1,4 +1,4 @@
-"""The rankings behind a scheduler: the one in use, and one that is made ready beside it to take over."""
+"""The rankings of a scheduler: the one in use, and one that is prepared beside it to replace it."""
 
 from __future__ import annotations
 
@@ -14,21 +14,22 @@ from streamsched.formula import Formula
 from streamsched.numerics.arrays import Ints
 from streamsched.ranking.block_layout import BlockLayout
 from streamsched.ranking.full_scan import Query, Ranked
-from streamsched.ranking.incremental_topk import CLOCKS_S, IncrementalTopK
+from streamsched.ranking.incremental_topk import CLOCK_TOLERANCE_S, IncrementalTopK
 from streamsched.state.page_table import PageTable
 
 __all__ = ["FormulaSwitch", "Waiting"]
 
-Waiting: TypeAlias = Callable[[], None]  # returns when what was begun is done
+Waiting: TypeAlias = Callable[[], None]  # returns when the change is complete
 
-_IDLE: Final = 4  # outcomes as many as one of so many pages without a query, and bounds are not kept up any more
+_IDLE: Final = 4  # pages to an outcome: after more outcomes without a query, bounds are dropped
 _CHUNK: Final = 1 << 12  # blocks bounded at a time: the lock is held for a few milliseconds
 _FEW: Final = 1 << 16
-_PAUSE_S: Final = 5e-4  # in between, so that whoever waits for the lock gets it
+_PAUSE_S: Final = 5e-4  # in between, so that other threads get the lock
 
 
 class FormulaSwitch:
-    """The ranking by the formula in use, kept up while it is asked. For one call at a time, under its owner's lock.
+    """The ranking by the formula in use, kept up to date while it is queried. For one call at a time, under its owner's
+    lock.
 
     ``current``: that ranking.
     """
@@ -36,16 +37,16 @@ class FormulaSwitch:
     def __init__(self, pages: PageTable, formula: Formula, threads: int | None) -> None:
         self._pages = pages
         self._threads = threads
-        self._shelves = BlockLayout()
+        self._layout = BlockLayout()
         self._formula = formula
-        self.current = IncrementalTopK(formula, self._shelves, threads)
+        self.current = IncrementalTopK(formula, self._layout, threads)
         self._next: IncrementalTopK | None = None
-        self._new: IncrementalTopK | None = None  # of the pages never visited alone, once it was asked for
+        self._new: IncrementalTopK | None = None  # of the pages never visited, from the first query for them on
         self._since = 0  # outcomes since the last query
 
     @property
     def formula(self) -> Formula:
-        """What is ranked by."""
+        """The formula in use."""
         return self._formula
 
     def rank(self, query: Query) -> Ranked:
@@ -53,57 +54,57 @@ class FormulaSwitch:
         self._since = 0
         if self._pages.touched is None:
             self._pages.watch()
-            self._absorb(None)
+            self._raise_bounds(None)
         else:
             self.keep_up()
         return self.current.rank(self._pages.arrays, query)
 
     def peek(self, query: Query) -> Ranked:
-        """Return the best pages, as `rank` does, and leave the ranking ready for earlier times than the query's."""
-        if self._is_far(query):
+        """Return the best pages as `rank` does, and leave the ranking ready for times before the query's."""
+        if self._is_distant(query):
             return self.current.scan.rank(self._pages.arrays, query)
         return self.rank(query)
 
     def peek_new(self, query: Query) -> Ranked:
-        """Return the best of the pages never visited, as `rank_new` does, and leave the ranking as `peek` does."""
-        if self._is_far(query):
+        """Return the best of the pages never visited as `rank_new` does, and leave the ranking as `peek` does."""
+        if self._is_distant(query):
             return self.current.scan.rank(self._pages.arrays, replace(query, only_new=True))
         return self.rank_new(query)
 
-    def _is_far(self, query: Query) -> bool:
-        """Return whether later queries are likely to be for other times than from this on: bounds hold from there."""
+    def _is_distant(self, query: Query) -> bool:
+        """Return whether later queries are likely to be for earlier times than this one."""
         clock = self.current.clock
-        return math.isfinite(clock) and not abs(query.now - clock) <= max(self.current.step_s, CLOCKS_S)
+        return math.isfinite(clock) and not abs(query.now - clock) <= max(self.current.step_s, CLOCK_TOLERANCE_S)
 
     def rank_new(self, query: Query) -> Ranked:
-        """Return the best of the pages never visited: see `IncrementalTopK.rank`. To be asked after `rank`."""
+        """Return the best of the pages never visited: see `IncrementalTopK.rank`. Call `rank` before."""
         if self._new is None:
-            self._new = IncrementalTopK(self._formula, self._shelves, self._threads, only_new=True)
+            self._new = IncrementalTopK(self._formula, self._layout, self._threads, only_new=True)
             self._new.follow(self._pages.arrays, self.current)
         return self._new.rank(self._pages.arrays, query)
 
     def settle(self) -> None:
-        """Note that pages of the last answers were leased."""
+        """Update bounds after pages of the last answers were leased."""
         self.current.settle(self._pages.arrays)
         if self._new is not None:
             self._new.settle(self._pages.arrays)
 
     def nbytes(self) -> int:
-        """Return the bytes of memory that rankings take."""
-        held = [standing for standing in (self.current, self._next, self._new) if standing is not None]
-        return self._shelves.nbytes() + sum(standing.nbytes() for standing in held)
+        """Return the bytes of memory that the rankings take."""
+        held = [topk for topk in (self.current, self._next, self._new) if topk is not None]
+        return self._layout.nbytes() + sum(topk.nbytes() for topk in held)
 
     def keep_up(self, rows: Ints | None = None) -> None:
-        """Take in what has happened to pages since the last call, and to ``rows``: int64[m]. O(outcomes)."""
+        """Apply what has happened to pages since the last call, and to ``rows``: int64[m]. O(outcomes)."""
         touched = self._pages.touched
         if touched is not None:
             if rows is not None:
                 touched.add(rows)
             touched.spread(self._pages.arrays.groups, self._pages.arrays.pages.records)
-            self._absorb(touched.take())
+            self._raise_bounds(touched.take())
 
     def count(self, outcomes: int) -> None:
-        """Take in outcomes; where many came and nobody asked, let the bounds go until somebody does. O(outcomes)."""
+        """Apply outcomes; after many without a query, drop the bounds until the next query. O(outcomes)."""
         self._since += outcomes
         if self._since > len(self._pages) // _IDLE + _FEW:
             self._pages.unwatch()
@@ -111,21 +112,21 @@ class FormulaSwitch:
             self.keep_up()
 
     def forget(self) -> None:
-        """Let all bounds go: rules have changed, and pages may be handed out earlier than was said."""
-        self._absorb(None)
+        """Drop all bounds: rules have changed, and pages may be eligible earlier than the bounds assume."""
+        self._raise_bounds(None)
 
     def change(self, formula: Formula, lock: AbstractContextManager[object], done: Callable[[], object]) -> Waiting:
-        """Rank by `formula` as soon as that ranking is ready, and call `done` at that instant.
+        """Rank by `formula` as soon as its ranking is ready, and call `done` at that instant.
 
-        At once where no bounds are kept; otherwise another thread makes them, a few at a time under `lock`, while the
-        current ranking goes on. A later change takes the place of one under way.
+        At once if no bounds are kept. Otherwise another thread computes them, a few at a time under `lock`, while the
+        current ranking stays in use. A later change replaces one under way.
         """
         with lock:
             self._next = None
             if self._pages.touched is None or self.current.clock == -math.inf:
-                self._take_over(formula, IncrementalTopK(formula, self._shelves, self._threads), done)
+                self._take_over(formula, IncrementalTopK(formula, self._layout, self._threads), done)
                 return _no_wait
-            self._next = IncrementalTopK(formula, self._shelves, self._threads)
+            self._next = IncrementalTopK(formula, self._layout, self._threads)
             thread = threading.Thread(target=self._prepare, args=(formula, self._next, lock, done), daemon=True)
             thread.start()
         return thread.join
@@ -133,33 +134,33 @@ class FormulaSwitch:
     def _prepare(
         self,
         formula: Formula,
-        standing: IncrementalTopK,
+        topk: IncrementalTopK,
         lock: AbstractContextManager[object],
         done: Callable[[], object],
     ) -> None:
         first, more = 0, True
         while more:
             with lock:
-                if self._next is not standing:
+                if self._next is not topk:
                     return
                 if self._pages.touched is not None:
-                    standing.follow(self._pages.arrays, self.current)
-                    more = standing.prepare(self._pages.arrays, first, _CHUNK)
+                    topk.follow(self._pages.arrays, self.current)
+                    more = topk.prepare(self._pages.arrays, first, _CHUNK)
                 if not more or self._pages.touched is None:
-                    self._take_over(formula, standing, done)
+                    self._take_over(formula, topk, done)
                     return
             first += _CHUNK
             time.sleep(_PAUSE_S)
 
-    def _take_over(self, formula: Formula, standing: IncrementalTopK, done: Callable[[], object]) -> None:
-        self._formula, self.current, self._next, self._new = formula, standing, None, None
+    def _take_over(self, formula: Formula, topk: IncrementalTopK, done: Callable[[], object]) -> None:
+        self._formula, self.current, self._next, self._new = formula, topk, None, None
         done()
 
-    def _absorb(self, rows: Ints | None) -> None:
-        for standing in (self.current, self._next, self._new):
-            if standing is not None:
-                standing.raise_bounds(self._pages.arrays, rows)
+    def _raise_bounds(self, rows: Ints | None) -> None:
+        for topk in (self.current, self._next, self._new):
+            if topk is not None:
+                topk.raise_bounds(self._pages.arrays, rows)
 
 
 def _no_wait() -> None:
-    """Return at once: it is done."""
+    """Return at once: the change is complete."""

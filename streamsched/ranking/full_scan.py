@@ -1,8 +1,9 @@
-"""The ranking: the k best eligible pages at a time `now`, exactly as sorting all of them would give.
+"""Ranking by a full scan: the k best eligible pages at a time `now`, exactly as sorting all of them would give.
 
-Order: score descending, NaN last; equal scores by the page's salted hash, so that neither the order of URLs nor that
-of rows decides. `FullScan` scores every page at every query, in blocks that stay in cache, on several threads, and
-keeps only what reaches a threshold that a sample set and that rises from there.
+Order: by tier (see `politeness.priority`), then score descending, NaN last; equal scores by the salted hash of the
+page, so that neither the order of URLs nor that of rows decides. `FullScan` scores every page at every query, in blocks
+that stay in cache, on several threads, and keeps only what reaches a threshold that a sample set and that rises from
+there.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import math
 import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -19,110 +20,113 @@ from streamsched.formula import BLOCK, Arena, Program
 from streamsched.formula.terminals import TerminalColumns, context_of
 from streamsched.numerics.arrays import Floats, Hashes, Ints, Record, Rows
 from streamsched.numerics.jit import bare_kernel, inlined_kernel, mix
-from streamsched.numerics.topk_order import select_top, sort_keys
-from streamsched.politeness.eligibility import are_eligible, not_before, overdue_priority
-from streamsched.politeness.limits import Limits, host_capacity, make_limits, overdue_at
+from streamsched.numerics.topk_order import select_top, sort_key, sort_keys
+from streamsched.politeness.eligibility import are_eligible, not_before
+from streamsched.politeness.limits import Limits, host_capacity, make_limits
 from streamsched.politeness.politeness_settings import Politeness
+from streamsched.politeness.priority import BY_SCORE, Tiers, overdue_since, select_best, tiers_of
 from streamsched.ranking.host_slots import HostSlots, HostUsage, SlotLimits, host_slots_beat
 from streamsched.records.page_schema import VISITED
 from streamsched.records.schema import ShardArrays
 
-__all__ = ["DEFAULT_LIMITS", "FullScan", "Query", "Ranked", "Ranking", "fill_slots"]
+__all__ = ["DEFAULT_LIMITS", "FullScan", "Query", "Ranked", "fill_slots"]
 
 DEFAULT_LIMITS: Final = make_limits(Politeness())
-_SAMPLE_BLOCKS: Final = 64  # runs of rows that the first threshold is taken from
-_SAMPLE_ROWS: Final = 256  # rows a run
+_SAMPLE_BLOCKS: Final = 64  # runs of rows in the sample that sets the first threshold
+_SAMPLE_ROWS: Final = 256  # rows of a run
 _THREADED_ROWS: Final = 4 * BLOCK  # fewer rows are scored faster than threads start
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """What is asked of a ranking: `k` pages at `now`, UTC epoch seconds."""
+    """A ranking query: `k` pages at `now`, UTC epoch seconds."""
 
     k: int
     now: float
     cycle_s: float
     salt: int  # of the hash that orders equal scores
     limits: Limits = DEFAULT_LIMITS
-    lease_s: float = math.inf  # for how long pages will be out: with delays, hosts give as many as fit into that
+    lease_s: float = math.inf  # how long pages are out: a host with a delay gives as many as can be visited by then
     first: Ints = field(default_factory=lambda: np.empty(0, np.int64))  # eligible pages that come before all others
-    only_new: bool = False  # of the pages never visited alone
+    only_new: bool = False  # rank only pages that were never visited
 
     @property
-    def terms(self) -> SlotLimits:
-        """What hosts have room for."""
+    def slot_limits(self) -> SlotLimits:
+        """What limits the slots of hosts in this query."""
         return SlotLimits(self.limits, self.now, self.lease_s)
 
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """Pages in order, best first. ``rows``: int64[m]; ``scores``: float64[m]; m <= k."""
+    """Pages in ranking order, m <= k: the query's first pages, then the best.
+
+    ``rows``: int64[m]; ``scores``: float64[m], by the formula; ``tiers``: uint8[m], `BY_SCORE` for the first pages.
+    """
 
     rows: Ints
     scores: Floats
+    tiers: Tiers
+
+    @property
+    def levels(self) -> Floats:
+        """Scores as host slots compare them: float64[m], inf for a page of a higher tier."""
+        return np.where(self.tiers != BY_SCORE, np.inf, self.scores)
 
 
-class Ranking(Protocol):
-    """Answers which k eligible pages are best at any time, under one program."""
+def fill_slots(host_slots: HostSlots, shard: ShardArrays, query: Query, best: Ranked) -> Ranked:
+    """Return the query's first pages, then those of `best`, as far as their hosts have free slots. O(m).
 
-    def rank(self, shard: ShardArrays, query: Query) -> Ranked:
-        """Return the best `query.k` pages that may be handed out at `query.now`, as far as hosts have room."""
-        ...
-
-
-def fill_slots(seats: HostSlots, shard: ShardArrays, query: Query, best: Ranked) -> Ranked:
-    """Return the query's first pages and behind them those of `best`, as far as their hosts have room. O(m).
-
-    The first ones' scores are inf.
+    The scores of the first pages are inf until `FullScan.set_first_scores` sets them: no page of their hosts comes
+    before them.
     """
     others = ~np.isin(best.rows, query.first) if query.first.size else slice(None)
     rows = np.concatenate([query.first, best.rows[others]])
     scores = np.concatenate([np.full(query.first.size, np.inf), best.scores[others]])
-    kept = seats.seat(shard, query.terms, rows, scores, query.k)
-    return Ranked(rows[kept], scores[kept])
+    tiers = np.concatenate([np.full(query.first.size, BY_SCORE, np.uint8), best.tiers[others]])
+    ranked = Ranked(rows, scores, tiers)
+    kept = host_slots.fill(shard, query.slot_limits, rows, ranked.levels, query.k)
+    return Ranked(rows[kept], scores[kept], tiers[kept])
 
 
 class FullScan:
     """A ranking that scores all pages at each query: O(pages) time, memory for two blocks and 2 k candidates a thread.
 
-    What was asked for ranks as though it scored inf, what is overdue by `overdue_priority`.
-
-    For one query at a time; the threads are its own.
+    For one query at a time; it has its own threads.
     """
 
     def __init__(self, program: Program, threads: int | None = None) -> None:
         self._threads = threads or min(os.cpu_count() or 1, 8)
         self._workers = [_Worker(program) for _ in range(self._threads)]
-        self._seats = HostSlots()
+        self._host_slots = HostSlots()
 
     def rank(self, shard: ShardArrays, query: Query) -> Ranked:
-        """Return the best `query.k` pages that may be handed out at `query.now`, as far as hosts have room.
+        """Return the best `query.k` pages that are eligible at `query.now`, as far as hosts have free slots.
 
-        O(pages), again for each time that full hosts leave too few; then their other pages are passed over.
+        O(pages), and once more each time that full hosts leave too few pages; their other pages are then skipped.
         """
-        self._seats.clear(shard)
+        self._host_slots.clear(shard)
         pages = int(shard.corpus["pages"][0])
         query = replace(query, k=min(query.k, pages))  # candidates take memory by k
         wanted = query.k
         while query.k > 0:
             best = self._best(shard, replace(query, k=wanted), pages)
-            seated = fill_slots(self._seats, shard, query, best)
-            if seated.rows.size == query.k or best.rows.size < wanted or wanted == pages:
-                self._seats.clear(shard)
-                return self.name_scores(shard, query, seated)
+            selected = fill_slots(self._host_slots, shard, query, best)
+            if selected.rows.size == query.k or best.rows.size < wanted or wanted == pages:
+                self._host_slots.clear(shard)
+                return self.set_first_scores(shard, query, selected)
             wanted = min(4 * wanted, pages)
-        return Ranked(np.empty(0, np.int64), np.empty(0))
+        return Ranked(np.empty(0, np.int64), np.empty(0), np.empty(0, np.uint8))
 
-    def name_scores(self, shard: ShardArrays, query: Query, seated: Ranked) -> Ranked:
-        """Give the pages that came first, whatever they score, their scores. O(first)."""
+    def set_first_scores(self, shard: ShardArrays, query: Query, selected: Ranked) -> Ranked:
+        """Replace the scores of the query's first pages by those of the formula. O(first)."""
         if not query.first.size:
-            return seated
-        before = int(np.count_nonzero(np.isin(seated.rows, query.first)))
-        own = self.score(shard, query.now, query.cycle_s, seated.rows[:before])
-        return Ranked(seated.rows, np.concatenate([own, seated.scores[before:]]))
+            return selected
+        before = int(np.count_nonzero(np.isin(selected.rows, query.first)))
+        own = self.score(shard, query.now, query.cycle_s, selected.rows[:before])
+        return Ranked(selected.rows, np.concatenate([own, selected.scores[before:]]), selected.tiers)
 
     def _best(self, shard: ShardArrays, query: Query, pages: int) -> Ranked:
-        """Return the best `query.k` pages that may be handed out, each alone."""
+        """Return the best `query.k` eligible pages, regardless of host slots."""
         start = self._first_bar(shard, query, pages)
         ranked = self._scan(shard, query, pages, start)
         if start is not None and ranked.rows.size < query.k:
@@ -139,9 +143,9 @@ class FullScan:
             scores[start:stop] = self._workers[0].score(shard, part, now, cycle_s)
         return scores
 
-    def foresee(self, shard: ShardArrays, query: Query) -> float:
-        """Return about what the last of the best `query.k` pages scores, from a sample; -inf for few pages. O(1)."""
-        self._seats.clear(shard)
+    def predict_bar(self, shard: ShardArrays, query: Query) -> float:
+        """Return about the score of the last of the best `query.k` pages, from a sample; -inf for few pages. O(1)."""
+        self._host_slots.clear(shard)
         bar = self._first_bar(shard, query, int(shard.corpus["pages"][0]))
         return -math.inf if bar is None else bar
 
@@ -152,8 +156,8 @@ class FullScan:
         starts = np.linspace(0, pages - _SAMPLE_ROWS, _SAMPLE_BLOCKS).astype(np.int64)
         rows = (starts[:, None] + np.arange(_SAMPLE_ROWS)).ravel()
         rows = rows[are_eligible(shard, rows, query.now, query.limits)]
-        # No page of a host whose seats are taken: the bar is for the others.
-        rows = rows[self._seats.room.used[shard.groups.records["host"][shard.pages.records["group"][rows]]] == 0]
+        # Hosts whose slots are in use are left out: the bar is for the others.
+        rows = rows[self._host_slots.usage.used[shard.groups.records["host"][shard.pages.records["group"][rows]]] == 0]
         if query.only_new:
             rows = rows[(shard.pages.records["flags"][rows] & VISITED) == 0]
         expected = query.k * rows.size / pages
@@ -170,10 +174,10 @@ class FullScan:
         jobs = [(worker, _Candidates(query.k, bar)) for worker in workers]
 
         def scan(worker: _Worker, candidates: _Candidates) -> None:
-            for start in blocks:  # a range's iterator hands each block to one thread only
+            for start in blocks:  # a range's iterator gives each block to a single thread
                 part = slice(start, min(start + BLOCK, pages))
                 scores = worker.score(shard, part, query.now, query.cycle_s)
-                candidates.add(shard, scores, start, query, self._seats.room)
+                candidates.add(shard, scores, start, query, self._host_slots.usage)
 
         if len(jobs) == 1:
             scan(*jobs[0])
@@ -181,12 +185,12 @@ class FullScan:
             with ThreadPoolExecutor(len(jobs)) as pool:
                 for done in [pool.submit(scan, *job) for job in jobs]:
                     done.result()
-        rows, scores, ties = (np.concatenate(parts) for parts in zip(*(held.held() for _, held in jobs), strict=True))
+        held = _Held._make(np.concatenate(parts) for parts in zip(*(found.held() for _, found in jobs), strict=True))
         if len(jobs) > 1:  # equal scores with equal ties (hashes can be made to collide) go in the order of rows
-            by_row = np.argsort(rows)
-            rows, scores, ties = rows[by_row], scores[by_row], ties[by_row]
-        best = select_top(scores, ties, query.k)
-        return Ranked(rows[best], scores[best])
+            by_row = np.argsort(held.rows)
+            held = _Held._make(column[by_row] for column in held)
+        best = select_best(held.scores, held.overdue_s, held.ties, query.k)
+        return Ranked(held.rows[best], held.scores[best], tiers_of(held.overdue_s[best]))
 
 
 class _Worker:
@@ -208,17 +212,22 @@ class _Worker:
 
 
 class _Bar(NamedTuple):
-    """The least sort key, and of rows with that key the greatest tie, that can still be among the best."""
+    """The worst page that can still be among the best: its overdue time, the sort key of its score, and its tie.
 
+    ``key``: 0 for an overdue page, whose score does not matter.
+    """
+
+    overdue_s: float
     key: np.uint64
     tie: np.uint64
 
 
 class _Held(NamedTuple):
-    """Rows with their scores and ties: int64[m], float64[m], uint64[m]."""
+    """Rows with their scores, overdue times and ties: int64[m], float64[m], float64[m], uint64[m]."""
 
     rows: Ints
     scores: Floats
+    overdue_s: Floats
     ties: Hashes
 
 
@@ -226,36 +235,41 @@ _LAST: Final = np.uint64((1 << 64) - 1)
 
 
 class _Candidates:
-    """The best k rows so far, and those since that reach their least."""
+    """The best k rows so far, and later ones that are at least as good as the worst of these."""
 
     def __init__(self, k: int, bar: float | None) -> None:
         capacity = 2 * k + BLOCK
         self._k = k
-        self._held = _Held(np.empty(capacity, np.int64), np.empty(capacity), np.empty(capacity, np.uint64))
+        self._held = _Held(
+            np.empty(capacity, np.int64), np.empty(capacity), np.empty(capacity), np.empty(capacity, np.uint64)
+        )
         self._count = 0
-        self._bar = _Bar(np.uint64(0), _LAST) if bar is None else _Bar(sort_keys(np.array([bar]))[0], _LAST)
+        self._bar = _Bar(np.inf, np.uint64(0) if bar is None else sort_keys(np.array([bar]))[0], _LAST)
 
-    def add(self, shard: ShardArrays, scores: Floats, start: int, query: Query, room: HostUsage) -> None:
-        """Take in the rows from `start` on that may be among the best."""
+    def add(self, shard: ShardArrays, scores: Floats, start: int, query: Query, usage: HostUsage) -> None:
+        """Add the rows from `start` on that may be among the best."""
         if self._count + scores.size > self._held.rows.size:
             self._shrink()
-        asked = _Asked(query.now, np.uint64(query.salt), query.limits, query.lease_s, query.only_new, room)
-        self._count = _collect(shard, _Part(scores, start), asked, self._bar, self._held, self._count)
+        kernel_query = _KernelQuery(
+            query.now, np.uint64(query.salt), query.limits, query.lease_s, query.only_new, usage
+        )
+        self._count = _collect(shard, _Part(scores, start), kernel_query, self._bar, self._held, self._count)
 
     def held(self) -> _Held:
         """Return the rows held so far."""
-        rows, scores, ties = self._held
-        return _Held(rows[: self._count], scores[: self._count], ties[: self._count])
+        return _Held._make(column[: self._count] for column in self._held)
 
     def _shrink(self) -> None:
         held = self.held()
-        best = select_top(held.scores, held.ties, self._k)
+        best = select_best(held.scores, held.overdue_s, held.ties, self._k)
         self._count = best.size
         for column, values in zip(self._held, [column[best] for column in held], strict=True):
             column[: self._count] = values
         if self._count == self._k:
             last = self._k - 1
-            self._bar = _Bar(sort_keys(self._held.scores[last : last + 1])[0], self._held.ties[last])
+            overdue_s = float(self._held.overdue_s[last])
+            key = np.uint64(0) if overdue_s < np.inf else sort_keys(self._held.scores[last : last + 1])[0]
+            self._bar = _Bar(overdue_s, key, self._held.ties[last])
 
 
 class _Part(NamedTuple):
@@ -265,56 +279,53 @@ class _Part(NamedTuple):
     start: int
 
 
-class _Asked(NamedTuple):
-    """A query as a kernel takes it."""
+class _KernelQuery(NamedTuple):
+    """A query as a kernel reads it."""
 
     now: float
     salt: np.uint64
     limits: Limits
     lease_s: float
     only_new: bool
-    room: HostUsage
+    usage: HostUsage
 
 
 @bare_kernel
-def _collect(shard: ShardArrays, part: _Part, asked: _Asked, bar: _Bar, held: _Held, count: int) -> int:
-    """Append to `held` the rows that may be handed out and are not worse than `bar`; return how many it holds then."""
+def _collect(shard: ShardArrays, part: _Part, query: _KernelQuery, bar: _Bar, held: _Held, count: int) -> int:
+    """Append eligible rows that are not worse than `bar` to `held`; return how many it then holds."""
     scores, start = part.scores, part.start
-    sign = np.uint64(1 << 63)
-    words = scores.view(np.uint64)
     for i in range(scores.size):
         score = scores[i]
-        if asked.only_new and shard.pages.records[start + i].flags & VISITED:
+        if query.only_new and shard.pages.records[start + i].flags & VISITED:
             continue
-        if overdue_at(shard.pages.records[start + i], asked.limits) <= asked.now:
-            score = scores[i] = overdue_priority(overdue_at(shard.pages.records[start + i], asked.limits), asked.now)
-            key = words[i] | sign
-        elif np.isnan(score):
-            key = np.uint64(0)
-        elif score == 0.0:
-            key = sign
-        else:
-            key = ~words[i] if words[i] & sign else words[i] | sign
-        if key < bar.key or not _is_open(shard, start + i, score, asked):
+        overdue_s = overdue_since(shard.pages.records[start + i], query.limits, query.now)
+        if overdue_s > bar.overdue_s:
             continue
-        tie = mix(shard.pages.records[start + i].url_hash ^ asked.salt)
-        if key == bar.key and tie > bar.tie:
+        key = np.uint64(0) if overdue_s < np.inf else sort_key(score)
+        level = np.inf if overdue_s < np.inf else score
+        if overdue_s == bar.overdue_s and key < bar.key:
+            continue
+        if not _is_open(shard, start + i, level, query):
+            continue
+        tie = mix(shard.pages.records[start + i].url_hash ^ query.salt)
+        if overdue_s == bar.overdue_s and key == bar.key and tie > bar.tie:
             continue
         held.rows[count] = start + i
         held.scores[count] = score
+        held.overdue_s[count] = overdue_s
         held.ties[count] = tie
         count += 1
     return count
 
 
 @inlined_kernel
-def _is_open(shard: ShardArrays, row: int, score: float, asked: _Asked) -> bool:
-    """Return whether a page may be handed out, and its host's seats are not all taken by better ones. O(1)."""
-    if not_before(shard.pages, shard.groups.records, row, asked.limits, asked.now) > asked.now:
+def _is_open(shard: ShardArrays, row: int, level: float, query: _KernelQuery) -> bool:
+    """Return whether a page is eligible, and better pages do not take all slots of its host. O(1)."""
+    if not_before(shard.pages, shard.groups.records, row, query.limits, query.now) > query.now:
         return False
     page: Record = shard.pages.records[row]
     group: Record = shard.groups.records[page.group]
-    if host_capacity(shard.groups.records[group.host], asked.limits, asked.now, asked.lease_s) <= 0:
+    if host_capacity(shard.groups.records[group.host], query.limits, query.now, query.lease_s) <= 0:
         return False
-    terms = SlotLimits(asked.limits, asked.now, asked.lease_s)
-    return not host_slots_beat(shard, terms, group.host, score, asked.room)
+    slot_limits = SlotLimits(query.limits, query.now, query.lease_s)
+    return not host_slots_beat(shard, slot_limits, group.host, level, query.usage)

@@ -1,8 +1,8 @@
-"""Which pages go into a batch: the best, in their order, as far as their hosts have room for them.
+"""Which pages go into a batch: the best ones, in order, as far as their hosts have free slots.
 
-Taking pages from the best down and passing over those whose host is full gives the batch of the greatest sum of scores,
-and in each place a page no worse than any other batch has there: pages of which each host gives so many at the most are
-the independent sets of a partition matroid, on which the greedy choice is best (Edmonds 1971).
+Taking pages from the best down and skipping those whose host is full gives the batch with the greatest sum of scores,
+and in each place a page no worse than any other batch has there: sets with a limited number of pages per host are the
+independent sets of a partition matroid, on which the greedy choice is optimal (Edmonds 1971).
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ __all__ = ["HostSlots", "HostUsage", "SlotLimits", "host_slots_beat"]
 Singles = npt.NDArray[np.float32]
 
 _RESERVED_GROUPS: Final = 1 << 24
-_MARGIN: Final = 0.25  # of what lies between the best and the last of a full host's pages
+_MARGIN: Final = 0.25  # of the difference between the best and the worst of a full host's pages
 
 
 class HostUsage(NamedTuple):
-    """How full hosts are in the batch that is being made, by group, as kernels take it."""
+    """How many slots of each host the batch under construction uses, by group, as kernels read it."""
 
-    used: npt.NDArray[np.int32]  # int32[groups]: pages seated
-    least: Singles  # float32[groups]: of the last of them, where there are any, its score, or a little less
-    floor: Singles  # float32[groups]: what pages of a host that was full have scored at least; -inf where it was not
+    used: npt.NDArray[np.int32]  # int32[groups]: slots in use
+    least: Singles  # float32[groups]: the score of the last page in a slot, rounded down
+    floor: Singles  # float32[groups]: the least score of a host that was full; -inf if it was not
 
 
 class SlotLimits(NamedTuple):
-    """What hosts have room for: by which limits, when, and for how long pages will be out."""
+    """What limits the slots of hosts: settings and rules, the time, and how long pages will be out."""
 
     limits: Limits
     now: float
@@ -43,43 +43,44 @@ class SlotLimits(NamedTuple):
 
 
 class HostSlots:
-    """The places of one batch. For one call at a time; takes 12 bytes of memory for each host that it meets."""
+    """The slots of one batch. For one call at a time; takes 12 bytes of memory for each host that it meets."""
 
     def __init__(self) -> None:
         self._used = GrowableArray(np.int32, _RESERVED_GROUPS)
         self._least = GrowableArray(np.float32, _RESERVED_GROUPS)
         self._floor = GrowableArray(np.float32, _RESERVED_GROUPS)
         self._groups = 0
-        self._seated = np.empty(0, np.int64)
+        self._selected = np.empty(0, np.int64)
 
     @property
-    def room(self) -> HostUsage:
-        """How full hosts are, valid until the next call."""
+    def usage(self) -> HostUsage:
+        """The slots in use, valid until the next call."""
         return HostUsage(self._used.array, self._least.array, self._floor.array)
 
-    def seat(self, shard: ShardArrays, terms: SlotLimits, rows: Ints, scores: Floats, k: int) -> Ints:
-        """Seat the first `k` of ``rows``: int64[m] whose hosts have room; return their places in it: int64[n]. O(m).
+    def fill(self, shard: ShardArrays, slot_limits: SlotLimits, rows: Ints, scores: Floats, k: int) -> Ints:
+        """Fill slots with the first `k` of ``rows``: int64[m] whose hosts have any left; return their indices:
+        int64[n]. O(m).
 
-        `scores`: float64[m], descending; inf for pages that are to come first. What was seated before is forgotten.
+        `scores`: float64[m], descending; inf for pages that come first. Slots filled before are freed.
         """
         self.clear(shard)
         kept = np.empty(min(k, rows.size), np.int64)
-        count = _seat(shard, terms, rows, scores, self.room, kept)
-        self._seated = rows[kept[:count]]
+        count = _fill(shard, slot_limits, rows, scores, self.usage, kept)
+        self._selected = rows[kept[:count]]
         return kept[:count]
 
     def clear(self, shard: ShardArrays) -> None:
-        """Forget who is seated, and make room for hosts that are new. O(k)."""
+        """Free all slots and make room for new hosts. O(k)."""
         self.cover(shard)
-        self._used.array[shard.groups.records["host"][shard.pages.records["group"][self._seated]]] = 0
-        self._seated = self._seated[:0]
+        self._used.array[shard.groups.records["host"][shard.pages.records["group"][self._selected]]] = 0
+        self._selected = self._selected[:0]
 
     def nbytes(self) -> int:
         """Return the bytes of memory in use."""
         return 12 * self._groups
 
     def cover(self, shard: ShardArrays) -> None:
-        """Make room for hosts that are new. O(new hosts)."""
+        """Make room for new hosts. O(new hosts)."""
         groups = int(shard.corpus["groups"][0])
         if groups > self._groups:
             for region in (self._used, self._least, self._floor):
@@ -87,30 +88,35 @@ class HostSlots:
             self._floor.array[self._groups : groups] = -np.inf
             self._groups = groups
 
-    def remember(self, shard: ShardArrays, terms: SlotLimits, scores: Floats) -> None:
-        """Note for each host with pages seated what they scored: float64[seated], if it is full with them. O(k)."""
-        _remember(shard, terms, self._seated, scores, self.room)
+    def remember(self, shard: ShardArrays, slot_limits: SlotLimits, scores: Floats) -> None:
+        """Store for each host that is full what its pages in slots scored: float64[selected]. O(k)."""
+        _remember(shard, slot_limits, self._selected, scores, self.usage)
 
 
 @inlined_kernel
-def host_slots_beat(shard: ShardArrays, terms: SlotLimits, host: int, bound: float, room: HostUsage) -> bool:
-    """Return whether a host's seats are all taken, by better pages than such as score `bound` at the most. O(1)."""
-    if room.used[host] == 0 or not bound < room.least[host]:
+def host_slots_beat(shard: ShardArrays, slot_limits: SlotLimits, host: int, bound: float, usage: HostUsage) -> bool:
+    """Return whether better pages than one that scores `bound` take all slots of a host. O(1)."""
+    if usage.used[host] == 0 or not bound < usage.least[host]:
         return False
-    return bool(room.used[host] >= host_capacity(shard.groups.records[host], terms.limits, terms.now, terms.lease_s))
+    return bool(
+        usage.used[host]
+        >= host_capacity(shard.groups.records[host], slot_limits.limits, slot_limits.now, slot_limits.lease_s)
+    )
 
 
 @bare_kernel
-def _remember(shard: ShardArrays, terms: SlotLimits, rows: Ints, scores: Floats, room: HostUsage) -> None:
-    for i in range(rows.size):  # from the worst of a host up to its best, which decides
+def _remember(shard: ShardArrays, slot_limits: SlotLimits, rows: Ints, scores: Floats, usage: HostUsage) -> None:
+    for i in range(rows.size):  # from the worst page of a host to its best
         row = rows[rows.size - 1 - i]
         page: Record = shard.pages.records[row]
         group: Record = shard.groups.records[page.group]
         host = group.host
-        best, least = scores[rows.size - 1 - i], room.least[host]
-        full = room.used[host] >= host_capacity(shard.groups.records[host], terms.limits, terms.now, terms.lease_s)
+        best, least = scores[rows.size - 1 - i], usage.least[host]
+        full = usage.used[host] >= host_capacity(
+            shard.groups.records[host], slot_limits.limits, slot_limits.now, slot_limits.lease_s
+        )
         known = full and np.isfinite(least) and np.isfinite(best)
-        room.floor[host] = least - _MARGIN * (best - least) if known else -np.inf
+        usage.floor[host] = least - _MARGIN * (best - least) if known else -np.inf
 
 
 @inlined_kernel
@@ -121,18 +127,18 @@ def _round_down(score: float) -> np.float32:
 
 
 @bare_kernel
-def _seat(shard: ShardArrays, terms: SlotLimits, rows: Ints, scores: Floats, room: HostUsage, kept: Ints) -> int:
+def _fill(shard: ShardArrays, slot_limits: SlotLimits, rows: Ints, scores: Floats, usage: HostUsage, kept: Ints) -> int:
     count = 0
     for i in range(rows.size):
         if count == kept.size:
             break
         page: Record = shard.pages.records[rows[i]]
         group: Record = shard.groups.records[page.group]
-        if room.used[group.host] < host_capacity(
-            shard.groups.records[group.host], terms.limits, terms.now, terms.lease_s
+        if usage.used[group.host] < host_capacity(
+            shard.groups.records[group.host], slot_limits.limits, slot_limits.now, slot_limits.lease_s
         ):
-            room.used[group.host] += 1
-            room.least[group.host] = _round_down(scores[i])
+            usage.used[group.host] += 1
+            usage.least[group.host] = _round_down(scores[i])
             kept[count] = i
             count += 1
     return count

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from streamsched.numerics.arrays import Bytes, Hashes, Ints, Record, Records, frozen
+from streamsched.numerics.hash_slots import place_slot
 from streamsched.numerics.jit import bare_kernel, prefetch
 from streamsched.numerics.packed_urls import PackedUrls, decode_spans, hash_bytes, same_bytes
 from streamsched.records.page_init import assign_prior
@@ -128,7 +129,7 @@ def resolve(  # noqa: PLR0913, PLR0917  a kernel
                 row = _find(pages, index.old, key, blob, start, stop)
             if row < 0 and insert:
                 row = _append(pages, corpus[0], key, blob, start, stop)
-                _place(index.slots, key >> np.uint64(32), row)
+                place_slot(index.slots, key >> np.uint64(32), row)
                 if index.moved[0] < index.old.size:
                     _move(index.old, index.slots, index.moved, _MOVED_PER_INSERT)
             rows[first + i] = row
@@ -216,21 +217,12 @@ def _append(pages: PageArrays, corpus: Record, key: int, blob: Bytes, start: int
 
 
 @bare_kernel
-def _place(slots: Hashes, tag: int, row: int) -> None:
-    mask = np.uint64(slots.size - 1)
-    position = tag & mask
-    while slots[position] != 0:
-        position = (position + np.uint64(1)) & mask
-    slots[position] = (tag << np.uint64(32)) | np.uint64(row + 1)
-
-
-@bare_kernel
 def _move(old: Hashes, slots: Hashes, moved: Ints, count: int) -> None:
     """Enter the next `count` slots of the old table into the new one."""
     stop = min(moved[0] + count, old.size)
     for i in range(moved[0], stop):
         if old[i] != 0:
-            _place(slots, old[i] >> np.uint64(32), np.int64(old[i] & np.uint64(0xFFFFFFFF)) - 1)
+            place_slot(slots, old[i] >> np.uint64(32), np.int64(old[i] & np.uint64(0xFFFFFFFF)) - 1)
     moved[0] = stop
 
 
@@ -240,4 +232,4 @@ def _enter_all(pages: Records, slots: Hashes, count: int) -> None:
     for row in range(count):
         if row + _AT_ONCE < count:
             prefetch(slots, np.int64((pages[row + _AT_ONCE].url_hash >> np.uint64(32)) & mask))
-        _place(slots, pages[row].url_hash >> np.uint64(32), row)
+        place_slot(slots, pages[row].url_hash >> np.uint64(32), row)

@@ -12,6 +12,7 @@ from typing import Final
 import numpy as np
 
 from streamsched.numerics.arrays import Bytes, Hashes, Ints, Record, Records
+from streamsched.numerics.hash_slots import place_slot
 from streamsched.numerics.jit import bare_kernel, mix
 from streamsched.numerics.packed_urls import decode_spans, hash_bytes, same_bytes
 from streamsched.numerics.url_syntax import default_port, find_authority
@@ -205,27 +206,16 @@ def _open(groups: GroupArrays, corpus: Record, dirty: DirtyArrays, size: int, pa
         record.mean = record.own_mean = groups.records[parent].mean
         mark_dirty_group(dirty, groups.records, parent)
         groups.records[parent].recheck_until = corpus.sweep + 1
-    _place(groups.slots, key, group)
+    place_slot(groups.slots, key >> np.uint64(32), group)
     corpus.groups = group + 1
     return group
-
-
-@bare_kernel
-def _place(slots: Hashes, key: int, group: int) -> None:
-    """Enter `group` into the index `slots` under `key`. O(1)."""
-    mask = np.uint64(slots.size - 1)
-    tag = key >> np.uint64(32)
-    position = tag & mask
-    while slots[position] != 0:
-        position = (position + np.uint64(1)) & mask
-    slots[position] = (tag << np.uint64(32)) | np.uint64(group + 1)
 
 
 @bare_kernel
 def place_groups(slots: Hashes, groups: Records, count: int) -> None:
     """Enter the first `count` groups into an empty index. O(count)."""
     for group in range(count):
-        _place(slots, groups[group].key, group)
+        place_slot(slots, groups[group].key >> np.uint64(32), group)
 
 
 @bare_kernel

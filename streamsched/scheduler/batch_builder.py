@@ -18,7 +18,6 @@ import numpy as np
 from streamsched.formula.champion import Champion
 from streamsched.numerics.arrays import Ints
 from streamsched.persistence.call_codec import GrantedLeases
-from streamsched.politeness.eligibility import OVERDUE_SCORE
 from streamsched.politeness.policy import PolitenessPolicy
 from streamsched.ranking.formula_switch import FormulaSwitch
 from streamsched.ranking.full_scan import Query, Ranked
@@ -106,9 +105,8 @@ class BatchBuilder:
         """Return the pages `ranked` as callers get them."""
         shard = self.pages.arrays
         urls = url_texts(shard.pages, ranked.rows)
-        scores = np.where(ranked.scores >= OVERDUE_SCORE, np.inf, ranked.scores)
         hosts = cache(lambda: host_names(shard.groups, shard.pages.records, ranked.rows))
-        return Batch(urls, scores, ranked.rows, hosts, now, until, panel)
+        return Batch(urls, ranked.scores, ranked.tiers, ranked.rows, hosts, now, until, panel)
 
     def _compose(
         self, query: Query, rank: Callable[[Query], Ranked], rank_new: Callable[[Query], Ranked]

@@ -12,12 +12,13 @@ from streamsched.estimation.surges import share_not_hit
 from streamsched.formula import BLOCK
 from streamsched.formula.champion import Champion
 from streamsched.formula.terminals import PROVIDED, TerminalColumns, context_of
-from streamsched.numerics.arrays import Hashes, Ints, Record
+from streamsched.numerics.arrays import Floats, Hashes, Ints, Record
 from streamsched.numerics.durations import format_duration, format_moment
 from streamsched.numerics.topk_order import sort_keys, tie_keys
-from streamsched.politeness.eligibility import are_eligible, describe_eligibility, overdue_priorities, read_waits
+from streamsched.politeness.eligibility import are_eligible, describe_eligibility
 from streamsched.politeness.leases import are_leased
 from streamsched.politeness.limits import Limits
+from streamsched.politeness.priority import read_overdue
 from streamsched.ranking.full_scan import FullScan, Query
 from streamsched.records.page_schema import VISITED
 from streamsched.records.schema import ShardArrays
@@ -136,26 +137,25 @@ def _place(shard: ShardArrays, ranked: RankedBy, query: Query, row: int) -> tupl
     """Return the row's place among the eligible pages, were it one of them, and how many these are."""
     pages = int(shard.corpus["pages"][0])
     better = eligible = 0
-    keys = _rank_keys(shard, ranked, query, np.array([row]))
-    own = (keys[0], tie_keys(shard.pages.records["url_hash"][row : row + 1], query.salt)[0])
+    overdue_s, keys = _rank_keys(shard, ranked, query, np.array([row]))
+    own = (overdue_s[0], keys[0], tie_keys(shard.pages.records["url_hash"][row : row + 1], query.salt)[0])
     for start in range(0, pages, BLOCK):
         rows = np.arange(start, min(start + BLOCK, pages))
         rows = rows[are_eligible(shard, rows, query.now, ranked.limits)]
-        keys = _rank_keys(shard, ranked, query, rows)
-        level = rows[keys == own[0]]
-        better += int(np.count_nonzero(keys > own[0]))
-        better += int(np.count_nonzero(tie_keys(shard.pages.records["url_hash"][level], query.salt) < own[1]))
+        overdue_s, keys = _rank_keys(shard, ranked, query, rows)
+        same = overdue_s == own[0]
+        level = rows[same & (keys == own[1])]
+        better += int(np.count_nonzero((overdue_s < own[0]) | (same & (keys > own[1]))))
+        better += int(np.count_nonzero(tie_keys(shard.pages.records["url_hash"][level], query.salt) < own[2]))
         eligible += rows.size
     return better + 1, eligible
 
 
-def _rank_keys(shard: ShardArrays, ranked: RankedBy, query: Query, rows: Ints) -> Hashes:
-    """Return by what ``rows``: int64[m] are ranked, uint64[m]: what is overdue or asked for before all else."""
-    scores = ranked.ranking.score(shard, query.now, query.cycle_s, rows)
-    overdue_s = read_waits(shard, rows, ranked.limits).overdue_at
-    hasty = overdue_s <= query.now
-    scores[hasty] = overdue_priorities(overdue_s[hasty], query.now)
-    return sort_keys(scores)
+def _rank_keys(shard: ShardArrays, ranked: RankedBy, query: Query, rows: Ints) -> tuple[Floats, Hashes]:
+    """Return the overdue times of ``rows``: int64[m], which come first, and the sort keys of the others' scores."""
+    overdue_s = read_overdue(shard, rows, ranked.limits, query.now)
+    keys = sort_keys(ranked.ranking.score(shard, query.now, query.cycle_s, rows))
+    return overdue_s, np.where(overdue_s < np.inf, np.uint64(0), keys)
 
 
 def _reasons(shard: ShardArrays, query: Query, row: int, terminals: dict[str, float]) -> list[str]:

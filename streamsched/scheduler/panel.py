@@ -61,7 +61,7 @@ class Panel:
         due = due[are_eligible(shard, due, now, limits)]
         k = min(k, int(shard.corpus["pages"][0]))
         allowed = math.ceil(self.share * (self._handed + k) - _ROUNDING) - self._own
-        kept = self._seats.seat(
+        kept = self._seats.fill(
             shard, SlotLimits(limits, now, lease_s), due, np.full(due.size, np.inf), min(max(allowed, 0), k)
         )
         self._seats.clear(shard)

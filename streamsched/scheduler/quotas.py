@@ -19,9 +19,10 @@ import numpy as np
 
 from streamsched.numerics.arrays import Bools, Floats, Ints
 from streamsched.numerics.jit import bare_kernel
-from streamsched.numerics.topk_order import select_top, tie_keys
+from streamsched.numerics.topk_order import tie_keys
 from streamsched.politeness.eligibility import are_eligible
 from streamsched.politeness.limits import host_capacity
+from streamsched.politeness.priority import BY_SCORE, read_overdue, select_best
 from streamsched.ranking.full_scan import Query, Ranked, fill_slots
 from streamsched.ranking.host_slots import HostSlots
 from streamsched.records.page_schema import URGENT, VISITED
@@ -122,7 +123,7 @@ class BatchQuotas:
 
     def _fill_up(self, shard: ShardArrays, query: Query, chosen: Ints, before: Ints) -> Ints:
         """Return the pages `chosen`, and of those `before` as many as there is room for besides."""
-        others = Ranked(before, np.zeros(before.size))
+        others = Ranked(before, np.zeros(before.size), np.zeros(before.size, np.uint8))
         seated = fill_slots(self._seats, shard, replace(query, k=before.size, first=chosen), others)
         self._seats.clear(shard)
         return seated.rows
@@ -188,12 +189,14 @@ def put_in_order(
     """
     scores = score(rows)
     _, known, place = np.intersect1d(rows, ranked.rows, return_indices=True)
-    scores[known] = ranked.scores[place]  # more than they score for those that are overdue
+    tiers = np.full(rows.size, BY_SCORE, np.uint8)
+    scores[known], tiers[known] = ranked.scores[place], ranked.tiers[place]
+    overdue_s = np.where(tiers == BY_SCORE, np.inf, read_overdue(shard, rows, query.limits, query.now))
     ahead = np.isin(rows, query.first)
     first, rest = np.flatnonzero(ahead), np.flatnonzero(~ahead)
     ties = tie_keys(shard.pages.records["url_hash"][rows[rest]], query.salt)
-    order = np.concatenate([first, rest[select_top(scores[rest], ties, rest.size)]])
-    return Ranked(rows[order], scores[order])
+    order = np.concatenate([first, rest[select_best(scores[rest], overdue_s[rest], ties, rest.size)]])
+    return Ranked(rows[order], scores[order], tiers[order])
 
 
 def _are_new(shard: ShardArrays, rows: Ints) -> Bools:

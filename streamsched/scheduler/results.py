@@ -8,6 +8,7 @@ from typing import Final
 
 from streamsched.errors import InvalidOutcome
 from streamsched.numerics.arrays import Floats, Ints
+from streamsched.politeness.priority import Tiers
 
 __all__ = ["KEPT_REJECTIONS", "Batch", "Observed"]
 
@@ -54,13 +55,16 @@ class Observed:
 class Batch:
     """The `panel` pages that are due in the panel, then others in ranking order, best first: m <= k in all.
 
-    ``urls``: their text; ``scores``: float64[m], inf for pages asked for or overdue; ``rows``: int64[m], their rows;
+    ``urls``: their text; ``scores``: float64[m], by the formula; ``tiers``: uint8[m], why a page comes before better
+    scores: 2 if it was asked for, 1 if it is overdue, else 0 (always 0 for the panel's pages and for those added by
+    quotas or as surge probes); the order is by tier, then by score; ``rows``: int64[m], their rows;
     ``now``: the time of the ranking; ``lease_until_s``: when the leases of these pages expire, None where none was
     taken.
     """
 
     urls: list[str]
     scores: Floats
+    tiers: Tiers
     rows: Ints = field(repr=False)
     name_hosts: Callable[[], list[str]] = field(repr=False, compare=False)
     now: float

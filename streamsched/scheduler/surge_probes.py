@@ -24,7 +24,8 @@ from streamsched.numerics.arrays import Floats, Ints, Record
 from streamsched.numerics.jit import bare_kernel, mix
 from streamsched.numerics.topk_order import sort_keys, tie_keys
 from streamsched.numerics.vector_math import expm1
-from streamsched.politeness.eligibility import OVERDUE_SCORE, are_eligible
+from streamsched.politeness.eligibility import are_eligible
+from streamsched.politeness.priority import BY_SCORE
 from streamsched.ranking.full_scan import FullScan, Query, Ranked
 from streamsched.records.page_schema import LEASED, LONGEST_INTERVAL, URGENT
 from streamsched.records.pattern_members import list_members
@@ -64,11 +65,7 @@ class SurgeProbes:
         those worth surge_probes).
         """
         rows = batch.rows
-        keep = (
-            np.isin(rows, stays)
-            | ((shard.pages.records["flags"][rows] & URGENT) != 0)
-            | (batch.scores >= OVERDUE_SCORE)
-        )
+        keep = np.isin(rows, stays) | ((shard.pages.records["flags"][rows] & URGENT) != 0) | (batch.tiers != BY_SCORE)
         most = min(int(_MOST * rows.size), int(np.count_nonzero(~keep)))
         if most == 0:
             return batch, rows[:0]

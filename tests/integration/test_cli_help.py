@@ -96,7 +96,7 @@ def test_version(streamsched: Command) -> None:
         ("next --state s --per-host 0", "--per-host: expected a whole number of 1 or more"),
         (
             "next --state s --lease soon",
-            "--lease: expected a length of time such as 500ms, 90s, 10m, 1h, 1d or 1w, found 'soon'",
+            "--lease: expected a duration, for example 500ms, 90s, 10m, 1h, 1d or 1w, found 'soon'",
         ),
         ("next --state s --lease 0", "--lease: expected a length of time"),
         ("next --state s --now yesterday", "--now: expected a date (2025-08-22), ISO 8601 time or epoch seconds"),

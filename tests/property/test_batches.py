@@ -51,7 +51,7 @@ def test_no_batch_that_hosts_allow_is_better(
         twins.take(before)
         twins.now += 100.0
         open_ = {url: score for url, score in twins.scores().items() if twins.world.is_rested(url, twins.now)}
-        in_order, best = ranking.best_batches(open_, twins.world.rooms(twins.now, 600.0), k)
+        in_order, best = ranking.best_batches(open_, twins.world.capacities(twins.now, 600.0), k)
         batch = twins.take(k)
         assert [open_[url] for url in batch] == in_order
         assert frozenset(batch) in best

@@ -97,7 +97,7 @@ class Both:
         self.scheduler.observe(OutcomeBatch.from_outcomes(outcomes))
         for outcome in outcomes:
             if self.shard.observe(outcome) not in ("duplicate", "late"):
-                self.host(outcome.url).hear(outcome)
+                self.host(outcome.url).apply(outcome)
                 self.urgent.discard(outcome.url)
                 self.leases.until_s.pop(outcome.url, None)
 
@@ -113,7 +113,7 @@ class Both:
         self.leases.expire(now)
         batch = self.scheduler.next_batch(k, now=now, lease=lease_s)
         for url in batch.urls:
-            self.host(url).hand_out(1, now)
+            self.host(url).lease(1, now)
             self.leases.until_s[url] = now + lease_s
 
     def check(self, now: float) -> None:
@@ -138,7 +138,7 @@ class Both:
                 host.consecutive_429s,
             )
             assert int(record["out"]) == len(host.out)
-            assert rooms[row] == min(host.room(now, 600.0), 1 << 62)
+            assert rooms[row] == min(host.capacity(now, 600.0), 1 << 62)
             assert eligible[row] == (waits.ready_at[row] <= now and rooms[row] > 0 and not leased[row])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import cast
 
@@ -13,14 +14,18 @@ from hypothesis import strategies as st
 from streamsched.formula import Program
 from streamsched.numerics.topk_order import tie_keys
 from streamsched.politeness.leases import Leases
+from streamsched.politeness.limits import make_limits
+from streamsched.politeness.politeness_settings import Politeness
 from streamsched.ranking import full_scan
 from streamsched.ranking.full_scan import FullScan, Query
+from streamsched.records.page_schema import URGENT
 from tests.support.fixed_scores import TableOfScores, make_pages
 from tests.support.guarded_memory import small_reserve
 
 scores = st.sampled_from([np.nan, -np.inf, -1.0, -0.0, 0.0, 1.0, np.inf]) | st.floats()
 leases = st.sampled_from([None, None, None, 99.0, 100.0, 101.0])
-columns = st.lists(st.tuples(scores, leases), max_size=120)
+overdue = st.sampled_from([math.inf, math.inf, -math.inf, 100.0, 99.0, -3.0, math.nextafter(100.0, 200.0)])
+columns = st.lists(st.tuples(scores, leases, overdue), max_size=120)
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -35,22 +40,34 @@ def small_blocks() -> Iterator[None]:
 
 @settings(max_examples=200)
 @given(columns, st.integers(0, 130), st.integers(0, 2**64 - 1), st.integers(1, 3))
-def test_ranking_is_the_full_sort(pages: list[tuple[float, float | None]], k: int, salt: int, threads: int) -> None:
-    values = np.array([score for score, _ in pages])
+def test_ranking_is_the_full_sort(
+    pages: list[tuple[float, float | None, float]], k: int, salt: int, threads: int
+) -> None:
+    """Pages asked for are before all others, then the overdue, the longest overdue first."""
+    values = np.array([score for score, _, _ in pages])
     table = make_pages(len(pages))
-    for row, (_, until) in enumerate(pages):
+    records, limits = table.arrays.pages.records, make_limits(Politeness(max_revisit=1.0))
+    for row, (_, until, since_s) in enumerate(pages):
+        records["last_visit_s"][row] = 100.0 if math.isinf(since_s) else since_s - 1.0
+        records["flags"][row] |= URGENT if since_s == -math.inf else 0
         if until is not None:
             Leases().grant(table.arrays, np.array([row]), until)
     scan = FullScan(cast(Program, TableOfScores(values)), threads)
-    ranked = scan.rank(table.arrays, Query(k, 100.0, 1.0, salt))
+    ranked = scan.rank(table.arrays, Query(k, 100.0, 1.0, salt, limits))
     ties = tie_keys(table.arrays.pages.records["url_hash"][: len(pages)], salt).tolist()
-    eligible = [row for row, (_, until) in enumerate(pages) if until is None or until <= 100.0]
+    eligible = [row for row, (_, until, _) in enumerate(pages) if until is None or until <= 100.0]
 
-    def place(row: int) -> tuple[bool, float, int]:
-        score = values[row]
-        return bool(np.isnan(score)), 0.0 if np.isnan(score) else -score, ties[row]
+    def place(row: int) -> tuple[float, bool, float, int]:
+        score, since_s = values[row], pages[row][2]
+        if since_s <= 100.0:
+            return since_s, False, 0.0, ties[row]
+        return math.inf, bool(np.isnan(score)), 0.0 if np.isnan(score) else -score, ties[row]
+
+    def tier(row: int) -> int:
+        return 2 if pages[row][2] == -math.inf else int(pages[row][2] <= 100.0)
 
     assert ranked.rows.tolist() == sorted(eligible, key=place)[:k]
+    assert ranked.tiers.tolist() == [tier(row) for row in ranked.rows.tolist()]
     assert ranked.scores.tobytes() == values[ranked.rows].tobytes()
     Leases().release(table.arrays, np.arange(len(pages)))
-    assert scan.rank(table.arrays, Query(1000, 100.0, 1.0, salt)).rows.size == len(pages)
+    assert scan.rank(table.arrays, Query(1000, 100.0, 1.0, salt, limits)).rows.size == len(pages)

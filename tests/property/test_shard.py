@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from streamsched import Observed, OutcomeBatch, Politeness, Scheduler
 from streamsched.formula import Formula
-from streamsched.formula.terminals import BY_RHYTHM, PROVIDED
+from streamsched.formula.terminals import PROVIDED, SEASONAL
 from streamsched.numerics.jit import mix
 from streamsched.outcomes import Outcome
 from streamsched.records.page_schema import SUCCEEDED, VISITED, WITH_FINGERPRINT
@@ -255,8 +255,8 @@ def test_terminals_and_scores_are_those_of_the_twin(outcomes: list[Outcome], for
         expected = shard.terminals(url, now)
         told = scheduler.explain(url, now=now)
         assert set(expected) == set(PROVIDED)
-        beats = {name: expected.pop(name) for name in BY_RHYTHM}
-        assert {name: told.terminals.pop(name) for name in BY_RHYTHM} == pytest.approx(beats, rel=1e-4, abs=1e-9)
+        beats = {name: expected.pop(name) for name in SEASONAL}
+        assert {name: told.terminals.pop(name) for name in SEASONAL} == pytest.approx(beats, rel=1e-4, abs=1e-9)
         assert told.terminals == pytest.approx(expected, rel=5e-7, abs=1e-15)
         told.terminals.update(scheduler.explain(url, now=now).terminals)
         assert told.score == pytest.approx(estimators.formula_value(root, told.terminals), rel=1e-9, nan_ok=True)

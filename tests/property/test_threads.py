@@ -208,7 +208,7 @@ class Watch:
 
     def see_batch(self, batch: Batch, now: float, *, leased: bool) -> None:
         self.world.leases.expire(now)
-        rooms = self.world.rooms(now, LEASE_S if leased else math.inf)
+        rooms = self.world.capacities(now, LEASE_S if leased else math.inf)
         assert len(set(batch.urls)) == len(batch)
         assert all(self.world.is_rested(url, now) for url in batch.urls)
         assert all(count <= rooms[name] for name, count in Counter(names_of(url)[0] for url in batch.urls).items())

@@ -1,4 +1,4 @@
-"""Slow, obvious twins of `politeness`, `leases`, `globs` and `targets`: each rule as its words say."""
+"""Slow, obvious twins of `politeness`: limits, leases, patterns and rule targets, each as its documentation says."""
 
 from __future__ import annotations
 
@@ -55,12 +55,12 @@ def overdue_at(page: Page, rule: Rule, politeness: Politeness, *, urgent: bool =
 # --- hosts
 @dataclass
 class Host:
-    """One host: what it said, and what was handed out of it."""
+    """One host: its answers, and which of its pages are out."""
 
     politeness: Politeness
     rule: HostRule = field(default_factory=HostRule)
     ready_s: float = -math.inf
-    asked_for_rest: bool = False  # since it was last given visits
+    asked_for_rest: bool = False  # since its last lease
     consecutive_429s: int = 0
     out: set[str] = field(default_factory=set)
 
@@ -68,23 +68,23 @@ class Host:
     def delay(self) -> float:
         return float(self.politeness.delay if self.rule.delay is None else self.rule.delay)
 
-    def hand_out(self, pages: int, now: float) -> None:
-        """So many of its pages at once: it rests for as many delays."""
+    def lease(self, pages: int, now: float) -> None:
+        """Lease `pages` of its pages at once: it rests for as many delays."""
         if self.delay and pages:
             self.ready_s = max(self.ready_s, now) + pages * self.delay
             self.asked_for_rest = False
 
-    def room(self, now: float, lease_s: float) -> float:
+    def capacity(self, now: float, lease_s: float) -> float:
         """How many more of its pages a batch may hold."""
         in_flight = self.politeness.in_flight if self.rule.in_flight is None else self.rule.in_flight
         per_batch = self.politeness.per_batch if self.rule.per_batch is None else self.rule.per_batch
-        room = min(math.inf if in_flight is None else in_flight - len(self.out), per_batch or math.inf)
+        capacity = min(math.inf if in_flight is None else in_flight - len(self.out), per_batch or math.inf)
         if self.delay:
-            room = min(room, max(1, lease_s // self.delay))
-        return 0 if now < self.ready_s else max(room, 0)
+            capacity = min(capacity, max(1, lease_s // self.delay))
+        return 0 if now < self.ready_s else max(capacity, 0)
 
-    def hear(self, outcome: Outcome) -> None:
-        """Take in one applied outcome of any of its pages."""
+    def apply(self, outcome: Outcome) -> None:
+        """Apply one outcome of any of its pages."""
         status = 200 if outcome.status is None else outcome.status
         busy = self.asked_for_rest and outcome.fetched_at < self.ready_s
         until_s = -math.inf
@@ -106,13 +106,13 @@ class Host:
 
 # --- leases
 class Leases:
-    """Which pages are out, as a dict; and of which that was already told."""
+    """Which pages are out, as a dict, each expiry reported once."""
 
     def __init__(self) -> None:
         self.until_s: dict[str, float] = {}
 
     def expire(self, now: float) -> list[str]:
-        """Those whose time has come, once."""
+        """The pages whose leases have expired, each once."""
         ended = [url for url, until_s in self.until_s.items() if until_s <= now]
         for url in ended:
             del self.until_s[url]
@@ -125,50 +125,50 @@ class Leases:
 
 # --- globs and targets
 def fits(text: bytes, glob: bytes) -> bool:
-    """Whether all of `text` is what `glob` says."""
+    """Whether all of `text` matches `glob`."""
     return re.fullmatch(b".*".join(map(re.escape, glob.split(b"*"))), text, re.DOTALL) is not None
 
 
 def fits_host(name: str, pattern: str) -> bool:
-    """Whether a host is what a pattern of hosts says."""
+    """Whether a host matches a pattern of hosts."""
     return fits(name.encode(), pattern.encode())
 
 
 def rule_of(url: str, rules: dict[str, Rule]) -> Rule:
-    """The rule that a page goes by: one that says never, else of the last kind the last that was set."""
+    """The rule of a page: a `never` rule, else the last one set of the last kind that matches."""
     best: list[Rule] = [Rule(), Rule(), Rule()]
     found = [False, False, False]
     for target, rule in rules.items():
-        kind, meets = kind_of(target, url)
-        if meets and rule.never:
+        kind, matches = kind_of(target, url)
+        if matches and rule.never:
             return rule
-        if meets:
+        if matches:
             best[kind], found[kind] = rule, True
     return next((best[kind] for kind in (2, 1, 0) if found[kind]), Rule())
 
 
 def key_of(target: str) -> str:
-    """The target as all that mean the same are written."""
-    scheme, host, path = taken_apart(target)
+    """The canonical form of a target."""
+    scheme, host, path = split_target(target)
     if path.count("*") + host.count("*") == 0 and (scheme or path):
         return target
     return f"{scheme.lower()}://{host.lower()}{path}" if scheme else f"{host.lower()}{path}"
 
 
 def kind_of(target: str, url: str) -> tuple[int, bool]:
-    """0 for a host, 1 for a pattern, 2 for a page; and whether the URL is one of it."""
-    scheme, host, path = taken_apart(target)
-    own_scheme, _, own_path = taken_apart(url)
+    """0 for a host, 1 for a pattern, 2 for a page; and whether the URL matches it."""
+    scheme, host, path = split_target(target)
+    own_scheme, _, own_path = split_target(url)
     own_host = names_of(url)[0]
     if not scheme and not path:
         return 0, fits(own_host.encode(), host.lower().encode())
     if "*" not in target:
         return 2, url == target or (not scheme and url in [f"{one}{target}" for one in SCHEMES])
-    meets = fits(own_host.encode(), host.lower().encode()) and fits(own_path.encode(), path.encode())
-    return 1, meets and scheme.lower() in ("", own_scheme.lower())
+    matches = fits(own_host.encode(), host.lower().encode()) and fits(own_path.encode(), path.encode())
+    return 1, matches and scheme.lower() in ("", own_scheme.lower())
 
 
-def taken_apart(url: str) -> tuple[str, str, str]:
+def split_target(url: str) -> tuple[str, str, str]:
     """Scheme, authority and the rest."""
     found = re.fullmatch(r"(?:([^/?#]*?)://)?([^/?#]*)(.*)", url, re.DOTALL)
     assert found

@@ -15,7 +15,7 @@ from tests.reference.shard import names_of
 
 
 class World:
-    """What a scheduler was told, and what it handed out, kept as plain Python keeps it."""
+    """The calls that a scheduler got and the pages that it leased, in plain Python."""
 
     def __init__(self, cycle_s: float, politeness: Politeness, seed: int) -> None:
         self.cycle_s = cycle_s
@@ -39,7 +39,7 @@ class World:
         return self.hosts[name]
 
     def reach(self) -> None:
-        """Hosts that came are blocked as the last block that fits them says."""
+        """Block new hosts as the last block that matches them says."""
         for name in self.unblocked:
             fitting = [until_s for pattern, until_s in self.blocks if reference_politeness.fits_host(name, pattern)]
             self.hosts[name].ready_s = max([self.hosts[name].ready_s, *fitting[-1:]])
@@ -52,30 +52,30 @@ class World:
         self.reach()
 
     def observe(self, outcomes: Sequence[Outcome]) -> None:
-        """Outcomes in their order."""
+        """Apply outcomes in order."""
         for outcome in outcomes:
             if self.shard.observe(outcome) not in ("duplicate", "late"):
-                self.host(outcome.url).hear(outcome)
+                self.host(outcome.url).apply(outcome)
                 self.urgent.discard(outcome.url)
                 self.leases.until_s.pop(outcome.url, None)
         self.reach()
 
     def lease(self, urls: Sequence[str], now: float, lease_s: float) -> None:
-        """Pages are handed out."""
+        """Lease pages."""
         for name, pages in Counter(names_of(url)[0] for url in urls).items():
-            self.hosts[name].hand_out(pages, now)
+            self.hosts[name].lease(pages, now)
         for url in urls:
             self.leases.until_s[url] = self.shard.pages[url].lease_until_s = now + lease_s
 
     def release(self, urls: Sequence[str]) -> None:
-        """Pages come back unvisited."""
+        """Return pages unvisited."""
         for url in urls:
             self.leases.until_s.pop(url, None)
             if url in self.shard.pages:
                 self.shard.pages[url].lease_until_s = None
 
     def set_rule(self, target: str, rule: Rule | HostRule | None) -> None:
-        """A rule of one host, or of pages by pattern; None takes back both."""
+        """Set a rule of one host, or of pages by pattern; None removes both."""
         if isinstance(rule, HostRule):
             self.hosts[target].rule = rule
             return
@@ -86,74 +86,80 @@ class World:
             self.rules[target] = rule
 
     def is_rested(self, url: str, now: float) -> bool:
-        """Whether a page may be handed out, its host aside."""
+        """Whether a page may be visited, its host aside."""
         page = self.shard.pages[url]
         rule = reference_politeness.rule_of(url, self.rules)
         ready_s = reference_politeness.ready_at(page, rule, self.politeness, urgent=url in self.urgent)
         return ready_s <= now and (page.lease_until_s is None or page.lease_until_s <= now)
 
-    def haste(self, url: str, now: float) -> float | None:
-        """What a page scores that goes before those that are neither asked for nor overdue; None for these."""
+    def priority(self, url: str, now: float) -> tuple[int, float]:
+        """A page's tier and, if it is overdue, since when: 2 for asked for, 1 for overdue, 0 for neither."""
         rule = reference_politeness.rule_of(url, self.rules)
         since_s = reference_politeness.overdue_at(
             self.shard.pages[url], rule, self.politeness, urgent=url in self.urgent
         )
-        return 1e290 * (1.0 + (now - since_s)) if since_s <= now else None
+        if since_s > now:
+            return 0, 0.0
+        return (2, 0.0) if since_s == -math.inf else (1, since_s)
 
-    def rooms(self, now: float, lease_s: float) -> dict[str, float]:
+    def capacities(self, now: float, lease_s: float) -> dict[str, float]:
         """How many pages of each host a batch may have."""
         out = Counter(names_of(url)[0] for url in self.leases.until_s)
-        rooms = {}
+        capacities = {}
         for name, host in self.hosts.items():
             host.out = {str(number) for number in range(out[name])}
             own = host.rule.per_batch
             per_batch = math.inf if own is not None or self.per_batch is None else self.per_batch
-            rooms[name] = min(host.room(now, min(lease_s, 1e300)), per_batch)
-        return rooms
+            capacities[name] = min(host.capacity(now, min(lease_s, 1e300)), per_batch)
+        return capacities
 
     def rank(
         self, scores: Mapping[str, float], k: int, now: float, lease_s: float = math.inf, *, only_new: bool = False
-    ) -> list[tuple[str, float]]:
-        """The batch of `k` pages that should be handed out, with what each scores."""
+    ) -> list[tuple[str, float, int]]:
+        """The batch of `k` pages that should be handed out, with the score and the tier of each."""
         self.leases.expire(now)
-        rooms = self.rooms(now, lease_s)
+        capacities = self.capacities(now, lease_s)
         known = {
-            url: score if (haste := self.haste(url, now)) is None else haste
-            for url, score in scores.items()
+            url: self.priority(url, now)
+            for url in scores
             if self.is_rested(url, now) and not (only_new and self.shard.pages[url].left is not None)
         }
-        order = shard.full_sort(known, self.seed, math.floor(now / self.cycle_s))
-        return [(url, known[url]) for url in fill_hosts(order, rooms, k)]
+        tiers = []
+        for tier in (2, 1, 0):
+            order_by = {url: -since_s if tier else scores[url] for url, (own, since_s) in known.items() if own == tier}
+            tiers.append(shard.full_sort(order_by, self.seed, math.floor(now / self.cycle_s)))
+        batch = fill_hosts(list(itertools.chain(*tiers)), capacities, k)
+        return [(url, scores[url], known[url][0]) for url in batch]
 
 
-def fill_hosts(order: Sequence[str], rooms: Mapping[str, float], k: int) -> list[str]:
-    """The first `k` whose hosts have room."""
+def fill_hosts(order: Sequence[str], capacities: Mapping[str, float], k: int) -> list[str]:
+    """The first `k` whose hosts have capacity left."""
     taken: Counter[str] = Counter()
     batch: list[str] = []
     for url in order:
         name = names_of(url)[0]
-        if len(batch) < k and taken[name] < rooms[name]:
+        if len(batch) < k and taken[name] < capacities[name]:
             taken[name] += 1
             batch.append(url)
     return batch
 
 
 def best_batches(
-    scores: Mapping[str, float], rooms: Mapping[str, float], k: int
+    scores: Mapping[str, float], capacities: Mapping[str, float], k: int
 ) -> tuple[list[float], Collection[frozenset[str]]]:
-    """Of all the largest batches that hosts allow: the scores of the one that is first in order, best score first;
-    and all that reach the greatest sum of scores.
+    """Of all the largest batches that hosts allow: the scores of the one that comes first, best score first, and all
+    batches with the greatest sum of scores.
     """
-    size = min(k, sum(int(min(room, len(scores))) for room in rooms.values()), len(scores))
+    size = min(k, sum(int(min(room, len(scores))) for room in capacities.values()), len(scores))
     allowed: list[frozenset[str]] = []
     while not allowed:
-        allowed = [frozenset(urls) for urls in itertools.combinations(scores, size) if are_allowed(urls, rooms)]
+        allowed = [frozenset(urls) for urls in itertools.combinations(scores, size) if are_allowed(urls, capacities)]
         size -= 1
     sums = {urls: math.fsum(scores[url] for url in urls) for urls in allowed}
     in_order = max(sorted((scores[url] for url in urls), reverse=True) for urls in allowed)
     return in_order, [urls for urls, total in sums.items() if total == max(sums.values())]
 
 
-def are_allowed(urls: Sequence[str], rooms: Mapping[str, float]) -> bool:
-    """Whether hosts have room for all of a batch."""
-    return all(count <= rooms[name] for name, count in Counter(names_of(url)[0] for url in urls).items())
+def are_allowed(urls: Sequence[str], capacities: Mapping[str, float]) -> bool:
+    """Whether hosts have capacity for all of a batch."""
+    return all(count <= capacities[name] for name, count in Counter(names_of(url)[0] for url in urls).items())

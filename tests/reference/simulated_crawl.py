@@ -27,7 +27,7 @@ from streamsched.evolution.data.change_history import ChangeHistory
 from streamsched.evolution.simulation import simulated_surges
 from streamsched.evolution.simulation.trials import Trial
 from streamsched.formula import TERMINALS, Formula
-from streamsched.formula.terminals import BY_RHYTHM, NO_CONTEXT, PROVIDED, TerminalColumns
+from streamsched.formula.terminals import NO_CONTEXT, PROVIDED, SEASONAL, TerminalColumns
 from streamsched.numerics.arrays import Bools, Floats, Records
 from streamsched.numerics.jit import mix
 from streamsched.numerics.vector_math import expm1
@@ -225,7 +225,7 @@ def score(formula: Formula, pages: Sequence[Page], cycle: int, around: tuple[Sur
     records, traces = np.zeros(len(pages), PAGE), np.zeros(len(pages), TRACE)
     for page in pages:
         page.write(records, traces)
-    own = [name for name in KNOWN if name not in BY_RHYTHM]
+    own = [name for name in KNOWN if name not in SEASONAL]
     columns: dict[str, Floats] = TerminalColumns(own, len(pages)).fill(records, traces, NO_CONTEXT, cycle + 1.0, 1.0)
     rhythms.fill(pages, records, columns, cycle)
     columns["surge"] = np.array([surges.of(page, cycle) for page in pages])

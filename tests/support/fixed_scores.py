@@ -1,4 +1,4 @@
-"""Rankings with scores of the test's own choice: a stand-in for a compiled formula, and pages known by number."""
+"""Rankings with fixed scores: a stand-in for a compiled formula, and pages numbered by importance."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from streamsched.state.page_table import PageTable
 
 
 class TableOfScores:
-    """A program that gives page i, of importance i, the i-th of `values`: float64[pages]."""
+    """A program that scores page i, of importance i, by the i-th of `values`: float64[pages]."""
 
     terminals = ("importance",)
 
@@ -29,7 +29,7 @@ class TableOfScores:
 
 
 def make_pages(count: int) -> PageTable:
-    """Pages ``https://a.example/0`` and so on, each as important as its number says."""
+    """Pages ``https://a.example/0`` and so on, page i with importance i."""
     table = PageTable(86_400.0, 6)
     blob = "".join(f"https://a.example/{i}" for i in range(count)).encode()
     lengths = 18 + np.char.str_len(np.arange(count).astype(str))

@@ -143,7 +143,7 @@ class Twins:
         urls = list(self.world.shard.pages)
         return dict(zip(urls, self.scheduler.score(urls, now=self.now).tolist(), strict=True))
 
-    def expect(self, k: int, lease_s: float, *, only_new: bool = False) -> list[tuple[str, float]]:
+    def expect(self, k: int, lease_s: float, *, only_new: bool = False) -> list[tuple[str, float, int]]:
         return self.world.rank(self.scores(), k, self.now, lease_s, only_new=only_new)
 
     def check(self) -> None:
@@ -155,6 +155,7 @@ class Twins:
                 assert standing is None or standing.check(pages.arrays) == []
 
 
-def compare(batch: Batch, expected: list[tuple[str, float]]) -> None:
-    assert batch.urls == [url for url, _ in expected]
-    np.testing.assert_array_equal(batch.scores, [math.inf if score >= 1e290 else score for _, score in expected])
+def compare(batch: Batch, expected: list[tuple[str, float, int]]) -> None:
+    assert batch.urls == [url for url, _, _ in expected]
+    np.testing.assert_array_equal(batch.scores, [score for _, score, _ in expected])
+    assert batch.tiers.tolist() == [tier for _, _, tier in expected]

@@ -240,7 +240,5 @@ def test_byte_that_is_not_utf8_is_seen_wherever_it_stands(length: int, before: i
 
 @pytest.mark.parametrize("field", ["importance", "cost", "retry_after"])
 def test_the_largest_amount_is_named(field: str) -> None:
-    with pytest.raises(
-        InvalidOutcome, match=rf"{field}: expected a finite number of 0 or more, 3\.40282e\+38 at the mos"
-    ):
+    with pytest.raises(InvalidOutcome, match=rf"{field}: expected a finite number of 0 or more, at most 3\.40"):
         Outcome("https://a.example/", 0.0, **{field: 1e300})  # type: ignore[arg-type]

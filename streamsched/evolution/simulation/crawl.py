@@ -12,8 +12,6 @@ cycles would never visit the last of those that tie for ever, and a new order ea
 
 from __future__ import annotations
 
-import numpy as np
-
 from streamsched.evolution.simulation.arena import READS_RHYTHM, SimulatedCrawl
 from streamsched.evolution.simulation.choice import choose_classes
 from streamsched.evolution.simulation.class_terminals import fill_then
@@ -23,6 +21,7 @@ from streamsched.evolution.simulation.tie_segments import cut_group
 from streamsched.formula.evaluation.machine import ROWS, run_steps
 from streamsched.numerics.arrays import Bytes
 from streamsched.numerics.jit import bare_kernel, count_ones, inlined_kernel
+from streamsched.numerics.topk_order import sort_key
 
 __all__ = ["simulate"]
 
@@ -90,9 +89,8 @@ def _turn_stale(crawl: SimulatedCrawl, cycle: int) -> int:
 
 @inlined_kernel
 def _score(crawl: SimulatedCrawl, cycle: int, stop: Bytes) -> bool:
-    """Fill the sort keys of all classes, as `order.sort_keys` has them; False where `stop` is set."""
+    """Fill the sort keys of all classes, see `sort_keys`; False where `stop` is set."""
     routine, arena = crawl.routine, crawl.arena
-    sign = np.uint64(1 << 63)
     count = arena.counts[0].classes
     for start in range(0, count, ROWS):
         if stop[0]:
@@ -104,14 +102,8 @@ def _score(crawl: SimulatedCrawl, cycle: int, stop: Bytes) -> bool:
                 fill_then(code, start, crawl, cycle, arena.slots[i, :rows])
         run_steps(routine.steps, arena.slots, rows)
         scores = arena.slots[routine.result]
-        words = scores.view(np.uint64)
         for i in range(rows):
-            if np.isnan(scores[i]):
-                arena.keys[start + i] = np.uint64(0)
-            elif scores[i] == 0.0:
-                arena.keys[start + i] = sign
-            else:
-                arena.keys[start + i] = ~words[i] if words[i] & sign else words[i] | sign
+            arena.keys[start + i] = sort_key(scores[i])
     return True
 
 

@@ -1,10 +1,10 @@
-"""Upper bounds of a formula's value while some terminals stay anywhere in given intervals: a program over intervals.
+"""Upper bounds of a formula's value while some terminals vary within given intervals: a program over intervals.
 
-What stands still is computed once, by the very operations of `evaluation.machine`; of what moves, only those
-ends of intervals that the bound hangs on. Where every interval is a point the bound is the value, but for what ends of
-exp, log and pow of moving operands are moved outwards by, some 1e-15 of each. Wider intervals give looser bounds, by
-about their width where a terminal stands in several places; as they shrink to a point where every operation on the way
-is continuous, the bound converges to the value there, likewise but for that.
+Fixed values are computed once, by the operations of `evaluation.machine`; of moving values, only those interval ends
+that the bound depends on. If every interval is a point, the bound is the value, except that ends of exp, log and pow of
+moving operands are moved outwards, by about 1e-15 of each. Wider intervals give looser bounds, by about their width if
+a terminal occurs several times. As they shrink to a point at which every operation is continuous, the bound converges
+to the value there, with the same exception.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ class BoundProgram:
     """The bound of a formula as steps for `run_bounds`. Immutable: threads may share it, each with its own slots.
 
     The first slots are the columns of `lows`, in order, the next those of `highs`, then the `constants`, which keep
-    their values; then come registers. A kernel fills the columns (say with `fill_terminal`, at the interval's
-    beginning and at its end), writes each constant to all lanes once, and runs the steps. Then `result` holds the
-    bound of each lane: no value of the formula but NaN is above it. It is infinite where nothing better is known. NaN
-    it is only where the value is NaN at all times: there the bound may be anything.
+    their values; registers follow. A kernel fills the columns (for example with `fill_terminal`, at the start and at
+    the end of the interval), writes each constant to all lanes once, and runs the steps. Then `result` holds the bound
+    of each lane: no value of the formula except NaN is above it. It is infinite if nothing better is known. It is NaN
+    only if the value is always NaN, for which the bound is undefined.
     """
 
-    lows: tuple[str, ...]  # terminals that stand still, and those that move as low as they get; sorted
-    highs: tuple[str, ...]  # those that move, as high as they get; sorted
+    lows: tuple[str, ...]  # fixed terminals, and the minima of moving ones; sorted
+    highs: tuple[str, ...]  # the maxima of moving ones; sorted
     constants: tuple[float, ...] = field(repr=False)
     registers: int  # slots for results
     steps: BoundSteps = field(repr=False)  # int32[m, 6]
@@ -47,11 +47,11 @@ class BoundProgram:
 
     @property
     def slots(self) -> int:
-        """How many slots it needs."""
+        """The number of slots that the program needs."""
         return len(self.lows) + len(self.highs) + len(self.constants) + self.registers
 
     def make_slots(self, rows: int) -> Floats:
-        """Return slots to run this program in, float64[slots, rows or a few more], constants in theirs. O(slots)."""
+        """Return slots to run this program in, float64[slots, rows or a few more], with the constants. O(slots)."""
         slots = make_slots(self.slots, rows)
         first = len(self.lows) + len(self.highs)
         slots[first : first + len(self.constants)] = np.array(self.constants)[:, None]
@@ -60,8 +60,8 @@ class BoundProgram:
     def run(self, lows: Mapping[str, Floats], highs: Mapping[str, Floats], rows: int) -> Floats:
         """Return the bound of each of `rows` rows, float64[rows]. O(rows * steps).
 
-        ``lows[name]``, ``highs[name]``: float64[rows] for each of `lows` and of `highs`. Raises KeyError where one is
-        missing, ValueError where one has another length.
+        ``lows[name]``, ``highs[name]``: float64[rows] for each of `lows` and of `highs`. Raises KeyError if a column is
+        missing, and ValueError if it has another length.
         """
         slots = self.make_slots(rows)
         columns = [lows[name] for name in self.lows] + [highs[name] for name in self.highs]
@@ -74,10 +74,10 @@ class BoundProgram:
 
 
 def compile_bound(root: Node, moving: Collection[str], ranges: Mapping[str, tuple[float, float]]) -> BoundProgram:
-    """Return the program of the upper bound of the tree at `root` while the terminals `moving` move. O(size).
+    """Return the program of the upper bound of the tree at `root` while the terminals `moving` vary. O(size).
 
-    ``ranges[name]``: between which numbers the columns of a terminal stay, where more is known than that they are
-    finite and not negative; values outside make bounds wrong.
+    ``ranges[name]``: the range of a terminal's column, if more is known than that it is finite and not negative; values
+    outside make bounds wrong.
 
     >>> from streamsched.formula import Formula
     >>> program = compile_bound(Formula.parse("t * X - log(n)").root, {"t"}, {})
@@ -101,7 +101,9 @@ def compile_bound(root: Node, moving: Collection[str], ranges: Mapping[str, tupl
 
     slots = {end: place for place, end in enumerate([*lows.values(), *highs.values(), *constants])}
     slots |= {end: len(slots) + register for end, register in registers.items()}
-    rows = [(step.code, slots[end], *(slots[operand] for operand in _fill(step))) for end, step in steps.items()]
+    rows = [
+        (step.code, slots[end], *(slots[operand] for operand in _pad_operands(step))) for end, step in steps.items()
+    ]
     table = np.array(rows, np.int32).reshape(-1, 2 + OPERANDS)
     return BoundProgram(tuple(lows), tuple(highs), tuple(constants.values()), count, table, slots[wanted])
 
@@ -112,27 +114,27 @@ def _intervals(
     moving: frozenset[str],
     ranges: Mapping[str, tuple[float, float]],
 ) -> list[Interval]:
-    """Return each value's interval; ends are numbered 2 v and 2 v + 1, and only 2 v of what stands still."""
+    """Return each value's interval; its ends are numbered 2 v and 2 v + 1, and 2 v twice if it is fixed."""
     held: list[Interval] = []
     for value, key in enumerate(keys):
         if value in numbers:
             number = numbers[value]
-            still, span = True, ANY if math.isnan(number) else Range(number, number)
+            fixed, span = True, ANY if math.isnan(number) else Range(number, number)
         elif key[0] == "column":
             least, most = ranges.get(key[1], TERMINAL)
-            still, span = key[1] not in moving, Range(float(least), float(most))
+            fixed, span = key[1] not in moving, Range(float(least), float(most))
         else:
             operands = [held[operand] for operand in key[1:]]
-            still, span = all(one.still for one in operands), range_of(key[0], *(one.range for one in operands))
-        held.append(Interval((2 * value, 2 * value + (not still)), span))
+            fixed, span = all(one.fixed for one in operands), range_of(key[0], *(one.range for one in operands))
+        held.append(Interval((2 * value, 2 * value + (not fixed)), span))
     return held
 
 
 def _steps(keys: list[tuple[Any, ...]], held: list[Interval], wanted: int) -> dict[int, EndStep]:
-    """Return the steps that the `wanted` end takes, by the end they give, in an order to run them in."""
+    """Return the steps that compute the `wanted` end, by the end they compute, in an order to run them in."""
     steps: dict[int, EndStep] = {}
     pending = {wanted}
-    for end in range(2 * len(keys) - 1, -1, -1):  # whatever reads an end has a greater number
+    for end in range(2 * len(keys) - 1, -1, -1):  # steps that read an end have greater numbers
         key = keys[end // 2]
         if end in pending and key[0] in OPERATION_CODES:
             steps[end] = find_corners(key[0], tuple(held[operand] for operand in key[1:]), end % 2)
@@ -146,6 +148,6 @@ def _columns(keys: list[tuple[Any, ...]], held: list[Interval], read: Collection
     return {name: end for name, end in names if end in read}
 
 
-def _fill(step: EndStep) -> Iterable[int]:
-    """Return as many operands as a step has places: those left over are not looked at."""
+def _pad_operands(step: EndStep) -> Iterable[int]:
+    """Return as many operands as a step has slots; surplus ones are ignored."""
     return (*step.operands, *step.operands[-1:] * (OPERANDS - len(step.operands)))

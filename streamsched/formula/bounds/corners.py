@@ -1,4 +1,6 @@
-"""Which corners of its operands' intervals an end of an operation's interval lies at, as far as their ranges tell."""
+"""Which corners of its operands' intervals an end of an operation's interval lies at, as far as their ranges determine
+it.
+"""
 
 from __future__ import annotations
 
@@ -18,32 +20,32 @@ HIGH: Final = 1
 
 
 class Interval(NamedTuple):
-    """The ends of a value's interval by their numbers, the same where it stands still, and the range of both."""
+    """The numbers of the two ends of a value's interval, equal for a fixed value, and the range of both."""
 
     ends: tuple[int, int]  # LOW, HIGH
     range: Range
 
     @property
-    def still(self) -> bool:
-        """True where it is one number."""
+    def fixed(self) -> bool:
+        """True if the value is fixed."""
         return self.ends[LOW] == self.ends[HIGH]
 
 
 class EndStep(NamedTuple):
-    """An operation of `streamsched.formula.bounds.interval_machine` that gives an end, and the ends it reads."""
+    """An operation of `streamsched.formula.bounds.interval_machine` that computes an end, and the ends it reads."""
 
     code: int
     operands: tuple[int, ...]
 
 
 def find_corners(op: str, operands: tuple[Interval, ...], end: int) -> EndStep:
-    """Return the step to the `end`, LOW or HIGH, of the interval that `op` gives. O(1).
+    """Return the step that computes the `end`, LOW or HIGH, of the interval of `op`. O(1).
 
     >>> from streamsched.formula.bounds.ranges import TERMINAL
-    >>> find_corners("*", (Interval((0, 1), TERMINAL), Interval((2, 3), TERMINAL)), HIGH)  # of two not below 0
+    >>> find_corners("*", (Interval((0, 1), TERMINAL), Interval((2, 3), TERMINAL)), HIGH)  # both are not negative
     EndStep(code=2, operands=(1, 3))
     """
-    if all(operand.still for operand in operands):
+    if all(operand.fixed for operand in operands):
         return EndStep(machine.OPERATION_CODES[op], tuple(operand.ends[LOW] for operand in operands))
     return _FINDERS[op](*operands, end)
 
@@ -61,7 +63,7 @@ def _subtract(left: Interval, right: Interval, end: int) -> EndStep:
 
 
 def _infinities_meet(left: Range, right: Range) -> bool:
-    """True where two numbers of the ranges may be the same infinity."""
+    """Return whether numbers of the ranges may be the same infinity."""
     return left.least == right.least == -math.inf or left.most == right.most == math.inf
 
 
@@ -82,9 +84,9 @@ def _multiply(left: Interval, right: Interval, end: int) -> EndStep:
 
 
 def _divide(left: Interval, right: Interval, end: int) -> EndStep:
-    """Take one corner where it is known which and the divisor does not come near 0, but for 0 itself."""
+    """Use one corner if it is known and the divisor is either 0 or not close to it."""
     dividends, divisors = _toward(left, right.range, end), _toward(right, left.range, 1 - end)
-    if len(dividends) == len(divisors) == 1 and (right.still or not right.range.has_zero):
+    if len(dividends) == len(divisors) == 1 and (right.fixed or not right.range.has_zero):
         meet = left.range.reaches_infinity and right.range.reaches_infinity
         return EndStep(interval_machine.QUOTIENT if meet else machine.DIVIDE, dividends + divisors)
     return EndStep(interval_machine.QUOTIENT_LOW + end, (dividends[0], dividends[-1], *right.ends))
@@ -92,7 +94,7 @@ def _divide(left: Interval, right: Interval, end: int) -> EndStep:
 
 def _toward(operand: Interval, other: Range, end: int) -> tuple[int, ...]:
     """Return the ends of a factor that the product's `end` may lie at, by the sign of the other factor."""
-    if operand.still or other.least >= 0.0:
+    if operand.fixed or other.least >= 0.0:
         return (operand.ends[end],)
     return (operand.ends[1 - end],) if other.most <= 0.0 else operand.ends
 
@@ -107,7 +109,7 @@ def _take_exp(operand: Interval, end: int) -> EndStep:
 
 
 def _raise(base: Interval, exponent: Interval, end: int) -> EndStep:
-    """Choose the exponent where all bases lie on one side of 1, and the base where all exponents lie on one of 0."""
+    """Choose the exponent if all bases lie on one side of 1, and the base if all exponents lie on one side of 0."""
     bases, exponents = base.ends, exponent.ends
     if base.range.least >= 1.0:
         exponents = (exponents[end], exponents[end])
@@ -117,7 +119,7 @@ def _raise(base: Interval, exponent: Interval, end: int) -> EndStep:
         bases = (bases[end], bases[end])
     elif exponent.range.most <= 0.0 and base.range.least > 0.0:
         bases = (bases[1 - end], bases[1 - end])
-    known = base.still or exponent.range.least >= 0.0 or exponent.range.most <= 0.0 or exponents[LOW] == exponents[HIGH]
+    known = base.fixed or exponent.range.least >= 0.0 or exponent.range.most <= 0.0 or exponents[LOW] == exponents[HIGH]
     return EndStep((interval_machine.POWER_LOW if known else interval_machine.POWER_OF_2_LOW) + end, bases + exponents)
 
 

@@ -1,32 +1,32 @@
-"""The machine over intervals: beside the operations on numbers, one for each end of the interval an operation gives.
+"""The machine over intervals: the operations on numbers, and one for each end of the interval of an operation.
 
-An interval holds every value but NaN that its expression takes while terminals move; where that is none, its ends may
-be anything, NaN too. That is enough, since every operation gives NaN wherever an operand is NaN. Of ends that are no
-NaN, each operation here makes an end that is none.
+An interval contains every value except NaN that its expression takes while terminals vary. If there is no such value,
+its ends are undefined and may be NaN. That is sound, since every operation on a NaN gives NaN. From ends that are not
+NaN, each operation here computes an end that is not NaN.
 
 Sums, products and quotients are monotone as rounded: the values at the ends are the ends of the values, to the last
 bit. `exp` and `log` are within 1 ulp of a monotone function, powers within 2: their ends are moved outwards by 4 and by
-8 ulp, twice what soundness asks for. As intervals shrink to a point where an operation is continuous, its ends converge
-to its value there, but for that.
+8 ulp, twice what soundness needs. As intervals shrink to a point at which an operation is continuous, its ends
+converge to its value there, except for these ulps.
 
 Below a- and a+ are the ends of an operand's interval, a, b, c and d numbers at any ends.
 
 ==================  =============  =====================================================================================
 operation           operands       result
 ==================  =============  =====================================================================================
-ADD to COPY         a b            as in `evaluation.machine`: of what stands still, or where a corner will do
-SUM_LOW, _HIGH      a b            a + b; where opposite infinities meet, one operand never is another number: the end
+ADD to COPY         a b            as in `evaluation.machine`: of fixed values, or if a corner is enough
+SUM_LOW, _HIGH      a b            a + b; if opposite infinities meet, one operand has no other value: the end
                                    that leaves the interval empty
 DIFFERENCE_LOW ...  a b            a - b, likewise
-PRODUCT             a b            a * b; 0 where 0 meets infinity, as for the numbers just below that
+PRODUCT             a b            a * b; 0 for 0 times infinity, as for the numbers just below infinity
 PRODUCT_OF_2_LOW..  a b c d        the lesser or the greater of a * b and c * d
 PRODUCT_OF_4_LOW..  a- a+ b- b+    the least or the greatest of the products at all corners
-QUOTIENT            a b            a / b, protected; 0 where infinities meet
-QUOTIENT_LOW ...    a- a+ b- b+    the end of a / b; infinite where b comes near 0, and not below or above 0 at 0
+QUOTIENT            a b            a / b, protected; 0 for the quotient of infinities
+QUOTIENT_LOW ...    a- a+ b- b+    the end of a / b; infinite if b comes near 0, and 0 included if b may be 0
 EXP_LOW             a-             the exponential of a-, clamped
 EXP_HIGH            a+             ... of a+
-LOG_LOW, _HIGH      a- a+          the end of the protected logarithm, which leaps at 0
-POWER_LOW, _HIGH    a- a+ b- b+    the end of the protected power; a stands still, b keeps its sign or b- is b+
+LOG_LOW, _HIGH      a- a+          the end of the protected logarithm, which jumps at 0
+POWER_LOW, _HIGH    a- a+ b- b+    the end of the protected power; a is fixed, b keeps its sign or b- is b+
 POWER_OF_2_LOW ...  a- a+ b- b+    the end of the protected power
 ==================  =============  =====================================================================================
 """
@@ -93,7 +93,7 @@ _UP: Final = 1.0 + 2.0**-50  # 4 ulp: exp and log are within 1 of the exact valu
 _DOWN: Final = 1.0 - 2.0**-50
 _POWER_UP: Final = 1.0 + 2.0**-49  # 8 ulp: powers are within 2
 _POWER_DOWN: Final = 1.0 - 2.0**-49
-_SUBNORMAL: Final = 16 * _SMALLEST  # ... and where 8 ulp are less than the smallest number
+_SUBNORMAL: Final = 16 * _SMALLEST  # the same where 8 ulp are less than the smallest number
 
 
 @bare_kernel
@@ -145,7 +145,7 @@ def _run_corner(operation: int, slots: Floats, operands: tuple[int, int], result
             slots[result, i] = _settle_pair(divide(slots[a, i], slots[b, i]), slots[a, i], slots[b, i])
 
 
-# Of a number and NaN `min` and `max` return the first: corners after the first where 0 meets infinity are passed over.
+# Of a number and NaN, `min` and `max` return the first: later corners with 0 times infinity are skipped.
 @bare_kernel
 def _run_corners(
     operation: int, slots: Floats, operands: tuple[int, int, int, int], result: int, first: int, stop: int
@@ -248,13 +248,13 @@ def _divide_high(low: float, high: float, least: float, greatest: float) -> floa
 
 @inlined_kernel
 def _raise_low(base: float, least: float, greatest: float) -> float:
-    """Return the least power of a base, where that is above 0."""
+    """Return the least power of a base, if that is above 0."""
     return raise_base(base, least if base >= 1.0 else greatest)
 
 
 @inlined_kernel
 def _raise_high(base: float, least: float, greatest: float) -> float:
-    """Return the greatest power of a base, where that is above 0."""
+    """Return the greatest power of a base, if that is above 0."""
     return raise_base(base, greatest if base >= 1.0 else least)
 
 

@@ -1,7 +1,7 @@
-"""Between which numbers a subexpression stays whatever the columns hold, known before any is read.
+"""Ranges of subexpressions that hold for all columns, known before any is read.
 
-A range holds every value but NaN, and every end of an interval that `bounds.interval_machine` may give. It need
-not be narrow: what counts is on which side of 0 and 1 it lies, and whether it is finite.
+A range contains every value except NaN, and every end of an interval that `bounds.interval_machine` may return. It need
+not be narrow: what matters is on which side of 0 and 1 it lies, and whether it is finite.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from streamsched.formula.evaluation.machine import EXPONENT_LIMIT
 
 __all__ = ["ANY", "TERMINAL", "Range", "range_of"]
 
-_WIDER: Final = 1e-6  # relative: far more than intervals of functions are widened by
+_WIDER: Final = 1e-6  # relative: far more than the widening of function intervals
 
 
 class Range(NamedTuple):
@@ -26,12 +26,12 @@ class Range(NamedTuple):
 
     @property
     def reaches_infinity(self) -> bool:
-        """True where one end is infinite."""
+        """True if one end is infinite."""
         return math.isinf(self.least) or math.isinf(self.most)
 
     @property
     def has_zero(self) -> bool:
-        """True where 0 lies in it."""
+        """True if it contains 0."""
         return self.least <= 0.0 <= self.most
 
 
@@ -84,7 +84,7 @@ def _raise(_base: Range, _exponent: Range) -> Range:
 
 
 def _hull(corners: list[float]) -> Range:
-    """Return the range of the corners; where 0 meets infinity, or two infinities, it is 0."""
+    """Return the range of the corners; 0 times infinity and the quotient of two infinities count as 0."""
     numbers = [0.0 if math.isnan(corner) else corner for corner in corners]
     return Range(min(numbers), max(numbers))
 

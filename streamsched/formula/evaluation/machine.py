@@ -1,8 +1,8 @@
 """The machine that runs formulas inside kernels: steps over slots, each slot a column of a few hundred rows.
 
-A step names an operation, the slots of its operands and the slot of its result, which may be one of theirs. Operations
-are those of `evaluation.protected`, to the last bit wherever a formula is run: every lane's value depends on
-that lane's operands alone, not on how many rows there are nor on where among them it stands.
+A step consists of an operation, the slots of its operands and the slot of its result, which may be one of theirs.
+Operations are those of `evaluation.protected`, the same to the last bit wherever a formula runs: the value of a lane
+depends only on the operands of that lane, not on the number of rows or its position among them.
 """
 
 from __future__ import annotations
@@ -42,9 +42,11 @@ __all__ = [
 
 Steps: TypeAlias = npt.NDArray[np.int32]  # int32[m, 4]: operation, left slot, right slot, result slot
 
-ROWS: Final = 512  # that all steps run over in turn: 4 KiB of a slot, so that a few stay in the first-level cache
-_LINE: Final = 8  # float64s in a line of the cache; the widest vectors that begin elsewhere take twice as long to load
-_STAGGER: Final = 16  # ... between slots, so that equal rows of them do not compete for one place in the cache
+ROWS: Final = (
+    512  # rows that all steps run over in turn: 4 KiB of a slot, so that several fit into the first-level cache
+)
+_LINE: Final = 8  # float64s of a cache line; unaligned loads of the widest vectors take twice as long
+_STAGGER: Final = 16  # float64s between slots, so that equal rows do not compete for one cache set
 
 ADD: Final = 0
 SUBTRACT: Final = 1
@@ -54,7 +56,7 @@ POWER: Final = 4
 NEGATE: Final = 5
 LOG: Final = 6
 EXP: Final = 7
-COPY: Final = 8  # its right slot, as that of all operations of one operand, is not looked at
+COPY: Final = 8  # operations of one operand ignore the right slot
 
 OPERATION_CODES: Final[Mapping[str, int]] = MappingProxyType(
     {"+": ADD, "-": SUBTRACT, "*": MULTIPLY, "/": DIVIDE, "pow": POWER, "neg": NEGATE, "log": LOG, "exp": EXP}
@@ -64,7 +66,7 @@ EXPONENT_LIMIT: Final = 80.0  # exp(80) is 5.5e34: products of a few stay far fr
 
 
 def make_slots(count: int, rows: int) -> Floats:
-    """Return zeroed slots, float64[count, rows or a few more], each beginning where a line of the cache does.
+    """Return zeroed slots, float64[count, rows or a few more], each aligned to a cache line.
 
     >>> make_slots(3, 500).shape
     (3, 520)
@@ -79,11 +81,11 @@ def make_slots(count: int, rows: int) -> Floats:
 def run_steps(steps: Steps, slots: Floats, rows: int) -> None:
     """Run the steps one after another over the first `rows` lanes of the slots. O(steps * rows).
 
-    `steps`: int32[m, 4]; `slots`: float64[s, w], w >= `rows`, contiguous. Nothing is checked. Where there are more than
-    ROWS of them, all steps run over some rows before the next: what one step leaves is still in a close cache.
+    `steps`: int32[m, 4]; `slots`: float64[s, w], w >= `rows`, contiguous. Nothing is checked. With more than ROWS rows,
+    all steps run over ROWS of them before the next, so that results of a step are still in a close cache.
     """
     for start in range(0, rows, ROWS):
-        first, stop = np.uint64(start), np.uint64(min(start + ROWS, rows))  # signed, they might count from the end
+        first, stop = np.uint64(start), np.uint64(min(start + ROWS, rows))  # signed ones could index from the end
         for step in range(steps.shape[0]):
             operands = steps[step, 1], steps[step, 2]
             run_step(steps[step, 0], operands, steps[step, 3], slots, first, stop)
@@ -91,7 +93,7 @@ def run_steps(steps: Steps, slots: Floats, rows: int) -> None:
 
 @inlined_kernel
 def run_step(operation: int, operands: tuple[int, int], result: int, slots: Floats, first: int, stop: int) -> None:
-    """Run one step over the lanes from `first` to `stop`. O(lanes), of which there should be ROWS at most."""
+    """Run one step over the lanes from `first` to `stop`. O(lanes), which should be at most ROWS."""
     left, right = operands
     if operation > POWER:
         _copy(slots, left, result, first, stop)
@@ -110,8 +112,8 @@ def run_step(operation: int, operands: tuple[int, int], result: int, slots: Floa
         _run_apart(operation, slots, left, right, result, (first, stop))
 
 
-# A loop whose result is an operand runs on vectors only where the code says so: elsewhere the compiler has it asked
-# whether they overlap. Hence one function for each case.
+# A loop whose result is an operand vectorises only if the code says so: otherwise the compiler inserts checks for
+# overlap. Hence one function for each case.
 @bare_kernel
 def _run_into_left(operation: int, slots: Floats, left: int, right: int, first: int, stop: int) -> None:
     widen_vectors()
@@ -138,7 +140,7 @@ def _run_into_right(operation: int, slots: Floats, left: int, right: int, first:
     elif operation == DIVIDE:
         for i in range(first, stop):
             slots[right, i] = divide(slots[left, i], slots[right, i])
-    else:  # of the others the order does not matter
+    else:  # the other operations are commutative
         _run_into_left(operation, slots, right, left, first, stop)
 
 
@@ -208,7 +210,7 @@ def divide(left: float, right: float) -> float:
 
 @inlined_kernel
 def raise_base(base: float, exponent: float) -> float:
-    """Return the protected power; every case is computed and one is chosen, so that there is no branch. O(1)."""
+    """Return the protected power. All cases are computed and one is selected, so that there is no branch. O(1)."""
     exponent = clamp(exponent)
     result = power(base, exponent)
     unbounded = 0.0 if exponent < 0.0 else (1.0 if exponent == 0.0 else base)
@@ -221,5 +223,5 @@ def raise_base(base: float, exponent: float) -> float:
 
 @inlined_kernel
 def clamp(value: float) -> float:
-    """Return the exponent that stands for `value`. O(1)."""
+    """Return `value` clamped to the exponents that are allowed. O(1)."""
     return max(min(value, EXPONENT_LIMIT), -EXPONENT_LIMIT)

@@ -22,9 +22,9 @@ BLOCK: Final = 16_384  # rows: 128 KiB a column, so that the few columns of a ra
 
 
 class Arena:
-    """Slots for one thread's evaluation over blocks of up to `block` rows: float64[slots, block].
+    """Slots for evaluation by one thread over blocks of up to `block` rows: float64[slots, block].
 
-    Any program that needs no more `slots` may run in it, one after the other. ``slots``: the memory itself, the first
+    Any program that needs at most `slots` slots may run in it, one at a time. ``slots``: the memory itself; the first
     slots are the columns of the program's terminals, in order.
     """
 
@@ -38,14 +38,16 @@ class Arena:
         self._holds: Program | None = None
 
     def prepare(self, program: Program) -> None:
-        """Make the constants' slots those of `program`. O(constants), nothing where they are.
+        """Write the constants of `program` to their slots. O(constants), O(1) if they are there.
 
-        Raises ValueError where the program needs more slots than there are.
+        Raises ValueError if the program needs more slots than the arena has.
         """
         if self._holds is program:
             return
         if len(self.slots) < program.slots:
-            raise ValueError(f"arena: expected at least {program.slots} slots, found {len(self.slots)}")
+            raise ValueError(
+                f"arena: expected at least {program.slots} slots, found {len(self.slots)}: use program.arena()"
+            )
         first = len(program.terminals)
         self.slots[first : first + len(program.constants)] = np.array(program.constants)[:, None]
         self._holds = program
@@ -55,7 +57,7 @@ class Arena:
 class Program:
     """A formula as steps for `evaluation.machine`. Immutable: threads may share it, each with its own arena.
 
-    The first slots are the terminals', in order, the next the constants', which keep their values; then come registers.
+    The first slots hold the terminals, in order, the next the constants, which keep their values; registers follow.
     """
 
     terminals: tuple[str, ...]  # the columns it reads, sorted
@@ -66,21 +68,20 @@ class Program:
 
     @property
     def slots(self) -> int:
-        """How many slots it needs."""
+        """The number of slots that the program needs."""
         return len(self.terminals) + len(self.constants) + self.registers
 
     def arena(self, block: int = BLOCK) -> Arena:
-        """Return slots to run this program in, 8 bytes a row of each."""
+        """Return slots to run this program in, 8 bytes a row and slot."""
         return Arena(block, self.slots)
 
     def run(self, columns: Mapping[str, Floats], out: Floats, arena: Arena) -> None:
         """Write the formula's value for each row to `out`: float64[m], of any length. O(m * steps).
 
-        ``columns[name]``: float64[m] for each of `terminals`, only read; `out` must not overlap any of them. Where a
-        column lies in the terminal's own slot of the arena already (see `Arena.slots`) it is not copied there. The
-        values do not depend on how rows are split, be it by the arena's block. Allocates nothing of the block's size,
-        and most of it runs without the interpreter lock. Raises KeyError where a column is missing, ValueError where a
-        column or the arena does not fit.
+        ``columns[name]``: float64[m] for each of `terminals`, not modified; `out` must not overlap any of them. A
+        column that already is the terminal's own slot of the arena (see `Arena.slots`) is not copied. Values do not
+        depend on how rows are split into blocks. Allocates no memory of the block's size and mostly releases the
+        interpreter lock. Raises KeyError if a column is missing, and ValueError if a column or the arena does not fit.
         """
         arena.prepare(self)
         held = [_check(name, columns[name], out) for name in self.terminals]
@@ -90,7 +91,7 @@ class Program:
             for slot, column in zip(arena.slots, held, strict=False):
                 if not np.may_share_memory(slot, column):
                     slot[:rows] = column[start : start + rows]
-            if len(self.steps):  # a terminal alone needs none, nor the seconds that the machine takes to compile
+            if len(self.steps):  # a terminal alone needs none, and saves compiling the machine
                 run_steps(self.steps, arena.slots, rows)
             out[start : start + rows] = arena.slots[self.result, :rows]
 
@@ -130,10 +131,10 @@ def compile_tree(root: Node) -> Program:
 
 
 class Values:
-    """The distinct values of a tree, numbered in the order to compute them.
+    """The distinct values of a tree, numbered in the order of their computation.
 
-    ``index``: the value of ("constant", digits), ("column", name) or (operation, value, ...); ``numbers``: what
-    constants are.
+    ``index``: the number of ("constant", digits), ("column", name) or (operation, value, ...); ``numbers``: the values
+    of constants.
     """
 
     def __init__(self) -> None:
@@ -162,10 +163,10 @@ class Values:
 def assign_registers(
     operations: Mapping[_Value, Sequence[_Value]], apart: Collection[_Value] = ()
 ) -> tuple[dict[_Value, int], int]:
-    """Return a register for the result of each operation, in this order, and how many there are. O(operands).
+    """Return a register for the result of each operation, in this order, and the number of registers. O(operands).
 
-    A register is free again, for that very result too unless that is to be `apart` from its operands, once the last
-    operation that reads it has read it; the left operand's is taken first, which is what the machine does best.
+    A register is reused after the last operation that reads it, even for the result of that operation unless that must
+    be `apart` from its operands. The left operand's register is preferred, which suits the machine best.
     """
     reads = Counter(operand for operands in operations.values() for operand in operands)
     registers: dict[_Value, int] = {}

@@ -1,15 +1,15 @@
 """The operations of formulas on float64: defined for every input, silent, the same wherever they are run (SPEC 5).
 
 =============  =================================================================================================
-operation      value; wherever an operand is NaN the result is NaN
+operation      value; if an operand is NaN the result is NaN
 =============  =================================================================================================
 a + b, a - b   IEEE 754; inf - inf is NaN
 a * b          IEEE 754; 0 * inf is NaN
 -a             the sign flipped
-a / b          0 where b is 0 (inf / 0 and 0 / 0 too), else IEEE 754: a / inf is 0, inf / inf is NaN
-log(a)         natural; 0 where a <= 0 (-inf too); log(inf) is inf
+a / b          0 if b is 0 (also inf / 0 and 0 / 0), else IEEE 754: a / inf is 0, inf / inf is NaN
+log(a)         natural; 0 if a <= 0 (also -inf); log(inf) is inf
 exp(a)         e to the power of a clamped to [-80, 80]; never 0 nor inf
-pow(a, b)      with b clamped to [-80, 80]: 0 where a < 0 (whatever b, 0 too); 0 where a is 0 and b < 0;
+pow(a, b)      with b clamped to [-80, 80]: 0 if a < 0 (for any b, also 0); 0 if a is 0 and b < 0;
                pow(a, 0) is 1 for a >= 0; pow(inf, b) is inf for b > 0 and 0 for b < 0; may overflow to inf
 =============  =================================================================================================
 

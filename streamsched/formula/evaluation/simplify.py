@@ -1,19 +1,19 @@
-"""Rewriting a tree to a smaller one that has the same value, to the last bit, for all columns terminals can hold.
+"""Rewrites a tree to a smaller one with the same value, to the last bit, for all columns that terminals can hold.
 
-Terminals hold finite numbers >= 0. "The same" is IEEE equality, NaN where the other is NaN; only the sign of a zero may
-differ, which no operation tells apart. Below c is a constant, x and y any subtree:
+Terminals hold finite numbers >= 0. "The same" is IEEE equality, or NaN for both; only the sign of a zero may differ,
+which no operation distinguishes. Below c is a constant, x and y any subtree:
 
 - an operation on constants becomes its value by the operation itself, unless that is infinite or NaN;
 - x + 0, 0 + x, x - 0, x * 1, 1 * x, x / 1 become x; 0 - x, x * -1, -1 * x, x / -1 become -x;
 - --x becomes x; x + -y and x + -c become x - y and x - c; x - -y becomes x + y, x - -c becomes x + c;
   -x + y and -c + y become y - x and y - c; -(x - y) becomes y - x;
 - in products and quotients two signs cancel, and a sign moves into a constant factor: -x * c becomes x * -c;
-- x - x and 0 * x, x * 0 become 0 where x is always finite; 0 / x and x / 0 where x is never NaN;
-- log(-x) becomes 0 where x is never negative nor NaN;
-- pow(1, x) becomes 1 and pow(c, x) with c < 0 becomes 0 where x is never NaN; pow(x, 0) becomes 1 where x is also never
+- x - x and 0 * x, x * 0 become 0 if x is always finite; 0 / x and x / 0 if x is never NaN;
+- log(-x) becomes 0 if x is never negative or NaN;
+- pow(1, x) becomes 1 and pow(c, x) with c < 0 becomes 0 if x is never NaN; pow(x, 0) becomes 1 if x is also never
   negative.
 
-Left alone, since they would change values: x / x (0 / 0 is 0), exp(log(x)), pow(x, 1) (0 for negative x; not surely x
+Not rewritten, since values would change: x / x (0 / 0 is 0), exp(log(x)), pow(x, 1) (0 for negative x; not surely x
 to the last bit), pow(x, 2), and any regrouping of sums or products.
 """
 
@@ -57,7 +57,7 @@ def _rebuild(node: Node, below: tuple[Node, ...]) -> Node:
 
 
 def _rewrite(node: Node) -> Node | None:
-    """Return `node` after the first rule that applies to it; its children are simple already."""
+    """Return `node` after the first rule that applies; its children are simplified already."""
     if isinstance(node, Unary):
         return _fold_constants(node.op, node.operand) or _rewrite_unary(node)
     if isinstance(node, Binary):
@@ -146,14 +146,14 @@ def _cancel_signs(op: BinaryOp, left: Node, right: Node) -> Node | None:
 
 
 def _flip(node: Node) -> Node | None:
-    """Return -`node` where that needs no negation node: of a negation or a constant."""
+    """Return -`node` if that needs no negation node: for a negation or a constant."""
     if isinstance(node, Constant):
         return Constant(-node.value)
     return node.operand if isinstance(node, Unary) and node.op == "neg" else None
 
 
 def _opposite(node: Node) -> Node | None:
-    """Return y where `node` is -y and y is simpler: of a negation or a constant below 0."""
+    """Return y if `node` is -y and y is simpler: for a negation or a constant below 0."""
     return _flip(node) if not isinstance(node, Constant) or node.value < 0 else None
 
 

@@ -1,4 +1,4 @@
-"""What can be said of a subtree's value whatever the columns hold, as long as terminals are finite and not negative."""
+"""Properties of a subtree's value that hold for all columns of finite, non-negative terminals."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["Claims", "claims_of"]
 
 
 class Claims(NamedTuple):
-    """True where it holds of every value; False where that is not known."""
+    """True if it holds of every value; False if unknown."""
 
     finite: bool  # neither NaN nor infinite
     defined: bool  # not NaN
@@ -18,7 +18,7 @@ class Claims(NamedTuple):
 
 
 def claims_of(root: Node) -> Claims:
-    """Return what holds of every value of the tree at `root`. O(size).
+    """Return the properties that hold of every value of the tree at `root`. O(size).
 
     >>> claims_of(Binary("*", Terminal("X"), Terminal("n")))  # may overflow
     Claims(finite=False, defined=True, nonnegative=True)

@@ -1,4 +1,4 @@
-"""From text to tokens, each with the column where it starts."""
+"""Tokenises formula text; each token has its column."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["Token", "tokenize"]
 
 Kind: TypeAlias = Literal["number", "name", "mark", "unknown", "end"]
 
-# ASCII only, on purpose: \d would let in the digits of every script.
+# ASCII only: \d would accept the digits of every script.
 _TOKEN: Final = re.compile(
     r"""[ \t\r\n]*(?:
         (?P<number> (?: [0-9]+ (?: \. [0-9]* )? | \. [0-9]+ ) (?: [eE] [+-]? [0-9]+ )? )
@@ -24,7 +24,7 @@ _TOKEN: Final = re.compile(
 
 
 class Token(NamedTuple):
-    """A piece of the text; `column` counts characters from 1, and the end stands one past the last."""
+    """A piece of the text. `column` counts characters from 1; the end token is one past the last character."""
 
     kind: Kind
     text: str
@@ -32,7 +32,7 @@ class Token(NamedTuple):
 
 
 def tokenize(text: str) -> Iterator[Token]:
-    """Yield the tokens of `text`, the last of kind "end"; a foreign character is "unknown". O(length).
+    """Yield the tokens of `text`, the last of kind "end"; an invalid character is "unknown". O(length).
 
     >>> [token.text for token in tokenize("1.5e-3*X")]
     ['1.5e-3', '*', 'X', '']

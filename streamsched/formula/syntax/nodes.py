@@ -1,8 +1,8 @@
-"""The expression tree: four kinds of node, plain and immutable, and the one way to walk them.
+"""The expression tree: four kinds of immutable nodes, and `fold` to walk them.
 
 Trees are built from nodes directly, ``Binary("/", Terminal("X"), Terminal("n"))``, and become a `Formula` by
-``Formula(root)``. Subtrees may be shared freely. Comparing or hashing bare nodes recurses once a level, as dataclasses
-do, which the 100 levels of a formula keep harmless; all else in this package walks by `fold` and does not recurse.
+``Formula(root)``. Subtrees may be shared. Comparing or hashing bare nodes recurses once per level, as dataclasses do,
+which is safe for the 100 levels of a formula; everything else in this package walks by `fold` and does not recurse.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from streamsched.formula.syntax.vocabulary import FUNCTIONS, BinaryOp, UnaryOp
 
 __all__ = ["MAX_DEPTH", "MAX_SIZE", "Binary", "Constant", "Node", "Terminal", "Unary", "fold", "measure"]
 
-MAX_DEPTH: Final = 100  # levels of a formula's tree: whatever recurses over one stays far from Python's limit of 1000
+MAX_DEPTH: Final = 100  # levels of a formula's tree: recursion over one stays far from Python's limit of 1000
 MAX_SIZE: Final = 4096  # nodes of a formula's tree: four times the full tree of depth 10 that GP4C allows
 MAX_NAME: Final = 40  # characters of a terminal's name
 
@@ -28,9 +28,9 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """A finite number; -0.0 becomes 0.0, which no operation of a formula tells apart.
+    """A finite number; -0.0 becomes 0.0, since no operation of a formula distinguishes them.
 
-    Raises ValueError where `value` is not finite.
+    Raises ValueError if `value` is not finite.
     """
 
     value: float
@@ -44,9 +44,9 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class Terminal:
-    """A column by its name: ASCII letters, digits and underscores, no digit first, not the name of a function.
+    """A column by name: ASCII letters, digits and underscores, not beginning with a digit, not the name of a function.
 
-    Raises ValueError where `name` is something else or longer than 40 characters.
+    Raises ValueError if `name` is anything else or longer than 40 characters.
     """
 
     name: str
@@ -85,7 +85,7 @@ Node: TypeAlias = Constant | Terminal | Unary | Binary
 
 
 def fold(root: Node, combine: Callable[[Node, tuple[Result, ...]], Result]) -> Result:
-    """Return `combine` of `root` and the results of its children, each had the same way; no recursion. O(size).
+    """Return `combine` of `root` and of the results of its children, computed likewise, without recursion. O(size).
 
     >>> fold(Unary("log", Binary("+", Terminal("X"), Constant(1))), lambda node, below: 1 + sum(below))
     4
@@ -103,9 +103,9 @@ def fold(root: Node, combine: Callable[[Node, tuple[Result, ...]], Result]) -> R
 
 
 def measure(root: Node) -> tuple[int, int]:
-    """Return the nodes and the levels of the tree at `root`, shared subtrees counted wherever they stand. O(size).
+    """Return the number of nodes and of levels of the tree at `root`; shared subtrees count each time. O(size).
 
-    Raises ValueError where there are more than 4096 nodes or 100 levels.
+    Raises ValueError for more than 4096 nodes or 100 levels.
     """
     size = 0
     for size, _ in enumerate(_parents_first(root), start=1):

@@ -34,7 +34,7 @@ _OPERAND: Final = "a number, a name, '-' or '('"
 
 
 class _Pending(NamedTuple):
-    """An operator or an opening bracket whose right side is still being read."""
+    """An operator or an opening bracket whose right side is not complete yet."""
 
     op: str
     binding: int  # 0 for a bracket
@@ -43,7 +43,7 @@ class _Pending(NamedTuple):
 
 
 def parse_tree(text: str, terminals: Collection[str]) -> Node:
-    """Return the tree that `text` writes, where names may be any of `terminals`. O(length).
+    """Return the tree of `text`, in which names may be any of `terminals`. O(length).
 
     Raises FormulaError at the column of the first character that does not fit.
     """
@@ -70,7 +70,7 @@ class _Parser:
         return self.operands.pop()[0]
 
     def _read_operand(self) -> None:
-        """Read signs and opening brackets up to a number or a terminal, and that."""
+        """Read signs and opening brackets, then a number or a terminal."""
         previous = Token("end", "", 0)
         while True:
             token = next(self.tokens)
@@ -89,7 +89,7 @@ class _Parser:
             previous = token
 
     def _read_operator(self) -> bool:
-        """Read closing brackets up to an operator or a comma, and that; False at the end of the text."""
+        """Read closing brackets, then an operator or a comma; return False at the end of the text."""
         while True:
             token = next(self.tokens)
             if token.text in BINDING:
@@ -170,11 +170,13 @@ class _Parser:
         self._push(Terminal(token.text), 1, token.column)
 
     def _candidates(self, name: str) -> str:
-        """Return the known name nearest to `name`, or all of them where none is near; never one that no page tells."""
-        told = [*(one for one in self.terminals if one not in PLANNED), *FUNCTIONS]
-        known = {known.casefold(): known for known in told}
+        """Return the known name closest to `name`, or all of them if none is close; never one that pages do not
+        provide.
+        """
+        provided = [*(one for one in self.terminals if one not in PLANNED), *FUNCTIONS]
+        known = {known.casefold(): known for known in provided}
         near = difflib.get_close_matches(name[:MAX_NAME].casefold(), known, n=1)
-        return f"perhaps {known[near[0]]!r}" if near else f"one of {', '.join(told)}"
+        return f"perhaps {known[near[0]]!r}" if near else f"one of {', '.join(provided)}"
 
     def _closer(self) -> str:
         if not self.brackets:

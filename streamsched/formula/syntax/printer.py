@@ -1,4 +1,4 @@
-"""From tree to text, with no bracket that the parser could do without."""
+"""Prints a tree as text, with only the brackets that the parser needs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The words of formulas: terminals, operators, functions, and how strongly each operator binds."""
+"""The vocabulary of formulas: terminals, operators, functions, and how tightly each operator binds."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ TERMINALS: Final[dict[str, str]] = {
     "cost": "what a visit of the page costs, in seconds or bytes as reported",
     "tau": "cycles since the last visit, each hour weighted by how busy that hour of the week is for the page",
     "rhythm": "how busy this hour of the week is for the page; 1 is the mean hour",
-    "due": "probability of an update since the last visit, by the page's schedule where it shows one",
+    "due": "probability of an update since the last visit, by the page's schedule if it has one",
     "surge": "probability that a bulk edit or release of many pages has changed the page since the last visit",
 }
 
-PLANNED: Final[tuple[str, ...]] = ()  # terminals that no page tells yet
+PLANNED: Final[tuple[str, ...]] = ()  # terminals that no page provides yet
 
 FUNCTIONS: Final[dict[str, int]] = {"log": 1, "exp": 1, "pow": 2}  # name to number of arguments
 

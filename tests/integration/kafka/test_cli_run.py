@@ -263,7 +263,7 @@ def test_what_cannot_work_is_told_at_once(streamsched: Command, topic: Topic, tm
     bad = ("--set", "kafka.start=middle", "--set", "kafka.lost=maybe", "--set", "politeness.delay=soon", "--cycle", "0")
     answer = streamsched("run", "--source", topic.url(), "--state", tmp_path / "state", *bad)
     assert (answer.code, answer.out) == (2, "")
-    assert answer.err.startswith("streamsched: 4 settings cannot work:\n")
+    assert answer.err.startswith("streamsched: 4 settings have invalid values:\n")
     for name in ("kafka.start", "kafka.lost", "politeness.delay", "--cycle"):
         assert f"{name}: expected" in answer.err
     assert not (tmp_path / "state").exists()

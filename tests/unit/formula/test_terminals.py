@@ -9,7 +9,7 @@ from streamsched.estimation.gamma_posterior import probabilities_changed
 from streamsched.estimation.published_estimators import aad, cg, gad, nad, sad
 from streamsched.formula import TERMINALS
 from streamsched.formula.syntax.vocabulary import PLANNED
-from streamsched.formula.terminals import BY_RHYTHM, NO_CONTEXT, PROVIDED, TERMINAL_CODES, TerminalColumns, context_of
+from streamsched.formula.terminals import NO_CONTEXT, PROVIDED, SEASONAL, TERMINAL_CODES, TerminalColumns, context_of
 from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.outcomes import Outcome, OutcomeBatch
 from streamsched.records.page_schema import LONGEST_INTERVAL, PAGE, TRACE
@@ -48,7 +48,7 @@ def test_values_of_a_page() -> None:
     flags = [True, False, True, True]
     shape, exposure = estimators.gamma_posterior(0.5, 5.0, flags, [1.0] * 4)  # after 0.1 changes a day, as one begins
     told = {name: value for name, (value,) in columns(visited(*flags), 6 * DAY).items()}
-    for name in BY_RHYTHM:
+    for name in SEASONAL:
         told.pop(name)
     assert told.pop("posterior") == pytest.approx(estimators.probability_changed(shape, exposure, 2.0))
     assert told.pop("rate") == pytest.approx(shape / exposure)

@@ -55,7 +55,7 @@ def test_units(written: str | float, seconds: float) -> None:
     ],
 )
 def test_anything_else_names_the_setting(written: object) -> None:
-    with pytest.raises(SettingsError, match=r"^lease: expected a length of time such as 500ms, 90s") as caught:
+    with pytest.raises(SettingsError, match=r"^lease: expected a duration, for example 500ms, 90s") as caught:
         parse_duration(written, "lease")  # type: ignore[arg-type]
     assert caught.value.setting == "lease"
     assert caught.value.found is written

@@ -60,7 +60,7 @@ def test_columns_of_a_producer(blob: Any, dtype: Any) -> None:
     ],
 )
 def test_blob_of_another_kind(blob: Any, offsets: list[int]) -> None:
-    with pytest.raises(ValueError, match=r"^blob: expected uint8\[bytes\], found "):
+    with pytest.raises(ValueError, match=r"^blob: expected bytes or uint8\[bytes\], found "):
         PackedUrls(blob, offsets)
 
 

@@ -11,7 +11,7 @@ from streamsched import Scheduler
 from streamsched.numerics.arrays import Bytes
 from streamsched.politeness.glob_match import fits, mark_fitting
 from tests.reference import politeness
-from tests.reference.politeness import taken_apart
+from tests.reference.politeness import split_target
 
 
 def bytes_of(text: str) -> Bytes:
@@ -68,6 +68,6 @@ def test_marked_are_those_that_fit(scheme: str, path: str, places: list[int]) ->
         scheduler.pages.arrays.pages, rows, np.array(places, np.int64), bytes_of(scheme), bytes_of(path), 3, numbers
     )
     for place in range(6):
-        own_scheme, _, own_path = taken_apart(URLS[rows[place]])
+        own_scheme, _, own_path = split_target(URLS[rows[place]])
         meets = scheme in ("", own_scheme.lower()) and politeness.fits(own_path.encode(), path.encode())
         assert numbers[place] == (3 if place in places and meets else 9)

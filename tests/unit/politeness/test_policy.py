@@ -41,7 +41,10 @@ def test_per_host_is_per_batch() -> None:
         == PolitenessPolicy(Politeness(per_batch=3), 3).limits.per_batch
         == 3
     )
-    with pytest.raises(SettingsError, match="per_host: expected None, or per_batch of the politeness, 3, found 4"):
+    with pytest.raises(
+        SettingsError,
+        match="per_host: expected None, or 3, the per_batch of politeness: set only one of the two, found 4",
+    ):
         PolitenessPolicy(Politeness(per_batch=3), 4)
     with pytest.raises(SettingsError, match="politeness"):
         PolitenessPolicy("polite", None)  # type: ignore[arg-type]

@@ -132,7 +132,7 @@ def test_to_take_back_what_was_not_set_concerns_no_page(target: str) -> None:
 def test_rules_come_by_target(wrong: object) -> None:
     book = Book()
     with pytest.raises(
-        SettingsError, match=r"^rules: expected targets such as example\.org, each with a Rule, a HostRu"
+        SettingsError, match=r"^rules: expected a mapping from targets, for example example\.org, to a Rule"
     ):
         book.set(book.table, wrong)  # type: ignore[arg-type]
 
@@ -151,7 +151,10 @@ def test_at_most_255_different_rules() -> None:
     book.set(book.table, {**many, "again.example": Rule(min_revisit=1), "plain.example": Rule()})
     assert [least for least, _, _ in book.told()] == [1.0, 2.0, 3.0, 5.0, 5.0, 5.0]
     before = book.to_json()
-    with pytest.raises(SettingsError, match="rules: expected at most 255 different page rules, found '256 different"):
+    with pytest.raises(
+        SettingsError,
+        match="rules: expected at most 255 different page rules: give more pages the same rule, found '256 different",
+    ):
         book.set(book.table, {URLS[3]: NEVER})
     assert book.to_json() == before
     book.set(book.table, {"a.example/254": NEVER, URLS[3]: NEVER})  # the number of a rule that no target has any more
@@ -187,7 +190,7 @@ def test_one_host_may_have_a_rule_for_itself_and_one_for_its_pages() -> None:
 @pytest.mark.parametrize(
     ("target", "rule", "message"),
     [
-        ("a.example/*", HostRule(), r"^rule of 'a\.example/\*': expected a Rule, for only a host such as"),
+        ("a.example/*", HostRule(), r"^rule of 'a\.example/\*': expected a Rule: a HostRule is only for a host"),
         (
             "a.example",
             {"never": True},
@@ -207,7 +210,9 @@ def test_rule_that_does_not_fit_sets_none(target: str, rule: Rule, message: str)
 def test_targets_that_would_not_fit_into_one_piece(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rule_book, "_MOST_TEXT", 27)
     book = Book()
-    with pytest.raises(SettingsError, match="rules: expected at most 27 bytes of targets, found '2 targets'"):
+    with pytest.raises(
+        SettingsError, match="rules: expected at most 27 bytes of targets: use patterns, found '2 targets'"
+    ):
         book.set(book.table, {URLS[0]: NEVER, "b.example": HostRule()})
 
 

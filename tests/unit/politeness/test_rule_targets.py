@@ -52,7 +52,9 @@ def test_targets_are_taken_apart(text: str, kind: int, scheme: str, host: str, p
     "text", ["", "/news", "https:///x", "://a.example", "?", "user@a.example", 5, None, b"a.example"]
 )
 def test_what_is_no_target(text: object) -> None:
-    with pytest.raises(SettingsError, match=r"^target: expected a host, a URL, or a pattern such as example.org/news"):
+    with pytest.raises(
+        SettingsError, match=r"^target: expected a host, a URL, or a pattern, for example example.org/news"
+    ):
         parse_target(text)
 
 
@@ -117,12 +119,12 @@ def test_hosts_of_a_target() -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        (" a.example", "a host without spaces"),
-        ("a.example\n", "a host without spaces"),
-        ("a.example:https", "a number as the host's port"),
-        ("a.example:/*", "a number as the host's port"),
-        ("A.example:443", "a.example, for hosts do not carry their usual port"),
-        ("a.example:80/*", "a.example, for hosts do not carry their usual port"),
+        (" a.example", "a host without spaces or control characters"),
+        ("a.example\n", "a host without spaces or control characters"),
+        ("a.example:https", "a number as the port of the host"),
+        ("a.example:/*", "a number as the port of the host"),
+        ("A.example:443", "a.example without its default port"),
+        ("a.example:80/*", "a.example without its default port"),
     ],
 )
 def test_hosts_that_no_url_has(text: str, expected: str) -> None:
@@ -132,7 +134,9 @@ def test_hosts_that_no_url_has(text: str, expected: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "/x", "a.example/", "https://a.example", 7])
 def test_what_is_no_host(text: object) -> None:
-    with pytest.raises(SettingsError, match=r"^host: expected a host such as example\.org or \*\.example\.org, found"):
+    with pytest.raises(
+        SettingsError, match=r"^host: expected a host, for example example\.org or \*\.example\.org, found"
+    ):
         read_host(text)
 
 

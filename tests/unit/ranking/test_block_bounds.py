@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from streamsched import Outcome, OutcomeBatch, Politeness, Rule, Scheduler
 from streamsched.formula import Formula
 from streamsched.numerics.arrays import Ints
-from streamsched.politeness.eligibility import OVERDUE_SCORE, read_waits
+from streamsched.politeness.eligibility import read_waits
 from streamsched.politeness.limits import Limits
 from streamsched.ranking.block_bounds import (
     NODE_BLOCKS,
@@ -22,6 +22,7 @@ from streamsched.ranking.block_bounds import (
     RankingArrays,
     list_above_bar,
     list_due,
+    overdue_level,
     settle,
 )
 from streamsched.ranking.block_layout import BLOCK_ROWS, MIXED, BlockLayout
@@ -44,7 +45,7 @@ FORMULAS = ("posterior", "t * (3 - t) * importance", "importance", "pow(1e300, 2
 
 def make_lanes(blocks: int) -> Lanes:
     size = blocks * BLOCK_ROWS
-    return Lanes(np.full(size, -7), np.empty(size), np.empty(size), np.empty(blocks))
+    return Lanes(np.full(size, -7), np.empty(size), np.empty(size), np.empty(size), np.empty(blocks))
 
 
 def crawled(seed: int) -> Scheduler:
@@ -79,107 +80,112 @@ def crawled(seed: int) -> Scheduler:
 
 @dataclass
 class Slow:
-    """One block of a stage, page by page."""
+    """One block of a ranking, page by page."""
 
-    stage: RankingArrays
-    moment: QueryTime
+    ranking: RankingArrays
+    query_time: QueryTime
     block: int
 
     def rows(self) -> list[int]:
-        shelf = self.block * BLOCK_ROWS >> self.stage.order.bits << self.stage.order.bits
+        segment = self.block * BLOCK_ROWS >> self.ranking.order.bits << self.ranking.order.bits
         places = range(self.block * BLOCK_ROWS, min((self.block + 1) * BLOCK_ROWS, PAGES))
-        return [shelf + int(self.stage.order.rows[place]) for place in places]
+        return [segment + int(self.ranking.order.rows[place]) for place in places]
 
     def counts(self, row: int) -> bool:
-        return (int(self.stage.shard.pages.records["flags"][row]) & self.stage.blocks.mask) == self.stage.blocks.want
+        return (
+            int(self.ranking.shard.pages.records["flags"][row]) & self.ranking.blocks.mask
+        ) == self.ranking.blocks.want
 
     def rests_until(self, row: int) -> float:
-        shard, flags = self.stage.shard, int(self.stage.shard.pages.records["flags"][row])
-        waits = read_waits(shard, np.array([row]), self.moment.limits)
+        shard, flags = self.ranking.shard, int(self.ranking.shard.pages.records["flags"][row])
+        waits = read_waits(shard, np.array([row]), self.query_time.limits)
         until = float(waits.ready_at[0])
-        if self.stage.order.hosts[self.block] == MIXED:  # else whoever lists blocks knows
+        if self.ranking.order.hosts[self.block] == MIXED:  # else whoever lists blocks knows
             until = max(until, float(waits.host_ready_s[0]))
-        if flags & LEASED and shard.pages.lease_until_s[row] > self.moment.now:
+        if flags & LEASED and shard.pages.lease_until_s[row] > self.query_time.now:
             return math.inf if flags & OUT else max(until, float(shard.pages.lease_until_s[row]))
         return until
 
     def overdue_at(self, row: int) -> float:
-        return float(read_waits(self.stage.shard, np.array([row]), self.moment.limits).overdue_at[0])
+        return float(read_waits(self.ranking.shard, np.array([row]), self.query_time.limits).overdue_at[0])
 
     def open_rows(self) -> list[int]:
-        return [row for row in self.rows() if self.counts(row) and self.rests_until(row) <= self.moment.now]
+        return [row for row in self.rows() if self.counts(row) and self.rests_until(row) <= self.query_time.now]
 
     def end(self) -> float:
-        ends = [self.moment.now + DAY * float(self.stage.blocks.reach[self.block])] if self.open_rows() else []
+        ends = [self.query_time.now + DAY * float(self.ranking.blocks.reach[self.block])] if self.open_rows() else []
         ends += [self.overdue_at(row) for row in self.open_rows()]
         ends += [self.rests_until(row) for row in self.rows() if self.counts(row)]
-        return min((end for end in ends if end > self.moment.now), default=math.inf)
+        return min((end for end in ends if end > self.query_time.now), default=math.inf)
 
     def bound(self) -> float:
         """Until when its reach goes, whatever its end."""
-        until_s = self.moment.now + DAY * float(self.stage.blocks.reach[self.block])
+        until_s = self.query_time.now + DAY * float(self.ranking.blocks.reach[self.block])
         return max((self.bound_of(row, until_s) for row in self.open_rows()), default=math.nan)
 
     def bound_of(self, row: int, until_s: float) -> float:
-        if self.overdue_at(row) <= self.moment.now:
-            return OVERDUE_SCORE * (1.0 + (until_s - self.overdue_at(row)))
+        if self.overdue_at(row) <= self.query_time.now:
+            return float(overdue_level(self.overdue_at(row), until_s))
         found = np.empty(1)
-        gather_lanes(self.stage.scorer, self.stage.shard, np.array([row]))
-        self.stage.scorer.ends[0] = until_s
-        bound_lanes(self.stage.scorer, self.stage.shard, 0, 1, self.moment.since, DAY, found)
+        gather_lanes(self.ranking.scorer, self.ranking.shard, np.array([row]))
+        self.ranking.scorer.ends[0] = until_s
+        bound_lanes(self.ranking.scorer, self.ranking.shard, 0, 1, self.query_time.since, DAY, found)
         return float(found[0])
+
+    def level_of(self, row: int) -> float:
+        if self.overdue_at(row) <= self.query_time.now:
+            return float(overdue_level(self.overdue_at(row), self.query_time.now))
+        return self.score_of(row)
 
     def score_of(self, row: int) -> float:
-        if self.overdue_at(row) <= self.moment.now:
-            return OVERDUE_SCORE * (1.0 + (self.moment.now - self.overdue_at(row)))
         found = np.empty(1)
-        gather_lanes(self.stage.scorer, self.stage.shard, np.array([row]))
-        score_lanes(self.stage.scorer, self.stage.shard, 0, 1, self.moment.now, DAY, found)
+        gather_lanes(self.ranking.scorer, self.ranking.shard, np.array([row]))
+        score_lanes(self.ranking.scorer, self.ranking.shard, 0, 1, self.query_time.now, DAY, found)
         return float(found[0])
 
-    def room(self) -> float:
-        host = int(self.stage.order.hosts[self.block])
+    def usage(self) -> float:
+        host = int(self.ranking.order.hosts[self.block])
         if host == MIXED:
             return math.inf
-        record = self.stage.shard.groups.records[host]
-        return 0 if record["ready_s"] > self.moment.now else min(3, 5 - int(record["out"]))
+        record = self.ranking.shard.groups.records[host]
+        return 0 if record["ready_s"] > self.query_time.now else min(3, 5 - int(record["out"]))
 
 
 class Small:
-    """A stage with all its blocks bounded."""
+    """A ranking with all its blocks bounded."""
 
     def __init__(self, seed: int, formula: str, *, only_new: bool = False) -> None:
         self.scheduler = crawled(seed)
         self.formula = Formula.parse(formula)
         self.layout = BlockLayout(5)
-        self.layout.take_in(self.arrays)
+        self.layout.add_pages(self.arrays)
         self.table = BoundTable(VISITED if only_new else 0, 0)
         self.table.cover(self.layout.blocks)
         self.scorer = make_block_scorer(self.formula)
         self.all = np.arange(self.table.blocks)
         limits: Limits = self.scheduler._politeness_policy.limits
-        self.seats = HostSlots()
-        self.seats.cover(self.arrays)
-        self.moment = QueryTime(NOW, NOW - 60.0, DAY, -math.inf, 0.0, 0.0, limits, 600.0)
+        self.host_slots = HostSlots()
+        self.host_slots.cover(self.arrays)
+        self.query_time = QueryTime(NOW, NOW - 60.0, DAY, -math.inf, 0.0, 0.0, limits, 600.0)
         lanes = make_lanes(self.all.size)
-        refresh_blocks(self.stage, self.all, self.moment, lanes)
-        settle(self.stage, self.all, lanes, self.moment, math.inf)
+        refresh_blocks(self.ranking, self.all, self.query_time, lanes)
+        settle(self.ranking, self.all, lanes, self.query_time, math.inf)
 
     @property
     def arrays(self) -> ShardArrays:
         return self.scheduler.pages.arrays
 
     @property
-    def stage(self) -> RankingArrays:
-        return RankingArrays(self.arrays, self.layout.order, self.table.arrays, self.scorer, self.seats.room)
+    def ranking(self) -> RankingArrays:
+        return RankingArrays(self.arrays, self.layout.order, self.table.arrays, self.scorer, self.host_slots.usage)
 
     def slow(self) -> list[Slow]:
-        return [Slow(self.stage, self.moment, int(block)) for block in self.all]
+        return [Slow(self.ranking, self.query_time, int(block)) for block in self.all]
 
     def faults(self, opened: Ints) -> list[str]:
         scan = FullScan(self.formula.compile(), 1)
-        told = InspectedRanking(self.layout.order, self.table.arrays, scan, self.moment, PAGES)
-        return find_false_bounds(self.arrays, told, opened)
+        inspected = InspectedRanking(self.layout.order, self.table.arrays, scan, self.query_time, PAGES)
+        return find_false_bounds(self.arrays, inspected, opened)
 
 
 NONE = np.empty(0, np.int64)
@@ -191,7 +197,7 @@ seeds = st.integers(0, 1000)
 def test_blocks_and_nodes_are_their_twins(seed: int, formula: str, only_new: bool) -> None:
     with small_reserve(), small_rankings(), fenced():
         small = Small(seed, formula, only_new=only_new)
-        blocks = small.stage.blocks
+        blocks = small.ranking.blocks
         for slow in small.slow():
             np.testing.assert_equal(blocks.bound[slow.block], slow.bound())
             assert blocks.end[slow.block] == slow.end()
@@ -215,43 +221,43 @@ def test_lists_are_their_twins(seed: int, wait: float, bar: float, most: int) ->
     """Of blocks whose time has come, and of blocks that reach the bar, by hosts that are resting, full or outdone."""
     with small_reserve(), small_rankings(), fenced():
         small = Small(seed, "posterior * importance")
-        blocks = small.stage.blocks
+        blocks = small.ranking.blocks
         now = NOW + wait if wait else float(np.sort(blocks.end)[blocks.end.size // 3])  # the very end of one
-        moment = small.moment = small.moment._replace(now=now)
+        query_time = small.query_time = small.query_time._replace(now=now)
         blocks.opened[::7] = 1
-        seats = small.seats
-        told = small.stage.order.hosts[: blocks.bound.size]
-        for number, host in enumerate(sorted(set(told.tolist()) - {MIXED})):
-            own = blocks.bound[told == host]  # the last seated is as good as one of its blocks, or better
-            seats.room.used[host] = number % 5
+        host_slots = small.host_slots
+        hosts = small.ranking.order.hosts[: blocks.bound.size]
+        for number, host in enumerate(sorted(set(hosts.tolist()) - {MIXED})):
+            own = blocks.bound[hosts == host]  # the last selected is as good as one of its blocks, or better
+            host_slots.usage.used[host] = number % 5
             with np.errstate(over="ignore"):  # of pages that are overdue
-                seats.room.least[host] = own[number % own.size] + 0.1 * (number % 2)
-                seats.room.floor[host] = own[(number + 1) % own.size]
+                host_slots.usage.least[host] = own[number % own.size] + 0.1 * (number % 2)
+                host_slots.usage.floor[host] = own[(number + 1) % own.size]
         out, bounds, nodes = np.empty(most, np.int64), np.empty(most), np.empty(blocks.node_end.size, np.int64)
-        due = [slow.block for slow in small.slow() if blocks.end[slow.block] <= moment.now and slow.room() > 0]
+        due = [slow.block for slow in small.slow() if blocks.end[slow.block] <= query_time.now and slow.usage() > 0]
         due = [block for block in due if not blocks.opened[block]]
-        count = list_due(small.stage, moment, nodes, out)
+        count = list_due(small.ranking, query_time, nodes, out)
         assert out[:count].tolist() == due[:most]
-        hot = [slow for slow in small.slow() if blocks.bound[slow.block] >= bar and slow.room() > 0]
-        hot = [slow for slow in hot if not blocks.opened[slow.block] and not is_outdone(slow, seats)]
-        foreseen = [slow for slow in hot if not is_below_floor(slow, seats)]
-        count = list_above_bar(small.stage, moment, bar, True, nodes, out, bounds)
-        assert out[:count].tolist() == [slow.block for slow in foreseen][:most]
-        count = list_above_bar(small.stage, moment, bar, False, nodes, out, bounds)
+        hot = [slow for slow in small.slow() if blocks.bound[slow.block] >= bar and slow.usage() > 0]
+        hot = [slow for slow in hot if not blocks.opened[slow.block] and not is_beaten(slow, host_slots)]
+        predicted = [slow for slow in hot if not is_below_floor(slow, host_slots)]
+        count = list_above_bar(small.ranking, query_time, bar, True, nodes, out, bounds)
+        assert out[:count].tolist() == [slow.block for slow in predicted][:most]
+        count = list_above_bar(small.ranking, query_time, bar, False, nodes, out, bounds)
         assert out[:count].tolist() == [slow.block for slow in hot][:most]
         assert bounds[:count].tolist() == [blocks.bound[slow.block] for slow in hot][:most]
 
 
-def is_below_floor(slow: Slow, seats: HostSlots) -> bool:
-    host = int(slow.stage.order.hosts[slow.block])
-    return host != MIXED and bool(slow.stage.blocks.bound[slow.block] < seats.room.floor[host])
+def is_below_floor(slow: Slow, host_slots: HostSlots) -> bool:
+    host = int(slow.ranking.order.hosts[slow.block])
+    return host != MIXED and bool(slow.ranking.blocks.bound[slow.block] < host_slots.usage.floor[host])
 
 
-def is_outdone(slow: Slow, seats: HostSlots) -> bool:
-    host = int(slow.stage.order.hosts[slow.block])
-    if host == MIXED or seats.room.used[host] < max(slow.room(), 1):
+def is_beaten(slow: Slow, host_slots: HostSlots) -> bool:
+    host = int(slow.ranking.order.hosts[slow.block])
+    if host == MIXED or host_slots.usage.used[host] < max(slow.usage(), 1):
         return False
-    return bool(slow.stage.blocks.bound[slow.block] < seats.room.least[host])
+    return bool(slow.ranking.blocks.bound[slow.block] < host_slots.usage.least[host])
 
 
 @settings(max_examples=12)
@@ -260,23 +266,24 @@ def test_opened_blocks_tell_their_pages_and_settle(seed: int, formula: str, targ
     """However far they choose to look ahead; pages that were leased in between do not count any more."""
     with small_reserve(), small_rankings(), fenced():
         small = Small(seed, formula)
-        small.moment = small.moment._replace(target=target, fall=0.01, step=0.001)
+        small.query_time = small.query_time._replace(target=target, fall=0.01, step=0.001)
         picked = small.all[::2].copy()
         lanes = make_lanes(picked.size)
-        refresh_blocks(small.stage, picked, small.moment, lanes)
-        blocks = small.stage.blocks
+        refresh_blocks(small.ranking, picked, small.query_time, lanes)
+        blocks = small.ranking.blocks
         assert np.flatnonzero(blocks.opened).tolist() == picked.tolist()
         assert small.faults(picked) == []
         for number, block in enumerate(picked.tolist()):
-            slow = Slow(small.stage, small.moment, block)
+            slow = Slow(small.ranking, small.query_time, block)
             rows = lanes.rows[number * BLOCK_ROWS : (number + 1) * BLOCK_ROWS]
             assert [row for row in rows.tolist() if row >= 0] == slow.open_rows()
-            scores = lanes.scores[number * BLOCK_ROWS : (number + 1) * BLOCK_ROWS][rows >= 0]
-            np.testing.assert_array_equal(scores, [slow.score_of(row) for row in slow.open_rows()])
+            part = slice(number * BLOCK_ROWS, (number + 1) * BLOCK_ROWS)
+            np.testing.assert_array_equal(lanes.scores[part][rows >= 0], [slow.score_of(r) for r in slow.open_rows()])
+            np.testing.assert_array_equal(lanes.levels[part][rows >= 0], [slow.level_of(r) for r in slow.open_rows()])
         best = np.flatnonzero(lanes.rows >= 0)[:5]
-        bar = float(np.nanmin(lanes.scores[best], initial=math.inf))
+        bar = float(np.nanmin(lanes.levels[best], initial=math.inf))
         small.scheduler._politeness_policy.grant(small.arrays, lanes.rows[best], NOW, NOW + 600.0)
-        settle(small.stage, picked, lanes, small.moment, bar)
+        settle(small.ranking, picked, lanes, small.query_time, bar)
         assert not blocks.opened.any()
         assert small.faults(NONE) == []
         for slow in small.slow():
@@ -294,15 +301,15 @@ def test_changed_pages_raise_bounds_and_lower_none(seed: int, formula: str, numb
     """Those that must rest a while yet let their block's bound end when they may be visited again."""
     with small_reserve(), small_rankings(), fenced():
         small = Small(seed, formula)
-        before = small.stage.blocks.bound.copy()
+        before = small.ranking.blocks.bound.copy()
         touched = url_texts(small.arrays.pages, np.array(numbers))
         small.scheduler.pages.watch()  # a sweep may pass others
         outcomes = [Outcome(url, NOW - ago, changed=True, importance=2.5) for url in touched]
         small.scheduler.pages.observe(OutcomeBatch.from_outcomes(outcomes))  # unknown to the scheduler's own ranking
         assert small.scheduler.pages.touched is not None
-        raise_bounds(small.stage, small.scheduler.pages.touched.take(), small.moment, make_lanes(LANES))
+        raise_bounds(small.ranking, small.scheduler.pages.touched.take(), small.query_time, make_lanes(LANES))
         assert small.faults(NONE) == []
-        after = small.stage.blocks.bound
+        after = small.ranking.blocks.bound
         assert np.all((after >= before) | np.isnan(before))
 
 

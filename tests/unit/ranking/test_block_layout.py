@@ -11,13 +11,13 @@ from streamsched.numerics.arrays import Ints
 from streamsched.numerics.jit import bare_kernel
 from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.ranking.block_layout import BLOCK_ROWS, MIXED, BlockLayout, Order, block_of, row_at
-from streamsched.ranking.invariants import find_disorder
+from streamsched.ranking.invariants import find_layout_faults
 from streamsched.state.page_table import PageTable
 from tests.support.guarded_memory import fenced, small_rankings, small_reserve
 
 BITS = 8
 SIZE = 1 << BITS
-BOARD = SIZE // 16
+SUBSEGMENT = SIZE // 16
 
 
 @bare_kernel
@@ -38,11 +38,11 @@ def hosts_of(table: PageTable) -> list[int]:
 
 
 def order_of(hosts: list[int]) -> list[int]:
-    """The rows by place: of each full shelf sorted by host, then by row; of the last by its full boards."""
+    """The rows by place: of each full segment sorted by host, then by row; of the last by its full sub-segments."""
     order: list[int] = []
     for start in range(0, len(hosts), SIZE):
         rows = list(range(start, min(start + SIZE, len(hosts))))
-        size = SIZE if len(rows) == SIZE else BOARD
+        size = SIZE if len(rows) == SIZE else SUBSEGMENT
         for first in range(0, len(rows), size):
             piece = rows[first : first + size]
             order += sorted(piece, key=lambda row: (hosts[row], row)) if len(piece) == size else piece
@@ -58,7 +58,7 @@ def test_order_is_that_of_sorted_lists(parts: list[list[int]]) -> None:
             before = layout.pages
             kept = layout.order.rows[:before].copy()
             add(table, part)
-            layout.take_in(table.arrays)
+            layout.add_pages(table.arrays)
             first = layout.first_changed(before) * BLOCK_ROWS
             assert layout.order.rows[: min(first, before)].tolist() == kept[: min(first, before)].tolist()
             check(table, layout)
@@ -74,48 +74,50 @@ def check(table: PageTable, layout: BlockLayout) -> None:
     assert [order.index(row) // BLOCK_ROWS for row in range(len(table))] == blocks.tolist()
     for block in range(layout.blocks):
         of_block = {hosts[row] for row in order[block * BLOCK_ROWS : (block + 1) * BLOCK_ROWS]}
-        full = (block * BLOCK_ROWS // BOARD + 1) * BOARD <= len(table)
+        full = (block * BLOCK_ROWS // SUBSEGMENT + 1) * SUBSEGMENT <= len(table)
         expected = of_block.pop() if full and len(of_block) == 1 else MIXED
         assert int(layout.order.hosts[block]) == expected
-    assert find_disorder(table.arrays, layout.order, layout.pages) == []
+    assert find_layout_faults(table.arrays, layout.order, layout.pages) == []
 
 
-@pytest.fixture(name="sorted_shelves")
-def two_full_shelves_and_a_bit() -> tuple[PageTable, BlockLayout]:
+@pytest.fixture(name="full_segments")
+def two_full_segments_and_a_bit() -> tuple[PageTable, BlockLayout]:
     with small_reserve(), small_rankings(BITS):
         table, layout = PageTable(86_400.0, 6), BlockLayout(BITS)
         add(table, [i % 2 for i in range(2 * SIZE + 3)])
-        layout.take_in(table.arrays)
+        layout.add_pages(table.arrays)
         return table, layout
 
 
-def test_first_block_that_changed(sorted_shelves: tuple[PageTable, BlockLayout]) -> None:
-    """From inside a shelf or a board that is full now from its beginning on, else from the last block on."""
-    table, layout = sorted_shelves
+def test_first_block_that_changed(full_segments: tuple[PageTable, BlockLayout]) -> None:
+    """From inside a segment or a subsegment that is full now from its beginning on, else from the last block on."""
+    table, layout = full_segments
     found = [layout.first_changed(pages) for pages in (0, 5, SIZE - 1, SIZE, SIZE + 9, 2 * SIZE, 2 * SIZE + 3)]
     assert found == [0, 0, 0, SIZE // 8, SIZE // 8, 2 * SIZE // 8, 2 * SIZE // 8]
-    add(table, [1] * BOARD)
-    layout.take_in(table.arrays)
-    found = [layout.first_changed(2 * SIZE + more) for more in (0, BOARD - 1, BOARD, BOARD + 3)]
-    assert found == [2 * SIZE // 8, 2 * SIZE // 8, (2 * SIZE + BOARD) // 8, (2 * SIZE + BOARD) // 8]
+    add(table, [1] * SUBSEGMENT)
+    layout.add_pages(table.arrays)
+    found = [layout.first_changed(2 * SIZE + more) for more in (0, SUBSEGMENT - 1, SUBSEGMENT, SUBSEGMENT + 3)]
+    assert found == [2 * SIZE // 8, 2 * SIZE // 8, (2 * SIZE + SUBSEGMENT) // 8, (2 * SIZE + SUBSEGMENT) // 8]
 
 
-def test_memory_is_told(sorted_shelves: tuple[PageTable, BlockLayout]) -> None:
-    assert sorted_shelves[1].nbytes() == 4 * (2 * SIZE + 3) + 4 * (2 * SIZE // 8 + 1)
+def test_memory_in_use(full_segments: tuple[PageTable, BlockLayout]) -> None:
+    assert full_segments[1].nbytes() == 4 * (2 * SIZE + 3) + 4 * (2 * SIZE // 8 + 1)
     assert BlockLayout().nbytes() == 0
 
 
 @pytest.mark.parametrize(
     ("array", "place", "fault"),
     [
-        ("rows", 3, "layout hold each of their rows once"),
-        ("places", 3, "layout hold each of their rows once"),
-        ("hosts", 1, "blocks tell their hosts"),
-        ("hosts", 2 * SIZE // 8, "blocks tell their hosts"),
+        ("rows", 3, "layout has each row of a segment once"),
+        ("places", 3, "layout has each row of a segment once"),
+        ("hosts", 1, "blocks name their hosts"),
+        ("hosts", 2 * SIZE // 8, "blocks name their hosts"),
     ],
 )
-def test_disorder_is_found(sorted_shelves: tuple[PageTable, BlockLayout], array: str, place: int, fault: str) -> None:
-    table, layout = sorted_shelves
+def test_layout_faults_are_found(
+    full_segments: tuple[PageTable, BlockLayout], array: str, place: int, fault: str
+) -> None:
+    table, layout = full_segments
     column = getattr(layout.order, array)
     column[place] ^= column.dtype.type(1)
-    assert find_disorder(table.arrays, layout.order, layout.pages) == [fault]
+    assert find_layout_faults(table.arrays, layout.order, layout.pages) == [fault]

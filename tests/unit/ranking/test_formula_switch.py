@@ -23,7 +23,7 @@ def made_ready_step_by_step() -> Iterator[Stepper]:
         yield stepper
 
 
-def asked(formula: str = "importance") -> Twins:
+def queried(formula: str = "importance") -> Twins:
     twins = Twins(formula)
     twins.observe([Outcome(url, START_S - i * 3_600.0, importance=float(i % 11)) for i, url in enumerate(URLS)])
     twins.rank(5)
@@ -31,7 +31,7 @@ def asked(formula: str = "importance") -> Twins:
 
 
 def test_the_old_formula_serves_until_the_new_ranking_stands(stepper: Stepper) -> None:
-    twins = asked()
+    twins = queried()
     twins.scheduler.use("t * (9 - t)")
     stepper.begin()
     served = 0
@@ -54,7 +54,7 @@ def test_the_old_formula_serves_until_the_new_ranking_stands(stepper: Stepper) -
 
 
 def test_waiting_for_it(stepper: Stepper) -> None:
-    twins = asked()
+    twins = queried()
     stepper.free = True
     twins.scheduler.use("t", wait=True)
     assert twins.scheduler.formula.text == "t"
@@ -63,7 +63,7 @@ def test_waiting_for_it(stepper: Stepper) -> None:
 
 
 def test_a_later_formula_takes_the_place_of_one_under_way(stepper: Stepper) -> None:
-    twins = asked()
+    twins = queried()
     for formula in ("t", "posterior", "0 - t"):
         twins.scheduler.use(formula)
         stepper.begin()
@@ -90,7 +90,7 @@ def test_bounds_are_let_go_where_many_outcomes_come_and_nobody_asks(
 ) -> None:
     """And the formula that is under way takes over then: there is nothing left to make ready."""
     monkeypatch.setattr(formula_switch, "_FEW", 10)
-    twins = asked()
+    twins = queried()
     twins.scheduler.use("t")
     stepper.begin()
     for number in range(3):
@@ -107,7 +107,7 @@ def test_bounds_are_let_go_where_many_outcomes_come_and_nobody_asks(
 
 def test_few_outcomes_between_queries_are_taken_in(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(formula_switch, "_FEW", 10)
-    twins = asked()
+    twins = queried()
     for number in range(20):
         twins.observe([Outcome(url, START_S + number) for url in URLS[:20]])
         twins.rank(2)
@@ -115,7 +115,7 @@ def test_few_outcomes_between_queries_are_taken_in(monkeypatch: pytest.MonkeyPat
 
 
 def test_pages_never_visited_have_a_ranking_of_their_own() -> None:
-    twins = asked()
+    twins = queried()
     assert twins.rank_new(5) == []
     twins.discover([f"https://c.example/{i}" for i in range(60)], importance=[float(i % 7) for i in range(60)])
     for _ in range(5):
@@ -127,7 +127,7 @@ def test_pages_never_visited_have_a_ranking_of_their_own() -> None:
     assert len(twins.rank_new(500)) == 10
 
 
-def test_memory_is_told() -> None:
+def test_memory_in_use() -> None:
     twins = Twins("t")
     none = twins.scheduler._formula_switch.nbytes()
     twins.discover(URLS)
@@ -135,7 +135,7 @@ def test_memory_is_told() -> None:
     one = twins.scheduler._formula_switch.nbytes()
     twins.rank_new(1)
     blocks = math.ceil(150 / 8)
-    seats = 12 * int(twins.scheduler.pages.arrays.corpus["groups"][0])
+    host_slots = 12 * int(twins.scheduler.pages.arrays.corpus["groups"][0])
     assert none < 100
-    assert one == none + 4 * 150 + 4 * blocks + 21 * blocks + 16 * (blocks // NODE_BLOCKS) + seats
-    assert twins.scheduler._formula_switch.nbytes() == one + 21 * blocks + 16 * (blocks // NODE_BLOCKS + 1) + seats
+    assert one == none + 4 * 150 + 4 * blocks + 21 * blocks + 16 * (blocks // NODE_BLOCKS) + host_slots
+    assert twins.scheduler._formula_switch.nbytes() == one + 21 * blocks + 16 * (blocks // NODE_BLOCKS + 1) + host_slots

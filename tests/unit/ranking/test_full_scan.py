@@ -183,4 +183,5 @@ def test_what_was_asked_for_goes_first_then_what_is_overdue_longest(pages: int) 
         assert [int(url[9:].split(".")[0]) % 997 for url in batch.urls[2:]] == sorted(
             [i % 997 for i in range(pages) if i != 70]
         )[:8]
-        assert np.isinf(batch.scores).all()
+        assert batch.tiers.tolist() == [2, 2, *[1] * 8]
+        np.testing.assert_array_equal(batch.scores, scheduler.score(batch.urls, now=now))

@@ -1,4 +1,4 @@
-"""Who is seated in a batch: pages that come first, then the best that their hosts have room for."""
+"""Host slots of a batch: pages that come first, then the best whose hosts have free slots."""
 
 from __future__ import annotations
 
@@ -25,63 +25,65 @@ def scheduler_of_twelve_pages() -> Scheduler:
     return scheduler
 
 
-@pytest.fixture(name="tables")
-def tables_of_twelve_pages(scheduler: Scheduler) -> ShardArrays:
+@pytest.fixture(name="shard")
+def shard_of_twelve_pages(scheduler: Scheduler) -> ShardArrays:
     return scheduler.pages.arrays
 
 
-def terms(*, per_batch: int | None = None, delay: float = 0.0, now: float = 0.0, lease_s: float = 600.0) -> SlotLimits:
+def slot_limits(
+    *, per_batch: int | None = None, delay: float = 0.0, now: float = 0.0, lease_s: float = 600.0
+) -> SlotLimits:
     return SlotLimits(make_limits(Politeness(per_batch=per_batch, delay=delay)), now, lease_s)
 
 
-def seat(seats: HostSlots, shard: ShardArrays, rows: list[int], k: int, given: SlotLimits) -> list[int]:
-    kept: list[int] = seats.seat(shard, given, np.array(rows, np.int64), 12.0 - np.array(rows), k).tolist()
+def fill(host_slots: HostSlots, shard: ShardArrays, rows: list[int], k: int, given: SlotLimits) -> list[int]:
+    kept: list[int] = host_slots.fill(shard, given, np.array(rows, np.int64), 12.0 - np.array(rows), k).tolist()
     return kept
 
 
 def test_hosts_keep_their_first_pages(shard: ShardArrays) -> None:
     rows = [3, 0, 1, 6, 4, 2]
-    assert seat(HostSlots(), shard, rows, 6, terms(per_batch=2)) == [0, 1, 2, 4, 5]
-    assert seat(HostSlots(), shard, rows, 6, terms()) == [0, 1, 2, 3, 4, 5]
-    assert seat(HostSlots(), shard, rows, 3, terms(per_batch=1)) == [0, 2, 5]
-    assert seat(HostSlots(), shard, rows, 2, terms(per_batch=1)) == [0, 2]
-    assert seat(HostSlots(), shard, rows, 0, terms()) == seat(HostSlots(), shard, [], 3, terms()) == []
+    assert fill(HostSlots(), shard, rows, 6, slot_limits(per_batch=2)) == [0, 1, 2, 4, 5]
+    assert fill(HostSlots(), shard, rows, 6, slot_limits()) == [0, 1, 2, 3, 4, 5]
+    assert fill(HostSlots(), shard, rows, 3, slot_limits(per_batch=1)) == [0, 2, 5]
+    assert fill(HostSlots(), shard, rows, 2, slot_limits(per_batch=1)) == [0, 2]
+    assert fill(HostSlots(), shard, rows, 0, slot_limits()) == fill(HostSlots(), shard, [], 3, slot_limits()) == []
 
 
 def test_as_many_as_can_be_visited_within_the_lease(shard: ShardArrays) -> None:
     rows = list(range(12))
-    assert seat(HostSlots(), shard, rows, 12, terms(delay=300.0)) == [0, 1, 2, 3, 4, 5]
-    assert seat(HostSlots(), shard, rows, 12, terms(delay=300.5)) == [0, 1, 2]
-    assert seat(HostSlots(), shard, rows, 12, terms(delay=1e9)) == [0, 1, 2]
+    assert fill(HostSlots(), shard, rows, 12, slot_limits(delay=300.0)) == [0, 1, 2, 3, 4, 5]
+    assert fill(HostSlots(), shard, rows, 12, slot_limits(delay=300.5)) == [0, 1, 2]
+    assert fill(HostSlots(), shard, rows, 12, slot_limits(delay=1e9)) == [0, 1, 2]
 
 
 def test_hosts_that_rest_or_have_their_own_rules(scheduler: Scheduler) -> None:
     scheduler.block("b.example", 5.0)
     scheduler.set_rule("c.example", HostRule(per_batch=1))
     shard = scheduler.pages.arrays
-    assert seat(HostSlots(), shard, list(range(6)), 6, terms(now=np.nextafter(5.0, 0.0))) == [0, 2, 3]
-    assert seat(HostSlots(), shard, list(range(6)), 6, terms(now=5.0)) == [0, 1, 2, 3, 4]
+    assert fill(HostSlots(), shard, list(range(6)), 6, slot_limits(now=np.nextafter(5.0, 0.0))) == [0, 2, 3]
+    assert fill(HostSlots(), shard, list(range(6)), 6, slot_limits(now=5.0)) == [0, 1, 2, 3, 4]
 
 
 def test_room_tells_who_is_seated_and_is_forgotten(shard: ShardArrays) -> None:
-    seats = HostSlots()
-    seat(seats, shard, [0, 3, 1, 6], 4, terms(per_batch=2))
+    host_slots = HostSlots()
+    fill(host_slots, shard, [0, 3, 1, 6], 4, slot_limits(per_batch=2))
     hosts = [find_host(shard.groups, host) for host in HOSTS]
-    assert seats.room.used[hosts].tolist() == [2, 1, 0]
-    assert seats.room.least[hosts[:2]].tolist() == [9.0, 11.0]
-    seat(seats, shard, [2], 4, terms())
-    assert seats.room.used[hosts].tolist() == [0, 0, 1]
-    seats.clear(shard)
-    assert not seats.room.used.any()
-    seats.clear(shard)
+    assert host_slots.usage.used[hosts].tolist() == [2, 1, 0]
+    assert host_slots.usage.least[hosts[:2]].tolist() == [9.0, 11.0]
+    fill(host_slots, shard, [2], 4, slot_limits())
+    assert host_slots.usage.used[hosts].tolist() == [0, 0, 1]
+    host_slots.clear(shard)
+    assert not host_slots.usage.used.any()
+    host_slots.clear(shard)
 
 
 def test_hosts_that_come_later_have_seats(scheduler: Scheduler) -> None:
-    seats = HostSlots()
-    seats.clear(scheduler.pages.arrays)
+    host_slots = HostSlots()
+    host_slots.clear(scheduler.pages.arrays)
     scheduler.discover([f"https://h{i}.example/" for i in range(500)], now=0.0)
     rows = list(range(12, 512))
-    assert seat(seats, scheduler.pages.arrays, rows, 500, terms(per_batch=1)) == list(range(500))
+    assert fill(host_slots, scheduler.pages.arrays, rows, 500, slot_limits(per_batch=1)) == list(range(500))
 
 
 @pytest.mark.parametrize(
@@ -101,7 +103,7 @@ def test_hosts_that_come_later_have_seats(scheduler: Scheduler) -> None:
 def test_first_then_best(shard: ShardArrays, k: int, per_host: int | None, first: list[int], rows: list[int]) -> None:
     limits = make_limits(Politeness(per_batch=per_host))
     query = Query(k, 0.0, 86_400.0, 7, limits, first=np.array(first, np.int64))
-    best = Ranked(np.arange(12), np.arange(12.0, 0.0, -1.0))
-    seated = fill_slots(HostSlots(), shard, query, best)
-    assert seated.rows.tolist() == rows
-    assert seated.scores.tolist() == [np.inf if row in first else 12.0 - row for row in rows]
+    best = Ranked(np.arange(12), np.arange(12.0, 0.0, -1.0), np.zeros(12, np.uint8))
+    selected = fill_slots(HostSlots(), shard, query, best)
+    assert selected.rows.tolist() == rows
+    assert selected.scores.tolist() == [np.inf if row in first else 12.0 - row for row in rows]

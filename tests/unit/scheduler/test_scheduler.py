@@ -332,7 +332,10 @@ def test_per_host_is_the_per_batch_of_manners() -> None:
         assert (scheduler.per_host, scheduler.politeness) == (2, Politeness(per_batch=2))
         assert scheduler._politeness_policy.limits.per_batch == 2
     assert Scheduler(per_host=2, politeness=Politeness(per_batch=2)).per_host == 2
-    with pytest.raises(SettingsError, match="per_host: expected None, or per_batch of the politeness, 3, found 2"):
+    with pytest.raises(
+        SettingsError,
+        match="per_host: expected None, or 3, the per_batch of politeness: set only one of the two, found 2",
+    ):
         Scheduler(per_host=2, politeness=Politeness(per_batch=3))
     scheduler = known(per_host=2)
     scheduler.per_host = 3
