@@ -14,6 +14,7 @@ import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final, Self
 
 import numpy as np
@@ -23,11 +24,45 @@ from streamsched.errors import SnapshotError
 from streamsched.numerics.arrays import Records
 from streamsched.persistence.direct_io import NewFile
 from streamsched.persistence.files import draft_of, put_in_place
-from streamsched.persistence.format_versions import EDITIONS, FORMAT_VERSION
+from streamsched.records.schema import (
+    CORPUS,
+    GROUP,
+    OLD_GROUP,
+    OLD_LINK,
+    OLD_ROW,
+    OLD_SCHEDULE,
+    PAGE,
+    PROFILE,
+    SEASONAL_LINK,
+    SEASONALITY,
+    TRACE,
+    VISIT,
+)
 
 __all__ = ["FORMAT_VERSION", "MAGIC", "Image", "ImageWriter", "Part", "read_image"]
 
 MAGIC: Final = b"streamsched image\n"
+FORMAT_VERSION: Final = 7  # of the parts' records and of the settings; no other is read
+_PART_DTYPES: Final[Mapping[str, np.dtype[Any]]] = MappingProxyType(
+    {
+        "corpus": CORPUS,
+        "pages": PAGE,
+        "traces": TRACE,
+        "lease_until_s": np.dtype("<f8"),
+        "text": np.dtype("u1"),
+        "groups": GROUP,
+        "names": np.dtype("u1"),
+        "journal": VISIT,  # places are numbers of visits; the ring keeps the newest
+        "candidates": np.dtype("u1"),
+        "changed_rows": OLD_ROW,  # places of "changed_…" have no meaning: each record names its own
+        "changed_groups": OLD_GROUP,
+        "links": SEASONAL_LINK,
+        "changed_schedules": OLD_SCHEDULE,  # all schedules: they have no order that follows the pages
+        "changed_links": OLD_LINK,
+        "profiles": PROFILE,
+        "seasonality": SEASONALITY,
+    }
+)
 _TRAILER: Final = struct.Struct(f"<QQQ{len(MAGIC)}s")
 _LARGEST_CONTENTS: Final = 1 << 30  # bytes; a damaged length must not ask for all the memory
 
@@ -56,11 +91,6 @@ class Image:
     path: Path
     contents: dict[str, Any]
     parts: tuple[Part, ...]
-
-    @property
-    def is_present(self) -> bool:
-        """Whether it is of the format that this release writes."""
-        return bool(self.contents["version"] == FORMAT_VERSION)
 
 
 class ImageWriter:
@@ -132,21 +162,19 @@ def read_image(path: Path) -> Image:
     if len(raw) != length or crc32c(raw) != crc:
         raise SnapshotError(str(path), "damaged: its contents do not match their checksum")
     contents = json.loads(raw)
-    dtypes = EDITIONS.get(contents["version"])
-    if dtypes is None:
-        raise SnapshotError(
-            str(path), f"is of format version {contents['version']}, this release reads those up to {FORMAT_VERSION}"
-        )
-    parts = tuple(_place_parts(contents["parts"], dtypes))
+    if contents["version"] != FORMAT_VERSION:
+        reason = f"has format version {contents['version']}; this release reads version {FORMAT_VERSION} only"
+        raise SnapshotError(str(path), reason)
+    parts = tuple(_place_parts(contents["parts"]))
     end = parts[-1].offset + parts[-1].nbytes if parts else len(MAGIC)
     if end != offset:
         raise SnapshotError(str(path), "damaged: its parts do not fill it")
     return Image(path, contents, parts)
 
 
-def _place_parts(listed: list[list[Any]], dtypes: Mapping[str, np.dtype[Any]]) -> Iterator[Part]:
+def _place_parts(listed: list[list[Any]]) -> Iterator[Part]:
     offset = len(MAGIC)
     for name, start, count, crc in listed:
-        part = Part(name, start, count, crc, offset, dtypes[name])
+        part = Part(name, start, count, crc, offset, _PART_DTYPES[name])
         offset += part.nbytes
         yield part

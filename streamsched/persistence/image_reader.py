@@ -20,9 +20,7 @@ from streamsched.errors import SnapshotError
 from streamsched.numerics.arrays import Records
 from streamsched.numerics.jit import bare_kernel
 from streamsched.persistence.files import ImageName, list_images
-from streamsched.persistence.format_versions import widen
 from streamsched.persistence.image_format import Image, Part, read_image
-from streamsched.persistence.legacy_format import is_former, load_former
 from streamsched.records.schema import ShardArrays
 from streamsched.state.page_table import PageTable
 
@@ -43,7 +41,7 @@ _log: Final = logging.getLogger("streamsched.persistence")
 class LoadedImages:
     """A state as images have it: of instant ``name``, after the calls up to number ``sequence``.
 
-    ``mark``: what the increment after it must say it follows, None where none may; ``files``: the images it was read
+    ``mark``: what the increment after it must say it follows; ``files``: the images it was read
     from; ``faults``: what is wrong with newer ones, each naming its file.
     """
 
@@ -51,7 +49,7 @@ class LoadedImages:
     settings: dict[str, Any]
     name: ImageName
     sequence: int
-    mark: str | None
+    mark: str
     files: tuple[Path, ...]
     faults: tuple[SnapshotError, ...]
 
@@ -83,9 +81,6 @@ def load_images(directory: Path) -> LoadedImages:
 
 def check_image(path: Path) -> None:
     """Check every byte of the image at `path`; raises SnapshotError where one is not as it was written. O(bytes)."""
-    if is_former(path):
-        load_former(path)
-        return
     image = read_image(path)
     _each_part(image, image.parts, lambda part: np.empty(part.count, part.dtype))
 
@@ -95,9 +90,6 @@ def _load_chain(directory: Path, chain: list[ImageName], faults: list[SnapshotEr
     base = chain[0].in_directory(directory)
     if chain[0].step:
         raise SnapshotError(str(base), f"damaged: {ImageName(chain[0].number).in_directory(directory).name} is missing")
-    if is_former(base):
-        pages, settings = load_former(base)
-        return LoadedImages(pages, settings, chain[0], 0, None, (base,), tuple(faults))
     image = read_image(base)
     _ask_ahead(base)
     pages = PageTable.of_settings(image.contents["settings"])
@@ -121,8 +113,7 @@ def _load_chain(directory: Path, chain: list[ImageName], faults: list[SnapshotEr
     contents = images[-1].contents
     name = ImageName(chain[0].number, len(images) - 1)
     files = tuple(one.path for one in images)
-    mark = contents["mark"] if images[-1].is_present else None  # else what follows would lack rhythms
-    return LoadedImages(pages, contents["settings"], name, contents["sequence"], mark, files, tuple(faults))
+    return LoadedImages(pages, contents["settings"], name, contents["sequence"], contents["mark"], files, tuple(faults))
 
 
 def _ask_ahead(path: Path) -> None:
@@ -152,22 +143,16 @@ def _follow(directory: Path, base: Image, chain: list[ImageName], faults: list[S
 
 
 def _apply(image: Image, pages: PageTable) -> None:
-    """Read the parts of `image` into the place where `pages` keeps them, checking each; older ones are widened."""
+    """Read the parts of `image` into the place where `pages` keeps them, checking each."""
     counts = image.contents["counts"]
     pages.reserve(counts["pages"], counts["text"], counts["groups"], counts["names"])
     shard = pages.arrays
     whole = [part for part in image.parts if part.name not in _PATCHES]
     patches = [part for part in image.parts if part.name in _PATCHES]
-    found = _each_part(image, whole, lambda part: _place_of(image, part, _array_of(shard, part.name)))
-    for part, records in zip(whole, found, strict=True):
-        array = _array_of(shard, part.name)
-        if records.dtype != array.dtype:
-            array[part.start : part.start + part.count] = widen(part.name, records)
+    _each_part(image, whole, lambda part: _place_of(image, part, _array_of(shard, part.name)))
     limits = counts | {"schedules": int(shard.seasonality.state["schedules"][0]) + 1}
-    for part, narrow in zip(
-        patches, _each_part(image, patches, lambda part: np.empty(part.count, part.dtype)), strict=True
-    ):
-        records = widen(part.name, narrow)
+    found = _each_part(image, patches, lambda part: np.empty(part.count, part.dtype))
+    for part, records in zip(patches, found, strict=True):
         of, name = _PATCHES[part.name]
         if records.size and int(records[name].max()) >= limits[of]:
             raise SnapshotError(str(image.path), f"damaged: {part.name} name what is not there")
@@ -194,12 +179,12 @@ def _array_of(shard: ShardArrays, name: str) -> npt.NDArray[Any]:
 
 
 def _place_of(image: Image, part: Part, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return where to read a part: in its place, or beside it where its records are of an older format."""
+    """Return the slice of `array` that a part is read into."""
     start = part.start % array.size if part.name == "journal" and array.size else part.start
     if start + part.count > array.size:
         raise SnapshotError(str(image.path), f"damaged: {part.name} are more than its contents say")
     place: npt.NDArray[Any] = array[start : start + part.count]
-    return place if part.dtype == array.dtype else np.empty(part.count, part.dtype)
+    return place
 
 
 def _each_part(

@@ -10,7 +10,6 @@ from streamsched.errors import SnapshotError
 from streamsched.numerics.arrays import Records
 from streamsched.persistence.files import ImageName, as_snapshot_errors, list_images
 from streamsched.persistence.image_format import ImageWriter, read_image
-from streamsched.persistence.legacy_format import is_former
 from streamsched.persistence.snapshot_view import Shard, SnapshotView
 from streamsched.persistence.write_ahead_log import last_call
 
@@ -114,9 +113,9 @@ def drop_images(directory: Path, kept: int) -> None:
 
 
 def oldest_call(directory: Path) -> int:
-    """Return the number of the last call that all images in `directory` hold, 0 where one is damaged or older."""
+    """Return the number of the last call that all images in `directory` hold, 0 if the oldest is damaged."""
     first = next((name for name in list_images(directory) if not name.step), None)
-    if first is None or is_former(first.in_directory(directory)):
+    if first is None:
         return 0
     try:
         return int(read_image(first.in_directory(directory)).contents["sequence"])

@@ -172,7 +172,7 @@ class DurableScheduler(Scheduler):
 
     def _settle(self, loaded: LoadedImages | None) -> None:
         """Save a new state, or find what increments are to follow; then begin to save by itself."""
-        if loaded is None or loaded.faults or loaded.mark is None:
+        if loaded is None or loaded.faults:
             self.snapshot(full=True)
         else:
             nbytes = [path.stat().st_size for path in loaded.files]

@@ -148,7 +148,7 @@ def test_positions_that_json_cannot_hold_save_nothing(tmp_path: Path) -> None:
 def test_state_of_another_version(tmp_path: Path) -> None:
     path = made().save(tmp_path)
     rewrite(path, lambda contents: contents.update(version=FORMAT_VERSION + 1))
-    with pytest.raises(SnapshotError, match=f"is of format version {FORMAT_VERSION + 1}, this release reads"):
+    with pytest.raises(SnapshotError, match=f"has format version {FORMAT_VERSION + 1}; this release reads"):
         load_images(tmp_path)
 
 
