@@ -46,7 +46,7 @@ class LoadedImages:
     """
 
     pages: PageTable
-    settings: dict[str, Any]
+    state: dict[str, Any]
     name: ImageName
     sequence: int
     mark: str
@@ -92,7 +92,7 @@ def _load_chain(directory: Path, chain: list[ImageName], faults: list[SnapshotEr
         raise SnapshotError(str(base), f"damaged: {ImageName(chain[0].number).in_directory(directory).name} is missing")
     image = read_image(base)
     _ask_ahead(base)
-    pages = PageTable.of_settings(image.contents["settings"])
+    pages = PageTable.of_settings(image.contents["state"]["settings"])
     images = _follow(directory, image, chain, faults)
     kernels = threading.Thread(target=PageTable(pages.cycle_s, pages.change_bits).rebuild_index)
     kernels.start()  # loading them from their cache takes as long as reading a gigabyte does
@@ -107,13 +107,13 @@ def _load_chain(directory: Path, chain: list[ImageName], faults: list[SnapshotEr
                 raise
             faults.append(error)  # some of its parts may have been read into their places already: once more
             images = images[:at]
-            pages = PageTable.of_settings(image.contents["settings"])
+            pages = PageTable.of_settings(image.contents["state"]["settings"])
     kernels.join()
     pages.rebuild_index()
     contents = images[-1].contents
     name = ImageName(chain[0].number, len(images) - 1)
     files = tuple(one.path for one in images)
-    return LoadedImages(pages, contents["settings"], name, contents["sequence"], contents["mark"], files, tuple(faults))
+    return LoadedImages(pages, contents["state"], name, contents["sequence"], contents["mark"], files, tuple(faults))
 
 
 def _ask_ahead(path: Path) -> None:

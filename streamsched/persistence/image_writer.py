@@ -82,14 +82,14 @@ def save_image(directory: Path, shard: Shard, before: SavedImage | None, calls: 
                 for piece in moment.pieces():
                     writer.add(*piece)
                 mark = os.urandom(8).hex()  # so that an increment of another history is told from those that follow
-                contents = {"settings": moment.settings, "counts": moment.counts(), "sequence": number, "mark": mark}
+                contents = {"state": moment.state, "counts": moment.counts(), "sequence": number, "mark": mark}
                 calls.before_placing()
                 nbytes = writer.finish(contents | {"follows": None if before is None else before.mark})
             saved = True
         finally:
             with shard.lock:
                 moment.dismiss(saved=saved and marking, marking=marking or was_marking)
-    return SavedImage(name, path, nbytes, moment.corpus, mark, moment.settings["positions"])
+    return SavedImage(name, path, nbytes, moment.corpus, mark, moment.state["positions"])
 
 
 def save_state(directory: Path, shard: Shard) -> Path:

@@ -43,7 +43,7 @@ _SEARCHED: Final = 1 << 22  # rows among which marked ones are looked for at a t
 
 
 class Shard(Protocol):
-    """What a store asks of the scheduler whose state it keeps."""
+    """What is saved: a page table, the rest of the state, and the lock that guards both."""
 
     @property
     def pages(self) -> PageTable:
@@ -55,22 +55,23 @@ class Shard(Protocol):
         """What is held while the state changes."""
         ...
 
-    def settings(self) -> dict[str, Any]:
-        """Return all of the state that the page table does not hold, as JSON can hold it."""
+    def to_json(self) -> dict[str, Any]:
+        """Return all of the state that the page table does not hold, as plain values for JSON."""
         ...
 
 
 class SnapshotView:
     """The state of `shard` at the instant of its making: all of it, or what changed since the instant of `since`.
 
-    To be made under the shard's lock and under ``marks.turn``. ``corpus``: CORPUS[1] as it was; ``settings`` too.
+    Create it under the shard's lock and under ``marks.turn``. ``corpus``: CORPUS[1] of that instant; ``state``: the
+    rest of the state, as JSON.
     """
 
     def __init__(self, shard: Shard, since: Records | None = None) -> None:
         arrays = shard.pages.arrays
         self._shard = shard
         self._since = since
-        self.settings = shard.settings()
+        self.state = shard.to_json()
         self.corpus = arrays.corpus.copy()
         self._journal = list(_copy_visits(arrays, 0 if since is None else int(since["journaled"][0])))
         grown = since is None or since["sorted"][0] != self.corpus["sorted"][0]

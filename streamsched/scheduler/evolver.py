@@ -25,9 +25,9 @@ from streamsched.evolution.records import TRIGGERS, EvolutionRecord, RecordBook
 from streamsched.formula import Formula
 from streamsched.formula.champion import BY_EVOLUTION, BY_HAND, Champion, parse_provided
 from streamsched.numerics.argument_checks import check_time
+from streamsched.scheduler.any_scheduler import AnyScheduler
 from streamsched.scheduler.drift import HitRateWatch
 from streamsched.scheduler.results import Observed
-from streamsched.scheduler.scheduler import Scheduler
 
 __all__ = ["ARCHIVE_NAME", "BREED", "Evolver"]
 
@@ -50,7 +50,7 @@ class Evolver:
 
     def __init__(
         self,
-        scheduler: Scheduler,
+        scheduler: AnyScheduler,
         plan: EvolutionPlan | None = None,
         directory: str | Path | None = None,
         *,
@@ -207,10 +207,10 @@ class Evolver:
 
     def _gather(self, now: float, seed: int) -> tuple[Sequence[ChangeHistory], DataSpan]:
         """Return what the scheduler knows of the last cycles: draws where it was not all seen, and how much was."""
-        known = self.scheduler.known_cycles(now=now, share=_ENOUGH)
+        known = self.scheduler.core.known_cycles(now=now, share=_ENOUGH)
         cycles = int(max(1, min(self.plan.history, known)))  # fewer than the plan's where most pages are younger
         seeds = [seed, *(derive_seed(seed, draw) for draw in range(1, self.plan.draws))]
-        trainings = self.scheduler.trainings(cycles, now=now, seeds=seeds)
+        trainings = self.scheduler.core.trainings(cycles, now=now, seeds=seeds)
         training = next(trainings)
         pages, share = training.history.pages, training.observed_share
         draws = [training.history]

@@ -75,7 +75,7 @@ def recover(folder: Path, digests: list[str]) -> int:
     with DurableScheduler.open(
         folder, killed_scheduler.SETTINGS, reread=killed_scheduler.reread, plan=NEVER, threads=1
     ) as scheduler:
-        assert scheduler.pages.faults() == []
+        assert scheduler.core.pages.faults() == []
         return digests.index(scheduler.digest())
 
 

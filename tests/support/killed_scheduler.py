@@ -8,7 +8,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
-from streamsched import HostRule, OutcomeBatch, Politeness, Scheduler
+from streamsched import HostRule, OutcomeBatch, Politeness
+from streamsched.scheduler.any_scheduler import AnyScheduler
 from streamsched.scheduler.durable import DurableScheduler, SavePlan
 from tests.support.guarded_memory import small_reserve
 from tests.support.outcome_streams import cut, daily_crawl
@@ -26,7 +27,7 @@ def is_logged(number: int) -> bool:
     return number % 3 == 2
 
 
-def do(scheduler: Scheduler, number: int) -> None:
+def do(scheduler: AnyScheduler, number: int) -> None:
     """Do deed `number`: take outcomes of the stream, or call."""
     now = 1.7e9 + 7_200.0 * number
     if not is_logged(number):

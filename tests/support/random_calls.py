@@ -7,12 +7,13 @@ from typing import Any, TypeAlias
 
 from hypothesis import strategies as st
 
-from streamsched import HostRule, Outcome, Politeness, Rule, Scheduler
+from streamsched import HostRule, Outcome, Politeness, Rule
+from streamsched.scheduler.any_scheduler import AnyScheduler
 from tests.support.outcome_streams import PREFIXES, streams
 
 __all__ = ["KINDS", "MANNERS", "URLS", "Call", "calls", "settings_of"]
 
-Call: TypeAlias = Callable[[Scheduler], Any]
+Call: TypeAlias = Callable[[AnyScheduler], Any]
 """Asks something of a scheduler; what it answers is the same for equal states."""
 
 KINDS = 12
@@ -74,7 +75,7 @@ def calls(draw: st.DrawFn, only: int | None = None) -> Call:  # noqa: PLR0911  o
         return lambda scheduler: scheduler.set_politeness(politeness)
     formula, most = draw(st.sampled_from(FORMULAS)), draw(st.sampled_from([None, 1, 3]))
 
-    def change(scheduler: Scheduler) -> None:
+    def change(scheduler: AnyScheduler) -> None:
         scheduler.use(formula, wait=True)
         scheduler.per_host = most
 

@@ -70,7 +70,7 @@ class Twins:
         for url in urls:
             self.world.add(url, self.now)
         if self.eager:
-            self.scheduler._formula_switch.keep_up()
+            self.scheduler.core.formula_switch.keep_up()
         else:
             self.told = False
 
@@ -129,9 +129,9 @@ class Twins:
 
     def rank_new(self, k: int) -> list[str]:
         expected = self.expect(k, math.inf, only_new=True)
-        formula_switch, shard = self.scheduler._formula_switch, self.scheduler.pages.arrays
-        formula_switch.keep_up(self.scheduler._politeness_policy.leases.expire(shard, self.now))  # as for a batch
-        dispatch = self.scheduler._batch_builder
+        formula_switch, shard = self.scheduler.core.formula_switch, self.scheduler.core.pages.arrays
+        formula_switch.keep_up(self.scheduler.core.politeness_policy.leases.expire(shard, self.now))  # as for a batch
+        dispatch = self.scheduler.core.batch_builder
         query = dispatch.query(k, self.now, math.inf)
         formula_switch.rank(query)
         batch = dispatch.name_pages(formula_switch.rank_new(query), self.now)
@@ -148,7 +148,7 @@ class Twins:
 
     def check(self) -> None:
         """What the scheduler keeps is true."""
-        pages, formula_switch = self.scheduler.pages, self.scheduler._formula_switch
+        pages, formula_switch = self.scheduler.core.pages, self.scheduler.core.formula_switch
         assert pages.faults() == []
         if pages.touched is not None and self.told:
             for standing in (formula_switch.current, formula_switch._next, formula_switch._new):

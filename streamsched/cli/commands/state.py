@@ -54,7 +54,7 @@ def _state(arguments: argparse.Namespace) -> int:
         else:
             if arguments.to is None:
                 raise SettingsError("--to", None, "a file to export to, such as pages.parquet")
-            content = {"exported": str(arguments.to), "pages": export_pages(scheduler.pages, arguments.to)}
+            content = {"exported": str(arguments.to), "pages": export_pages(scheduler.core.pages, arguments.to)}
     if arguments.json:
         echo_json(content)
     elif arguments.action == "digest":
@@ -76,7 +76,7 @@ def _verify(directory: Path) -> dict[str, Any]:
     if faults:
         raise faults[0]
     scheduler = Scheduler.load(directory)
-    unsound = scheduler.pages.faults()
+    unsound = scheduler.core.pages.faults()
     file = str(newest_image(directory))
     if unsound:
         raise SnapshotError(file, f"unsound although its checksums fit: not so that {unsound[0]}")
@@ -84,8 +84,8 @@ def _verify(directory: Path) -> dict[str, Any]:
 
 
 def _describe(directory: Path, scheduler: Scheduler) -> dict[str, Any]:
-    corpus = scheduler.pages.arrays.corpus[0]
-    sizes = scheduler.pages.state_bytes()
+    corpus = scheduler.core.pages.arrays.corpus[0]
+    sizes = scheduler.core.pages.state_bytes()
     return {
         "images": len({name.number for name in list_images(directory)}),
         "pages": len(scheduler),

@@ -68,7 +68,7 @@ def test_what_is_loaded_is_what_was_saved(tmp_path: Path, pages: int) -> None:
     loaded = Scheduler.load(tmp_path)
     assert loaded.digest() == scheduler.digest()
     assert (len(loaded), loaded.positions, loaded.formula) == (pages, {"crawl": pages}, scheduler.formula)
-    assert loaded.pages.faults() == []
+    assert loaded.core.pages.faults() == []
     assert Scheduler.load(loaded.save(tmp_path).parent).digest() == scheduler.digest()
 
 

@@ -64,7 +64,9 @@ def test_marked_are_those_that_fit(scheme: str, path: str, places: list[int]) ->
     scheduler.discover(URLS, now=0.0)
     rows = np.arange(6)[::-1].copy()
     numbers = np.full(6, 9, np.uint8)
-    mark_fitting(scheduler.pages.arrays, rows, np.array(places, np.int64), bytes_of(scheme), bytes_of(path), 3, numbers)
+    mark_fitting(
+        scheduler.core.pages.arrays, rows, np.array(places, np.int64), bytes_of(scheme), bytes_of(path), 3, numbers
+    )
     for place in range(6):
         own_scheme, _, own_path = taken_apart(URLS[rows[place]])
         meets = scheme in ("", own_scheme.lower()) and politeness.fits(own_path.encode(), path.encode())

@@ -83,12 +83,12 @@ def test_what_is_no_target(text: object) -> None:
     ],
 )
 def test_pages_of_a_target(text: str, rows: list[int]) -> None:
-    numbers = RuleMatcher({text: 7}).number_pages(known().pages.arrays, np.arange(4))
+    numbers = RuleMatcher({text: 7}).number_pages(known().core.pages.arrays, np.arange(4))
     assert np.flatnonzero(numbers == 7).tolist() == rows
 
 
 def test_the_last_of_the_last_kind_decides() -> None:
-    shard = known().pages.arrays
+    shard = known().core.pages.arrays
     order = {"https://a.example/news/1": 1, "a.example/*": 2, "*/news/*": 3, "a.example": 4, "*": 5}
     assert RuleMatcher(order).number_pages(shard, np.array([0, 1, 2, 3])).tolist() == [2, 1, 3, 5]
     assert RuleMatcher(dict(reversed(order.items()))).number_pages(shard, np.array([1, 2])).tolist() == [1, 2]
@@ -100,7 +100,7 @@ def test_the_last_of_the_last_kind_decides() -> None:
 
 
 def test_hosts_of_a_target() -> None:
-    shard = known(*URLS, *(f"https://a.example/news/{i}" for i in range(3, 40))).pages.arrays
+    shard = known(*URLS, *(f"https://a.example/news/{i}" for i in range(3, 40))).core.pages.arrays
     assert int(shard.corpus["groups"][0]) == 3  # one of them of a prefix
     assert find_hosts(shard, [parse_target("*")]).tolist() == [0, 1]
     assert find_hosts(shard, [parse_target("*.a.example"), parse_target("no.example")]).tolist() == [1]

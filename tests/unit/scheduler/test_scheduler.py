@@ -164,7 +164,7 @@ def test_time_must_be_a_finite_number(now: Any) -> None:
         lambda: scheduler.next_batch(1, now=now),
         lambda: scheduler.score([url(0)], now=now),
         lambda: scheduler.scores(now=now),
-        lambda: scheduler.tie_keys(now=now),
+        lambda: scheduler.core.tie_keys(now=now),
         lambda: scheduler.explain(url(0), now=now),
         lambda: scheduler.discover([url(9)], now=now),
         lambda: scheduler.ask([url(9)], now=now),
@@ -226,7 +226,7 @@ def test_invalid_records_are_named_and_the_rest_goes_on() -> None:
         (6, "cost"),
     ]
     assert len(scheduler) == 3
-    assert scheduler.pages.faults() == []
+    assert scheduler.core.pages.faults() == []
 
 
 def test_rejections_beyond_a_hundred_are_only_counted() -> None:
@@ -250,7 +250,7 @@ def test_counts_add_up_to_what_was_given() -> None:
         assert told.changed + told.first_visits + told.failures <= told.applied
         assert min(told.duplicates, told.late, told.rejected) > 0 or size == 1
         sums += told
-    assert sums.applied == int(scheduler.pages.arrays.corpus["applied"][0])
+    assert sums.applied == int(scheduler.core.pages.arrays.corpus["applied"][0])
     assert sums.first_visits <= len(scheduler) == 30
 
 
@@ -330,7 +330,7 @@ def test_at_most_so_many_of_a_host() -> None:
 def test_per_host_is_the_per_batch_of_manners() -> None:
     for scheduler in (Scheduler(per_host=2), Scheduler(politeness=Politeness(per_batch=2)), known(per_host=2)):
         assert (scheduler.per_host, scheduler.politeness) == (2, Politeness(per_batch=2))
-        assert scheduler.pages.limits.per_batch == 2
+        assert scheduler.core.pages.limits.per_batch == 2
     assert Scheduler(per_host=2, politeness=Politeness(per_batch=2)).per_host == 2
     with pytest.raises(SettingsError, match="per_host: expected None, or per_batch of the politeness, 3, found 2"):
         Scheduler(per_host=2, politeness=Politeness(per_batch=3))
@@ -339,7 +339,7 @@ def test_per_host_is_the_per_batch_of_manners() -> None:
     assert len(scheduler.rank(9, now=0.0)) == 3
     scheduler.per_host = None
     assert len(scheduler.rank(9, now=0.0)) == 5
-    assert (scheduler.per_host, scheduler.pages.limits.per_batch > 10**9) == (None, True)
+    assert (scheduler.per_host, scheduler.core.pages.limits.per_batch > 10**9) == (None, True)
     with pytest.raises(SettingsError, match="per_host: expected 1 or more pages"):
         scheduler.per_host = 0
 
@@ -374,9 +374,9 @@ def test_asking_for_what_is_no_url_asks_for_none() -> None:
     scheduler = known()
     with pytest.raises(InvalidOutcome):
         scheduler.ask([url(0), ""], now=0.0)
-    assert not np.any(scheduler.pages.arrays.pages.records["flags"][:5] & URGENT)
+    assert not np.any(scheduler.core.pages.arrays.pages.records["flags"][:5] & URGENT)
     assert scheduler.ask([url(0), url(8)], now=0.0) == 1
-    assert np.flatnonzero(scheduler.pages.arrays.pages.records["flags"][:6] & URGENT).tolist() == [0, 5]
+    assert np.flatnonzero(scheduler.core.pages.arrays.pages.records["flags"][:6] & URGENT).tolist() == [0, 5]
 
 
 def test_equal_scores_are_drawn_anew_by_seed_and_cycle() -> None:
@@ -386,7 +386,7 @@ def test_equal_scores_are_drawn_anew_by_seed_and_cycle() -> None:
     assert len(orders) == 4
     assert known(20, formula="1").rank(20, now=100 * DAY).urls == known(20, formula="1").rank(20, now=100.9 * DAY).urls
     scheduler = known(20, formula="1")
-    keys = dict(zip([url(i) for i in range(20)], scheduler.tie_keys(now=DAY).tolist(), strict=True))
+    keys = dict(zip([url(i) for i in range(20)], scheduler.core.tie_keys(now=DAY).tolist(), strict=True))
     assert scheduler.rank(20, now=DAY).urls == sorted(keys, key=keys.__getitem__)
 
 
@@ -434,7 +434,7 @@ def test_threads_share_a_scheduler() -> None:
     taken = [page for urls in handed for page in urls]
     assert len(taken) == len(set(taken)) == 8 * 25 * 5
     assert len(scheduler) == 400 + 8 * 500
-    assert scheduler.pages.faults() == []
+    assert scheduler.core.pages.faults() == []
 
 
 def test_every_call_waits_for_the_others(tmp_path: Path) -> None:
@@ -452,7 +452,7 @@ def test_every_call_waits_for_the_others(tmp_path: Path) -> None:
         lambda: scheduler.release([url(0)]),
         lambda: scheduler.score([url(0)], now=0.0),
         lambda: scheduler.scores(now=0.0),
-        lambda: scheduler.tie_keys(now=0.0),
+        lambda: scheduler.core.tie_keys(now=0.0),
         lambda: scheduler.explain(url(0), now=0.0),
         lambda: scheduler.use("t"),
         lambda: scheduler.save(tmp_path),
@@ -468,7 +468,7 @@ def test_every_call_waits_for_the_others(tmp_path: Path) -> None:
         def __exit__(self, *_: object) -> None:
             taken.append("given back")
 
-    scheduler._lock = Lock()  # type: ignore[assignment]
+    scheduler.core.lock = Lock()
     for call in calls:
         taken.clear()
         call()
@@ -516,7 +516,7 @@ def test_a_longer_rest_leaves_the_ranking_as_it_was() -> None:
     scheduler.discover([url(i) for i in range(9)], now=0.0)
     scheduler.next_batch(1, now=1.0)
     forgotten: list[int] = []
-    scheduler._formula_switch.forget = lambda: forgotten.append(1)  # type: ignore[method-assign]
+    scheduler.core.formula_switch.forget = lambda: forgotten.append(1)  # type: ignore[method-assign]
     scheduler.block("*", 50.0)
     scheduler.block("*", 90.0)
     assert forgotten == []

@@ -10,7 +10,7 @@ import numpy as np
 from streamsched import Outcome, Politeness, Scheduler
 from streamsched.estimation.surges import SHARES
 from streamsched.records.schema import ShardArrays
-from streamsched.scheduler.surge_probes import SCOUTS, _find_due
+from streamsched.scheduler.batches.surge_probes import SCOUTS, _find_due
 from tests.support.outcome_streams import DAY
 
 QUIET = [f"https://quiet.example/docs/{i}" for i in range(60)]
@@ -132,11 +132,11 @@ def test_groups_are_due_by_what_is_expected_of_them() -> None:
     scheduler = crawled()
     urls = QUIET[:7]
     scheduler.observe([Outcome(url, 21 * DAY, changed=i < 2) for i, url in enumerate(urls)])
-    shard = scheduler.pages.arrays
+    shard = scheduler.core.pages.arrays
     group = int(shard.pages.records["group"][0])
     for days in (21.0, 21.5, 25.0, 400.0):
         expected = worth(shard, group, days * DAY)
-        query = scheduler._batch_builder.query(40, days * DAY, 600.0)
+        query = scheduler.core.batch_builder.query(40, days * DAY, 600.0)
         due = _find_due(shard, query, expected * (1 - 1e-6), 20)
         assert due.groups.tolist() == [group]
         assert np.allclose(due.worth, expected, rtol=1e-6)

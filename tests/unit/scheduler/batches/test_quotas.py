@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from streamsched import Outcome, Politeness, Rule, Scheduler
 from streamsched.politeness.politeness_settings import HostRule
-from streamsched.scheduler.quotas import _pass_visited
+from streamsched.scheduler.batches.quotas import _pass_visited
 from tests.support.outcome_streams import DAY
 
 NOW = 100 * DAY
@@ -148,8 +148,8 @@ def test_small_batches_reach_the_share_of_pages_never_visited(k: int) -> None:
     for number in range(40):
         scheduler.explain(OLD[0], now=NOW + number, k=k)
         saved = Scheduler(new_share=0.1)
-        saved._quotas.restore(scheduler._quotas.state())
-        assert saved._quotas.state() == scheduler._quotas.state()
+        saved.core.quotas.restore(scheduler.core.quotas.state())
+        assert saved.core.quotas.state() == scheduler.core.quotas.state()
         new += len(new_of(scheduler.next_batch(k, now=NOW + number, lease=0.5).urls))
         assert new == math.floor(0.1 * k * (number + 1) + 1e-9)
 
@@ -163,11 +163,11 @@ def test_what_came_by_its_score_is_not_due_besides() -> None:
 
 def test_states_of_before_fractions_were_kept() -> None:
     scheduler = made(0.1)
-    state = scheduler._quotas.state()
+    state = scheduler.core.quotas.state()
     del state["owed"]
     scheduler.next_batch(5, now=NOW)
-    scheduler._quotas.restore(state)
-    assert scheduler._quotas.state()["owed"] == 0.0
+    scheduler.core.quotas.restore(state)
+    assert scheduler.core.quotas.state()["owed"] == 0.0
 
 
 def test_members_of_the_panel_stay_first() -> None:
@@ -208,4 +208,4 @@ def test_the_first_page_never_visited(visited: list[bool], start: int) -> None:
     scheduler.observe([Outcome(url, 1.0) for url, met in zip(urls, visited, strict=True) if met])
     start = min(start, len(visited))
     expected = next((row for row in range(start, len(visited)) if not visited[row]), len(visited))
-    assert _pass_visited(scheduler.pages.arrays, start) == expected
+    assert _pass_visited(scheduler.core.pages.arrays, start) == expected

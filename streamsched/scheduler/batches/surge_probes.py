@@ -28,7 +28,7 @@ from streamsched.politeness.eligibility import OVERDUE_SCORE, are_eligible
 from streamsched.ranking.full_scan import FullScan, Query, Ranked
 from streamsched.records.pattern_members import list_members
 from streamsched.records.schema import LEASED, LONGEST_INTERVAL, URGENT, ShardArrays
-from streamsched.scheduler.quotas import Places, put_in_order, swap_in
+from streamsched.scheduler.batches.quotas import Places, put_in_order, swap_in
 
 __all__ = ["SCOUTS", "SurgeProbes"]
 
