@@ -15,6 +15,7 @@ from typing import Any, Final, Self
 
 from streamsched.errors import FormulaError, SettingsError, SnapshotError, StreamschedError
 from streamsched.evolution.data.change_history import ChangeHistory
+from streamsched.evolution.drift import HitRateWatch
 from streamsched.evolution.findings import DataSpan, EvolutionResult
 from streamsched.evolution.gp.loop import derive_seed
 from streamsched.evolution.plan import EvolutionPlan
@@ -26,7 +27,6 @@ from streamsched.formula import Formula
 from streamsched.formula.champion import BY_EVOLUTION, BY_HAND, Champion, parse_provided
 from streamsched.numerics.argument_checks import check_time
 from streamsched.scheduler.any_scheduler import AnyScheduler
-from streamsched.scheduler.drift import HitRateWatch
 from streamsched.scheduler.results import Observed
 
 __all__ = ["ARCHIVE_NAME", "BREED", "Evolver"]

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from streamsched.errors import SettingsError
-from streamsched.estimation.change_detection import CHANGE_BITS
-from streamsched.estimation.seasonality.regions import REGIONS, TimeRegion, check_regions
+from streamsched.estimation.seasonality.regions import TimeRegion, check_regions
 from streamsched.formula import Formula
 from streamsched.formula.champion import OBJECTIVES, parse_provided
 from streamsched.numerics.argument_checks import check_share, check_whole
@@ -24,7 +23,7 @@ _LONGEST_CYCLE_S: Final = 1e12  # beyond it, rates per cycle leave the range in 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulerSettings:
-    """Everything a scheduler is built from; `streamsched.Scheduler` describes the fields.
+    """Everything a scheduler is built from; `streamsched.Scheduler` describes the fields and sets the defaults.
 
     `threads` belongs to a process and is not saved. Raises SettingsError, naming the setting, if a value is invalid.
     """
@@ -32,14 +31,14 @@ class SchedulerSettings:
     cycle_s: float
     formula: Formula
     politeness: Politeness
-    seed: int = 0
-    change_bits: int = CHANGE_BITS
-    panel: float = 0.0
-    new_share: float = 0.1
-    explore_share: float = 0.0
-    surges: bool = True
-    surge_probes: bool = True
-    regions: Mapping[str, TimeRegion] | None = REGIONS
+    seed: int
+    change_bits: int
+    panel: float
+    new_share: float
+    explore_share: float
+    surges: bool
+    surge_probes: bool
+    regions: Mapping[str, TimeRegion] | None
     threads: int | None = None
 
     def __post_init__(self) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from streamsched.errors import SettingsError
-from streamsched.scheduler.drift import DETECTORS, HitRateWatch
+from streamsched.evolution.drift import DETECTORS, HitRateWatch
 
 
 def feed(watch: HitRateWatch, rate: float, batches: int, rng: np.random.Generator, size: int = 200) -> int | None:
