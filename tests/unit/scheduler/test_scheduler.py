@@ -52,18 +52,22 @@ def test_public_names() -> None:
     assert sorted(streamsched.__all__) == streamsched.__all__
     assert streamsched.__all__ == [
         "Batch",
+        "DurableScheduler",
+        "EvolutionPlan",
+        "Evolver",
         "Explanation",
         "Formula",
         "FormulaError",
         "HostRule",
         "InvalidOutcome",
-        "Politeness",
         "Observed",
         "Outcome",
         "OutcomeBatch",
         "PackedUrls",
+        "Politeness",
         "ReplayError",
         "Rule",
+        "SavePlan",
         "Scheduler",
         "SettingsError",
         "SnapshotError",
@@ -74,6 +78,9 @@ def test_public_names() -> None:
         "simhash",
     ]
     assert all(hasattr(streamsched, name) for name in streamsched.__all__)
+    assert set(streamsched.__all__) <= set(dir(streamsched))
+    with pytest.raises(AttributeError, match="no attribute 'Crawler'"):
+        _ = streamsched.Crawler
 
 
 @pytest.mark.parametrize(

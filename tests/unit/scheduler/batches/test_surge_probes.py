@@ -10,7 +10,7 @@ import numpy as np
 from streamsched import Outcome, Politeness, Scheduler
 from streamsched.estimation.surges import SHARES
 from streamsched.records.schema import ShardArrays
-from streamsched.scheduler.batches.surge_probes import SCOUTS, _find_due
+from streamsched.scheduler.batches.surge_probes import PROBES_PER_GROUP, _find_due
 from tests.support.outcome_streams import DAY
 
 QUIET = [f"https://quiet.example/docs/{i}" for i in range(60)]
@@ -49,7 +49,7 @@ def test_a_group_that_nobody_has_visited_is_scouted() -> None:
     assert not quiet_of(scheduler.rank(40, now=now).urls)
     batch = scheduler.rank(40, now=now, surge_probes=True)
     assert len(batch.urls) == 40
-    assert len(quiet_of(batch.urls)) == SCOUTS
+    assert len(quiet_of(batch.urls)) == PROBES_PER_GROUP
     assert set(batch.urls) > set(scheduler.rank(35, now=now).urls)
     assert batch.scores.tolist() == sorted(batch.scores.tolist(), reverse=True)
     assert scheduler.next_batch(40, now=now).urls == batch.urls
@@ -58,7 +58,7 @@ def test_a_group_that_nobody_has_visited_is_scouted() -> None:
 def test_scouts_that_are_out_are_not_followed_by_others() -> None:
     scheduler = crawled()
     first = scheduler.next_batch(40, now=25 * DAY)
-    assert len(quiet_of(first.urls)) == SCOUTS
+    assert len(quiet_of(first.urls)) == PROBES_PER_GROUP
     assert not quiet_of(scheduler.next_batch(20, now=25 * DAY).urls)
 
 
@@ -75,7 +75,7 @@ def test_scouts_send_the_crawler_to_the_others() -> None:
     now = 25 * DAY
     urls = scheduler.next_batch(40, now=now).urls
     scheduler.observe([Outcome(url, now, changed=True) for url in urls])
-    assert len(quiet_of(scheduler.next_batch(60, now=now + DAY / 4).urls)) == len(QUIET) - SCOUTS
+    assert len(quiet_of(scheduler.next_batch(60, now=now + DAY / 4).urls)) == len(QUIET) - PROBES_PER_GROUP
 
 
 def test_no_scouts_where_the_formula_or_the_visits_tell_of_no_surges() -> None:
@@ -114,7 +114,7 @@ def test_explain_names_scouts() -> None:
             "to see whether a surge has hit the other pages of its URL pattern"
         )
     pushed = best - set(batch.urls)
-    assert len(pushed) == SCOUTS
+    assert len(pushed) == PROBES_PER_GROUP
     for url in pushed:
         assert "its place goes to surge_probes" in told[url].reasons[0]
 
