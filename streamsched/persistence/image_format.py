@@ -1,9 +1,9 @@
-"""The layout of an image: one file that holds a shard's state as of an instant, or what changed since another.
+"""The layout of an image: a file with the state of a shard at an instant, or with what changed since another image.
 
-An image is `MAGIC`, then parts, one after another, then the contents as JSON, then a trailer of fixed size: where the
-contents begin, how long they are, their CRC-32C, and `MAGIC` again. The contents name every part: its array, the place
-of its first record in it, how many records, and their CRC-32C. All numbers are little-endian. Parts come in no order
-but one: those that change records which others set come after them.
+An image is `MAGIC`, then parts, one after another, then the contents as JSON, then a trailer of fixed size: the offset,
+length and CRC-32C of the contents, and `MAGIC` again. The contents list every part: its array, the index of its first
+record there, the number of records, and their CRC-32C. All numbers are little-endian. Parts are in any order, except
+that parts which overwrite records of others come after them.
 """
 
 from __future__ import annotations
@@ -64,12 +64,12 @@ _PART_DTYPES: Final[Mapping[str, np.dtype[Any]]] = MappingProxyType(
     }
 )
 _TRAILER: Final = struct.Struct(f"<QQQ{len(MAGIC)}s")
-_LARGEST_CONTENTS: Final = 1 << 30  # bytes; a damaged length must not ask for all the memory
+_LARGEST_CONTENTS: Final = 1 << 30  # bytes; a damaged length must not allocate all the memory
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """`count` records of the array `name` from place `start` on, at byte `offset` of the file."""
+    """`count` records of the array `name` from index `start` on, at byte `offset` of the file."""
 
     name: str
     start: int
@@ -86,7 +86,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """An image as its contents describe it; its parts are not read yet."""
+    """The contents of an image; its parts are not read yet."""
 
     path: Path
     contents: dict[str, Any]
@@ -94,9 +94,9 @@ class Image:
 
 
 class ImageWriter:
-    """Writes an image beside where it is to stand, and puts it there once it is whole and on disk.
+    """Writes an image to a draft, and renames it to `path` once it is whole and synced.
 
-    Raises OSError where it cannot be written. Use it as a context manager: a draft that was not finished is removed.
+    Raises OSError if it cannot be written. Use it as a context manager, which removes an unfinished draft.
     """
 
     def __init__(self, path: Path) -> None:
@@ -113,7 +113,7 @@ class ImageWriter:
             self._file.put(raw)
 
     def finish(self, contents: dict[str, Any]) -> int:
-        """Put the image in its place, on disk; return its size in bytes."""
+        """Write the contents and trailer, sync and rename the image; return its size in bytes."""
         listed = {"version": FORMAT_VERSION, "parts": self._parts}
         text = json.dumps(contents | listed, sort_keys=True).encode()
         trailer = _TRAILER.pack(self._file.size, len(text), crc32c(text), MAGIC)
@@ -136,9 +136,9 @@ class ImageWriter:
 
 
 def read_image(path: Path) -> Image:
-    """Return what the image at `path` holds, as far as its contents tell: see `loading` for the rest. O(parts).
+    """Return the contents of the image at `path`; `image_reader` reads its parts. O(parts).
 
-    Raises SnapshotError where it is damaged or of another version.
+    Raises SnapshotError if it is damaged or has another format version.
     """
     try:
         with path.open("rb") as file:
@@ -168,7 +168,7 @@ def read_image(path: Path) -> Image:
     parts = tuple(_place_parts(contents["parts"]))
     end = parts[-1].offset + parts[-1].nbytes if parts else len(MAGIC)
     if end != offset:
-        raise SnapshotError(str(path), "damaged: its parts do not fill it")
+        raise SnapshotError(str(path), "damaged: its parts do not fill the file")
     return Image(path, contents, parts)
 
 

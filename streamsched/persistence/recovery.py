@@ -17,12 +17,12 @@ _log: Final = logging.getLogger("streamsched.persistence")
 
 
 def has_state(directory: Path) -> bool:
-    """Return whether `directory` holds saved state, sound or not."""
+    """Return whether `directory` holds saved state, damaged or not."""
     return bool(list_images(directory))
 
 
 def newest_image(directory: Path) -> Path:
-    """Return the newest image in `directory`; raises SnapshotError where there is none."""
+    """Return the path of the newest image in `directory`. Raises SnapshotError if there is none."""
     names = list_images(directory)
     if not names:
         raise SnapshotError(str(directory), "holds no saved state: expected a file named snapshot-00000001.state")

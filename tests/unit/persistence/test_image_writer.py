@@ -155,7 +155,7 @@ def test_state_of_another_version(tmp_path: Path) -> None:
 def test_contents_that_do_not_fit_the_file(tmp_path: Path) -> None:
     path = made().save(tmp_path)
     rewrite(path, lambda contents: contents["parts"].pop())
-    with pytest.raises(SnapshotError, match="damaged: its parts do not fill it"):
+    with pytest.raises(SnapshotError, match="damaged: its parts do not fill the file"):
         load_images(tmp_path)
 
 
@@ -196,5 +196,5 @@ def test_damaged_state_is_named_and_passed_over(tmp_path: Path, caplog: pytest.L
     newest.write_bytes(newest.read_bytes()[:-1])
     assert Scheduler.load(tmp_path).positions == {"crawl": 1}
     assert caplog.messages == [
-        f"{newest}: damaged: its last bytes are not those of a whole file; the state before it is taken instead"
+        f"{newest}: damaged: its last bytes are not those of a whole file; the state before it is loaded instead"
     ]

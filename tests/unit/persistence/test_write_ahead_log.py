@@ -106,7 +106,7 @@ def test_segments_that_images_hold_are_dropped(tmp_path: Path) -> None:
     assert [first for first, _ in list_segments(tmp_path)] == [5, 9]
     log.drop_until(9)
     assert [first for first, _ in list_segments(tmp_path)] == [9]
-    with pytest.raises(SnapshotError, match="the calls from number 3 to 8, which came before, are missing"):
+    with pytest.raises(SnapshotError, match="the preceding calls, number 3 to 8, are missing"):
         numbers(tmp_path, 2)
     log.close()
 
