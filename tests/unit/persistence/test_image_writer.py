@@ -1,4 +1,4 @@
-"""Saved state: the files, their order, saves that fail half-way, and what is said of a file that cannot be read."""
+"""Saved state: the files, their order, saves that fail half-way, and the errors of files that cannot be read."""
 
 from __future__ import annotations
 

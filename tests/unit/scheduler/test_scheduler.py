@@ -1,4 +1,4 @@
-"""The public door: its names, its settings and their errors, and what each call says of what it did."""
+"""The public interface: its names, settings and errors, and the result of each call."""
 
 from __future__ import annotations
 
@@ -310,7 +310,7 @@ def test_one_str_is_no_sequence_of_urls() -> None:
             act()
 
 
-def test_batch_tells_urls_scores_hosts_and_lease() -> None:
+def test_batch_has_urls_scores_hosts_and_lease() -> None:
     scheduler = Scheduler(formula="importance")
     scheduler.discover(["https://a.example:443/x", "http://B.example:81/"], now=0.0, importance=[1.0, 2.0])
     batch = scheduler.next_batch(5, now=7, lease="1m")
@@ -323,7 +323,7 @@ def test_batch_tells_urls_scores_hosts_and_lease() -> None:
     assert (ranked.urls, ranked.lease_until_s) == (batch.urls, None)
 
 
-def test_at_most_so_many_of_a_host() -> None:
+def test_limit_of_pages_per_host() -> None:
     scheduler = Scheduler(formula="importance", per_host=2)
     urls = [url(i, host) for i in range(40) for host in ("a.example", "b.example")] + [url(0, "c.example")]
     scheduler.discover(urls, now=0.0, importance=np.arange(81.0))
@@ -334,7 +334,7 @@ def test_at_most_so_many_of_a_host() -> None:
     assert sorted(Counter(scheduler.next_batch(81, now=0.0).hosts).values()) == [2, 2]
 
 
-def test_per_host_is_the_per_batch_of_manners() -> None:
+def test_per_host_is_per_batch_of_the_politeness() -> None:
     for scheduler in (Scheduler(per_host=2), Scheduler(politeness=Politeness(per_batch=2)), known(per_host=2)):
         assert (scheduler.per_host, scheduler.politeness) == (2, Politeness(per_batch=2))
         assert scheduler.core.pages.limits.per_batch == 2
@@ -351,7 +351,7 @@ def test_per_host_is_the_per_batch_of_manners() -> None:
         scheduler.per_host = 0
 
 
-def test_rules_are_set_one_or_many_and_tell_how_many_pages() -> None:
+def test_rules_are_set_one_or_many_and_return_how_many_pages() -> None:
     scheduler = known()
     assert scheduler.set_rule(url(1), Rule(never=True)) == 1
     assert scheduler.set_rules({"a.example/*": Rule(min_revisit="1d"), "b.example": HostRule(delay=1)}) == 5
@@ -490,7 +490,7 @@ def test_what_is_handed_out_is_plain() -> None:
 
 
 def test_served_pages_and_hits_are_counted() -> None:
-    """Outcomes of leased pages that tell something: not of others, not first visits, failures or repeats."""
+    """Outcomes of leased pages that show a change or none: not first visits, failures or repeats."""
     scheduler = Scheduler()
     urls = [f"https://a.example/{i}" for i in range(4)]
     scheduler.observe([Outcome(url, 0.0) for url in urls])
@@ -518,7 +518,7 @@ def test_objective_that_cannot_work(settings: dict[str, str], found: str) -> Non
     assert Scheduler(objective="t").formula.text == Scheduler(formula="t").formula.text == "t"
 
 
-def test_a_longer_rest_leaves_the_ranking_as_it_was() -> None:
+def test_a_longer_block_leaves_the_ranking_as_it_was() -> None:
     scheduler = Scheduler(new_share=0.0)
     scheduler.discover([url(i) for i in range(9)], now=0.0)
     scheduler.next_batch(1, now=1.0)
@@ -531,7 +531,7 @@ def test_a_longer_rest_leaves_the_ranking_as_it_was() -> None:
     assert forgotten == [1]
 
 
-def test_other_manners_are_kept_to_from_then_on() -> None:
+def test_other_politeness_applies_from_then_on() -> None:
     urls = [f"https://a.example/{i}" for i in range(6)]
     scheduler = Scheduler(politeness=Politeness(delay="1s"))
     scheduler.set_rules({"*/3": Rule(never=True), "b.example": HostRule(per_batch=1)})
@@ -546,7 +546,7 @@ def test_other_manners_are_kept_to_from_then_on() -> None:
         scheduler.set_politeness(None)  # type: ignore[arg-type]
 
 
-def test_manners_set_later_are_those_of_the_beginning() -> None:
+def test_politeness_set_later_equals_that_of_the_constructor() -> None:
     twins = [Scheduler(politeness=Politeness(backoff="2h", delay="5s")), Scheduler()]
     twins[1].set_politeness(Politeness(backoff="2h", delay="5s"))
     for scheduler in twins:

@@ -1,4 +1,4 @@
-"""SurgeProbes: who is visited for what it tells of others, in place of whom, and when nobody is."""
+"""Surge probes: which pages are visited to detect surges, which they replace, and when there are none."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def quiet_of(urls: list[str]) -> list[str]:
 
 
 def worth(shard: ShardArrays, group: int, now: float) -> float:
-    """What a surge probe of a group is worth, as `surge_probes` words it."""
+    """The worth of a surge probe of a group, as `surge_probes` defines it."""
     record = shard.groups.records[group]
     suspected = math.fsum(record["open_weights"].tolist())
     chance = (1.0 + record["surge_sum"]) / (100.0 + record["window_count"])
@@ -42,8 +42,8 @@ def worth(shard: ShardArrays, group: int, now: float) -> float:
     return float(hit) * math.fsum(SHARES) / len(SHARES) / 5
 
 
-def test_a_group_that_nobody_has_visited_is_scouted() -> None:
-    """No page of it would be in the batch for its score; of as many as tell a surge there are no more."""
+def test_a_group_without_recent_visits_is_probed() -> None:
+    """No page of it would be in the batch for its score; there are no more probes than detect a surge."""
     scheduler = crawled()
     now = 25 * DAY
     assert not quiet_of(scheduler.rank(40, now=now).urls)
@@ -55,14 +55,14 @@ def test_a_group_that_nobody_has_visited_is_scouted() -> None:
     assert scheduler.next_batch(40, now=now).urls == batch.urls
 
 
-def test_scouts_that_are_out_are_not_followed_by_others() -> None:
+def test_leased_probes_are_not_followed_by_others() -> None:
     scheduler = crawled()
     first = scheduler.next_batch(40, now=25 * DAY)
     assert len(quiet_of(first.urls)) == PROBES_PER_GROUP
     assert not quiet_of(scheduler.next_batch(20, now=25 * DAY).urls)
 
 
-def test_what_scouts_have_seen_need_not_be_seen_again() -> None:
+def test_what_probes_have_seen_is_not_probed_again() -> None:
     scheduler = crawled()
     now = 25 * DAY
     urls = scheduler.next_batch(40, now=now).urls
@@ -70,7 +70,7 @@ def test_what_scouts_have_seen_need_not_be_seen_again() -> None:
     assert not quiet_of(scheduler.next_batch(20, now=now + 60.0).urls)
 
 
-def test_scouts_send_the_crawler_to_the_others() -> None:
+def test_probes_that_find_a_surge_raise_the_others() -> None:
     scheduler = crawled()
     now = 25 * DAY
     urls = scheduler.next_batch(40, now=now).urls
@@ -78,13 +78,13 @@ def test_scouts_send_the_crawler_to_the_others() -> None:
     assert len(quiet_of(scheduler.next_batch(60, now=now + DAY / 4).urls)) == len(QUIET) - PROBES_PER_GROUP
 
 
-def test_no_scouts_where_the_formula_or_the_visits_tell_of_no_surges() -> None:
+def test_no_probes_if_formula_or_settings_ignore_surges() -> None:
     for scheduler in (crawled(formula="posterior"), crawled(surges=False), crawled(surge_probes=False)):
         batch = scheduler.rank(40, now=25 * DAY, surge_probes=True)
         assert batch.urls == scheduler.rank(40, now=25 * DAY).urls
 
 
-def test_no_scouts_of_groups_visited_just_now_nor_in_place_of_better_pages() -> None:
+def test_no_probes_of_groups_just_visited_nor_in_place_of_better_pages() -> None:
     scheduler = crawled()
     scheduler.observe([Outcome(url, 25 * DAY, changed=False) for url in QUIET[:5]])
     assert not quiet_of(scheduler.rank(40, now=25 * DAY + 60.0, surge_probes=True).urls)
@@ -101,7 +101,7 @@ def test_pages_asked_for_and_pages_never_visited_keep_their_places() -> None:
     assert not quiet_of(urls)
 
 
-def test_explain_names_scouts() -> None:
+def test_explain_names_probes() -> None:
     scheduler = crawled()
     now = 25 * DAY
     told = {url: scheduler.explain(url, now=now, k=40) for url in QUIET + BUSY}
@@ -119,7 +119,7 @@ def test_explain_names_scouts() -> None:
         assert "its place goes to surge_probes" in told[url].reasons[0]
 
 
-def test_that_there_are_none_is_saved(tmp_path: Path) -> None:
+def test_surge_probes_off_is_saved(tmp_path: Path) -> None:
     for surge_probes in (True, False):
         scheduler = crawled(surge_probes=surge_probes)
         scheduler.save(tmp_path / str(surge_probes))
