@@ -95,6 +95,16 @@ def test_saves_by_itself(tmp_path: Path) -> None:
     assert max(name.step for name in list_images(tmp_path)) <= 2
 
 
+def test_saved_positions_are_those_on_disk_after_opening_too(tmp_path: Path) -> None:
+    with DurableScheduler.open(tmp_path, plan=NEVER) as scheduler:
+        take(scheduler, 0, 5)
+    with DurableScheduler.open(tmp_path, plan=NEVER) as scheduler:
+        take(scheduler, 5, 9)
+        assert (scheduler.positions, scheduler.saved.positions) == ({"stream": 9}, {"stream": 5})
+        scheduler.snapshot()
+        assert scheduler.saved.positions == {"stream": 9}
+
+
 def test_nothing_to_save_saves_nothing(tmp_path: Path) -> None:
     with DurableScheduler.open(tmp_path, plan=NEVER) as scheduler:
         take(scheduler, 0, 5)
