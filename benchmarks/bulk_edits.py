@@ -179,11 +179,11 @@ class _Told:
 
     def rank(self, question: PolicyQuery) -> Rows:
         spared = 1.0 - self._scheduler.scores(now=question.now)
-        last_visit_s = self._scheduler.pages.arrays.pages.records["last_visit_s"][: question.known]
+        last_visit_s = self._scheduler.core.pages.arrays.pages.records["last_visit_s"][: question.known]
         edited = np.arange(question.known) >= _BACKGROUND.pages
         for over_s in self._over_s[self._told_s <= question.now]:
             spared[edited & (last_visit_s < over_s)] *= 1.0 - _REACH
-        return select_top(1.0 - spared, self._scheduler.tie_keys(now=question.now), question.k)
+        return select_top(1.0 - spared, self._scheduler.core.tie_keys(now=question.now), question.k)
 
     def observe(self, outcomes: OutcomeBatch) -> None:
         self._scheduler.observe(outcomes)

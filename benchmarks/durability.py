@@ -18,9 +18,10 @@ import numpy as np
 
 from benchmarks.corpus import DAY_S, make_urls
 from benchmarks.timing import Row
-from streamsched import OutcomeBatch, PackedUrls, Scheduler
+from streamsched import OutcomeBatch, PackedUrls
 from streamsched.numerics.arrays import Floats, Ints
 from streamsched.records.url_patterns import candidate_space
+from streamsched.scheduler.any_scheduler import AnyScheduler
 from streamsched.scheduler.durable import DurableScheduler, SavePlan
 
 __all__ = ["measure"]
@@ -83,14 +84,14 @@ def _rates(rows: Ints) -> Floats:
     return rates
 
 
-def _now(scheduler: Scheduler) -> float:
+def _now(scheduler: AnyScheduler) -> float:
     """Return a time that goes on with the outcomes: 5 % of the pages a day."""
-    applied = int(scheduler.pages.arrays.corpus["applied"][0])
+    applied = int(scheduler.core.pages.arrays.corpus["applied"][0])
     return (40 + (applied / len(scheduler) - 3) / 0.05) * DAY_S
 
 
 def _visit(scheduler: DurableScheduler, rows: Ints, now: float, rng: np.random.Generator) -> None:
-    shard = scheduler.pages.arrays
+    shard = scheduler.core.pages.arrays
     spans = shard.pages.traces["url_span"][rows]
     starts, width = (spans >> np.uint64(16)).astype(np.int64), int(spans[0] & np.uint64(0xFFFF))
     urls = PackedUrls(shard.pages.text[(starts[:, None] + np.arange(width)).ravel()], np.arange(rows.size + 1) * width)
@@ -238,12 +239,12 @@ def _sqlite(path: Path) -> Callable[[int], object]:
     return lambda i: base.execute("INSERT INTO calls VALUES (?)", (f"https://a.example/{i}",))
 
 
-def _save_arrays(scheduler: Scheduler, path: Path) -> None:
+def _save_arrays(scheduler: AnyScheduler, path: Path) -> None:
     """Save as NumPy does, while everything waits."""
-    shard = scheduler.pages.arrays
+    shard = scheduler.core.pages.arrays
     corpus = shard.corpus[0]
     count = int(corpus["pages"])
-    with scheduler.lock, path.open("wb") as file:
+    with scheduler.core.lock, path.open("wb") as file:
         np.savez(
             file, corpus=shard.corpus, pages=shard.pages.records[:count], traces=shard.pages.traces[:count],
             leases=shard.pages.lease_until_s[:count], text=shard.pages.text[: int(corpus["text_end"])],

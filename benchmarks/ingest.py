@@ -45,7 +45,7 @@ def measure(pages: int, repeats: int) -> list[Row]:
     rows.append(_row("columns, URLs as a list of str", listed, rival, 1.2e6))
     rows.append(_row("from a file, frames.msgpack", frames, rival, 2e6))
     rows.append(_row("from a file, events.jsonl", lines, rival, 4e5))
-    sizes = scheduler.pages.state_bytes()
+    sizes = scheduler.core.pages.state_bytes()
     text = sizes.pop("url_text") / pages
     state = sum(sizes.values()) / pages
     rival_bytes = _rival_bytes(urls)
@@ -79,7 +79,7 @@ def _rhythm_row(urls: PackedUrls, rng: np.random.Generator, repeats: int) -> Row
             if day >= _SETTLING_DAYS:
                 least[i] = min(least[i], seconds)
     ours, without = (len(urls) / one / 1e6 for one in least)
-    scheduled = int(both[0].pages.arrays.seasonality.state["schedules"][0]) / len(urls)
+    scheduled = int(both[0].core.pages.arrays.seasonality.state["schedules"][0]) / len(urls)
     name = f"... {len(urls):,} pages, {scheduled:.0%} with schedules; rival: no rhythms learned"
     return (name, f"{ours:.2f} M/s", f"{without:.2f} M/s", f"{ours / without:.2f}×", "≥ 0.7×")
 

@@ -46,7 +46,7 @@ def _prepare(pages: int) -> Scheduler:
 
 
 def _rivals(scheduler: Scheduler) -> dict[str, Callable[[], object]]:
-    shard = scheduler.pages.arrays
+    shard = scheduler.core.pages.arrays
     pages = shard.pages.records[: len(scheduler)]
     shape = pages["prior_shape"].astype(np.float64)
     last = pages["last_visit_s"].copy()

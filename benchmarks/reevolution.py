@@ -58,7 +58,7 @@ class _Service:
         self.rng = np.random.default_rng(1)
         self._urls = make_urls(pages)
         self.scheduler.observe(visit_all(self._urls, 0, self.rng))
-        shard = self.scheduler.pages.arrays
+        shard = self.scheduler.core.pages.arrays
         rows = find_sampled(shard.pages.records, 0, pages, sample_bar(shard.corpus))
         self._sample = self._urls.take(rows)  # on most days only these are visited: others leave nothing in the journal
         self._changed = make_history(rows.size, 2 * _CYCLES).changed

@@ -150,7 +150,7 @@ class _Oracle:
 
     def rank(self, question: PolicyQuery) -> Rows:
         scores = np.where(self._scheduled, question.changed, self._scheduler.scores(now=question.now))
-        return np.lexsort((self._scheduler.tie_keys(now=question.now), -scores))[: question.k]
+        return np.lexsort((self._scheduler.core.tie_keys(now=question.now), -scores))[: question.k]
 
     def observe(self, outcomes: OutcomeBatch) -> None:
         self._known.observe(outcomes)

@@ -65,7 +65,7 @@ class _Crawl:
         width = int(offsets[1] - offsets[0])
         blob = self.urls.blob.reshape(-1, width)[rows].ravel()
         urls = PackedUrls(blob, np.arange(rows.size + 1) * width)
-        ages = now - self.scheduler.pages.arrays.pages.records["last_visit_s"][rows]
+        ages = now - self.scheduler.core.pages.arrays.pages.records["last_visit_s"][rows]
         changed = self.rng.random(rows.size) < -np.expm1(-self.rates[rows] * ages / DAY_S)
         return OutcomeBatch(urls, now + self.rng.random(rows.size), changed=changed)
 
@@ -93,7 +93,7 @@ def _begin(pages: int) -> _Crawl:
     crawl = _Crawl(Scheduler(threads=_THREADS), urls, rates, 40 * DAY_S, rng)
     for begin in (0.0, 1.0, 20.0):
         times = (begin + rng.random(pages) * (1.0 if begin == 0.0 else 20.0 if begin > 1.0 else 19.0)) * DAY_S
-        ages = times - (crawl.scheduler.pages.arrays.pages.records["last_visit_s"][:pages] if begin else times)
+        ages = times - (crawl.scheduler.core.pages.arrays.pages.records["last_visit_s"][:pages] if begin else times)
         changed = rng.random(pages) < -np.expm1(-rates * ages / DAY_S)
         crawl.scheduler.observe(OutcomeBatch(urls, times, changed=changed))
     return crawl
@@ -105,7 +105,7 @@ def _serve(crawl: _Crawl, repeats: int, *, goals: bool) -> list[Row]:
         crawl.step()
     served, fed = np.array([crawl.step() for _ in range(_TIMED)]).T
     scan = FullScan(crawl.scheduler.formula.compile(), _THREADS)
-    brute = best_seconds(lambda: scan.rank(crawl.scheduler.pages.arrays, crawl.query(_K)), repeats)
+    brute = best_seconds(lambda: scan.rank(crawl.scheduler.core.pages.arrays, crawl.query(_K)), repeats)
     p50, p99 = np.quantile(served, [0.5, 0.99])
     state = crawl.scheduler.state_bytes()["ranking"] / len(crawl.scheduler)
     return [
@@ -118,7 +118,7 @@ def _serve(crawl: _Crawl, repeats: int, *, goals: bool) -> list[Row]:
 
 def _many(crawl: _Crawl, repeats: int) -> list[Row]:
     scan = FullScan(crawl.scheduler.formula.compile(), _THREADS)
-    brute = best_seconds(lambda: scan.rank(crawl.scheduler.pages.arrays, crawl.query(_MANY)), repeats)
+    brute = best_seconds(lambda: scan.rank(crawl.scheduler.core.pages.arrays, crawl.query(_MANY)), repeats)
     crawl.scheduler.rank(_MANY, now=crawl.now)  # the first of many takes memory
     return [
         _row(
@@ -169,7 +169,7 @@ def _evolved(crawl: _Crawl, repeats: int) -> list[Row]:
             crawl.step()
         ours = min(crawl.step()[0] for _ in range(2 * repeats))
         scan = FullScan(formula.compile(), _THREADS)
-        brute = best_seconds(partial(scan.rank, crawl.scheduler.pages.arrays, crawl.query(_K)), repeats)
+        brute = best_seconds(partial(scan.rank, crawl.scheduler.core.pages.arrays, crawl.query(_K)), repeats)
         ratios.append(brute / ours)
     crawl.scheduler.use(DEFAULT_FORMULA, wait=True)
     slow, middle = min(ratios), float(np.median(ratios))

@@ -1,5 +1,8 @@
 """streamsched: which pages of a crawl have changed? A re-crawl scheduler that learns from every visit."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
 from streamsched.errors import (
     FormulaError,
     InvalidOutcome,
@@ -16,12 +19,20 @@ from streamsched.formula import Formula
 from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.outcomes import Outcome, OutcomeBatch
 from streamsched.politeness.politeness_settings import HostRule, Politeness, Rule
+from streamsched.scheduler.durable import DurableScheduler, SavePlan
 from streamsched.scheduler.explanation import Explanation
 from streamsched.scheduler.results import Batch, Observed
 from streamsched.scheduler.scheduler import Scheduler
 
+if TYPE_CHECKING:
+    from streamsched.evolution.plan import EvolutionPlan
+    from streamsched.scheduler.evolver import Evolver
+
 __all__ = [
     "Batch",
+    "DurableScheduler",
+    "EvolutionPlan",
+    "Evolver",
     "Explanation",
     "Formula",
     "FormulaError",
@@ -34,6 +45,7 @@ __all__ = [
     "Politeness",
     "ReplayError",
     "Rule",
+    "SavePlan",
     "Scheduler",
     "SettingsError",
     "SnapshotError",
@@ -43,3 +55,17 @@ __all__ = [
     "hamming",
     "simhash",
 ]
+
+# Imported on first use: few callers need evolution, which takes a tenth of the import time of all the rest.
+_LAZY: Final = {"EvolutionPlan": "streamsched.evolution.plan", "Evolver": "streamsched.scheduler.evolver"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(_LAZY[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -115,7 +115,7 @@ class PublishedPolicy(ScheduledPolicy):
     def rank(self, question: PolicyQuery) -> Rows:
         """Return the rows of the scheduler's best pages, after the one evolution where it is due."""
         now = question.now - self.scheduler.cycle_s
-        if not self.records and question.cycle > self._known <= self.scheduler.known_cycles(now=now):
+        if not self.records and question.cycle > self._known <= self.scheduler.core.known_cycles(now=now):
             self.announce("evolving")
             record = self._evolve(now)
             self.scheduler.use(record.champion_after)

@@ -126,7 +126,7 @@ class _Drawn:
         self._pages.discover(urls, now=now)
 
     def rank(self, question: PolicyQuery) -> Rows:
-        return select_top(self._score(question), self._pages.tie_keys(now=question.now), question.k)
+        return select_top(self._score(question), self._pages.core.tie_keys(now=question.now), question.k)
 
     def observe(self, outcomes: OutcomeBatch) -> None:
         pass

@@ -32,7 +32,7 @@ _COMMANDS: Final = {  # each a module of this package, with an `add_arguments`
     "explain": "say why a page is ranked where it is",
     "evolutions": "list what evolution found and decided, and why",
     "use": "rank by another formula from now on, or go back to the champion of a record",
-    "state": "show, verify, digest, export or migrate a saved state",
+    "state": "show, verify, digest or export a saved state",
     "generate": "write a synthetic change log of any size, for replays and tests",
     "convert": "rewrite crawl outcomes as JSON Lines or msgpack frames",
     "publish": "send a log of crawl outcomes to a Kafka topic",

@@ -1,4 +1,4 @@
-"""A large new file, written from front to end without keeping others from the disk or out of the system's cache."""
+"""Sequential writes of a large new file that bypass the page cache and leave the disk queue to others."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from streamsched.persistence.files import write_whole
 __all__ = ["NewFile"]
 
 _BLOCK: Final = 1 << 20  # bytes written at a time: some disks' largest request
-_ALIGNED: Final = 4096  # what disks ask of the length of a write past the cache
-_SYNC_BYTES: Final = 1 << 24  # written through the cache before the disk is waited for
+_ALIGNED: Final = 4096  # bytes: disks require multiples of it for direct writes
+_SYNC_BYTES: Final = 1 << 24  # written through the cache between syncs
 _DIRECT: Final = getattr(os, "O_DIRECT", 0)
 
 
 class NewFile:
-    """Writes the new file at `path`, past the system's cache where that can be.
+    """Writes the new file at `path`, bypassing the page cache if the file system allows it.
 
-    Through the cache, gigabytes fill the disk's queue, and the few bytes of a call that is to be logged wait
-    behind them for a tenth of a second. Raises OSError.
+    Through the cache, gigabytes fill the disk's queue, and the few bytes of a logged call wait behind them for a tenth
+    of a second. Raises OSError.
     """
 
     def __init__(self, path: Path) -> None:
         self.size = 0
-        self._view = memoryview(mmap.mmap(-1, _BLOCK))  # aligned as a write past the cache needs it
+        self._view = memoryview(mmap.mmap(-1, _BLOCK))  # page-aligned, as direct writes require
         self._filled = self._unsynced = 0
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
         try:
@@ -37,7 +37,7 @@ class NewFile:
         except OSError as error:
             if error.errno != errno.EINVAL:
                 raise
-            self._handle = os.open(path, flags, 0o666)  # a file system that has nothing but its cache
+            self._handle = os.open(path, flags, 0o666)  # a file system without direct writes
             self._is_direct = False
 
     def put(self, raw: bytes | memoryview) -> None:
@@ -53,7 +53,7 @@ class NewFile:
                 self._write(_BLOCK)
 
     def finish(self) -> None:
-        """Have all of it on disk."""
+        """Write the rest and sync the file."""
         if self._filled:
             stop = -(-self._filled // _ALIGNED) * _ALIGNED
             self._view[self._filled : stop] = bytes(stop - self._filled)
@@ -62,17 +62,17 @@ class NewFile:
         os.fsync(self._handle)
 
     def close(self) -> None:
-        """Close it, whether it was finished or not."""
+        """Close the file, finished or not."""
         os.close(self._handle)
 
     def _write(self, stop: int) -> None:
-        """Write the buffer up to `stop`, and begin it anew."""
+        """Write the buffer up to `stop` and empty it."""
         try:
             write_whole(self._handle, self._view[:stop])
         except OSError as error:
             if error.errno != errno.EINVAL or not self._is_direct:
                 raise
-            self._is_direct = False  # a disk that asks for more than our alignment: nothing of the block is written
+            self._is_direct = False  # a disk with a larger alignment: nothing of the block is written
             fcntl.fcntl(self._handle, fcntl.F_SETFL, fcntl.fcntl(self._handle, fcntl.F_GETFL) & ~_DIRECT)
             write_whole(self._handle, self._view[:stop])
         self._filled = 0

@@ -1,4 +1,4 @@
-"""Pages as a table that other tools read: Parquet, or Arrow's own file format, a column for each thing that is known.
+"""Exports pages as a table for other tools: Parquet or Arrow files, a column for each known quantity.
 
 Needs pyarrow: ``pip install streamsched[export]``.
 """
@@ -25,27 +25,27 @@ from streamsched.state.page_table import PageTable
 __all__ = ["COLUMNS", "FORMATS", "export_pages"]
 
 FORMATS: Final = {".parquet": "parquet", ".arrow": "arrow", ".feather": "arrow"}  # by the file's name
-_ROWS: Final = 1 << 16  # a row group: what is in memory at a time, some tens of megabytes
+_ROWS: Final = 1 << 16  # a row group: in memory at a time, tens of megabytes
 _ESTIMATES: Final = ("rate", "CG", "NAD", "SAD", "AAD", "GAD")
 _LONGEST_S: Final = 9.2e12  # seconds of either side of 1970 that a timestamp in microseconds holds
 
 # Name, type as pyarrow calls it, and what it is; rates are changes per cycle.
 COLUMNS: Final = (
     ("url", "string", "as observed"),
-    ("host", "string", "host and port that politeness goes by"),
+    ("host", "string", "host and port, to which politeness applies"),
     ("pattern", "string", "deepest group: the host and the leading path segments that enough pages share"),
     ("importance", "float", "weight"),
     ("cost", "float", "of a visit, in the crawler's unit"),
     ("known_since", "timestamp", "UTC; of pages never visited, else null"),
-    ("last_visit", "timestamp", "UTC; last visit that told something, null for none"),
+    ("last_visit", "timestamp", "UTC; last visit that showed the page's state, null for none"),
     ("last_outcome", "timestamp", "UTC; last outcome of any kind, null for none"),
     ("visits", "uint32", "n: visits after the first that could show a change"),
     ("changes", "uint32", "X: those that did"),
     ("failures", "uint8", "failed visits in a row"),
     ("gone", "uint8", "answers of 404 or 410 in a row"),
-    ("succeeded", "bool", "the last visit that told something answered below 400"),
-    ("asked_for", "bool", "to be visited once whatever its score"),
-    ("leased_until", "timestamp", "UTC; null where it is not out"),
+    ("succeeded", "bool", "the last visit that showed the page's state had a status below 400"),
+    ("asked_for", "bool", "a visit was requested, whatever its score"),
+    ("leased_until", "timestamp", "UTC; null if it is not leased"),
     ("fingerprint", "uint64", "of the content last seen, 0 for none"),
     ("posterior_shape", "double", "Gamma posterior of the change rate: shape"),
     ("posterior_exposure", "double", "... and exposure, in cycles"),
@@ -59,10 +59,10 @@ COLUMNS: Final = (
 
 
 def export_pages(pages: PageTable, path: Path) -> int:
-    """Write every page to the table at `path`, in the format that its name says; return how many. O(pages).
+    """Write every page to the table at `path`, in the format of its extension; return how many. O(pages).
 
-    It appears whole or not at all. Raises SettingsError for a name that says none, or where pyarrow is missing;
-    SnapshotError where it cannot be written.
+    It appears whole or not at all. Raises SettingsError for another extension or if pyarrow is missing, SnapshotError
+    if the file cannot be written.
     """
     if path.suffix.lower() not in FORMATS:
         raise SettingsError("--to", str(path), f"a file name that ends in {', '.join(FORMATS)}")
@@ -82,7 +82,7 @@ def export_pages(pages: PageTable, path: Path) -> int:
 
 def _import_arrow() -> Any:
     try:
-        arrow = import_module("pyarrow")  # an extra: of no use elsewhere
+        arrow = import_module("pyarrow")  # an optional dependency, used here only
         import_module("pyarrow.parquet")
     except ImportError as error:
         raise SettingsError("export", "no pyarrow", "pip install 'streamsched[export]'") from error
@@ -129,7 +129,7 @@ def _chunks(pages: PageTable) -> Iterator[dict[str, Any]]:
 
 
 def _read_rows(pages: PageTable, rows: Ints, estimates: dict[str, Floats]) -> dict[str, Any]:
-    """Return the columns of `rows`; a time is a pair of seconds and where they mean something."""
+    """Return the columns of `rows`; a time is a pair of seconds and a mask of valid ones."""
     shard = pages.arrays
     page, trace = shard.pages.records[rows], shard.pages.traces[rows]
     visited, leased = (page["flags"] & VISITED) != 0, (page["flags"] & LEASED) != 0

@@ -1,4 +1,4 @@
-"""The files of a state directory: their names, and how they come to stand there whole and on disk or not at all."""
+"""The files of a state directory: names, and atomic durable writes."""
 
 from __future__ import annotations
 
@@ -37,41 +37,41 @@ class ImageName:
     step: int = 0
 
     def in_directory(self, directory: Path) -> Path:
-        """Return where it stands in `directory`."""
+        """Return its path in `directory`."""
         step = f"+{self.step:04d}" if self.step else ""
         return directory / f"snapshot-{self.number:08d}{step}.state"
 
 
 def list_images(directory: Path) -> list[ImageName]:
-    """Return the images in `directory`, oldest first; none where it is missing."""
+    """Return the images in `directory`, oldest first; none if it is missing."""
     found = (_IMAGE.fullmatch(name) for name in _names(directory))
     return sorted(ImageName(int(match[1]), int(match[2] or 0)) for match in found if match)
 
 
 def list_segments(directory: Path) -> list[tuple[int, Path]]:
-    """Return the log's segments in `directory` with the numbers of their first calls, oldest first."""
+    """Return the log's segments in `directory`, each with the number of its first call, oldest first."""
     found = (_SEGMENT.fullmatch(name) for name in _names(directory))
     return sorted((int(match[1]), directory / match[0]) for match in found if match)
 
 
 def segment_path(directory: Path, first: int) -> Path:
-    """Return the name of the segment that begins with call number `first`."""
+    """Return the path of the segment that begins with call number `first`."""
     return directory / f"calls-{first:012d}.log"
 
 
 def draft_of(path: Path) -> Path:
-    """Return the name under which the file `path` is written until it is whole."""
+    """Return the path under which the file `path` is written until it is whole."""
     return path.with_name(f".{path.name}.draft")
 
 
 def put_in_place(draft: Path, path: Path) -> None:
-    """Rename `draft`, whose bytes are on disk, to `path`, on disk as well."""
+    """Rename `draft`, whose bytes are synced, to `path`, and sync the directory."""
     draft.replace(path)
     sync_directory(path.parent)
 
 
 def sync_directory(directory: Path) -> None:
-    """Have the names in `directory` on disk."""
+    """Sync the entries of `directory` to disk."""
     handle = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -80,7 +80,7 @@ def sync_directory(directory: Path) -> None:
 
 
 def remove_drafts(directory: Path) -> None:
-    """Remove what a process that was killed left half-written. To be called under the directory's lock."""
+    """Remove unfinished files of a process that was killed. Call it under the directory's lock."""
     for name in _names(directory):
         if name.startswith(".") and name.endswith(".draft"):
             with suppress(OSError):
@@ -88,7 +88,7 @@ def remove_drafts(directory: Path) -> None:
 
 
 def write_whole(handle: int, raw: bytes | memoryview) -> None:
-    """Write all of `raw`, however many calls that takes."""
+    """Write all of `raw`, in as many calls as necessary."""
     view = memoryview(raw)
     while view:
         view = view[os.write(handle, view) :]
@@ -96,7 +96,7 @@ def write_whole(handle: int, raw: bytes | memoryview) -> None:
 
 @contextmanager
 def as_snapshot_errors(path: Path, what: str) -> Iterator[None]:
-    """Turn an OSError of this block into a SnapshotError that names `path` and what could not be done."""
+    """Convert an OSError of this block to a SnapshotError that names `path` and the failed action `what`."""
     try:
         yield
     except OSError as error:

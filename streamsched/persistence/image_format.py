@@ -1,9 +1,9 @@
-"""The layout of an image: one file that holds a shard's state as of an instant, or what changed since another.
+"""The layout of an image: a file with the state of a shard at an instant, or with what changed since another image.
 
-An image is `MAGIC`, then parts, one after another, then the contents as JSON, then a trailer of fixed size: where the
-contents begin, how long they are, their CRC-32C, and `MAGIC` again. The contents name every part: its array, the place
-of its first record in it, how many records, and their CRC-32C. All numbers are little-endian. Parts come in no order
-but one: those that change records which others set come after them.
+An image is `MAGIC`, then parts, one after another, then the contents as JSON, then a trailer of fixed size: the offset,
+length and CRC-32C of the contents, and `MAGIC` again. The contents list every part: its array, the index of its first
+record there, the number of records, and their CRC-32C. All numbers are little-endian. Parts are in any order, except
+that parts which overwrite records of others come after them.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final, Self
 
 import numpy as np
@@ -23,18 +24,42 @@ from streamsched.errors import SnapshotError
 from streamsched.numerics.arrays import Records
 from streamsched.persistence.direct_io import NewFile
 from streamsched.persistence.files import draft_of, put_in_place
-from streamsched.persistence.format_versions import EDITIONS, FORMAT_VERSION
+from streamsched.records.group_schema import GROUP
+from streamsched.records.page_schema import PAGE, TRACE
+from streamsched.records.schema import CORPUS, OLD_GROUP, OLD_LINK, OLD_ROW, OLD_SCHEDULE, VISIT
+from streamsched.records.seasonality_schema import PROFILE, SEASONAL_LINK, SEASONALITY
 
 __all__ = ["FORMAT_VERSION", "MAGIC", "Image", "ImageWriter", "Part", "read_image"]
 
 MAGIC: Final = b"streamsched image\n"
+FORMAT_VERSION: Final = 7  # of the parts' records and of the settings; no other is read
+_PART_DTYPES: Final[Mapping[str, np.dtype[Any]]] = MappingProxyType(
+    {
+        "corpus": CORPUS,
+        "pages": PAGE,
+        "traces": TRACE,
+        "lease_until_s": np.dtype("<f8"),
+        "text": np.dtype("u1"),
+        "groups": GROUP,
+        "names": np.dtype("u1"),
+        "journal": VISIT,  # places are numbers of visits; the ring keeps the newest
+        "candidates": np.dtype("u1"),
+        "changed_rows": OLD_ROW,  # places of "changed_…" have no meaning: each record names its own
+        "changed_groups": OLD_GROUP,
+        "links": SEASONAL_LINK,
+        "changed_schedules": OLD_SCHEDULE,  # all schedules: they have no order that follows the pages
+        "changed_links": OLD_LINK,
+        "profiles": PROFILE,
+        "seasonality": SEASONALITY,
+    }
+)
 _TRAILER: Final = struct.Struct(f"<QQQ{len(MAGIC)}s")
-_LARGEST_CONTENTS: Final = 1 << 30  # bytes; a damaged length must not ask for all the memory
+_LARGEST_CONTENTS: Final = 1 << 30  # bytes; a damaged length must not allocate all the memory
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """`count` records of the array `name` from place `start` on, at byte `offset` of the file."""
+    """`count` records of the array `name` from index `start` on, at byte `offset` of the file."""
 
     name: str
     start: int
@@ -51,22 +76,17 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """An image as its contents describe it; its parts are not read yet."""
+    """The contents of an image; its parts are not read yet."""
 
     path: Path
     contents: dict[str, Any]
     parts: tuple[Part, ...]
 
-    @property
-    def is_present(self) -> bool:
-        """Whether it is of the format that this release writes."""
-        return bool(self.contents["version"] == FORMAT_VERSION)
-
 
 class ImageWriter:
-    """Writes an image beside where it is to stand, and puts it there once it is whole and on disk.
+    """Writes an image to a draft, and renames it to `path` once it is whole and synced.
 
-    Raises OSError where it cannot be written. Use it as a context manager: a draft that was not finished is removed.
+    Raises OSError if it cannot be written. Use it as a context manager, which removes an unfinished draft.
     """
 
     def __init__(self, path: Path) -> None:
@@ -83,7 +103,7 @@ class ImageWriter:
             self._file.put(raw)
 
     def finish(self, contents: dict[str, Any]) -> int:
-        """Put the image in its place, on disk; return its size in bytes."""
+        """Write the contents and trailer, sync and rename the image; return its size in bytes."""
         listed = {"version": FORMAT_VERSION, "parts": self._parts}
         text = json.dumps(contents | listed, sort_keys=True).encode()
         trailer = _TRAILER.pack(self._file.size, len(text), crc32c(text), MAGIC)
@@ -106,9 +126,9 @@ class ImageWriter:
 
 
 def read_image(path: Path) -> Image:
-    """Return what the image at `path` holds, as far as its contents tell: see `loading` for the rest. O(parts).
+    """Return the contents of the image at `path`; `image_reader` reads its parts. O(parts).
 
-    Raises SnapshotError where it is damaged or of another version.
+    Raises SnapshotError if it is damaged or has another format version.
     """
     try:
         with path.open("rb") as file:
@@ -132,21 +152,19 @@ def read_image(path: Path) -> Image:
     if len(raw) != length or crc32c(raw) != crc:
         raise SnapshotError(str(path), "damaged: its contents do not match their checksum")
     contents = json.loads(raw)
-    dtypes = EDITIONS.get(contents["version"])
-    if dtypes is None:
-        raise SnapshotError(
-            str(path), f"is of format version {contents['version']}, this release reads those up to {FORMAT_VERSION}"
-        )
-    parts = tuple(_place_parts(contents["parts"], dtypes))
+    if contents["version"] != FORMAT_VERSION:
+        reason = f"has format version {contents['version']}; this release reads version {FORMAT_VERSION} only"
+        raise SnapshotError(str(path), reason)
+    parts = tuple(_place_parts(contents["parts"]))
     end = parts[-1].offset + parts[-1].nbytes if parts else len(MAGIC)
     if end != offset:
-        raise SnapshotError(str(path), "damaged: its parts do not fill it")
+        raise SnapshotError(str(path), "damaged: its parts do not fill the file")
     return Image(path, contents, parts)
 
 
-def _place_parts(listed: list[list[Any]], dtypes: Mapping[str, np.dtype[Any]]) -> Iterator[Part]:
+def _place_parts(listed: list[list[Any]]) -> Iterator[Part]:
     offset = len(MAGIC)
     for name, start, count, crc in listed:
-        part = Part(name, start, count, crc, offset, dtypes[name])
+        part = Part(name, start, count, crc, offset, _PART_DTYPES[name])
         offset += part.nbytes
         yield part

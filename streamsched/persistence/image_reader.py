@@ -1,4 +1,4 @@
-"""Images read back: the newest whole one with the increments after it, every byte checked, on several threads."""
+"""Loads the newest whole image and its increments, on several threads; every byte is checked."""
 
 from __future__ import annotations
 
@@ -20,38 +20,36 @@ from streamsched.errors import SnapshotError
 from streamsched.numerics.arrays import Records
 from streamsched.numerics.jit import bare_kernel
 from streamsched.persistence.files import ImageName, list_images
-from streamsched.persistence.format_versions import widen
 from streamsched.persistence.image_format import Image, Part, read_image
-from streamsched.persistence.legacy_format import is_former, load_former
 from streamsched.records.schema import ShardArrays
 from streamsched.state.page_table import PageTable
 
 __all__ = ["LoadedImages", "check_image", "load_images"]
 
-_THREADS: Final = min(4, os.cpu_count() or 1)  # of reading: more only wait for the same disk
-_PATCHES: Final = {  # of what each of its records names its own place, and by which field
+_THREADS: Final = min(4, os.cpu_count() or 1)  # that read: more would only wait for the same disk
+_PATCHES: Final = {  # parts whose records name their own index: of which records, and in which field
     "changed_rows": ("pages", "row"),
     "changed_groups": ("groups", "number"),
     "changed_links": ("pages", "row"),
     "changed_schedules": ("schedules", "number"),
 }
-_READ_BYTES: Final = 1 << 20  # handed to the checksum while they are in the processor's cache
+_READ_BYTES: Final = 1 << 20  # checksummed while they are in the processor's cache
 _log: Final = logging.getLogger("streamsched.persistence")
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedImages:
-    """A state as images have it: of instant ``name``, after the calls up to number ``sequence``.
+    """The state in image ``name``, which includes the calls up to number ``sequence``.
 
-    ``mark``: what the increment after it must say it follows, None where none may; ``files``: the images it was read
-    from; ``faults``: what is wrong with newer ones, each naming its file.
+    ``state``: what `SchedulerCore.to_json` returned; ``mark``: the next increment refers to it; ``files``: the image
+    and increments that were read; ``faults``: the errors of newer ones, each with its file.
     """
 
     pages: PageTable
-    settings: dict[str, Any]
+    state: dict[str, Any]
     name: ImageName
     sequence: int
-    mark: str | None
+    mark: str
     files: tuple[Path, ...]
     faults: tuple[SnapshotError, ...]
 
@@ -59,8 +57,8 @@ class LoadedImages:
 def load_images(directory: Path) -> LoadedImages:
     """Return the newest state that the images in `directory` hold. O(pages).
 
-    Every byte that is used is checked. What is damaged is told of, in the log and the result, and passed over for what
-    stands before it. Raises SnapshotError where there is no image, or none that is whole.
+    Every byte read is checked. Damaged images are reported in the log and the result, and the state before them is
+    loaded. Raises SnapshotError if there is no image, or none is whole.
     """
     names = list_images(directory)
     faults: list[SnapshotError] = []
@@ -68,13 +66,13 @@ def load_images(directory: Path) -> LoadedImages:
         chain = [name for name in names if name.number == number]
         try:
             loaded = _load_chain(directory, chain, faults)
-        except FileNotFoundError:  # the process that owns the directory removed it: a newer one stands there
+        except FileNotFoundError:  # removed by the process that owns the directory: there is a newer one
             return load_images(directory)
         except SnapshotError as error:
             faults.append(error)
             continue
         for fault in faults:
-            _log.warning("%s; the state before it is taken instead", fault)
+            _log.warning("%s; the state before it is loaded instead", fault)
         return loaded
     if faults:
         raise faults[0]
@@ -82,28 +80,22 @@ def load_images(directory: Path) -> LoadedImages:
 
 
 def check_image(path: Path) -> None:
-    """Check every byte of the image at `path`; raises SnapshotError where one is not as it was written. O(bytes)."""
-    if is_former(path):
-        load_former(path)
-        return
+    """Check every byte of the image at `path`; raises SnapshotError if one is damaged. O(bytes)."""
     image = read_image(path)
     _each_part(image, image.parts, lambda part: np.empty(part.count, part.dtype))
 
 
 def _load_chain(directory: Path, chain: list[ImageName], faults: list[SnapshotError]) -> LoadedImages:
-    """Return what image and increments of one number hold together, as far as these follow one another undamaged."""
+    """Return the state of an image and its increments, up to the first increment that is damaged or missing."""
     base = chain[0].in_directory(directory)
     if chain[0].step:
         raise SnapshotError(str(base), f"damaged: {ImageName(chain[0].number).in_directory(directory).name} is missing")
-    if is_former(base):
-        pages, settings = load_former(base)
-        return LoadedImages(pages, settings, chain[0], 0, None, (base,), tuple(faults))
     image = read_image(base)
-    _ask_ahead(base)
-    pages = PageTable.of_settings(image.contents["settings"])
+    _read_ahead(base)
+    pages = PageTable.of_settings(image.contents["state"]["settings"])
     images = _follow(directory, image, chain, faults)
     kernels = threading.Thread(target=PageTable(pages.cycle_s, pages.change_bits).rebuild_index)
-    kernels.start()  # loading them from their cache takes as long as reading a gigabyte does
+    kernels.start()  # loading them from the kernel cache takes as long as reading a gigabyte
     while True:
         try:
             for one in images:
@@ -113,27 +105,26 @@ def _load_chain(directory: Path, chain: list[ImageName], faults: list[SnapshotEr
             at = next(i for i, one in enumerate(images) if str(one.path) == error.path)
             if at == 0:
                 raise
-            faults.append(error)  # some of its parts may have been read into their places already: once more
+            faults.append(error)  # some of its parts may be in the tables already: start again without it
             images = images[:at]
-            pages = PageTable.of_settings(image.contents["settings"])
+            pages = PageTable.of_settings(image.contents["state"]["settings"])
     kernels.join()
     pages.rebuild_index()
     contents = images[-1].contents
     name = ImageName(chain[0].number, len(images) - 1)
     files = tuple(one.path for one in images)
-    mark = contents["mark"] if images[-1].is_present else None  # else what follows would lack rhythms
-    return LoadedImages(pages, contents["settings"], name, contents["sequence"], mark, files, tuple(faults))
+    return LoadedImages(pages, contents["state"], name, contents["sequence"], contents["mark"], files, tuple(faults))
 
 
-def _ask_ahead(path: Path) -> None:
-    """Ask the system to read the file at `path` already."""
+def _read_ahead(path: Path) -> None:
+    """Advise the system to read the file at `path` ahead."""
     if hasattr(os, "posix_fadvise"):
         with suppress(OSError), path.open("rb") as file:
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_WILLNEED)
 
 
 def _follow(directory: Path, base: Image, chain: list[ImageName], faults: list[SnapshotError]) -> list[Image]:
-    """Return `base` and the increments after it, up to one that is missing, or whose contents are damaged."""
+    """Return `base` and its increments, up to one that is missing or has damaged contents."""
     images = [base]
     for place, name in enumerate(chain[1:], 1):
         path = name.in_directory(directory)
@@ -152,25 +143,19 @@ def _follow(directory: Path, base: Image, chain: list[ImageName], faults: list[S
 
 
 def _apply(image: Image, pages: PageTable) -> None:
-    """Read the parts of `image` into the place where `pages` keeps them, checking each; older ones are widened."""
+    """Read the parts of `image` into the arrays of `pages`, checking each."""
     counts = image.contents["counts"]
     pages.reserve(counts["pages"], counts["text"], counts["groups"], counts["names"])
     shard = pages.arrays
     whole = [part for part in image.parts if part.name not in _PATCHES]
     patches = [part for part in image.parts if part.name in _PATCHES]
-    found = _each_part(image, whole, lambda part: _place_of(image, part, _array_of(shard, part.name)))
-    for part, records in zip(whole, found, strict=True):
-        array = _array_of(shard, part.name)
-        if records.dtype != array.dtype:
-            array[part.start : part.start + part.count] = widen(part.name, records)
+    _each_part(image, whole, lambda part: _place_of(image, part, _array_of(shard, part.name)))
     limits = counts | {"schedules": int(shard.seasonality.state["schedules"][0]) + 1}
-    for part, narrow in zip(
-        patches, _each_part(image, patches, lambda part: np.empty(part.count, part.dtype)), strict=True
-    ):
-        records = widen(part.name, narrow)
+    found = _each_part(image, patches, lambda part: np.empty(part.count, part.dtype))
+    for part, records in zip(patches, found, strict=True):
         of, name = _PATCHES[part.name]
         if records.size and int(records[name].max()) >= limits[of]:
-            raise SnapshotError(str(image.path), f"damaged: {part.name} name what is not there")
+            raise SnapshotError(str(image.path), f"damaged: a record of {part.name} has an index out of range")
         _SCATTER[part.name](shard, records)
 
 
@@ -194,18 +179,18 @@ def _array_of(shard: ShardArrays, name: str) -> npt.NDArray[Any]:
 
 
 def _place_of(image: Image, part: Part, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return where to read a part: in its place, or beside it where its records are of an older format."""
+    """Return the slice of `array` that a part is read into."""
     start = part.start % array.size if part.name == "journal" and array.size else part.start
     if start + part.count > array.size:
-        raise SnapshotError(str(image.path), f"damaged: {part.name} are more than its contents say")
+        raise SnapshotError(str(image.path), f"damaged: {part.name} has more records than its contents say")
     place: npt.NDArray[Any] = array[start : start + part.count]
-    return place if part.dtype == array.dtype else np.empty(part.count, part.dtype)
+    return place
 
 
 def _each_part(
     image: Image, parts: Iterable[Part], place: Callable[[Part], npt.NDArray[Any]]
 ) -> list[npt.NDArray[Any]]:
-    """Read each of `parts` into the array that `place` gives for it; return these. Raises SnapshotError."""
+    """Read each of `parts` into the array that `place` returns for it; return the arrays. Raises SnapshotError."""
     try:
         with image.path.open("rb", buffering=0) as file, ThreadPoolExecutor(_THREADS) as pool:
             handle = file.fileno()
@@ -251,7 +236,7 @@ def _scatter_links(shard: ShardArrays, records: Records) -> None:
     for i in range(records.size):
         shard.seasonality.links[np.int64(records[i].row)] = records[i].link
         number = np.int64(records[i].link.schedule)
-        if 0 < number <= shard.seasonality.state[0].schedules:  # a later one's page comes once more, as it was
+        if 0 < number <= shard.seasonality.state[0].schedules:  # a later schedule's page is patched again
             shard.seasonality.schedules[number] = records[i].schedule
 
 

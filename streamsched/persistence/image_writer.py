@@ -1,4 +1,4 @@
-"""Images written: of a shard that goes on meanwhile, whole or what changed, and which of them are kept."""
+"""Saves images of a shard while it goes on, whole or increments, and removes old ones."""
 
 from __future__ import annotations
 
@@ -10,29 +10,28 @@ from streamsched.errors import SnapshotError
 from streamsched.numerics.arrays import Records
 from streamsched.persistence.files import ImageName, as_snapshot_errors, list_images
 from streamsched.persistence.image_format import ImageWriter, read_image
-from streamsched.persistence.legacy_format import is_former
 from streamsched.persistence.snapshot_view import Shard, SnapshotView
 from streamsched.persistence.write_ahead_log import last_call
 
 __all__ = ["IMAGES_KEPT", "SavedImage", "drop_images", "oldest_call", "save_image", "save_state"]
 
-IMAGES_KEPT: Final = 2  # the newest and the one before it, each with its increments
+IMAGES_KEPT: Final = 2  # each with its increments
 
 
 class Calls(Protocol):
-    """The log of calls beside which a state is saved."""
+    """The log of calls that belongs to a saved state."""
 
     def at_instant(self) -> int:
-        """Return, under the shard's lock, the number of the last call that the state holds."""
+        """Return, under the shard's lock, the number of the last call applied."""
         ...
 
     def before_placing(self) -> None:
-        """Have these calls on disk: an image may only stand where none that it holds could be missing before it."""
+        """Write these calls to disk: no call that an image holds may be missing from the log."""
         ...
 
 
 class Closed:
-    """A log to which nothing comes any more after call number `last`."""
+    """A log that ended with call number `last`."""
 
     def __init__(self, last: int) -> None:
         self._last = last
@@ -45,9 +44,9 @@ class Closed:
 
 
 class SavedImage:
-    """An image on disk: its `name`, `path`, size in bytes, the CORPUS of its instant, and what an increment follows.
+    """An image on disk: its `name`, `path`, size in bytes, CORPUS record, and the mark that the next increment follows.
 
-    ``positions``: where the streams stood.
+    ``positions``: of the streams, at its instant.
     """
 
     def __init__(
@@ -62,11 +61,11 @@ class SavedImage:
 
 
 def save_image(directory: Path, shard: Shard, before: SavedImage | None, calls: Calls, *, marking: bool) -> SavedImage:
-    """Save the state of `shard` to `directory`: what changed since `before`, or where that is None, all of it.
+    """Save the state of `shard` to `directory`: what changed since `before`, or all of it if that is None.
 
-    `calls`: what is logged beside it; `marking`: whether increments may follow. One save of a shard at a time; the
-    shard is locked for milliseconds at a time. Raises SnapshotError where the directory cannot be written; nothing has
-    changed in it then.
+    `calls`: the log of `directory`; `marking`: whether increments may follow. One save of a shard at a time; the shard
+    is locked for milliseconds at a time. Raises SnapshotError, and changes nothing in the directory, if it cannot be
+    written.
     """
     marks = shard.pages.marks
     with marks.turn, as_snapshot_errors(directory, "cannot be written"):
@@ -82,21 +81,21 @@ def save_image(directory: Path, shard: Shard, before: SavedImage | None, calls: 
             with ImageWriter(path) as writer:
                 for piece in moment.pieces():
                     writer.add(*piece)
-                mark = os.urandom(8).hex()  # so that an increment of another history is told from those that follow
-                contents = {"settings": moment.settings, "counts": moment.counts(), "sequence": number, "mark": mark}
+                mark = os.urandom(8).hex()  # distinguishes its increments from those of another history
+                contents = {"state": moment.state, "counts": moment.counts(), "sequence": number, "mark": mark}
                 calls.before_placing()
                 nbytes = writer.finish(contents | {"follows": None if before is None else before.mark})
             saved = True
         finally:
             with shard.lock:
                 moment.dismiss(saved=saved and marking, marking=marking or was_marking)
-    return SavedImage(name, path, nbytes, moment.corpus, mark, moment.settings["positions"])
+    return SavedImage(name, path, nbytes, moment.corpus, mark, moment.state["positions"])
 
 
 def save_state(directory: Path, shard: Shard) -> Path:
-    """Save all of the state of `shard` to `directory`, made if need be, for good; return the file. O(pages).
+    """Save the whole state of `shard` to `directory`, made if missing; return the file. O(pages).
 
-    What calls a log in the directory holds count as done before it. Older images but the last are removed.
+    Calls that a log in the directory holds count as earlier. Only the image before it is kept. Raises SnapshotError.
     """
     saved = save_image(directory, shard, None, Closed(last_call(directory)), marking=False)
     with as_snapshot_errors(directory, "cannot be written"):
@@ -108,15 +107,15 @@ def drop_images(directory: Path, kept: int) -> None:
     """Remove all images but the newest `kept` whole ones and their increments. Raises OSError."""
     names = list_images(directory)
     numbers = sorted({name.number for name in names})
-    for name in reversed(names):  # an increment before what it follows
+    for name in reversed(names):  # an increment before the image it follows
         if name.number in numbers[:-kept]:
             name.in_directory(directory).unlink(missing_ok=True)
 
 
 def oldest_call(directory: Path) -> int:
-    """Return the number of the last call that all images in `directory` hold, 0 where one is damaged or older."""
+    """Return the number of the last call that every image in `directory` holds, 0 if the oldest is damaged."""
     first = next((name for name in list_images(directory) if not name.step), None)
-    if first is None or is_former(first.in_directory(directory)):
+    if first is None:
         return 0
     try:
         return int(read_image(first.in_directory(directory)).contents["sequence"])

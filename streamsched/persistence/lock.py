@@ -1,4 +1,4 @@
-"""One writer at a time on a state directory. Readers need no leave: state files appear whole or not at all."""
+"""One writer at a time on a state directory. Readers need no lock: state files appear whole or not at all."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from streamsched.errors import SnapshotError, StateInUse
 
 __all__ = ["lock_state"]
 
-_NAME: Final = ".lock"  # stays in the directory: were it removed, two processes could lock two files of that name
+_NAME: Final = ".lock"  # never removed: else two processes could lock two files of that name
 
 
 @contextmanager
 def lock_state(directory: Path, *, make: bool = False) -> Iterator[None]:
-    """Be the only process that changes the state in `directory` while this block runs; `make` the directory if need be.
+    """Be the only process that changes the state in `directory` within this block; `make` the directory if missing.
 
-    The system lets go of the lock when the process ends, however it ends. Raises StateInUse where another process holds
-    it, SnapshotError where the directory is missing or cannot be written.
+    The system releases the lock when the process ends, however it ends. Raises StateInUse if another process holds it,
+    SnapshotError if the directory is missing or cannot be written.
     """
     try:
         if directory.exists() and not directory.is_dir():
@@ -31,7 +31,7 @@ def lock_state(directory: Path, *, make: bool = False) -> Iterator[None]:
     except FileNotFoundError as error:
         if make:
             raise SnapshotError(str(directory), f"cannot be written: {error.strerror}") from error
-        raise SnapshotError(str(directory), "no such directory: `run` makes it, or `replay --save-state`") from error
+        raise SnapshotError(str(directory), "no such directory: `run` creates it, or `replay --save-state`") from error
     except OSError as error:
         raise SnapshotError(str(directory), f"cannot be written: {error.strerror or error}") from error
     with file:

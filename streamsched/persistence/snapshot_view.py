@@ -1,8 +1,8 @@
-"""A shard's state as of an instant, copied piece by piece while the shard goes on.
+"""A consistent view of a shard's state at an instant, copied piece by piece while the shard goes on.
 
-At the instant, under the shard's lock, only what is small is copied, and the marks begin anew (see `marks`). Records
-follow a few thousand at a time, each time under the lock for some milliseconds; those that are written to before their
-turn have been kept as they were, and come last, so that they win over what was copied late.
+At the instant, under the shard's lock, only small arrays are copied, and dirty tracking starts again (see
+`dirty_tracking`). Records follow a few thousand at a time, under the lock for milliseconds. Dirty tracking keeps the
+old version of a record that is written to before it was copied; these versions come last and overwrite later ones.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from streamsched.state.page_table import PageTable
 __all__ = ["Piece", "Shard", "SnapshotView"]
 
 Piece = tuple[str, int, npt.NDArray[Any]]
-"""The name of an array, the place of the first record, and the records; good until the next piece is asked for."""
+"""The name of an array, the index of the first record, and the records, which are valid until the next piece."""
 
 _RUN: Final = 1 << 14  # records copied under the lock at a time: 1.8 MB of rows, half a millisecond
-_PICKED: Final = 1 << 13  # ... that lie scattered
+_PICKED: Final = 1 << 13  # ... of scattered records
 _BYTES: Final = 1 << 22  # of text in a piece
-_SEARCHED: Final = 1 << 22  # rows among which marked ones are looked for at a time
+_SEARCHED: Final = 1 << 22  # rows searched for dirty ones at a time
 
 
 class Shard(Protocol):
-    """What a store asks of the scheduler whose state it keeps."""
+    """What is saved: a page table, the rest of the state, and the lock that guards both."""
 
     @property
     def pages(self) -> PageTable:
@@ -45,57 +45,60 @@ class Shard(Protocol):
 
     @property
     def lock(self) -> AbstractContextManager[object]:
-        """What is held while the state changes."""
+        """Held while the state changes."""
         ...
 
-    def settings(self) -> dict[str, Any]:
-        """Return all of the state that the page table does not hold, as JSON can hold it."""
+    def to_json(self) -> dict[str, Any]:
+        """Return all of the state that the page table does not hold, as plain values for JSON."""
         ...
 
 
 class SnapshotView:
-    """The state of `shard` at the instant of its making: all of it, or what changed since the instant of `since`.
+    """The state of `shard` at the instant of creation: all of it, or what changed since the instant of `since`.
 
-    To be made under the shard's lock and under ``marks.turn``. ``corpus``: CORPUS[1] as it was; ``settings`` too.
+    Create it under the shard's lock and under ``marks.turn``. ``corpus``: CORPUS[1] of that instant; ``state``: the
+    rest of the state, as JSON.
     """
 
     def __init__(self, shard: Shard, since: Records | None = None) -> None:
         arrays = shard.pages.arrays
         self._shard = shard
         self._since = since
-        self.settings = shard.settings()
+        self.state = shard.to_json()
         self.corpus = arrays.corpus.copy()
         self._journal = list(_copy_visits(arrays, 0 if since is None else int(since["journaled"][0])))
         grown = since is None or since["sorted"][0] != self.corpus["sorted"][0]
         self._candidates = arrays.groups.candidates[: candidate_space(self.rows)].copy() if grown else None
-        self._text, self._names = arrays.pages.text, arrays.groups.names  # what was written to them stays as it is
-        self._tempo = arrays.seasonality.state.copy()
-        self._profiles = arrays.seasonality.profiles[: int(self._tempo["profiles"][0])].copy()  # 27 kB a thousand pages
+        self._text, self._names = arrays.pages.text, arrays.groups.names  # append-only
+        self._seasonality = arrays.seasonality.state.copy()
+        self._profiles = arrays.seasonality.profiles[
+            : int(self._seasonality["profiles"][0])
+        ].copy()  # 27 kB a thousand pages
         self._dirty = shard.pages.marks.begin(self.rows, self.groups)
 
     @property
     def rows(self) -> int:
-        """How many pages there were."""
+        """The number of pages."""
         return int(self.corpus["pages"][0])
 
     @property
     def groups(self) -> int:
-        """How many groups there were."""
+        """The number of groups."""
         return int(self.corpus["groups"][0])
 
     def counts(self) -> dict[str, int]:
-        """Return how many records the arrays must have room for."""
+        """Return how many records the arrays must hold."""
         text, names = int(self.corpus["text_end"][0]), int(self.corpus["names_end"][0])
         return {"pages": self.rows, "text": text, "groups": self.groups, "names": names}
 
     def pieces(self) -> Iterator[Piece]:
-        """Yield the state piece by piece, to be asked for outside the shard's lock. O(bytes).
+        """Yield the state piece by piece; iterate outside the shard's lock. O(bytes).
 
-        Once, and to the end: until then what is written to is kept.
+        Iterate once and to the end: until then old versions of records are kept.
         """
         before = None if self._since is None else self._since[0]
         yield "corpus", 0, self.corpus
-        yield "seasonality", 0, self._tempo
+        yield "seasonality", 0, self._seasonality
         yield "profiles", 0, self._profiles
         yield from self._journal
         if self._candidates is not None:
@@ -115,9 +118,9 @@ class SnapshotView:
         yield "changed_groups", 0, groups
 
     def dismiss(self, *, saved: bool, marking: bool) -> None:
-        """Note that it is on disk, or that it never will be; go on marking what is written to, or not. Under the lock.
+        """End the save, under the lock; `saved`: whether it succeeded, `marking`: whether to continue dirty tracking.
 
-        Where it was not `saved`, what was written to before it counts as written to still.
+        If it was not `saved`, the records that were dirty before it are dirty again.
         """
         marks = self._shard.pages.marks
         marks.end()
@@ -142,7 +145,7 @@ class SnapshotView:
                 _copy(traces, shard.pages.traces, first, stop)
                 _copy(leases, shard.pages.lease_until_s, first, stop)
                 _copy(links, shard.seasonality.links, first, stop)
-                found = _gather_schedules(shard, first, stop, int(self._tempo["schedules"][0]), schedules)
+                found = _gather_schedules(shard, first, stop, int(self._seasonality["schedules"][0]), schedules)
                 self._shard.pages.marks.copied(rows=stop)
             yield "pages", first, pages[: stop - first]
             yield "traces", first, traces[: stop - first]
@@ -178,7 +181,7 @@ class SnapshotView:
 
 
 def _copy_visits(shard: ShardArrays, before: int) -> Iterator[Piece]:
-    """Yield the journal's visits from number `before` on, as far as it still has them, in runs that do not wrap."""
+    """Yield the journal's visits from number `before` on that it still has, in runs that do not wrap."""
     ring, stop = shard.journal, int(shard.corpus["journaled"][0])
     start = max(before, stop - ring.size)
     while start < stop:
@@ -195,7 +198,7 @@ def _run_bytes(name: str, text: npt.NDArray[np.uint8], since: Records | None, co
 
 
 def _find_dirty(bits: Hashes, known: int) -> Iterator[Ints]:
-    """Yield the numbers below `known` whose bits are set, some thousands at a time, ascending."""
+    """Yield the indexes below `known` whose bits are set, some thousands at a time, ascending."""
     for start in range(0, known, _SEARCHED):
         numbers = find_dirty(bits, start, min(start + _SEARCHED, known))
         for first in range(0, numbers.size, _PICKED):
@@ -203,7 +206,7 @@ def _find_dirty(bits: Hashes, known: int) -> Iterator[Ints]:
 
 
 def _only(old: Records, field: str, bits: Hashes, known: int, wanted: bool) -> Records:
-    """Return those of the records `old` that an increment holds: of numbers that are marked or new."""
+    """Return those of the records `old` that an increment holds: dirty or new ones."""
     if not wanted:
         return old
     numbers = old[field].astype(np.int64)
@@ -215,7 +218,7 @@ def _only(old: Records, field: str, bits: Hashes, known: int, wanted: bool) -> R
 
 
 def _copy(out: npt.NDArray[Any], records: npt.NDArray[Any], first: int, stop: int) -> None:
-    """Copy records as bytes: faster, and without the interpreter's lock."""
+    """Copy records as bytes, which is faster and releases the interpreter's lock."""
     np.copyto(out[: stop - first].view(np.uint8), records[first:stop].view(np.uint8))
 
 
@@ -238,7 +241,7 @@ def _gather_rows(shard: ShardArrays, rows: Ints, out: Records, links: Records) -
 def _gather_schedules(shard: ShardArrays, first: int, stop: int, most: int, out: Records) -> int:
     """Write the schedules of the rows from `first` up to `stop` to `out`; return how many there are.
 
-    Up to number `most`: others were given after the instant, to pages whose links of then are kept.
+    Schedules beyond number `most` were assigned after the instant; the old links of their pages are kept elsewhere.
     """
     count = 0
     for row in range(first, stop):

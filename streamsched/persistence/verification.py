@@ -1,4 +1,4 @@
-"""Every file of a state directory checked, those as well that nobody needs at present."""
+"""Checks every file of a state directory, older images included."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ __all__ = ["check_directory"]
 
 
 def check_directory(directory: Path) -> list[SnapshotError]:
-    """Return what is damaged in `directory`, the newest first, each error naming its file. O(bytes).
+    """Return the errors of the files in `directory`, newest image first, each with its file. O(bytes).
 
-    Nothing is changed. Raises SnapshotError where there is no state at all.
+    Nothing is changed. Raises SnapshotError if there is no saved state.
     """
     newest_image(directory)
     faults: list[SnapshotError] = []

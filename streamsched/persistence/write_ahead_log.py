@@ -1,11 +1,11 @@
-"""The log of calls: what was asked of a shard since its last image, on disk before it is acknowledged.
+"""The write-ahead log: the calls since the last image, on disk before they are acknowledged.
 
 A segment is `MAGIC`, then frames: length of the payload, CRC-32C, number of the call, how many bytes of the segment
-were on disk for certain when the frame was written; then the payload. After the last frame come zeros: the room is
-made before, so that writing changes no more than the bytes themselves, and the disk need not be waited for twice.
+were synced when the frame was written; then the payload. Zeros follow the last frame: segments are allocated in
+advance, so that a write changes only its own bytes and needs a single wait for the disk.
 
-What a crash leaves unfinished at the end is cut off; it was never acknowledged. A frame that is damaged although a
-later one says that it was on disk is no such thing, and an error.
+An unfinished frame at the end was never acknowledged and is cut off. A damaged frame that a later one lists as synced
+is an error.
 """
 
 from __future__ import annotations
@@ -43,21 +43,21 @@ _MOST_BYTES: Final = (1 << 32) - 1  # of one call
 
 @dataclass(frozen=True, slots=True)
 class Torn:
-    """The last segment ends, after its whole frames, in `nbytes` bytes that are none, from `offset` on."""
+    """`nbytes` bytes at `offset`, the end of the last segment, are no whole frame."""
 
     path: Path
     offset: int
     nbytes: int
 
     def __str__(self) -> str:
-        return f"{self.path}: ends in {self.nbytes} bytes of calls that were not finished, at byte {self.offset}"
+        return f"{self.path}: ends in {self.nbytes} bytes of an unfinished call at byte {self.offset}"
 
 
 class CallLog:
     """Appends calls to the segments in a directory. For several threads at once.
 
-    ``sequence``: the number of the last call appended. `append` only takes note; `commit` has all that was noted on
-    disk, for every thread that waits for it with one write. After an error nothing is appended until `restart`.
+    ``sequence``: the number of the last call appended. `append` only queues a call; `commit` writes the queue to disk,
+    once for all threads that wait for it. After an error nothing is appended until `restart`.
     """
 
     def __init__(self, directory: Path, sequence: int, segment_bytes: int = _SEGMENT_BYTES) -> None:
@@ -71,24 +71,26 @@ class CallLog:
         self._failure: SnapshotError | None = None
         self._handle: int | None = None
         self._path = directory
-        self._end = self._room = self._synced = 0
+        self._end = self._capacity = self._synced = 0  # bytes
         self._spare: Path | None = None
         self._numbers = count()
 
     @property
     def failure(self) -> SnapshotError | None:
-        """What kept calls from being written, until `restart`."""
+        """The error that keeps calls from being written, until `restart`."""
         return self._failure
 
     def check(self) -> None:
-        """Raise SnapshotError where calls cannot be written."""
+        """Raise SnapshotError if calls cannot be written."""
         if self._failure is not None:
             raise SnapshotError(self._failure.path, self._failure.reason)
 
     def append(self, payload: bytes) -> int:
-        """Take note of a call; return its number. O(bytes). Raises SnapshotError, as `check` does."""
+        """Queue a call; return its number. O(bytes). Raises SnapshotError, as `check` does."""
         if len(payload) > _MOST_BYTES:
-            raise SnapshotError(str(self._directory), f"a call of {len(payload)} bytes: at most {_MOST_BYTES}")
+            raise SnapshotError(
+                str(self._directory), f"a call has {len(payload)} bytes, expected at most {_MOST_BYTES}"
+            )
         with self._changed:
             self.check()
             self.sequence += 1
@@ -96,7 +98,7 @@ class CallLog:
             return self.sequence
 
     def commit(self, sequence: int) -> None:
-        """Return when the calls up to number `sequence` are on disk. Raises SnapshotError where they cannot be."""
+        """Return once the calls up to number `sequence` are on disk. Raises SnapshotError if they cannot be written."""
         while True:
             with self._changed:
                 while self._writing and self._on_disk < sequence:
@@ -121,7 +123,7 @@ class CallLog:
                     self._changed.notify_all()
 
     def restart(self) -> None:
-        """Go on after an error: an image holds all calls that there were."""
+        """Continue after an error, once an image holds all calls so far."""
         with self._changed:
             self._close_segment()
             self._pending.clear()
@@ -131,37 +133,37 @@ class CallLog:
 
     @property
     def wants_spare(self) -> bool:
-        """Whether the segment is half full, and the next one not made."""
-        return self._spare is None and 2 * self._end > self._room and self._failure is None
+        """Whether the segment is half full and the next one not allocated."""
+        return self._spare is None and 2 * self._end > self._capacity and self._failure is None
 
     def prepare(self) -> None:
-        """Make the next segment ahead, if it is time, so that no call waits for it. For one thread; raises OSError."""
+        """Allocate the next segment if `wants_spare`, so that no call waits for it. For one thread. Raises OSError."""
         if self.wants_spare:
             spare = self._directory / f".calls-{next(self._numbers)}.draft"
             _make_segment(spare, self._segment_bytes)
             self._spare = spare
 
     def drop_until(self, sequence: int) -> None:
-        """Remove the segments of which no call beyond number `sequence` is left. Raises OSError."""
+        """Remove the segments that hold only calls up to number `sequence`. Raises OSError."""
         segments = list_segments(self._directory)
         for (_, path), (first, _) in pairwise(segments):
             if first <= sequence + 1 and path != self._path:
                 path.unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Close the segment; what was not committed is lost."""
+        """Close the segment; calls not committed are lost."""
         with self._changed:
             self._close_segment()
             self._failure = SnapshotError(str(self._directory), "is closed")
 
     def _write(self, calls: list[tuple[int, bytes]]) -> None:
-        """Have `calls` on disk."""
+        """Write `calls` to disk."""
         at = 0
         while at < len(calls):
-            if self._handle is None or self._end + _FRAME.size + len(calls[at][1]) > self._room:
+            if self._handle is None or self._end + _FRAME.size + len(calls[at][1]) > self._capacity:
                 self._open_segment(*calls[at])
             frames, size = [], self._end
-            while at < len(calls) and size + _FRAME.size + len(calls[at][1]) <= self._room:
+            while at < len(calls) and size + _FRAME.size + len(calls[at][1]) <= self._capacity:
                 number, payload = calls[at]
                 frames += [_FRAME.pack(len(payload), _checksum(number, self._synced, payload), number, self._synced)]
                 frames += [payload]
@@ -173,19 +175,19 @@ class CallLog:
             self._end = self._synced = size
 
     def _open_segment(self, number: int, payload: bytes) -> None:
-        """Begin a segment with call `number`, with room for it at least."""
+        """Start a segment that begins with call `number`, large enough for it."""
         self._close_segment()
         path = segment_path(self._directory, number)
-        room = max(self._segment_bytes, len(MAGIC) + _FRAME.size + len(payload))
+        capacity = max(self._segment_bytes, len(MAGIC) + _FRAME.size + len(payload))
         draft, spare = draft_of(path), self._spare
-        if spare is not None and room == self._segment_bytes:
+        if spare is not None and capacity == self._segment_bytes:
             draft, self._spare = spare, None
         else:
-            _make_segment(draft, room)
+            _make_segment(draft, capacity)
         put_in_place(draft, path)
         self._handle = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
         os.lseek(self._handle, len(MAGIC), os.SEEK_SET)
-        self._path, self._room = path, room
+        self._path, self._capacity = path, capacity
         self._end = self._synced = len(MAGIC)
 
     def _close_segment(self) -> None:
@@ -195,9 +197,9 @@ class CallLog:
 
 
 def read_calls(directory: Path, after: int) -> Iterator[tuple[int, bytes] | Torn]:
-    """Yield the calls in `directory` from number ``after + 1`` on, in their order; `Torn` at last, if the end is.
+    """Yield the calls in `directory` from number ``after + 1`` on, in order; then a `Torn` if the end is unfinished.
 
-    O(bytes). Raises SnapshotError where calls are damaged or missing that had been acknowledged.
+    O(bytes). Raises SnapshotError if acknowledged calls are damaged or missing.
     """
     segments = list_segments(directory)
     wanted = after + 1
@@ -206,7 +208,7 @@ def read_calls(directory: Path, after: int) -> Iterator[tuple[int, bytes] | Torn
         if not last and segments[place + 1][0] <= wanted:
             continue
         if first > wanted:
-            reason = f"cannot be used: the calls from number {wanted} to {first - 1}, which came before, are missing"
+            reason = f"cannot be used: the preceding calls, number {wanted} to {first - 1}, are missing"
             raise SnapshotError(str(path), reason)
         number = first
         for found in _read_segment(path, first, last=last):
@@ -220,7 +222,7 @@ def read_calls(directory: Path, after: int) -> Iterator[tuple[int, bytes] | Torn
 
 
 def last_call(directory: Path) -> int:
-    """Return the number of the last call in the log of `directory`, 0 where there never was one. O(bytes)."""
+    """Return the number of the last call in the log of `directory`, 0 if there was none. O(bytes)."""
     segments = list_segments(directory)
     number = 0
     if segments:
@@ -232,9 +234,9 @@ def last_call(directory: Path) -> int:
 
 
 def cut_log(directory: Path, number: int) -> None:
-    """Let call `number` be the last, on disk: what a crash left unfinished goes, and calls that were not applied.
+    """Remove everything after call `number` from the log: unfinished calls, and calls that were not applied.
 
-    Raises OSError.
+    It is on disk when this returns. Raises OSError.
     """
     for first, path in reversed(list_segments(directory)):
         if first > number:
@@ -258,7 +260,7 @@ def _read_segment(path: Path, first: int, *, last: bool) -> Iterator[tuple[int, 
     with as_snapshot_errors(path, "cannot be read"):
         raw = path.read_bytes()
     if not raw.startswith(MAGIC):
-        raise SnapshotError(str(path), "damaged: does not begin as a log of calls")
+        raise SnapshotError(str(path), "damaged: does not begin as a log of calls does")
     at, number = len(MAGIC), first
     while (frame := _read_frame(raw, at)) is not None and frame[0] == number:
         yield number, frame[1]
@@ -266,13 +268,13 @@ def _read_segment(path: Path, first: int, *, last: bool) -> Iterator[tuple[int, 
     rest = raw[at:]
     if not rest.strip(b"\0"):
         return
-    if not last or _is_disowned(raw, at):
-        raise SnapshotError(str(path), f"damaged at byte {at}: call number {number}, which was on disk, cannot be read")
+    if not last or _was_synced(raw, at):
+        raise SnapshotError(str(path), f"damaged at byte {at}: call number {number} was on disk and cannot be read")
     yield Torn(path, at, len(rest.rstrip(b"\0")))
 
 
 def _read_frame(raw: bytes, at: int) -> tuple[int, bytes, int] | None:
-    """Return number, payload, and bytes known to be on disk, of the frame at `at`; None where there is no whole one."""
+    """Return number, payload and synced bytes of the frame at `at`; None if there is no whole frame."""
     if at + _FRAME.size > len(raw):
         return None
     length, crc, number, synced = _FRAME.unpack_from(raw, at)
@@ -282,8 +284,8 @@ def _read_frame(raw: bytes, at: int) -> tuple[int, bytes, int] | None:
     return number, payload, synced
 
 
-def _is_disowned(raw: bytes, at: int) -> bool:
-    """Return whether a later frame says that the bytes at `at` were on disk. O(bytes) of what was being written."""
+def _was_synced(raw: bytes, at: int) -> bool:
+    """Return whether a later frame lists the bytes at `at` as synced. O(bytes) of the unfinished write."""
     stop = len(raw.rstrip(b"\0"))
     for place in range(at + 1, stop):
         length, _, number, synced = _FRAME.unpack_from(raw, place) if place + _FRAME.size <= len(raw) else (0, 0, 0, 0)
@@ -299,7 +301,7 @@ def _checksum(number: int, synced: int, payload: bytes) -> int:
 
 
 def _make_segment(path: Path, size: int) -> None:
-    """Write a segment without calls, all of it on disk."""
+    """Write a segment of zeros to disk."""
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
     try:
         write_whole(handle, MAGIC)

@@ -1,4 +1,4 @@
-"""Re-evolution beside a running scheduler: when it is due, in a process of its own, and what becomes of its result."""
+"""Re-evolution of a running scheduler's formula: when it is due, in a process of its own, and its promotion."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from typing import Any, Final, Self
 
 from streamsched.errors import FormulaError, SettingsError, SnapshotError, StreamschedError
 from streamsched.evolution.data.change_history import ChangeHistory
+from streamsched.evolution.drift import HitRateWatch
 from streamsched.evolution.findings import DataSpan, EvolutionResult
 from streamsched.evolution.gp.loop import derive_seed
 from streamsched.evolution.plan import EvolutionPlan
@@ -25,39 +26,38 @@ from streamsched.evolution.records import TRIGGERS, EvolutionRecord, RecordBook
 from streamsched.formula import Formula
 from streamsched.formula.champion import BY_EVOLUTION, BY_HAND, Champion, parse_provided
 from streamsched.numerics.argument_checks import check_time
-from streamsched.scheduler.drift import HitRateWatch
+from streamsched.scheduler.any_scheduler import AnyScheduler
 from streamsched.scheduler.results import Observed
-from streamsched.scheduler.scheduler import Scheduler
 
 __all__ = ["ARCHIVE_NAME", "BREED", "Evolver"]
 
 BREED: Final = "streamsched.evolution.pipeline:breed"
 ARCHIVE_NAME: Final = "elites.json"
 _ENOUGH: Final = 0.5  # share of the sampled pages that must be as old as the history
-_MOST_CELLS: Final = 6_000_000  # pages times cycles times draws: with more pages one filling misleads less
+_MOST_CELLS: Final = 6_000_000  # pages times cycles times draws: with more pages, one draw misleads less
 
 
 class Evolver:
-    """Evolves score functions for `scheduler` by `plan`, and promotes those that prove better.
+    """Evolves formulas for `scheduler` by `plan`, and promotes those that prove better on held-out pages.
 
-    `directory`: where records and elites are kept, usually that of the scheduler's state; None to keep them in memory,
-    then only `evolve_now` works. `breed`: what an evolution is, as ``module:function``. `clock`: seconds that pass, for
-    the time limit alone. Use it as a context manager, or call `close`: it ends the process of an evolution under way.
+    `directory`: for records and elites, usually that of the scheduler's state; None keeps them in memory, and then only
+    `evolve_now` works. `breed`: the function that runs an evolution, as ``module:function``. `clock`: a monotonic clock
+    in seconds, for the time limit. Use it as a context manager, or call `close`: it ends an evolution under way.
 
-    `note`, `tick` and `evolve_now` may be called from several threads. None keeps `observe` or `next_batch` waiting:
-    the scheduler's lock is taken to copy the journal, for tens of milliseconds at the beginning of an evolution.
+    `note`, `tick` and `evolve_now` may be called from several threads and do not block `observe` or `next_batch`: the
+    scheduler's lock is held to copy the journal, for tens of milliseconds at the beginning of an evolution.
     """
 
     def __init__(
         self,
-        scheduler: Scheduler,
+        scheduler: AnyScheduler,
         plan: EvolutionPlan | None = None,
         directory: str | Path | None = None,
         *,
         breed: str = BREED,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Go on from the records in `directory`. Raises SnapshotError where they cannot be read."""
+        """Continue from the records in `directory`. Raises SnapshotError if they cannot be read."""
         if not isinstance(plan, EvolutionPlan | None):
             raise SettingsError("plan", plan, "an EvolutionPlan, or None for its defaults")
         directory = None if directory is None else Path(directory)
@@ -71,13 +71,13 @@ class Evolver:
         self._watch = None if self.plan.drift is None else HitRateWatch(self.plan.drift)
         self._lock = threading.RLock()
         self._job: Job | None = None
-        self._draft: EvolutionRecord | None = None  # of the evolution under way, as far as it is known
+        self._draft: EvolutionRecord | None = None  # of the evolution under way
         self._number = 1
-        self._last_cycle: int | None = None  # in which an evolution was begun last
-        self._since_cycle: int | None = None  # in which it was asked first, from which the first evolution is counted
+        self._last_cycle: int | None = None  # of the newest evolution's start
+        self._since_cycle: int | None = None  # of the first call of `due`; the first evolution is counted from it
         if directory is not None:
             sweep_jobs(directory)
-            self._remember(directory)
+            self._restore(directory)
 
     @property
     def running(self) -> bool:
@@ -90,13 +90,13 @@ class Evolver:
         return self._watch is not None and self._watch.drifted
 
     def note(self, observed: Observed) -> None:
-        """Take in what `Scheduler.observe` said, for what it tells of the hit rate. A microsecond a served page."""
+        """Add the result of `Scheduler.observe` to the watched hit rate. A microsecond a served page."""
         if self._watch is not None and observed.served:
             with self._lock:
                 self._watch.note(observed.served, observed.hits)
 
     def due(self, now: float) -> str | None:
-        """Return why an evolution is due at `now`, UTC epoch seconds: "schedule", "drift" or not at all. O(1)."""
+        """Return why an evolution is due at `now`, UTC epoch seconds: "schedule" or "drift", else None. O(1)."""
         now = check_time(now)
         with self._lock:
             cycle = math.floor(now / self.scheduler.cycle_s)
@@ -106,18 +106,18 @@ class Evolver:
             return "drift" if self.drifted and passed >= self.plan.rest else None
 
     def _begin_to_count(self, cycle: int) -> int:
-        """Count from `cycle` to the first evolution, after a restart too; return it."""
+        """Count from `cycle` to the first evolution, even after a restart; return `cycle`."""
         self._last_cycle = self._since_cycle = cycle
-        with suppress(SnapshotError):  # then a restart may put it off
+        with suppress(SnapshotError):  # a restart then counts anew
             if self._directory is not None:
                 self._write_elites(self._directory)
         return cycle
 
     def tick(self, now: float) -> EvolutionRecord | None:
-        """Begin an evolution where one is due, or see what became of the one under way: call it between batches.
+        """Start an evolution if one is due, or check on the one under way; call it between batches.
 
-        Returns the record of an evolution that has come to its end, its decision applied. Milliseconds at most. Raises
-        SnapshotError where the record cannot be written; the champion then stays.
+        Returns the record of an evolution that has ended, its decision applied, else None. Takes milliseconds. Raises
+        SettingsError without a directory, SnapshotError if the record cannot be written; the champion then stays.
         """
         if self._directory is None:
             raise SettingsError("directory", None, "a directory: evolutions in processes of their own need its files")
@@ -138,9 +138,10 @@ class Evolver:
             return self._conclude(replace(self._draft, data=job.data, seconds=seconds), outcome)
 
     def evolve_now(self, now: float, trigger: str = "asked") -> EvolutionRecord:
-        """Evolve here and now, to the end, and return the record. What it leads to hangs on the data and seed alone.
+        """Run an evolution in this thread and return its record, which depends only on the data and the seed.
 
-        Raises SnapshotError where the record cannot be written, and whatever the evolution raises.
+        An evolution under way is ended. Raises SnapshotError if the record cannot be written, and any error of the
+        evolution itself.
         """
         now = check_time(now)
         if trigger not in TRIGGERS:
@@ -149,7 +150,7 @@ class Evolver:
             if self._job is not None:
                 self._job.end()
                 self._job = None
-            draft = self._draw_up(now, trigger)
+            draft = self._draft_record(now, trigger)
             begun = self._clock()
             draws, data = self._gather(now, draft.seed or 0)
             archive = [Formula.parse(text) for text in self.archive]
@@ -158,7 +159,7 @@ class Evolver:
             return self._conclude(replace(draft, data=data, seconds=self._clock() - begun), bred)
 
     def close(self) -> None:
-        """End the evolution under way, if there is one; what it had found is lost."""
+        """End the evolution under way, if any; its findings are lost."""
         with self._lock:
             if self._job is not None:
                 self._job.end()
@@ -173,7 +174,7 @@ class Evolver:
         self.close()
 
     def _begin(self, now: float, trigger: str, directory: Path) -> None:
-        self._draft = draft = self._draw_up(now, trigger)
+        self._draft = draft = self._draft_record(now, trigger)
         settings = replace(self.plan.settings, workers=1)
         meta = {
             "champion": draft.champion_before.formula.text,
@@ -193,8 +194,8 @@ class Evolver:
         except OSError as error:
             raise SnapshotError(str(directory), f"cannot be written: {error.strerror or error}") from error
 
-    def _draw_up(self, now: float, trigger: str) -> EvolutionRecord:
-        """Return the record of an evolution that begins; from here on the next is counted from it."""
+    def _draft_record(self, now: float, trigger: str) -> EvolutionRecord:
+        """Return the record of an evolution that begins; the next one is due some time after it."""
         self._last_cycle = math.floor(now / self.scheduler.cycle_s)
         number = self._number if self._book is None else max(self._number, self._book.next_number())
         self._number = number + 1
@@ -202,15 +203,15 @@ class Evolver:
             self._watch.forget()
         champion, seed = self.scheduler.champion, self.plan.seed + number
         plan = self.plan.to_json()
-        del plan["settings"]["workers"]  # it changes nothing: records are alike whatever the number
+        del plan["settings"]["workers"]  # without effect on the result
         return EvolutionRecord(number, now, trigger, "failed", "", champion, champion, settings=plan, seed=seed)
 
     def _gather(self, now: float, seed: int) -> tuple[Sequence[ChangeHistory], DataSpan]:
-        """Return what the scheduler knows of the last cycles: draws where it was not all seen, and how much was."""
-        known = self.scheduler.known_cycles(now=now, share=_ENOUGH)
-        cycles = int(max(1, min(self.plan.history, known)))  # fewer than the plan's where most pages are younger
+        """Return the histories of the last cycles, several draws if visits missed some of them, and their extent."""
+        known = self.scheduler.core.known_cycles(now=now, share=_ENOUGH)
+        cycles = int(max(1, min(self.plan.history, known)))  # fewer if most pages are younger
         seeds = [seed, *(derive_seed(seed, draw) for draw in range(1, self.plan.draws))]
-        trainings = self.scheduler.trainings(cycles, now=now, seeds=seeds)
+        trainings = self.scheduler.core.trainings(cycles, now=now, seeds=seeds)
         training = next(trainings)
         pages, share = training.history.pages, training.observed_share
         draws = [training.history]
@@ -221,7 +222,7 @@ class Evolver:
         return draws, data
 
     def _conclude(self, draft: EvolutionRecord, outcome: EvolutionResult | str) -> EvolutionRecord:
-        """Write the record, then apply its decision: where a crash comes between, the next evolver catches up."""
+        """Write the record, then apply its decision; after a crash in between, the next evolver catches up."""
         self._draft = None
         if isinstance(outcome, str):
             record = replace(draft, why=outcome)
@@ -235,7 +236,7 @@ class Evolver:
                 why = f"the challenger cannot be used: {str(error).splitlines()[0]}"
                 record = replace(record, decision="failed", why=why, champion_after=before)
         if isinstance(outcome, EvolutionResult) and record.decision != "failed":
-            record = self._keep(outcome.archive, record)
+            record = self._keep_elites(outcome.archive, record)
         if self._book is not None:
             record = self._book.append(record)
         if record.decision == "promoted":
@@ -243,7 +244,7 @@ class Evolver:
         return record
 
     def _judge(self, draft: EvolutionRecord, bred: EvolutionResult) -> EvolutionRecord:
-        """Return the record with its decision: what evolution advises, unless the champion has changed meanwhile."""
+        """Return the record with the decision of the contest, or "kept" if the champion changed meanwhile."""
         record = replace(
             draft,
             decision="kept",
@@ -271,19 +272,19 @@ class Evolver:
         return replace(record, decision="promoted", champion_after=champion, why=bred.verdict.why)
 
     def keep(self, directory: Path, records: Iterable[EvolutionRecord]) -> None:
-        """Write `records` and the elites to `directory`, where this evolver had none: another may go on from there.
+        """Write `records` and the elites to `directory`, so that another evolver can continue from there.
 
-        O(records). Raises SnapshotError where they cannot be written.
+        For an evolver without a directory. O(records). Raises SnapshotError if they cannot be written.
         """
         book = RecordBook(directory)
         for record in records:
             book.append(record)
         self._write_elites(directory)
 
-    def _keep(self, archive: Iterable[str], record: EvolutionRecord) -> EvolutionRecord:
-        """Keep elites for the next evolution, new ones first; return `record`, which says so where it cannot be done.
+    def _keep_elites(self, archive: Iterable[str], record: EvolutionRecord) -> EvolutionRecord:
+        """Keep elites for the next evolution, new ones first; return `record`, with a note if they were not written.
 
-        They are a convenience: whoever goes on without them begins with fewer formulas.
+        Elites are optional: an evolution without them starts with fewer formulas.
         """
         before, self.archive = self.archive, tuple(dict.fromkeys([*archive, *self.archive]))[: self.plan.archive]
         try:
@@ -294,7 +295,7 @@ class Evolver:
         return record
 
     def _write_elites(self, directory: Path, number: int = 0, before: Iterable[str] = ()) -> None:
-        """Write the elites, those of record `number`, and those `before` it, which hold where it was never written."""
+        """Write the elites of record `number`, and those `before` it, which apply if that record was never written."""
         content: dict[str, Any] = {
             "formulas": list(self.archive),
             "record": number,
@@ -307,8 +308,8 @@ class Evolver:
         except OSError as error:
             raise SnapshotError(str(directory), f"cannot be written: {error.strerror or error}") from error
 
-    def _remember(self, directory: Path) -> None:
-        """Go on from the records and the elites in `directory`; elites that cannot be read are done without."""
+    def _restore(self, directory: Path) -> None:
+        """Continue from the records and the elites in `directory`; elites that cannot be read are ignored."""
         book = RecordBook(directory)
         self._number = book.next_number()
         records = book.read()[0]
@@ -327,9 +328,9 @@ class Evolver:
             self._last_cycle = math.floor(evolutions[-1].when_s / self.scheduler.cycle_s)
 
     def _catch_up(self, champion: Champion) -> None:
-        """Take up the champion of the last record, where the scheduler's state was saved before that was written.
+        """Use the champion of the last record if the scheduler's state was saved before that record was written.
 
-        A formula set by hand without a record stands.
+        A formula set by hand without a record stays.
         """
         current = self.scheduler.champion
         if current != champion and (current.origin != BY_HAND or current.record is not None):

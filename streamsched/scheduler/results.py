@@ -1,4 +1,4 @@
-"""What the scheduler answers: what became of outcomes, and which pages come next."""
+"""Results of the scheduler: counts of applied outcomes, and batches of pages to visit."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from streamsched.politeness.priority import Tiers
 
 __all__ = ["KEPT_REJECTIONS", "Batch", "Observed"]
 
-KEPT_REJECTIONS: Final = 100  # of one call, named one by one; the rest are only counted
+KEPT_REJECTIONS: Final = 100  # of one call, listed; the rest are only counted
 
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """What became of the outcomes of one `Scheduler.observe` call: applied + duplicates + late + rejected = given.
+    """Counts of the outcomes of one `Scheduler.observe` call: applied + duplicates + late + rejected = all given.
 
-    `changed`, `first_visits` and `failures` are among `applied`; `rejections` names the first 100 of `rejected`.
-    `served`: applied outcomes of pages that `Scheduler.next_batch` had handed out for their score, not for the panel,
-    where they showed whether the page had changed; `hits`: those of them where it had.
+    `changed`, `first_visits` and `failures` are among `applied`; `rejections` lists the first 100 of `rejected`.
+    `served`: applied outcomes that show whether a page has changed which `Scheduler.next_batch` returned for its score,
+    not for the panel; `hits`: those of them that show a change.
     """
 
     applied: int = 0
@@ -36,7 +36,7 @@ class Observed:
     hits: int = 0
 
     def __add__(self, other: Observed) -> Observed:
-        """Return the counts of both."""
+        """Return the sums of both."""
         return Observed(
             self.applied + other.applied,
             self.changed + other.changed,

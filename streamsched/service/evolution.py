@@ -12,9 +12,9 @@ import numpy as np
 from streamsched.errors import SnapshotError
 from streamsched.evolution.plan import EvolutionPlan
 from streamsched.outcomes import OutcomeBatch
+from streamsched.scheduler.any_scheduler import AnyScheduler
 from streamsched.scheduler.evolver import Evolver
 from streamsched.scheduler.results import Observed
-from streamsched.scheduler.scheduler import Scheduler
 from streamsched.service.event_log import log_event
 
 __all__ = ["Apply", "EvolutionHook", "FileEvolution", "LiveEvolution", "cut_at_cycles"]
@@ -72,7 +72,7 @@ class FileEvolution:
     """
 
     def __init__(
-        self, scheduler: Scheduler, plan: EvolutionPlan, state: Path, save: Callable[[], object] = lambda: None
+        self, scheduler: AnyScheduler, plan: EvolutionPlan, state: Path, save: Callable[[], object] = lambda: None
     ) -> None:
         self._scheduler = scheduler
         self._evolver = Evolver(scheduler, plan, state)

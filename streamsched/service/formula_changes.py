@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from streamsched.evolution.records import EvolutionRecord, RecordBook
 from streamsched.formula.champion import BY_HAND, Champion, parse_provided
-from streamsched.scheduler.scheduler import Scheduler
+from streamsched.scheduler.any_scheduler import AnyScheduler
 
 __all__ = ["set_formula", "use_recorded_formula"]
 
 
-def set_formula(scheduler: Scheduler, book: RecordBook, now: float, formula: str) -> EvolutionRecord:
+def set_formula(scheduler: AnyScheduler, book: RecordBook, now: float, formula: str) -> EvolutionRecord:
     """Rank by `formula` from `now` on, and write and return the record of it; saving the state is left to the caller.
 
     Raises FormulaError where it cannot be used, SnapshotError where the record cannot be written.
@@ -20,7 +20,7 @@ def set_formula(scheduler: Scheduler, book: RecordBook, now: float, formula: str
     return use_recorded_formula(scheduler, book, EvolutionRecord(number, now, "asked", "set", why, before, champion))
 
 
-def use_recorded_formula(scheduler: Scheduler, book: RecordBook, record: EvolutionRecord) -> EvolutionRecord:
+def use_recorded_formula(scheduler: AnyScheduler, book: RecordBook, record: EvolutionRecord) -> EvolutionRecord:
     """Rank by the champion that `record` leads to, and write and return the record.
 
     Raises FormulaError where it cannot be used, SnapshotError where the record cannot be written.

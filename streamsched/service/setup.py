@@ -12,6 +12,7 @@ from streamsched.connectors.kafka import SCHEME, KafkaSource, open_kafka, open_s
 from streamsched.connectors.source import Position
 from streamsched.errors import SettingsError, SettingsErrors, SourceError
 from streamsched.persistence.recovery import has_state
+from streamsched.scheduler.any_scheduler import AnyScheduler
 from streamsched.scheduler.durable import DurableScheduler
 from streamsched.scheduler.scheduler import Scheduler
 from streamsched.service.batch_publisher import BatchPublisher
@@ -76,7 +77,7 @@ def open_run_state(settings: RunSettings, now: float) -> DurableScheduler:
     return scheduler
 
 
-def resume_source(source: FileSource | KafkaSource, scheduler: Scheduler, settings: RunSettings) -> None:
+def resume_source(source: FileSource | KafkaSource, scheduler: AnyScheduler, settings: RunSettings) -> None:
     """Have `source` go on where the state stands. Raises SourceError where it is not the one that the state knows."""
     if isinstance(source, KafkaSource):
         for path, position in scheduler.positions.items():
@@ -93,7 +94,7 @@ def resume_source(source: FileSource | KafkaSource, scheduler: Scheduler, settin
         raise SourceError(error.path, reason, error.offset) from error
 
 
-def _check_lasting(scheduler: Scheduler, settings: RunSettings) -> None:
+def _check_lasting(scheduler: AnyScheduler, settings: RunSettings) -> None:
     lasting = {name: value for name, value in settings.scheduler.items() if name not in ("formula", "objective")}
     asked, saved = (_lasting(one) for one in (Scheduler(**lasting), scheduler))
     wrong = [
@@ -105,20 +106,20 @@ def _check_lasting(scheduler: Scheduler, settings: RunSettings) -> None:
         raise SettingsErrors(wrong)
 
 
-def _lasting(scheduler: Scheduler) -> dict[str, Any]:
+def _lasting(scheduler: AnyScheduler) -> dict[str, Any]:
     """Return what stays as it was when a state was new, by the names of settings."""
-    told = scheduler.settings()
+    settings = scheduler.core.settings
     return {
-        "cycle": told["cycle_s"],
-        "seed": told["seed"],
-        "change_bits": told["change_bits"],
-        "panel": told["panel"]["share"],
-        "new_share": told["shares"]["new"],
-        "explore_share": told["shares"]["explore"],
+        "cycle": settings.cycle_s,
+        "seed": settings.seed,
+        "change_bits": settings.change_bits,
+        "panel": settings.panel,
+        "new_share": settings.new_share,
+        "explore_share": settings.explore_share,
     }
 
 
-def _change_formula(scheduler: Scheduler, settings: RunSettings, now: float) -> None:
+def _change_formula(scheduler: AnyScheduler, settings: RunSettings, now: float) -> None:
     """Rank by the formula asked for, with a record where it is another, so that the change can be taken back."""
     given = {name: settings.scheduler[name] for name in ("formula", "objective") if name in settings.scheduler}
     asked = Scheduler(**given).formula if given else scheduler.formula

@@ -84,13 +84,13 @@ def test_schedules_are_learned_as_the_scheduler_learns_them(text: str, cycle_s: 
     formula = Formula.parse(f"({text}) * importance")
     window = make_window(changed, cycle_s, np.asarray(importance, np.float64))
     scheduler = Scheduler(cycle=cycle_s, surges=False, formula=formula)
-    shard = scheduler.pages.arrays
+    shard = scheduler.core.pages.arrays
     timing = copy_cycle_times(shard.seasonality, np.zeros(pages, np.int64), 0, 0.0, cycle_s, cycles)
     prior = float(shard.corpus["shape"][0]), float(shard.corpus["first_mean"][0])
     schedule = Schedule(16 / pages, 1, "since_visit")
     trace = simulate(window, ScheduledPolicy(scheduler), schedule, np.zeros(pages, np.int64))
-    assert scheduler.pages.arrays.corpus["sweep"][0] == 0
-    assert 3 < scheduler.pages.arrays.seasonality.state["schedules"][0] <= some
+    assert scheduler.core.pages.arrays.corpus["sweep"][0] == 0
+    assert 3 < scheduler.core.pages.arrays.seasonality.state["schedules"][0] <= some
     history = ChangeHistory.of(changed, prior_shape=prior[0], prior_mean=prior[1], importance=importance, timing=timing)
     series = Evaluator([Trial(history, warmup=1, budget=16 / pages)], workers=1).series(formula)[0][0]
     assert series.change_rate.tolist() == trace.change_rate.tolist()

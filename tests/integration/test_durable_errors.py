@@ -31,7 +31,7 @@ def no_file_beyond(nbytes: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-def discover_many(scheduler: Scheduler) -> None:
+def discover_many(scheduler: DurableScheduler) -> None:
     """More than the segment at hand has room for; it was made before."""
     for i in range(600):
         scheduler.discover([f"https://a.example/{i}/" + "x" * 8_000], now=0.0)
@@ -51,7 +51,7 @@ def test_full_disk_refuses_calls_until_a_save_succeeds(tmp_path: Path) -> None:
             scheduler.snapshot()
         assert caught.value.path == str(tmp_path / "state")
         assert scheduler.trouble is not None
-    assert Scheduler.load(tmp_path / "state").pages.faults() == []
+    assert Scheduler.load(tmp_path / "state").core.pages.faults() == []
     scheduler.snapshot()
     assert scheduler.trouble is None
     scheduler.discover(["https://b.example/"], now=0.0)

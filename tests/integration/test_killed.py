@@ -19,7 +19,7 @@ from tests.support.guarded_memory import small_reserve
 
 @pytest.fixture(scope="module")
 def processes() -> Iterator[ForkServerContext]:
-    """Processes that have every kernel at hand when they begin."""
+    """Processes that start with every kernel loaded."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("STREAMSCHED_WARM_UP", "1")
         context = multiprocessing.get_context("forkserver")
@@ -32,36 +32,36 @@ def processes() -> Iterator[ForkServerContext]:
 
 @pytest.fixture(scope="module")
 def digests() -> list[str]:
-    """Those of a scheduler that is never interrupted, before each deed and after the last."""
+    """Those of a scheduler that is never interrupted, before each step and after the last."""
     with small_reserve():
         twin = Scheduler(**killed_scheduler.SETTINGS)
         found = [twin.digest()]
-        for number in range(killed_scheduler.DEEDS):
+        for number in range(killed_scheduler.STEPS):
             killed_scheduler.do(twin, number)
             found.append(twin.digest())
     return found
 
 
-def kill_once(context: ForkServerContext, folder: Path, first: int, deeds: int, *, saving: bool = False) -> int:
-    """Have a process go on with deed `first`, kill it after `deeds` more; return the last that it said was done.
+def kill_once(context: ForkServerContext, folder: Path, first: int, count: int, *, saving: bool = False) -> int:
+    """Run a process from step `first` on, kill it after `count` more steps; return the last that it listed as done.
 
     `saving`: wait then until it is writing an image.
     """
-    told = folder / "told"
-    told.unlink(missing_ok=True)
-    process = context.Process(target=killed_scheduler.work, args=(folder / "state", first, told))
+    steps = folder / "steps"
+    steps.unlink(missing_ok=True)
+    process = context.Process(target=killed_scheduler.work, args=(folder / "state", first, steps))
     process.start()
-    while process.is_alive() and (not told.exists() or told.read_bytes().count(b"\n") < deeds):
+    while process.is_alive() and (not steps.exists() or steps.read_bytes().count(b"\n") < count):
         pass
     while saving and process.is_alive() and not any((folder / "state").glob(".snapshot-*")):
         pass
     process.kill()
     process.join()
-    return int(told.read_bytes().split()[-1]) if told.exists() and told.stat().st_size else first - 1
+    return int(steps.read_bytes().split()[-1]) if steps.exists() and steps.stat().st_size else first - 1
 
 
 def go_on(folder: Path, digests: list[str], first: int, last: int) -> int:
-    """Bring the state back; return how many deeds it holds: every call that was acknowledged, none twice or in part."""
+    """Recover the state; return how many steps it holds: every call that was acknowledged, none twice or in part."""
     with (
         small_reserve(),
         DurableScheduler.open(folder / "state", killed_scheduler.SETTINGS, reread=killed_scheduler.reread) as scheduler,
@@ -80,12 +80,12 @@ def crash_and_go_on(context: ForkServerContext, folder: Path, digests: list[str]
     rng = random.Random(kills)
     done = 0
     for _ in range(kills):
-        if done >= killed_scheduler.DEEDS - 20:
+        if done >= killed_scheduler.STEPS - 20:
             shutil.rmtree(folder / "state")
             done = 0
         last = kill_once(context, folder, done, rng.choice([0, 1, 2, 5, 17, 30]), saving=rng.random() < 0.5)
         done = go_on(folder, digests, done, last)
-    kill_once(context, folder, done, killed_scheduler.DEEDS + 1)  # not killed: it comes to its end
+    kill_once(context, folder, done, killed_scheduler.STEPS + 1)  # not killed: it finishes
     with small_reserve():
         assert Scheduler.load(folder / "state").digest() == digests[-1]
 

@@ -56,7 +56,7 @@ def kill_and_compare(processes: ForkServerContext, folder: Path, kills: int) -> 
             killed += ended is None
         assert ended == 0, (folder / "told.err").read_text()
         found = Scheduler.load(state)
-        assert int(found.pages.arrays.corpus["applied"][0]) == PAGES * DAYS
+        assert int(found.core.pages.arrays.corpus["applied"][0]) == PAGES * DAYS
         assert found.digest() == digest
         assert evolutions(state) == evolved
 

@@ -22,7 +22,7 @@ from tests.support import killed_scheduler
 from tests.support.guarded_memory import small_reserve
 
 NEVER = SavePlan(every=1e9, increments=2, share=100.0, kept=2)  # few pages: an increment is as large as the whole
-LAST = 60  # deeds: images and increments among them, and calls after the last of them
+LAST = 60  # steps: images and increments among them, and calls after the last of them
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -71,11 +71,11 @@ def place_in(path: Path, data: st.DataObject) -> int:
 
 
 def recover(folder: Path, digests: list[str]) -> int:
-    """Bring the state back and read the stream on; return after how many deeds it stands where it was brought back."""
+    """Bring the state back and read the stream on; return after how many steps the recovered state was saved."""
     with DurableScheduler.open(
         folder, killed_scheduler.SETTINGS, reread=killed_scheduler.reread, plan=NEVER, threads=1
     ) as scheduler:
-        assert scheduler.pages.faults() == []
+        assert scheduler.core.pages.faults() == []
         return digests.index(scheduler.digest())
 
 

@@ -33,7 +33,7 @@ def small_tables() -> Iterator[None]:
 
 
 def rows_of(scheduler: Scheduler) -> list[bytes]:
-    shard = scheduler.pages.arrays
+    shard = scheduler.core.pages.arrays
     return [
         shard.pages.records[row].tobytes()
         + shard.pages.traces[row].tobytes()
@@ -43,7 +43,7 @@ def rows_of(scheduler: Scheduler) -> list[bytes]:
 
 
 def groups_of(scheduler: Scheduler) -> list[bytes]:
-    shard = scheduler.pages.arrays
+    shard = scheduler.core.pages.arrays
     return [shard.groups.records[group].tobytes() for group in range(int(shard.corpus["groups"][0]))]
 
 
@@ -67,7 +67,7 @@ def test_nothing_is_written_unmarked(
     for call in first:
         call(scheduler)
     rows, groups = rows_of(scheduler), groups_of(scheduler)
-    marks = scheduler.pages.marks
+    marks = scheduler.core.pages.marks
     marks.begin(len(rows), len(groups))
     marks.copied(rows=rows_copied, groups=groups_copied)
     then(scheduler)
@@ -107,7 +107,7 @@ def test_image_is_that_of_its_instant(
         corpus = None
         for place in range(3):
             digest = digest_of(scheduler)
-            moment = SnapshotView(scheduler, corpus)
+            moment = SnapshotView(scheduler.core, corpus)
             names = [None, "lost" if lost else "+0001", "+0001" if lost else "+0002"]
             path = Path(folder) / f"snapshot-00000001{names[place] or ''}.state"
             with ImageWriter(path) as writer:
@@ -119,20 +119,20 @@ def test_image_is_that_of_its_instant(
                 if saved:
                     step = 0 if place == 0 else place - lost
                     marks = {"mark": str(step), "follows": str(step - 1), "sequence": 0}
-                    writer.finish({"settings": moment.settings, "counts": moment.counts()} | marks)
+                    writer.finish({"state": moment.state, "counts": moment.counts()} | marks)
             moment.dismiss(saved=saved, marking=True)
             if saved:
                 corpus = moment.corpus
                 loaded = load_images(Path(folder))
                 assert not loaded.faults
-                assert digest_state(loaded.pages, loaded.settings) == digest
+                assert digest_state(loaded.pages, loaded.state) == digest
                 assert loaded.pages.faults() == []
             for call in between:
                 call(scheduler)
 
 
 def digest_of(scheduler: Scheduler) -> str:
-    return digest_state(scheduler.pages, scheduler.settings())
+    return digest_state(scheduler.core.pages, scheduler.core.to_json())
 
 
 def test_bits_are_listed() -> None:

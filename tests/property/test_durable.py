@@ -108,7 +108,7 @@ class Crashes(RuleBasedStateMachine):
         if at < len(self.stream):
             self.tested.take(OutcomeBatch.from_outcomes(self.stream[at:]), "stream", len(self.stream))
         assert self.tested.digest() == self.twin.digest()
-        assert self.tested.pages.faults() == []
+        assert self.tested.core.pages.faults() == []
 
     def teardown(self) -> None:
         if hasattr(self, "tested"):

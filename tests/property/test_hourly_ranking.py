@@ -68,7 +68,7 @@ def test_the_ranking_is_exact_across_hours(formula: str, searches: Counter[str])
     with small_shards():
         scheduler, urls = learned(formula)
         assert all(published(scheduler, region).max() > 1.5 for region in (1, 2))
-        assert int(scheduler.pages.arrays.seasonality.state["schedules"][0]) > 10
+        assert int(scheduler.core.pages.arrays.seasonality.state["schedules"][0]) > 10
         rng = np.random.default_rng(2)
         searches.clear()
         leaders, now = [], FROM_S

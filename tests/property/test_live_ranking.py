@@ -157,7 +157,7 @@ class LiveRanking(RuleBasedStateMachine):
 
     def tell_hours(self, seed: int) -> None:
         """Let pages be busier at some hours than at others, until the sweep has seen that they are not."""
-        told = self.twins.scheduler.pages.arrays.seasonality.profiles["cumulative"]
+        told = self.twins.scheduler.core.pages.arrays.seasonality.profiles["cumulative"]
         weights = np.random.default_rng(seed).choice([16, 30_000, 65_536, 300_000], (told.shape[0], 2, WEEK_HOURS))
         sums = np.concatenate([np.zeros_like(weights[:, :, :1]), np.cumsum(weights, axis=2)], axis=2)
         told[:] = sums.reshape(told.shape)
@@ -202,12 +202,12 @@ class LiveRanking(RuleBasedStateMachine):
             urls = [url for i, url in enumerate(self.twins.world.shard.pages) if i % part == place % part]
             hit = int(share * len(urls))
             self.twins.observe([Outcome(url, self.twins.now, changed=i < hit) for i, url in enumerate(urls)])
-        groups = self.twins.scheduler.pages.arrays.groups.records
+        groups = self.twins.scheduler.core.pages.arrays.groups.records
         self.met["surges"] += bool((groups["open_share"] > 0).any())
         self.met["kept surges"] += bool((groups["kept_share"] > 0).any())
 
     def sweeps(self) -> int:
-        return int(self.twins.scheduler.pages.arrays.corpus["sweep"][0])
+        return int(self.twins.scheduler.core.pages.arrays.corpus["sweep"][0])
 
     @rule(crawl=crawls, importance=st.none() | st.sampled_from([0.0, 5.0]))
     def discover(self, crawl: Crawl, importance: float | None) -> None:
@@ -297,7 +297,7 @@ class LiveRanking(RuleBasedStateMachine):
 
 def is_even(scheduler: Scheduler) -> bool:
     """Whether all hours are as busy, for pages of no region."""
-    told = scheduler.pages.arrays.seasonality.profiles["cumulative"][0].reshape(2, -1)
+    told = scheduler.core.pages.arrays.seasonality.profiles["cumulative"][0].reshape(2, -1)
     return bool((np.ptp(np.diff(told.astype(np.int64)), axis=1) == 0).all())
 
 

@@ -117,8 +117,8 @@ class Both:
             self.leases.until_s[url] = now + lease_s
 
     def check(self, now: float) -> None:
-        shard, limits = self.scheduler.pages.arrays, self.scheduler._politeness_policy.limits
-        assert self.scheduler.pages.faults() == []
+        shard, limits = self.scheduler.core.pages.arrays, self.scheduler.core.politeness_policy.limits
+        assert self.scheduler.core.pages.faults() == []
         rows = np.arange(len(self.scheduler))
         waits = read_waits(shard, rows, limits)
         rooms = np.empty(rows.size)
@@ -223,8 +223,8 @@ def test_a_page_goes_by_the_rule_of_its_twin(
         if not taken_back:
             known[reference_politeness.key_of(target)] = rule
     scheduler.discover(urls[first:], now=0.0)
-    numbers = scheduler.pages.arrays.pages.records["rule"][: len(urls)]
-    told = scheduler._politeness_policy.limits.rules[numbers]
+    numbers = scheduler.core.pages.arrays.pages.records["rule"][: len(urls)]
+    told = scheduler.core.politeness_policy.limits.rules[numbers]
     expected = [reference_politeness.rule_of(url, known) for url in urls]
     assert told["never"].astype(bool).tolist() == [rule.never for rule in expected]
     assert told["min_revisit_s"].tolist() == [rule.min_revisit or 0.0 for rule in expected]

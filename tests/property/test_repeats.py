@@ -74,7 +74,7 @@ def test_every_outcome_twice_in_a_row_does_not_show(outcomes: list[Outcome]) -> 
 def test_repeats_over_many_groups_and_sweeps_do_not_show() -> None:
     batch = list(daily_crawl(pages=900, visits=8_000, seed=2))
     once = fed(batch)
-    assert int(once.pages.arrays.corpus["sweep"][0]) > 5
+    assert int(once.core.pages.arrays.corpus["sweep"][0]) > 5
     assert fed(batch[:5_000], batch[:3_000], batch[4_000:], batch).digest() == once.digest()
 
 
@@ -89,7 +89,7 @@ def test_cutting_does_not_show_where_the_sketch_grows() -> None:
             scheduler.observe(batch.take(np.arange(start, stop)))
         digests.append(scheduler.digest())
     assert len(set(digests)) == 1
-    assert scheduler.pages.faults() == []
+    assert scheduler.core.pages.faults() == []
 
 
 def test_digest_tells_states_apart() -> None:

@@ -73,12 +73,12 @@ def test_loaded_scheduler_goes_on_as_the_saved_one(
     with TemporaryDirectory() as folder:
         scheduler.save(folder)
         loaded = Scheduler.load(folder, threads=1)
-    assert loaded.pages.faults() == []
+    assert loaded.core.pages.faults() == []
     assert loaded.positions == scheduler.positions
     assert loaded.politeness == scheduler.politeness
     assert answers(loaded, 1.1e5) == answers(scheduler, 1.1e5)
     assert loaded.observe(outcomes[at // 2 :]) == scheduler.observe(outcomes[at // 2 :])
-    assert loaded.pages.faults() == []
+    assert loaded.core.pages.faults() == []
     assert answers(loaded, 1e6) == answers(scheduler, 1e6)
 
 

@@ -75,8 +75,8 @@ def observe_both(scheduler: Scheduler, shard: reference_shard.Shard, outcomes: l
 
 
 def assert_same(scheduler: Scheduler, shard: reference_shard.Shard) -> None:
-    assert scheduler.pages.faults() == []
-    arrays = scheduler.pages.arrays
+    assert scheduler.core.pages.faults() == []
+    arrays = scheduler.core.pages.arrays
     assert [url_text(arrays.pages, row) for row in range(len(scheduler))] == list(shard.pages)
     for row, page in enumerate(shard.pages.values()):
         assert_same_page(scheduler, row, page)
@@ -114,7 +114,7 @@ def assert_same_surges(record: Any, surges: GroupSurges) -> None:
 
 def journal_of(scheduler: Scheduler) -> list[reference_shard.Visit]:
     """All that the journal holds, the oldest first."""
-    shard = scheduler.pages.arrays
+    shard = scheduler.core.pages.arrays
     written, size = int(shard.corpus["journaled"][0]), shard.journal.size
     ring = [shard.journal[at % size] for at in range(max(0, written - size), written)]
     return [
@@ -129,7 +129,7 @@ def journal_of(scheduler: Scheduler) -> list[reference_shard.Visit]:
 
 
 def assert_same_page(scheduler: Scheduler, row: int, page: reference_shard.Page) -> None:
-    shard = scheduler.pages.arrays
+    shard = scheduler.core.pages.arrays
     record, trace = shard.pages.records[row], shard.pages.traces[row]
     prior = float(record["prior_shape"]), float(record["prior_exposure"])
     assert prior == near(page.prior)
@@ -200,9 +200,9 @@ def test_sample_is_halved_as_pages_double() -> None:
     shares = np.select([np.arange(order.size) < 50_000, np.arange(order.size) < 102_000], [1, 2], 4)
     kept = [i for i in range(order.size) if hashes[order[i]] < 2**64 // int(shares[i])]
     assert [visit.at_s for visit in journal_of(scheduler)] == kept
-    assert scheduler.pages.faults() == []
+    assert scheduler.core.pages.faults() == []
     left = np.flatnonzero(np.array(hashes) < 2**62)
-    shard = scheduler.pages.arrays
+    shard = scheduler.core.pages.arrays
     assert find_sampled(shard.pages.records, 0, 110_000, sample_bar(shard.corpus)).tolist() == left.tolist()
     assert set(read_visits(shard.journal, shard.pages.records, shard.corpus).rows) == set(left)
 

@@ -242,7 +242,7 @@ def test_calls_of_eight_threads_are_as_if_one_after_the_other(swapping: bool, mo
 
     with monkeypatch.context() as patch:
         patch.setattr(FormulaSwitch, "_take_over", noted)
-        scheduler._lock = lock  # type: ignore[assignment]
+        scheduler.core.lock = lock
         crowd = Crowd(scheduler, lock, swapping=swapping)
         crowd.run()
         scheduler.use("posterior", wait=True)  # behind all that are under way
@@ -256,9 +256,9 @@ def test_calls_of_eight_threads_are_as_if_one_after_the_other(swapping: bool, mo
         watch.see(call)
         assert_same(call.act(again), call.told)
     assert again.digest() == scheduler.digest()
-    assert scheduler.pages.faults() == []
-    roster_ = scheduler._formula_switch
-    assert roster_.current.check(scheduler.pages.arrays) == []
+    assert scheduler.core.pages.faults() == []
+    roster_ = scheduler.core.formula_switch
+    assert roster_.current.check(scheduler.core.pages.arrays) == []
 
 
 def assert_same(one: object, other: object) -> None:

@@ -1,4 +1,4 @@
-"""A process to be killed: it does the same things in the same order, and says in a file which it was told are done."""
+"""A process to be killed: it makes the same calls in the same order, and lists those that returned in a file."""
 
 from __future__ import annotations
 
@@ -8,26 +8,27 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
-from streamsched import HostRule, OutcomeBatch, Politeness, Scheduler
+from streamsched import HostRule, OutcomeBatch, Politeness
+from streamsched.scheduler.any_scheduler import AnyScheduler
 from streamsched.scheduler.durable import DurableScheduler, SavePlan
 from tests.support.guarded_memory import small_reserve
 from tests.support.outcome_streams import cut, daily_crawl
 
-__all__ = ["DEEDS", "SETTINGS", "do", "is_logged", "reread", "work"]
+__all__ = ["SETTINGS", "STEPS", "do", "is_logged", "reread", "work"]
 
-DEEDS: Final = 240
+STEPS: Final = 240
 SETTINGS: Final[dict[str, Any]] = {"seed": 5, "panel": 0.2, "politeness": Politeness(in_flight=6), "threads": 1}
-_PLAN: Final = SavePlan(every=0.02, increments=3)  # the shortest that tells a save from the next
-_PARTS: Final = [OutcomeBatch.from_outcomes(part) for part in cut(list(daily_crawl(300, 30 * DEEDS, seed=3)), [30])]
+_PLAN: Final = SavePlan(every=0.02, increments=3)  # the shortest interval that separates two saves
+_PARTS: Final = [OutcomeBatch.from_outcomes(part) for part in cut(list(daily_crawl(300, 30 * STEPS, seed=3)), [30])]
 
 
 def is_logged(number: int) -> bool:
-    """Whether deed `number` is a call, on disk once it is done, rather than outcomes of a stream."""
+    """Whether step `number` is a call, on disk once it returns, rather than outcomes of a stream."""
     return number % 3 == 2
 
 
-def do(scheduler: Scheduler, number: int) -> None:
-    """Do deed `number`: take outcomes of the stream, or call."""
+def do(scheduler: AnyScheduler, number: int) -> None:
+    """Do step `number`: take outcomes of the stream, or call."""
     now = 1.7e9 + 7_200.0 * number
     if not is_logged(number):
         if isinstance(scheduler, DurableScheduler):
@@ -45,27 +46,27 @@ def do(scheduler: Scheduler, number: int) -> None:
 
 
 def reread(_path: str, position: Any) -> Iterator[OutcomeBatch]:
-    """Read the stream again from `position`: the deeds that take from it, in batches of another size."""
-    for number in range(position or 0, DEEDS):
+    """Read the stream again from `position`: the steps that take from it, in batches of another size."""
+    for number in range(position or 0, STEPS):
         if not is_logged(number):
             part = _PARTS[number]
             yield OutcomeBatch.from_outcomes(list(part)[:11])
             yield OutcomeBatch.from_outcomes(list(part)[11:])
 
 
-def work(directory: Path, first: int, told: Path) -> None:
-    """Do all deeds from number `first` on, saving meanwhile; note each in the file `told` once it is done."""
+def work(directory: Path, first: int, done: Path) -> None:
+    """Do all steps from number `first` on, saving meanwhile; add each to the file `done` once it has returned."""
     with DurableScheduler.open(directory, SETTINGS, reread=reread, plan=_PLAN, threads=1) as scheduler:
-        handle = os.open(told, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-        for number in range(first, DEEDS):
+        handle = os.open(done, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        for number in range(first, STEPS):
             do(scheduler, number)
             os.write(handle, b"%d\n" % number)
 
 
 def _warm_up(then: Callable[[], None]) -> None:
-    """Load every kernel, so that processes forked from this one begin at once."""
+    """Load every kernel, so that processes forked from this one start at once."""
     with small_reserve(), TemporaryDirectory() as folder:
-        work(Path(folder) / "state", DEEDS - 40, Path(folder) / "told")
+        work(Path(folder) / "state", STEPS - 40, Path(folder) / "done")
         with DurableScheduler.open(Path(folder) / "state", SETTINGS, reread=reread) as scheduler:
             scheduler.snapshot()
             scheduler.digest()

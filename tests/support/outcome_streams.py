@@ -1,4 +1,4 @@
-"""Streams of a shard's events for its tests: passes over the pages of a directory, discoveries and hand-outs."""
+"""Streams of a shard's events for its tests: passes over the pages of a directory, discoveries and batches."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PREFIXES = (  # a page's number follows; all spellings of one host and of one di
 
 @dataclass(frozen=True)
 class Crawl:
-    """A pass over `count` pages of a prefix, `step_s` apart; each field's values are taken in turn."""
+    """A pass over `count` pages of a prefix, `step_s` apart; the values of each field repeat in turn."""
 
     prefix: str
     first: int

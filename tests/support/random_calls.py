@@ -1,4 +1,4 @@
-"""Everything that can be asked of a scheduler, drawn at random: the same calls for one under test and its twin."""
+"""Random calls of a scheduler, of every kind: the same for one under test and its twin."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ from typing import Any, TypeAlias
 
 from hypothesis import strategies as st
 
-from streamsched import HostRule, Outcome, Politeness, Rule, Scheduler
+from streamsched import HostRule, Outcome, Politeness, Rule
+from streamsched.scheduler.any_scheduler import AnyScheduler
 from tests.support.outcome_streams import PREFIXES, streams
 
-__all__ = ["KINDS", "MANNERS", "URLS", "Call", "calls", "settings_of"]
+__all__ = ["KINDS", "POLITENESS", "URLS", "Call", "calls", "settings_of"]
 
-Call: TypeAlias = Callable[[Scheduler], Any]
-"""Asks something of a scheduler; what it answers is the same for equal states."""
+Call: TypeAlias = Callable[[AnyScheduler], Any]
+"""Calls a scheduler; equal states give equal results."""
 
 KINDS = 12
-MANNERS = Politeness(delay=3, in_flight=4, min_revisit="1h", max_revisit="9d", retire_after=2)
+POLITENESS = Politeness(delay=3, in_flight=4, min_revisit="1h", max_revisit="9d", retire_after=2)
 URLS = [f"{prefix}{number}" for prefix in PREFIXES for number in (0, 1, 5, 12)]
 HOSTS = ["a.example", "b.example", "*.example", "a.example:8080", "nobody.example"]
 FORMULAS = ["posterior", "t * X", "importance / cost - n", "rate"]
@@ -32,9 +33,9 @@ some_rules = st.one_of(
 
 
 def settings_of(seed: int = 7) -> dict[str, Any]:
-    """What a scheduler is made with that uses all there is: a panel, shares, politeness."""
+    """Settings of a scheduler that uses everything: a panel, quotas, politeness."""
     return {
-        "cycle": "12h", "seed": seed, "politeness": MANNERS, "panel": 0.3, "new_share": 0.2, "explore_share": 0.1,
+        "cycle": "12h", "seed": seed, "politeness": POLITENESS, "panel": 0.3, "new_share": 0.2, "explore_share": 0.1,
         "change_bits": 3, "threads": 1,
     }  # fmt: skip
 
@@ -45,14 +46,14 @@ def observing(outcomes: list[Outcome]) -> Call:
 
 @st.composite
 def calls(draw: st.DrawFn, only: int | None = None) -> Call:  # noqa: PLR0911  one for each kind
-    """One call, of the kind that is numbered `only`, or of any of the `KINDS`."""
+    """One call of the kind number `only`, or of any of the `KINDS`."""
     kind = draw(st.integers(0, KINDS - 1)) if only is None else only
     now = draw(moments)
     if kind <= 2:
         return observing(draw(streams())[:60])
     if kind <= 4:
         k, lease = draw(st.integers(0, 9)), draw(st.sampled_from([60.0, 7_000.0, 1e6]))
-        return lambda scheduler: _told(scheduler.next_batch(k, now=now, lease=lease))
+        return lambda scheduler: _plain(scheduler.next_batch(k, now=now, lease=lease))
     if kind == 5:
         some = draw(urls)
         weights = draw(st.none() | st.just(2.5))
@@ -70,16 +71,16 @@ def calls(draw: st.DrawFn, only: int | None = None) -> Call:  # noqa: PLR0911  o
         given = draw(some_rules)
         return lambda scheduler: scheduler.set_rules(given)
     if kind == 10:
-        politeness = draw(st.sampled_from([MANNERS, Politeness(delay=1, backoff="2h")]))
+        politeness = draw(st.sampled_from([POLITENESS, Politeness(delay=1, backoff="2h")]))
         return lambda scheduler: scheduler.set_politeness(politeness)
     formula, most = draw(st.sampled_from(FORMULAS)), draw(st.sampled_from([None, 1, 3]))
 
-    def change(scheduler: Scheduler) -> None:
+    def change(scheduler: AnyScheduler) -> None:
         scheduler.use(formula, wait=True)
         scheduler.per_host = most
 
     return change
 
 
-def _told(batch: Any) -> Any:
+def _plain(batch: Any) -> Any:
     return batch.urls, [repr(score) for score in batch.scores.tolist()], batch.panel

@@ -1,4 +1,4 @@
-"""A scheduler whose ranking is kept up however few pages it has, and its slow twin: told the same, asked the same."""
+"""A scheduler with incremental ranking however few its pages, and its slow twin: same calls, same answers."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ DEFAULTS = Politeness()
 
 @contextmanager
 def small_shards(bits: int = 5, most_opened: int = 1) -> Iterator[None]:
-    """Schedulers made in this block keep bounds of any number of pages, in memory that is fenced."""
+    """Schedulers created in this block keep bounds of any number of pages, in fenced memory."""
     with small_reserve(), fenced(), small_rankings(bits, most_opened):
         yield
 
 
 class Twins:
-    """Both of them, and the clock they go by."""
+    """Both of them, and their clock."""
 
     def __init__(
         self,
@@ -57,34 +57,34 @@ class Twins:
         self.world.per_batch = per_host
         self.now = START_S
         self.eager = eager
-        self.told = True  # whether the ranking has been told what happened to pages
+        self.is_current = True  # whether the ranking has processed all changes of pages
 
-    # --- told the same
+    # --- the same changes
     def observe(self, outcomes: Sequence[Outcome]) -> None:
         self.scheduler.observe(OutcomeBatch.from_outcomes(outcomes))
         self.world.observe(outcomes)
-        self.told = True
+        self.is_current = True
 
     def discover(self, urls: Sequence[str], importance: float | Sequence[float] | None = None) -> None:
         self.scheduler.discover(urls, now=self.now, importance=importance)
         for url in urls:
             self.world.add(url, self.now)
         if self.eager:
-            self.scheduler._formula_switch.keep_up()
+            self.scheduler.core.formula_switch.keep_up()
         else:
-            self.told = False
+            self.is_current = False
 
     def release(self, urls: Sequence[str]) -> None:
         self.scheduler.release(urls)
         self.world.release(urls)
-        self.told = True
+        self.is_current = True
 
     def ask(self, urls: Sequence[str]) -> None:
         self.scheduler.ask(urls, now=self.now)
         for url in urls:
             self.world.add(url, self.now)
             self.world.urgent.add(url)
-        self.told = True
+        self.is_current = True
 
     def block(self, pattern: str, until_s: float) -> None:
         blocked = [host for name, host in self.world.hosts.items() if politeness.fits_host(name, pattern)]
@@ -92,51 +92,51 @@ class Twins:
         assert self.scheduler.block(pattern, until_s) == len(blocked)
         for host in blocked:
             host.ready_s, host.asked_for_rest = until_s, False
-        self.told = True
+        self.is_current = True
 
     def set_rule(self, target: str, rule: Rule | HostRule | None) -> None:
         self.scheduler.set_rule(target, rule)
         self.world.set_rule(target, rule)
-        self.told = True
+        self.is_current = True
 
     def limit_batches(self, per_host: int | None) -> None:
         self.scheduler.per_host = per_host
         self.world.per_batch = per_host
 
     def reload(self, folder: Path) -> None:
-        """Save the scheduler and go on with what is loaded."""
+        """Save the scheduler and continue with the loaded one."""
         self.scheduler.save(folder)
         loaded = Scheduler.load(folder, threads=1)
-        assert not loaded or loaded.digest() == self.scheduler.digest()  # fenced memory is not there before its use
+        assert not loaded or loaded.digest() == self.scheduler.digest()  # fenced memory does not exist before its use
         self.scheduler = loaded
-        self.told = True
+        self.is_current = True
 
-    # --- asked the same
+    # --- the same questions
     def take(self, k: int, lease_s: float = 600.0) -> list[str]:
         expected = self.expect(k, lease_s)
         batch = self.scheduler.next_batch(k, now=self.now, lease=lease_s)
         compare(batch, expected)
         self.world.lease(batch.urls, self.now, lease_s)
-        self.told = True
+        self.is_current = True
         return batch.urls
 
     def rank(self, k: int) -> list[str]:
         expected = self.expect(k, math.inf)
         batch = self.scheduler.rank(k, now=self.now)
         compare(batch, expected)
-        self.told = True
+        self.is_current = True
         return batch.urls
 
     def rank_new(self, k: int) -> list[str]:
         expected = self.expect(k, math.inf, only_new=True)
-        formula_switch, shard = self.scheduler._formula_switch, self.scheduler.pages.arrays
-        formula_switch.keep_up(self.scheduler._politeness_policy.leases.expire(shard, self.now))  # as for a batch
-        dispatch = self.scheduler._batch_builder
-        query = dispatch.query(k, self.now, math.inf)
+        formula_switch, shard = self.scheduler.core.formula_switch, self.scheduler.core.pages.arrays
+        formula_switch.keep_up(self.scheduler.core.politeness_policy.leases.expire(shard, self.now))  # as for a batch
+        builder = self.scheduler.core.batch_builder
+        query = builder.query(k, self.now, math.inf)
         formula_switch.rank(query)
-        batch = dispatch.name_pages(formula_switch.rank_new(query), self.now)
+        batch = builder.name_pages(formula_switch.rank_new(query), self.now)
         compare(batch, expected)
-        self.told = True
+        self.is_current = True
         return batch.urls
 
     def scores(self) -> dict[str, float]:
@@ -147,10 +147,10 @@ class Twins:
         return self.world.rank(self.scores(), k, self.now, lease_s, only_new=only_new)
 
     def check(self) -> None:
-        """What the scheduler keeps is true."""
-        pages, formula_switch = self.scheduler.pages, self.scheduler._formula_switch
+        """The invariants of the scheduler's tables and rankings hold."""
+        pages, formula_switch = self.scheduler.core.pages, self.scheduler.core.formula_switch
         assert pages.faults() == []
-        if pages.touched is not None and self.told:
+        if pages.touched is not None and self.is_current:
             for standing in (formula_switch.current, formula_switch._next, formula_switch._new):
                 assert standing is None or standing.check(pages.arrays) == []
 

@@ -1,4 +1,4 @@
-"""Threads that go on when a test tells them to: what works in the background, one step at a time."""
+"""Threads that a test advances step by step: background work, one step at a time."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ PATIENCE_S = 60.0  # in which every step ends, or something hangs
 
 
 class Stepper:
-    """The threads that were started, each up to where it pauses."""
+    """The threads that were started, each up to its next pause."""
 
     def __init__(self) -> None:
         self.waiting: list[SteppedThread] = []
-        self.free = False  # whether threads started from now on run through
+        self.free = False  # whether threads started from now on run without pauses
 
     def begin(self) -> None:
         """Let threads that were started run up to their first pause."""
@@ -61,7 +61,7 @@ class Stepper:
 
 
 class SteppedThread(threading.Thread):
-    """A thread that tells when it pauses or ends."""
+    """A thread that signals when it pauses or ends."""
 
     free = False
     arrived = False  # at a pause, or at its end
@@ -96,7 +96,7 @@ class SteppedThread(threading.Thread):
 
 @contextmanager
 def stepped() -> Iterator[Stepper]:
-    """Rankings made ready in this block are so step by step."""
+    """Prepare rankings step by step in this block."""
     stepper = Stepper()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(formula_switch, "time", SimpleNamespace(sleep=stepper.pause))

@@ -13,9 +13,6 @@ from streamsched.errors import SettingsError, SnapshotError
 from streamsched.numerics.durations import format_duration
 from streamsched.persistence.export import export_pages
 from streamsched.persistence.files import list_images
-from streamsched.persistence.image_format import read_image
-from streamsched.persistence.legacy_format import is_former
-from streamsched.persistence.lock import lock_state
 from streamsched.persistence.recovery import newest_image
 from streamsched.persistence.verification import check_directory
 from streamsched.scheduler.scheduler import Scheduler
@@ -27,7 +24,6 @@ _EXAMPLES = """\
   streamsched state verify --state state/ && echo sound
   streamsched state digest --state state/     # equal for equal states, however they came about
   streamsched state export --state state/ --to pages.parquet     # or .arrow; for DuckDB, Polars, pandas
-  streamsched state migrate --state state/    # from the format of an older release, in place
 
 `verify` checks every byte of every file, older images and the log of calls too, and names all that is damaged.
 """
@@ -36,7 +32,7 @@ _EXAMPLES = """\
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``state``."""
     add_examples(parser, _EXAMPLES)
-    parser.add_argument("action", choices=["show", "verify", "digest", "export", "migrate"])
+    parser.add_argument("action", choices=["show", "verify", "digest", "export"])
     add_state(parser)
     parser.add_argument("--to", type=Path, metavar="FILE", help="export to FILE: .parquet, .arrow or .feather")
     parser.add_argument("--json", action="store_true", help="print JSON")
@@ -46,9 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _state(arguments: argparse.Namespace) -> int:
     directory: Path = arguments.state
     content: dict[str, Any]
-    if arguments.action == "migrate":
-        content = _migrate(directory)
-    elif arguments.action == "verify":
+    if arguments.action == "verify":
         content = _verify(directory)
     else:
         scheduler = Scheduler.load(directory)
@@ -60,7 +54,7 @@ def _state(arguments: argparse.Namespace) -> int:
         else:
             if arguments.to is None:
                 raise SettingsError("--to", None, "a file to export to, such as pages.parquet")
-            content = {"exported": str(arguments.to), "pages": export_pages(scheduler.pages, arguments.to)}
+            content = {"exported": str(arguments.to), "pages": export_pages(scheduler.core.pages, arguments.to)}
     if arguments.json:
         echo_json(content)
     elif arguments.action == "digest":
@@ -82,25 +76,16 @@ def _verify(directory: Path) -> dict[str, Any]:
     if faults:
         raise faults[0]
     scheduler = Scheduler.load(directory)
-    unsound = scheduler.pages.faults()
+    unsound = scheduler.core.pages.faults()
     file = str(newest_image(directory))
     if unsound:
         raise SnapshotError(file, f"unsound although its checksums fit: not so that {unsound[0]}")
     return {"file": file, "sound": True}
 
 
-def _migrate(directory: Path) -> dict[str, Any]:
-    with lock_state(directory):
-        former = newest_image(directory)
-        if not is_former(former) and read_image(former).is_present:
-            return {"file": str(former), "migrated": False}
-        scheduler = Scheduler.load(directory)
-        return {"file": str(scheduler.save(directory)), "migrated": True}
-
-
 def _describe(directory: Path, scheduler: Scheduler) -> dict[str, Any]:
-    corpus = scheduler.pages.arrays.corpus[0]
-    sizes = scheduler.pages.state_bytes()
+    corpus = scheduler.core.pages.arrays.corpus[0]
+    sizes = scheduler.core.pages.state_bytes()
     return {
         "images": len({name.number for name in list_images(directory)}),
         "pages": len(scheduler),

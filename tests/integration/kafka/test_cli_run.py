@@ -62,7 +62,7 @@ def wait_until_saved(events: Iterator[dict[str, Any]], state: Path, applied: int
 
 
 def applied_in(state: Path) -> int:
-    return int(Scheduler.load(state).pages.arrays.corpus["applied"][0])
+    return int(Scheduler.load(state).core.pages.arrays.corpus["applied"][0])
 
 
 @pytest.mark.parametrize("shape", ["frames", "msgpack", "json"])
@@ -145,7 +145,7 @@ def test_a_damaged_save_is_passed_over_and_the_group_reads_again_what_it_held(
     assert streamsched("state", "verify", "--state", state).code == 4
     assert streamsched(*words, "--log-level", "error").code == 0
     again = Scheduler.load(state)
-    assert int(again.pages.arrays.corpus["applied"][0]) == 60
+    assert int(again.core.pages.arrays.corpus["applied"][0]) == 60
     assert len(again) == len({one.url for one in OUTCOMES})
 
 
@@ -308,7 +308,7 @@ def kill_and_compare(processes: ForkServerContext, topic: Topic, folder: Path, k
         ).read_text()
     assert kill_after(processes, [*words, "--until-end"], folder / "told", 300.0) == 0
     state = Scheduler.load(folder / "state")
-    assert int(state.pages.arrays.corpus["applied"][0]) == sent
+    assert int(state.core.pages.arrays.corpus["applied"][0]) == sent
     assert state.digest() == twin.digest()
 
 

@@ -1,4 +1,4 @@
-"""Large new files: what is put is what stands there, past the cache or through it."""
+"""Large new files: what is put is what the file holds, past the cache or through it."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def write(path: Path, sizes: tuple[int, ...]) -> bytes:
 
 
 @pytest.mark.parametrize("sizes", SIZES)
-def test_what_is_put_is_what_stands_there(tmp_path: Path, sizes: tuple[int, ...]) -> None:
+def test_what_is_put_is_what_the_file_holds(tmp_path: Path, sizes: tuple[int, ...]) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"what was there before" * 1_000_000)
     assert write(path, sizes) == path.read_bytes()
 
 
 @pytest.mark.parametrize("sizes", SIZES)
-def test_a_file_system_that_has_nothing_but_its_cache(
+def test_a_file_system_without_direct_writes(
     tmp_path: Path, sizes: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened = os.open
@@ -52,9 +52,7 @@ def test_a_file_system_that_has_nothing_but_its_cache(
 
 @pytest.mark.skipif(not hasattr(os, "O_DIRECT"), reason="this system writes through its cache only")
 @pytest.mark.parametrize("sizes", SIZES)
-def test_a_disk_that_asks_for_another_alignment(
-    tmp_path: Path, sizes: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_disk_with_another_alignment(tmp_path: Path, sizes: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     whole = files.write_whole
     refused: list[int] = []
 
@@ -69,6 +67,6 @@ def test_a_disk_that_asks_for_another_alignment(
     assert bool(refused) == (sum(sizes) > 0)
 
 
-def test_what_cannot_be_opened_is_told(tmp_path: Path) -> None:
+def test_what_cannot_be_opened_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         NewFile(tmp_path / "none" / "file")

@@ -28,7 +28,7 @@ def scheduler() -> Scheduler:
 
 @pytest.mark.parametrize("name", ["pages.parquet", "pages.arrow", "pages.feather"])
 def test_every_page_is_a_row(scheduler: Scheduler, tmp_path: Path, name: str) -> None:
-    assert export_pages(scheduler.pages, tmp_path / name) == 4
+    assert export_pages(scheduler.core.pages, tmp_path / name) == 4
     table = parquet.read_table(tmp_path / name) if name.endswith("t") else feather.read_table(tmp_path / name)
     assert table.column_names == [column for column, *_ in COLUMNS]
     rows = {row["url"]: row for row in table.to_pylist()}
@@ -50,27 +50,27 @@ def test_every_page_is_a_row(scheduler: Scheduler, tmp_path: Path, name: str) ->
 
 
 def test_chunks_follow_one_another(scheduler: Scheduler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    export_pages(scheduler.pages, tmp_path / "whole.parquet")
+    export_pages(scheduler.core.pages, tmp_path / "whole.parquet")
     monkeypatch.setattr(export, "_ROWS", 3)
-    export_pages(scheduler.pages, tmp_path / "cut.parquet")
+    export_pages(scheduler.core.pages, tmp_path / "cut.parquet")
     assert parquet.read_table(tmp_path / "cut.parquet") == parquet.read_table(tmp_path / "whole.parquet")
 
 
 def test_no_pages(tmp_path: Path) -> None:
-    assert export_pages(Scheduler().pages, tmp_path / "none.parquet") == 0
+    assert export_pages(Scheduler().core.pages, tmp_path / "none.parquet") == 0
     assert parquet.read_table(tmp_path / "none.parquet").num_rows == 0
 
 
 def test_errors(scheduler: Scheduler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(SettingsError, match=r"a file name that ends in \.parquet, "):
-        export_pages(scheduler.pages, tmp_path / "pages.csv")
+        export_pages(scheduler.core.pages, tmp_path / "pages.csv")
     with pytest.raises(SnapshotError, match=r"none/pages\.parquet: cannot be written: No such file"):
-        export_pages(scheduler.pages, tmp_path / "none" / "pages.parquet")
+        export_pages(scheduler.core.pages, tmp_path / "none" / "pages.parquet")
 
     def missing(_name: str) -> None:
         raise ImportError
 
     monkeypatch.setattr(export, "import_module", missing)
     with pytest.raises(SettingsError, match=r"pip install 'streamsched\[export\]'"):
-        export_pages(scheduler.pages, tmp_path / "pages.parquet")
+        export_pages(scheduler.core.pages, tmp_path / "pages.parquet")
     assert not list(tmp_path.iterdir())

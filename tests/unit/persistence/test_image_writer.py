@@ -1,4 +1,4 @@
-"""Saved state: the files, their order, saves that fail half-way, and what is said of a file that cannot be read."""
+"""Saved state: the files, their order, saves that fail half-way, and the errors of files that cannot be read."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_what_is_loaded_is_what_was_saved(tmp_path: Path, pages: int) -> None:
     loaded = Scheduler.load(tmp_path)
     assert loaded.digest() == scheduler.digest()
     assert (len(loaded), loaded.positions, loaded.formula) == (pages, {"crawl": pages}, scheduler.formula)
-    assert loaded.pages.faults() == []
+    assert loaded.core.pages.faults() == []
     assert Scheduler.load(loaded.save(tmp_path).parent).digest() == scheduler.digest()
 
 
@@ -148,14 +148,14 @@ def test_positions_that_json_cannot_hold_save_nothing(tmp_path: Path) -> None:
 def test_state_of_another_version(tmp_path: Path) -> None:
     path = made().save(tmp_path)
     rewrite(path, lambda contents: contents.update(version=FORMAT_VERSION + 1))
-    with pytest.raises(SnapshotError, match=f"is of format version {FORMAT_VERSION + 1}, this release reads"):
+    with pytest.raises(SnapshotError, match=f"has format version {FORMAT_VERSION + 1}; this release reads"):
         load_images(tmp_path)
 
 
 def test_contents_that_do_not_fit_the_file(tmp_path: Path) -> None:
     path = made().save(tmp_path)
     rewrite(path, lambda contents: contents["parts"].pop())
-    with pytest.raises(SnapshotError, match="damaged: its parts do not fill it"):
+    with pytest.raises(SnapshotError, match="damaged: its parts do not fill the file"):
         load_images(tmp_path)
 
 
@@ -196,5 +196,5 @@ def test_damaged_state_is_named_and_passed_over(tmp_path: Path, caplog: pytest.L
     newest.write_bytes(newest.read_bytes()[:-1])
     assert Scheduler.load(tmp_path).positions == {"crawl": 1}
     assert caplog.messages == [
-        f"{newest}: damaged: its last bytes are not those of a whole file; the state before it is taken instead"
+        f"{newest}: damaged: its last bytes are not those of a whole file; the state before it is loaded instead"
     ]

@@ -21,7 +21,7 @@ def visit(scheduler: Scheduler, urls: list[str], day: int) -> None:
 
 
 def schedules(scheduler: Scheduler) -> int:
-    return int(scheduler.pages.arrays.seasonality.state["schedules"][0])
+    return int(scheduler.core.pages.arrays.seasonality.state["schedules"][0])
 
 
 def test_schedules_given_after_an_image_began_are_not_in_it(tmp_path: Path) -> None:
@@ -29,8 +29,8 @@ def test_schedules_given_after_an_image_began_are_not_in_it(tmp_path: Path) -> N
     for day in range(4):
         visit(scheduler, URLS[:4] if day == 3 else URLS, day)
     assert schedules(scheduler) == 4
-    digest = digest_state(scheduler.pages, scheduler.settings())
-    moment = SnapshotView(scheduler, None)
+    digest = digest_state(scheduler.core.pages, scheduler.core.to_json())
+    moment = SnapshotView(scheduler.core, None)
     with ImageWriter(tmp_path / "snapshot-00000001.state") as writer:
         for at, piece in enumerate(moment.pieces()):
             if at == 0:
@@ -38,9 +38,9 @@ def test_schedules_given_after_an_image_began_are_not_in_it(tmp_path: Path) -> N
                 assert schedules(scheduler) == 8
             writer.add(*piece)
         marks = {"mark": "0", "follows": "-1", "sequence": 0}
-        writer.finish({"settings": moment.settings, "counts": moment.counts()} | marks)
+        writer.finish({"state": moment.state, "counts": moment.counts()} | marks)
     moment.dismiss(saved=True, marking=True)
     loaded = load_images(tmp_path)
-    assert digest_state(loaded.pages, loaded.settings) == digest
+    assert digest_state(loaded.pages, loaded.state) == digest
     assert int(loaded.pages.arrays.seasonality.state["schedules"][0]) == 4
     assert not loaded.pages.arrays.seasonality.schedules[5:]["last_change_s"].any()

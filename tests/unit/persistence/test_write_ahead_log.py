@@ -60,7 +60,7 @@ def test_what_is_not_committed_is_not_there(tmp_path: Path) -> None:
 
 
 def test_threads_share_a_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """While one waits for the disk others line up; one write serves all of them."""
+    """While one waits for the disk others queue up; one write serves all of them."""
     log = written(tmp_path, 1)
     syncs, first, go_on = [], threading.Event(), threading.Event()
 
@@ -106,7 +106,7 @@ def test_segments_that_images_hold_are_dropped(tmp_path: Path) -> None:
     assert [first for first, _ in list_segments(tmp_path)] == [5, 9]
     log.drop_until(9)
     assert [first for first, _ in list_segments(tmp_path)] == [9]
-    with pytest.raises(SnapshotError, match="the calls from number 3 to 8, which came before, are missing"):
+    with pytest.raises(SnapshotError, match="the preceding calls, number 3 to 8, are missing"):
         numbers(tmp_path, 2)
     log.close()
 
@@ -119,7 +119,7 @@ def ends(folder: Path) -> tuple[Path, bytes, int]:
 
 
 @pytest.mark.parametrize("junk", [b"\1", b"\0\0\1", b"\xff" * 40, (5).to_bytes(4, "little") + b"\1" * 30])
-def test_unfinished_end_is_told_and_cut(tmp_path: Path, junk: bytes) -> None:
+def test_unfinished_end_is_reported_and_cut(tmp_path: Path, junk: bytes) -> None:
     written(tmp_path, 3).close()
     path, raw, end = ends(tmp_path)
     path.write_bytes(raw[:end] + junk + bytes(50))

@@ -22,8 +22,11 @@ def known(**settings: object) -> Scheduler:
 def told(scheduler: Scheduler, now: float, url: str = URL) -> tuple[bool, float | None, list[str]]:
     found: Explanation = scheduler.explain(url, now=now)
     assert found.eligible == (found.position is not None) == (found.eligible_from_s == now)
-    row = scheduler.pages.find(PackedUrls.pack([url]))
-    assert found.eligible == are_eligible(scheduler.pages.arrays, row, now, scheduler._politeness_policy.limits)[0]
+    row = scheduler.core.pages.find(PackedUrls.pack([url]))
+    assert (
+        found.eligible
+        == are_eligible(scheduler.core.pages.arrays, row, now, scheduler.core.politeness_policy.limits)[0]
+    )
     mark = "last visited" if found.first_visited else "never visited"
     place = next(i for i, reason in enumerate(found.reasons) if reason.startswith(mark))
     waits = [reason for reason in found.reasons[:place] if "the next batch of" not in reason]
@@ -76,8 +79,8 @@ def test_pages_do_not_come_back_all_at_once() -> None:
     scheduler = Scheduler()
     urls = [f"https://{i}.example/" for i in range(400)]
     scheduler.observe([Outcome(url, 0.0, 500) for url in urls])
-    limits = scheduler._politeness_policy.limits
-    ready = read_waits(scheduler.pages.arrays, np.arange(400), limits).ready_at / HOUR
+    limits = scheduler.core.politeness_policy.limits
+    ready = read_waits(scheduler.core.pages.arrays, np.arange(400), limits).ready_at / HOUR
     assert (ready.min() < 0.77, ready.max() > 1.23, abs(ready.mean() - 1.0) < 0.03) == (True, True, True)
 
 

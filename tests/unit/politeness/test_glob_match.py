@@ -65,7 +65,13 @@ def test_marked_are_those_that_fit(scheme: str, path: str, places: list[int]) ->
     rows = np.arange(6)[::-1].copy()
     numbers = np.full(6, 9, np.uint8)
     mark_fitting(
-        scheduler.pages.arrays.pages, rows, np.array(places, np.int64), bytes_of(scheme), bytes_of(path), 3, numbers
+        scheduler.core.pages.arrays.pages,
+        rows,
+        np.array(places, np.int64),
+        bytes_of(scheme),
+        bytes_of(path),
+        3,
+        numbers,
     )
     for place in range(6):
         own_scheme, _, own_path = split_target(URLS[rows[place]])

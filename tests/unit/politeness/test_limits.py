@@ -21,7 +21,7 @@ def heard(answers: list[tuple[int, float | None, float]], politeness: Politeness
     scheduler.discover(URLS, now=0.0)
     for number, (status, retry_after, fetched_at) in enumerate(answers):
         scheduler.observe(Outcome(URLS[number], fetched_at, status, retry_after=retry_after))
-    host = scheduler.pages.arrays.groups.records[0]
+    host = scheduler.core.pages.arrays.groups.records[0]
     return float(host["ready_s"]), int(host["consecutive_429s"]), int(host["wait_reason"])
 
 
@@ -66,7 +66,7 @@ def test_one_burst_of_429_is_one_strike_while_the_host_rests_for_its_delay() -> 
     scheduler = Scheduler(politeness=Politeness(delay=10), new_share=0.0)
     scheduler.discover(URLS, now=0.0)
     urls = scheduler.next_batch(12, now=0.0, lease="1h").urls
-    host = scheduler.pages.arrays.groups.records[0]
+    host = scheduler.core.pages.arrays.groups.records[0]
     for number, url in enumerate(urls[:10]):
         scheduler.observe(Outcome(url, 1.0 + number, 429, retry_after=20.0))
     assert (host["ready_s"], host["wait_reason"], host["consecutive_429s"]) == (120.0, FOR_DELAY, 1)
@@ -82,14 +82,14 @@ def test_what_a_block_ends_is_no_rest_any_more() -> None:
     scheduler.observe(Outcome(URLS[0], 1.0, 429))
     scheduler.block("a.example", 50.0)
     scheduler.observe(Outcome(URLS[1], 2.0, 429))
-    assert scheduler.pages.arrays.groups.records["consecutive_429s"][0] == 2
+    assert scheduler.core.pages.arrays.groups.records["consecutive_429s"][0] == 2
 
 
 def test_a_host_rests_for_each_page_of_a_batch() -> None:
     scheduler = Scheduler(politeness=Politeness(delay=10), new_share=0.0)
     scheduler.discover([*URLS, "https://b.example/"], now=0.0)
     assert len(scheduler.next_batch(13, now=100.0, lease=45)) == 4 + 1
-    hosts = scheduler.pages.arrays.groups.records
+    hosts = scheduler.core.pages.arrays.groups.records
     assert (hosts["ready_s"][0], hosts["wait_reason"][0]) == (140.0, FOR_DELAY)
     assert len(scheduler.next_batch(13, now=np.nextafter(140.0, 0.0), lease=45)) == 0
     assert len(scheduler.next_batch(13, now=140.0, lease=9)) == 1
@@ -135,13 +135,13 @@ def test_rests_are_jittered_by_a_quarter() -> None:
     scheduler = Scheduler(politeness=Politeness(backoff=100.0, backoff_most=150.0, retire_after=2, probe_every=1e4))
     scheduler.observe([Outcome(url, 1e6, 500) for url in urls])
     for rest, status in ((100.0, 500), (150.0, 500)):
-        waits = read_waits(scheduler.pages.arrays, np.arange(2_000), scheduler._politeness_policy.limits)
-        shares = (waits.backoff_until - scheduler.pages.arrays.pages.traces["last_outcome_s"][:2_000]) / rest
+        waits = read_waits(scheduler.core.pages.arrays, np.arange(2_000), scheduler.core.politeness_policy.limits)
+        shares = (waits.backoff_until - scheduler.core.pages.arrays.pages.traces["last_outcome_s"][:2_000]) / rest
         check_jitter(shares)
         scheduler.observe([Outcome(url, 2e6, status) for url in urls])
     for number in range(2):
         scheduler.observe([Outcome(url, 3e6 + number, 404) for url in urls])
-    waits = read_waits(scheduler.pages.arrays, np.arange(2_000), scheduler._politeness_policy.limits)
+    waits = read_waits(scheduler.core.pages.arrays, np.arange(2_000), scheduler.core.politeness_policy.limits)
     check_jitter((waits.probe_at - 3e6 - 1) / 1e4)
     assert np.all(waits.backoff_until == -np.inf)
 

@@ -34,12 +34,12 @@ def test_tiers_follow_from_overdue_times() -> None:
     scheduler.observe([Outcome(url, float(i)) for i, url in enumerate(urls)])
     scheduler.ask(urls[3:], now=5.0)
     scheduler.set_rule(urls[0], Rule(never=True))
-    rows, limits = np.arange(4), scheduler._politeness_policy.limits
-    overdue_s = read_overdue(scheduler.pages.arrays, rows, limits, DAY + 1.0)
+    rows, limits = np.arange(4), scheduler.core.politeness_policy.limits
+    overdue_s = read_overdue(scheduler.core.pages.arrays, rows, limits, DAY + 1.0)
     assert overdue_s.tolist() == [math.inf, DAY + 1.0, math.inf, -math.inf]
     assert tiers_of(overdue_s).tolist() == [BY_SCORE, OVERDUE, BY_SCORE, REQUESTED]
     assert tiers_of(overdue_s).dtype == np.uint8
-    assert read_overdue(scheduler.pages.arrays, rows, limits, DAY + 0.5)[1] == math.inf
+    assert read_overdue(scheduler.core.pages.arrays, rows, limits, DAY + 0.5)[1] == math.inf
 
 
 def test_no_score_is_above_an_overdue_page() -> None:

@@ -85,13 +85,13 @@ def test_what_is_no_target(text: object) -> None:
     ],
 )
 def test_pages_of_a_target(text: str, rows: list[int]) -> None:
-    shard = known().pages.arrays
+    shard = known().core.pages.arrays
     numbers = RuleMatcher({text: 7}).number_pages(shard.pages, shard.groups, np.arange(4))
     assert np.flatnonzero(numbers == 7).tolist() == rows
 
 
 def test_the_last_of_the_last_kind_decides() -> None:
-    shard = known().pages.arrays
+    shard = known().core.pages.arrays
     pages, groups = shard.pages, shard.groups
     order = {"https://a.example/news/1": 1, "a.example/*": 2, "*/news/*": 3, "a.example": 4, "*": 5}
     assert RuleMatcher(order).number_pages(pages, groups, np.array([0, 1, 2, 3])).tolist() == [2, 1, 3, 5]
@@ -106,7 +106,7 @@ def test_the_last_of_the_last_kind_decides() -> None:
 
 
 def test_hosts_of_a_target() -> None:
-    shard = known(*URLS, *(f"https://a.example/news/{i}" for i in range(3, 40))).pages.arrays
+    shard = known(*URLS, *(f"https://a.example/news/{i}" for i in range(3, 40))).core.pages.arrays
     groups = shard.groups
     assert int(shard.corpus["groups"][0]) == 3  # one of them of a prefix
     assert find_hosts(groups, shard.corpus, [parse_target("*")]).tolist() == [0, 1]

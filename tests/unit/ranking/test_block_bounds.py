@@ -163,7 +163,7 @@ class Small:
         self.table.cover(self.layout.blocks)
         self.scorer = make_block_scorer(self.formula)
         self.all = np.arange(self.table.blocks)
-        limits: Limits = self.scheduler._politeness_policy.limits
+        limits: Limits = self.scheduler.core.politeness_policy.limits
         self.host_slots = HostSlots()
         self.host_slots.cover(self.arrays)
         self.query_time = QueryTime(NOW, NOW - 60.0, DAY, -math.inf, 0.0, 0.0, limits, 600.0)
@@ -173,7 +173,7 @@ class Small:
 
     @property
     def arrays(self) -> ShardArrays:
-        return self.scheduler.pages.arrays
+        return self.scheduler.core.pages.arrays
 
     @property
     def ranking(self) -> RankingArrays:
@@ -282,7 +282,7 @@ def test_opened_blocks_tell_their_pages_and_settle(seed: int, formula: str, targ
             np.testing.assert_array_equal(lanes.levels[part][rows >= 0], [slow.level_of(r) for r in slow.open_rows()])
         best = np.flatnonzero(lanes.rows >= 0)[:5]
         bar = float(np.nanmin(lanes.levels[best], initial=math.inf))
-        small.scheduler._politeness_policy.grant(small.arrays, lanes.rows[best], NOW, NOW + 600.0)
+        small.scheduler.core.politeness_policy.grant(small.arrays, lanes.rows[best], NOW, NOW + 600.0)
         settle(small.ranking, picked, lanes, small.query_time, bar)
         assert not blocks.opened.any()
         assert small.faults(NONE) == []
@@ -303,11 +303,13 @@ def test_changed_pages_raise_bounds_and_lower_none(seed: int, formula: str, numb
         small = Small(seed, formula)
         before = small.ranking.blocks.bound.copy()
         touched = url_texts(small.arrays.pages, np.array(numbers))
-        small.scheduler.pages.watch()  # a sweep may pass others
+        small.scheduler.core.pages.watch()  # a sweep may pass others
         outcomes = [Outcome(url, NOW - ago, changed=True, importance=2.5) for url in touched]
-        small.scheduler.pages.observe(OutcomeBatch.from_outcomes(outcomes))  # unknown to the scheduler's own ranking
-        assert small.scheduler.pages.touched is not None
-        raise_bounds(small.ranking, small.scheduler.pages.touched.take(), small.query_time, make_lanes(LANES))
+        small.scheduler.core.pages.observe(
+            OutcomeBatch.from_outcomes(outcomes)
+        )  # unknown to the scheduler's own ranking
+        assert small.scheduler.core.pages.touched is not None
+        raise_bounds(small.ranking, small.scheduler.core.pages.touched.take(), small.query_time, make_lanes(LANES))
         assert small.faults(NONE) == []
         after = small.ranking.blocks.bound
         assert np.all((after >= before) | np.isnan(before))

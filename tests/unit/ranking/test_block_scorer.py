@@ -37,10 +37,10 @@ def pages_with_and_without_a_past() -> Scheduler:
 def gauged(scheduler: Scheduler, formula: Formula, rows: Ints, now: float, ends: Floats) -> tuple[Floats, Floats]:
     scorer = make_block_scorer(formula)
     scores, bounds = np.full(LANES, 7.0), np.full(LANES, 7.0)
-    gather_lanes(scorer, scheduler.pages.arrays, rows)
-    score_lanes(scorer, scheduler.pages.arrays, 0, rows.size, now, DAY, scores)
+    gather_lanes(scorer, scheduler.core.pages.arrays, rows)
+    score_lanes(scorer, scheduler.core.pages.arrays, 0, rows.size, now, DAY, scores)
     scorer.ends[: rows.size] = ends
-    bound_lanes(scorer, scheduler.pages.arrays, 0, rows.size, now, DAY, bounds)
+    bound_lanes(scorer, scheduler.core.pages.arrays, 0, rows.size, now, DAY, bounds)
     assert np.all(scores[rows.size :] == 7.0)
     assert np.all(bounds[rows.size :] == 7.0)
     return scores[: rows.size], bounds[: rows.size]
@@ -58,7 +58,7 @@ def test_scores_are_the_programs_and_bounds_are_not_exceeded(
     ends: Floats = now + wait * (np.arange(rows.size, dtype=np.float64) % 3 + 1.0)
     scores, bounds = gauged(scheduler, formula, rows, now, ends)
     scan = FullScan(formula.compile(), 1)
-    shard = scheduler.pages.arrays
+    shard = scheduler.core.pages.arrays
     assert scores.tobytes() == scan.score(shard, now, DAY, rows).tobytes()
     for part in (0.0, 1e-6, 0.3, 0.7, 1.0):
         for lane in range(rows.size):
@@ -83,15 +83,15 @@ def test_nothing_but_nan_is_bounded_by_less_than_all(scheduler: Scheduler) -> No
 
 def test_lanes_of_no_row_stay_as_they_were(scheduler: Scheduler) -> None:
     scorer, scores = make_block_scorer(Formula.parse("importance + SAD + n")), np.empty(LANES)
-    gather_lanes(scorer, scheduler.pages.arrays, np.array([1, 2, 3]))
-    score_lanes(scorer, scheduler.pages.arrays, 0, 3, 0.0, DAY, scores)
+    gather_lanes(scorer, scheduler.core.pages.arrays, np.array([1, 2, 3]))
+    score_lanes(scorer, scheduler.core.pages.arrays, 0, 3, 0.0, DAY, scores)
     before = scores[:3].copy()
-    gather_lanes(scorer, scheduler.pages.arrays, np.array([-1, 5, -1]))
-    score_lanes(scorer, scheduler.pages.arrays, 0, 3, 0.0, DAY, scores)
+    gather_lanes(scorer, scheduler.core.pages.arrays, np.array([-1, 5, -1]))
+    score_lanes(scorer, scheduler.core.pages.arrays, 0, 3, 0.0, DAY, scores)
     assert scores[[0, 2]].tolist() == before[[0, 2]].tolist()
     assert scores[1] != before[1]
     move_lane(scorer, 1, LANES)
-    score_lanes(scorer, scheduler.pages.arrays, LANES, 1, 0.0, DAY, scores)
+    score_lanes(scorer, scheduler.core.pages.arrays, LANES, 1, 0.0, DAY, scores)
     assert scores[0] == scores[1]
     assert scorer.traced
     assert not make_block_scorer(Formula.parse("importance * posterior")).traced

@@ -50,7 +50,7 @@ def test_the_old_formula_serves_until_the_new_ranking_stands(stepper: Stepper) -
     for k in (1, 40, 500):
         twins.rank(k)
     twins.check()
-    assert twins.scheduler._formula_switch._next is None
+    assert twins.scheduler.core.formula_switch._next is None
 
 
 def test_waiting_for_it(stepper: Stepper) -> None:
@@ -95,14 +95,14 @@ def test_bounds_are_let_go_where_many_outcomes_come_and_nobody_asks(
     stepper.begin()
     for number in range(3):
         twins.observe([Outcome(url, START_S + number, changed=True) for url in URLS[:20]])
-    assert twins.scheduler.pages.touched is None
+    assert twins.scheduler.core.pages.touched is None
     stepper.step()
     assert (twins.scheduler.formula.text, stepper.waiting) == ("t", [])
     twins.now += DAY
     for _ in range(3):
         twins.take(9)
         twins.check()
-    assert twins.scheduler.pages.touched is not None
+    assert twins.scheduler.core.pages.touched is not None
 
 
 def test_few_outcomes_between_queries_are_taken_in(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,7 +111,7 @@ def test_few_outcomes_between_queries_are_taken_in(monkeypatch: pytest.MonkeyPat
     for number in range(20):
         twins.observe([Outcome(url, START_S + number) for url in URLS[:20]])
         twins.rank(2)
-    assert twins.scheduler.pages.touched is not None
+    assert twins.scheduler.core.pages.touched is not None
 
 
 def test_pages_never_visited_have_a_ranking_of_their_own() -> None:
@@ -129,13 +129,16 @@ def test_pages_never_visited_have_a_ranking_of_their_own() -> None:
 
 def test_memory_in_use() -> None:
     twins = Twins("t")
-    none = twins.scheduler._formula_switch.nbytes()
+    none = twins.scheduler.core.formula_switch.nbytes()
     twins.discover(URLS)
     twins.rank(1)
-    one = twins.scheduler._formula_switch.nbytes()
+    one = twins.scheduler.core.formula_switch.nbytes()
     twins.rank_new(1)
     blocks = math.ceil(150 / 8)
-    host_slots = 12 * int(twins.scheduler.pages.arrays.corpus["groups"][0])
+    host_slots = 12 * int(twins.scheduler.core.pages.arrays.corpus["groups"][0])
     assert none < 100
     assert one == none + 4 * 150 + 4 * blocks + 21 * blocks + 16 * (blocks // NODE_BLOCKS) + host_slots
-    assert twins.scheduler._formula_switch.nbytes() == one + 21 * blocks + 16 * (blocks // NODE_BLOCKS + 1) + host_slots
+    assert (
+        twins.scheduler.core.formula_switch.nbytes()
+        == one + 21 * blocks + 16 * (blocks // NODE_BLOCKS + 1) + host_slots
+    )

@@ -27,7 +27,7 @@ def scheduler_of_twelve_pages() -> Scheduler:
 
 @pytest.fixture(name="shard")
 def shard_of_twelve_pages(scheduler: Scheduler) -> ShardArrays:
-    return scheduler.pages.arrays
+    return scheduler.core.pages.arrays
 
 
 def slot_limits(
@@ -60,7 +60,7 @@ def test_as_many_as_can_be_visited_within_the_lease(shard: ShardArrays) -> None:
 def test_hosts_that_rest_or_have_their_own_rules(scheduler: Scheduler) -> None:
     scheduler.block("b.example", 5.0)
     scheduler.set_rule("c.example", HostRule(per_batch=1))
-    shard = scheduler.pages.arrays
+    shard = scheduler.core.pages.arrays
     assert fill(HostSlots(), shard, list(range(6)), 6, slot_limits(now=np.nextafter(5.0, 0.0))) == [0, 2, 3]
     assert fill(HostSlots(), shard, list(range(6)), 6, slot_limits(now=5.0)) == [0, 1, 2, 3, 4]
 
@@ -80,10 +80,10 @@ def test_room_tells_who_is_seated_and_is_forgotten(shard: ShardArrays) -> None:
 
 def test_hosts_that_come_later_have_seats(scheduler: Scheduler) -> None:
     host_slots = HostSlots()
-    host_slots.clear(scheduler.pages.arrays)
+    host_slots.clear(scheduler.core.pages.arrays)
     scheduler.discover([f"https://h{i}.example/" for i in range(500)], now=0.0)
     rows = list(range(12, 512))
-    assert fill(host_slots, scheduler.pages.arrays, rows, 500, slot_limits(per_batch=1)) == list(range(500))
+    assert fill(host_slots, scheduler.core.pages.arrays, rows, 500, slot_limits(per_batch=1)) == list(range(500))
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,7 @@ def use_up(twins: Twins, k: int) -> None:
 
 
 def standing_of(twins: Twins) -> IncrementalTopK:
-    return twins.scheduler._formula_switch.current
+    return twins.scheduler.core.formula_switch.current
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_queries_at_the_very_ends_of_bounds(formula: str) -> None:
     twins = known(formula)
     twins.rank(5)
     for _ in range(12):
-        twins.scheduler._formula_switch.settle()
+        twins.scheduler.core.formula_switch.settle()
         ends = standing_of(twins)._table.arrays.end
         end = float(ends[ends > twins.now].min())
         for now in (np.nextafter(end, 0.0), end, np.nextafter(end, math.inf)):
@@ -152,7 +152,7 @@ def test_what_waits_is_back_at_the_very_second() -> None:
     twins.set_rule("c.example", Rule(max_revisit=30_000.0))
     twins.rank(PAGES)
     times = {START_S + wait for wait in (1_000.0, 5_000.0, 7_200.0)}
-    shard = twins.scheduler.pages.arrays
+    shard = twins.scheduler.core.pages.arrays
     times |= {float(shard.pages.records["last_visit_s"][row]) + 30_000.0 for row in (2, 5, 8, 95)}
     for time_s in sorted(time_s for time_s in times if time_s > START_S):
         for now in (np.nextafter(time_s, 0.0), time_s):
@@ -211,8 +211,8 @@ def test_a_few_blocks_are_opened_and_no_scan_is_made() -> None:
 
 def test_a_ranking_that_was_never_asked_keeps_no_bounds() -> None:
     twins = known("posterior")
-    assert twins.scheduler.pages.touched is None
+    assert twins.scheduler.core.pages.touched is None
     assert standing_of(twins).clock == -math.inf
     twins.rank(1)
     assert standing_of(twins).clock == START_S
-    assert twins.scheduler.pages.touched is not None
+    assert twins.scheduler.core.pages.touched is not None

@@ -43,14 +43,12 @@ def crashed(tmp_path: Path) -> tuple[Path, str]:
 def test_calls_after_a_stream_need_it_read_again(crashed: tuple[Path, str], caplog: pytest.LogCaptureFixture) -> None:
     directory, digest = crashed
     before = sorted((path.name, path.read_bytes()) for path in directory.iterdir())
-    with pytest.raises(
-        StreamNeeded, match="came after outcomes of stream, which `streamsched run` must read"
-    ) as caught:
+    with pytest.raises(StreamNeeded, match="depends on outcomes of stream that are not in the saved state") as caught:
         DurableScheduler.open(directory)
-    assert caught.value.stream == "stream"
+    assert (caught.value.stream, caught.value.number) == ("stream", 2)
     shown = Scheduler.load(directory)
     assert (len(shown), shown.positions) == (0, {})
-    assert "this is the state before" in caplog.text
+    assert "loaded the state before that call" in caplog.text
     with pytest.raises(StreamNeeded):
         shown.save(directory)
     assert sorted((path.name, path.read_bytes()) for path in directory.iterdir()) == before
@@ -60,7 +58,7 @@ def test_calls_after_a_stream_need_it_read_again(crashed: tuple[Path, str], capl
 
 
 def test_stream_that_ends_too_early(crashed: tuple[Path, str]) -> None:
-    with pytest.raises(SnapshotError, match="stream ends 5 outcomes before it did"):
+    with pytest.raises(SnapshotError, match="stream ends 5 outcomes earlier than"):
         DurableScheduler.open(crashed[0], reread=lambda path, at: [next(reread(path, at)).take(np.arange(20))])
 
 
@@ -95,6 +93,16 @@ def test_saves_by_itself(tmp_path: Path) -> None:
         assert scheduler.trouble is None
     assert len({name.number for name in list_images(tmp_path)}) == 2
     assert max(name.step for name in list_images(tmp_path)) <= 2
+
+
+def test_saved_positions_are_those_on_disk_after_opening_too(tmp_path: Path) -> None:
+    with DurableScheduler.open(tmp_path, plan=NEVER) as scheduler:
+        take(scheduler, 0, 5)
+    with DurableScheduler.open(tmp_path, plan=NEVER) as scheduler:
+        take(scheduler, 5, 9)
+        assert (scheduler.positions, scheduler.saved.positions) == ({"stream": 9}, {"stream": 5})
+        scheduler.snapshot()
+        assert scheduler.saved.positions == {"stream": 9}
 
 
 def test_nothing_to_save_saves_nothing(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from streamsched.evolution.gp.evolution_settings import WARM
 from streamsched.evolution.plan import EvolutionPlan
 from streamsched.evolution.records import EvolutionRecord, RecordBook
 from streamsched.formula.champion import BY_HAND, Champion
+from streamsched.scheduler.core import SchedulerCore
 from streamsched.scheduler.evolver import ARCHIVE_NAME, Evolver
 from streamsched.scheduler.scheduler import DEFAULT_FORMULA
 from tests.support.guarded_memory import small_reserve
@@ -439,7 +440,7 @@ def test_elites_that_cannot_be_written_cost_no_record(tmp_path: Path) -> None:
 
 def test_what_cannot_be_gathered_or_started_is_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with evolver(tmp_path, "win") as one:
-        monkeypatch.setattr(Scheduler, "trainings", lambda *_, **__: 1 / 0)
+        monkeypatch.setattr(SchedulerCore, "trainings", lambda *_, **__: 1 / 0)
         record = evolve(one)
         assert record.why == "could not gather what to learn from: ZeroDivisionError: division by zero"
         monkeypatch.undo()

@@ -33,7 +33,7 @@ def test_numbers_are_those_of_the_page() -> None:
     assert (told.terminals["n"], told.terminals["X"], told.terminals["t"]) == (1.0, 1.0, 2.0)
     assert (told.first_visited, told.last_visit_s, told.last_outcome_s) == (True, 2 * DAY, 3 * DAY)
     assert (told.failures, told.leased_until_s, told.prior_pages) == (1, None, 20)
-    assert told.prior_rate == pytest.approx(float(scheduler.pages.arrays.groups.records["mean"][1]), rel=1e-6)
+    assert told.prior_rate == pytest.approx(float(scheduler.core.pages.arrays.groups.records["mean"][1]), rel=1e-6)
 
 
 def test_words_say_the_same() -> None:
@@ -56,7 +56,7 @@ def test_words_say_the_same() -> None:
 def test_surges_are_named_to_pages_that_bear_them() -> None:
     scheduler = crawled()
     scheduler.observe([Outcome(f"https://a.example/docs/{i}", 3 * DAY, changed=True) for i in range(2, 8)])
-    shown = float(scheduler.pages.arrays.groups.records["open_share"][1])
+    shown = float(scheduler.core.pages.arrays.groups.records["open_share"][1])
     told = scheduler.explain("https://a.example/docs/9", now=4 * DAY)
     assert shown > 0.5
     assert told.terminals["surge"] == pytest.approx(shown, abs=0.02)

@@ -1,4 +1,4 @@
-"""The public door: its names, its settings and their errors, and what each call says of what it did."""
+"""The public interface: its names, settings and errors, and the result of each call."""
 
 from __future__ import annotations
 
@@ -52,18 +52,22 @@ def test_public_names() -> None:
     assert sorted(streamsched.__all__) == streamsched.__all__
     assert streamsched.__all__ == [
         "Batch",
+        "DurableScheduler",
+        "EvolutionPlan",
+        "Evolver",
         "Explanation",
         "Formula",
         "FormulaError",
         "HostRule",
         "InvalidOutcome",
-        "Politeness",
         "Observed",
         "Outcome",
         "OutcomeBatch",
         "PackedUrls",
+        "Politeness",
         "ReplayError",
         "Rule",
+        "SavePlan",
         "Scheduler",
         "SettingsError",
         "SnapshotError",
@@ -74,6 +78,9 @@ def test_public_names() -> None:
         "simhash",
     ]
     assert all(hasattr(streamsched, name) for name in streamsched.__all__)
+    assert set(streamsched.__all__) <= set(dir(streamsched))
+    with pytest.raises(AttributeError, match="no attribute 'Crawler'"):
+        _ = streamsched.Crawler
 
 
 @pytest.mark.parametrize(
@@ -164,7 +171,7 @@ def test_time_must_be_a_finite_number(now: Any) -> None:
         lambda: scheduler.next_batch(1, now=now),
         lambda: scheduler.score([url(0)], now=now),
         lambda: scheduler.scores(now=now),
-        lambda: scheduler.tie_keys(now=now),
+        lambda: scheduler.core.tie_keys(now=now),
         lambda: scheduler.explain(url(0), now=now),
         lambda: scheduler.discover([url(9)], now=now),
         lambda: scheduler.ask([url(9)], now=now),
@@ -226,7 +233,7 @@ def test_invalid_records_are_named_and_the_rest_goes_on() -> None:
         (6, "cost"),
     ]
     assert len(scheduler) == 3
-    assert scheduler.pages.faults() == []
+    assert scheduler.core.pages.faults() == []
 
 
 def test_rejections_beyond_a_hundred_are_only_counted() -> None:
@@ -250,7 +257,7 @@ def test_counts_add_up_to_what_was_given() -> None:
         assert told.changed + told.first_visits + told.failures <= told.applied
         assert min(told.duplicates, told.late, told.rejected) > 0 or size == 1
         sums += told
-    assert sums.applied == int(scheduler.pages.arrays.corpus["applied"][0])
+    assert sums.applied == int(scheduler.core.pages.arrays.corpus["applied"][0])
     assert sums.first_visits <= len(scheduler) == 30
 
 
@@ -303,7 +310,7 @@ def test_one_str_is_no_sequence_of_urls() -> None:
             act()
 
 
-def test_batch_tells_urls_scores_hosts_and_lease() -> None:
+def test_batch_has_urls_scores_hosts_and_lease() -> None:
     scheduler = Scheduler(formula="importance")
     scheduler.discover(["https://a.example:443/x", "http://B.example:81/"], now=0.0, importance=[1.0, 2.0])
     batch = scheduler.next_batch(5, now=7, lease="1m")
@@ -316,7 +323,7 @@ def test_batch_tells_urls_scores_hosts_and_lease() -> None:
     assert (ranked.urls, ranked.lease_until_s) == (batch.urls, None)
 
 
-def test_at_most_so_many_of_a_host() -> None:
+def test_limit_of_pages_per_host() -> None:
     scheduler = Scheduler(formula="importance", per_host=2)
     urls = [url(i, host) for i in range(40) for host in ("a.example", "b.example")] + [url(0, "c.example")]
     scheduler.discover(urls, now=0.0, importance=np.arange(81.0))
@@ -327,10 +334,10 @@ def test_at_most_so_many_of_a_host() -> None:
     assert sorted(Counter(scheduler.next_batch(81, now=0.0).hosts).values()) == [2, 2]
 
 
-def test_per_host_is_the_per_batch_of_manners() -> None:
+def test_per_host_is_per_batch_of_the_politeness() -> None:
     for scheduler in (Scheduler(per_host=2), Scheduler(politeness=Politeness(per_batch=2)), known(per_host=2)):
         assert (scheduler.per_host, scheduler.politeness) == (2, Politeness(per_batch=2))
-        assert scheduler._politeness_policy.limits.per_batch == 2
+        assert scheduler.core.politeness_policy.limits.per_batch == 2
     assert Scheduler(per_host=2, politeness=Politeness(per_batch=2)).per_host == 2
     with pytest.raises(
         SettingsError,
@@ -342,12 +349,12 @@ def test_per_host_is_the_per_batch_of_manners() -> None:
     assert len(scheduler.rank(9, now=0.0)) == 3
     scheduler.per_host = None
     assert len(scheduler.rank(9, now=0.0)) == 5
-    assert (scheduler.per_host, scheduler._politeness_policy.limits.per_batch > 10**9) == (None, True)
+    assert (scheduler.per_host, scheduler.core.politeness_policy.limits.per_batch > 10**9) == (None, True)
     with pytest.raises(SettingsError, match="per_host: expected 1 or more pages"):
         scheduler.per_host = 0
 
 
-def test_rules_are_set_one_or_many_and_tell_how_many_pages() -> None:
+def test_rules_are_set_one_or_many_and_return_how_many_pages() -> None:
     scheduler = known()
     assert scheduler.set_rule(url(1), Rule(never=True)) == 1
     assert scheduler.set_rules({"a.example/*": Rule(min_revisit="1d"), "b.example": HostRule(delay=1)}) == 5
@@ -377,9 +384,9 @@ def test_asking_for_what_is_no_url_asks_for_none() -> None:
     scheduler = known()
     with pytest.raises(InvalidOutcome):
         scheduler.ask([url(0), ""], now=0.0)
-    assert not np.any(scheduler.pages.arrays.pages.records["flags"][:5] & URGENT)
+    assert not np.any(scheduler.core.pages.arrays.pages.records["flags"][:5] & URGENT)
     assert scheduler.ask([url(0), url(8)], now=0.0) == 1
-    assert np.flatnonzero(scheduler.pages.arrays.pages.records["flags"][:6] & URGENT).tolist() == [0, 5]
+    assert np.flatnonzero(scheduler.core.pages.arrays.pages.records["flags"][:6] & URGENT).tolist() == [0, 5]
 
 
 def test_equal_scores_are_drawn_anew_by_seed_and_cycle() -> None:
@@ -389,7 +396,7 @@ def test_equal_scores_are_drawn_anew_by_seed_and_cycle() -> None:
     assert len(orders) == 4
     assert known(20, formula="1").rank(20, now=100 * DAY).urls == known(20, formula="1").rank(20, now=100.9 * DAY).urls
     scheduler = known(20, formula="1")
-    keys = dict(zip([url(i) for i in range(20)], scheduler.tie_keys(now=DAY).tolist(), strict=True))
+    keys = dict(zip([url(i) for i in range(20)], scheduler.core.tie_keys(now=DAY).tolist(), strict=True))
     assert scheduler.rank(20, now=DAY).urls == sorted(keys, key=keys.__getitem__)
 
 
@@ -437,7 +444,7 @@ def test_threads_share_a_scheduler() -> None:
     taken = [page for urls in handed for page in urls]
     assert len(taken) == len(set(taken)) == 8 * 25 * 5
     assert len(scheduler) == 400 + 8 * 500
-    assert scheduler.pages.faults() == []
+    assert scheduler.core.pages.faults() == []
 
 
 def test_every_call_waits_for_the_others(tmp_path: Path) -> None:
@@ -455,7 +462,7 @@ def test_every_call_waits_for_the_others(tmp_path: Path) -> None:
         lambda: scheduler.release([url(0)]),
         lambda: scheduler.score([url(0)], now=0.0),
         lambda: scheduler.scores(now=0.0),
-        lambda: scheduler.tie_keys(now=0.0),
+        lambda: scheduler.core.tie_keys(now=0.0),
         lambda: scheduler.explain(url(0), now=0.0),
         lambda: scheduler.use("t"),
         lambda: scheduler.save(tmp_path),
@@ -471,7 +478,7 @@ def test_every_call_waits_for_the_others(tmp_path: Path) -> None:
         def __exit__(self, *_: object) -> None:
             taken.append("given back")
 
-    scheduler._lock = Lock()  # type: ignore[assignment]
+    scheduler.core.lock = Lock()
     for call in calls:
         taken.clear()
         call()
@@ -486,7 +493,7 @@ def test_what_is_handed_out_is_plain() -> None:
 
 
 def test_served_pages_and_hits_are_counted() -> None:
-    """Outcomes of leased pages that tell something: not of others, not first visits, failures or repeats."""
+    """Outcomes of leased pages that show a change or none: not first visits, failures or repeats."""
     scheduler = Scheduler()
     urls = [f"https://a.example/{i}" for i in range(4)]
     scheduler.observe([Outcome(url, 0.0) for url in urls])
@@ -514,12 +521,12 @@ def test_objective_that_cannot_work(settings: dict[str, str], found: str) -> Non
     assert Scheduler(objective="t").formula.text == Scheduler(formula="t").formula.text == "t"
 
 
-def test_a_longer_rest_leaves_the_ranking_as_it_was() -> None:
+def test_a_longer_block_leaves_the_ranking_as_it_was() -> None:
     scheduler = Scheduler(new_share=0.0)
     scheduler.discover([url(i) for i in range(9)], now=0.0)
     scheduler.next_batch(1, now=1.0)
     forgotten: list[int] = []
-    scheduler._formula_switch.forget = lambda: forgotten.append(1)  # type: ignore[method-assign]
+    scheduler.core.formula_switch.forget = lambda: forgotten.append(1)  # type: ignore[method-assign]
     scheduler.block("*", 50.0)
     scheduler.block("*", 90.0)
     assert forgotten == []
@@ -527,7 +534,7 @@ def test_a_longer_rest_leaves_the_ranking_as_it_was() -> None:
     assert forgotten == [1]
 
 
-def test_other_manners_are_kept_to_from_then_on() -> None:
+def test_other_politeness_applies_from_then_on() -> None:
     urls = [f"https://a.example/{i}" for i in range(6)]
     scheduler = Scheduler(politeness=Politeness(delay="1s"))
     scheduler.set_rules({"*/3": Rule(never=True), "b.example": HostRule(per_batch=1)})
@@ -542,7 +549,7 @@ def test_other_manners_are_kept_to_from_then_on() -> None:
         scheduler.set_politeness(None)  # type: ignore[arg-type]
 
 
-def test_manners_set_later_are_those_of_the_beginning() -> None:
+def test_politeness_set_later_equals_that_of_the_constructor() -> None:
     twins = [Scheduler(politeness=Politeness(backoff="2h", delay="5s")), Scheduler()]
     twins[1].set_politeness(Politeness(backoff="2h", delay="5s"))
     for scheduler in twins:

@@ -161,7 +161,7 @@ def test_hosts_are_recovered_each_by_itself() -> None:
 
 def profiles_of(scheduler: Scheduler, letters: str) -> list[int]:
     """The profiles of the hosts that begin with each letter."""
-    shard = scheduler.pages.arrays
+    shard = scheduler.core.pages.arrays
     owners = shard.seasonality.profiles["group"][: int(shard.seasonality.state["profiles"][0])]
     assert np.all(shard.groups.records["changes"][owners[owners != NO_GROUP]] >= EARN_CHANGES)
     names = {
@@ -207,7 +207,7 @@ def test_hosts_earn_profiles_below_their_regions() -> None:
     visits = visit(rng, office(), np.ones(20), apart(6, 20))
     scheduler.observe(visits.batch(urls_of("a.jp", "b.fr", pages=20)))
     numbers = profiles_of(scheduler, "ab")
-    assert scheduler.pages.arrays.seasonality.profiles["region"][numbers].tolist() == [1, 2]
+    assert scheduler.core.pages.arrays.seasonality.profiles["region"][numbers].tolist() == [1, 2]
 
 
 def test_profiles_are_few_beside_pages() -> None:

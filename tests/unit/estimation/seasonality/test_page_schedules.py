@@ -31,4 +31,4 @@ def test_a_page_keeps_its_hour_where_no_other_page_has_it() -> None:
     assert due[0] < 0.2
     assert due[1:].min() > 0.9
     assert scheduler.scores(now=noon + 3 * HOUR)[0] > 0.9
-    assert scheduler.pages.faults() == []
+    assert scheduler.core.pages.faults() == []

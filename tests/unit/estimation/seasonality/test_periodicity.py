@@ -28,7 +28,7 @@ def crawl(changed: Bools, step_s: float) -> Scheduler:
 
 
 def types(scheduler: Scheduler) -> list[Periodicity]:
-    shard = scheduler.pages.arrays
+    shard = scheduler.core.pages.arrays
     return [find_periodicity(shard.pages.records[row], shard.seasonality, row) for row in range(len(scheduler))]
 
 
@@ -54,7 +54,7 @@ def test_poisson_pages_are_named_so_whenever_they_are_visited(factors: Floats, e
     visits = visit(rng, factors, rng.gamma(1.0, 0.5, gaps.size), gaps, weeks=3 if every_h == 1.0 else 8)
     scheduler = Scheduler()
     scheduler.observe(visits.batch(PackedUrls.pack([f"https://h{i % 20}.example/{i}" for i in range(gaps.size)])))
-    assert int(scheduler.pages.arrays.seasonality.state["schedules"][0]) > 200  # as many are judged
+    assert int(scheduler.core.pages.arrays.seasonality.state["schedules"][0]) > 200  # as many are judged
     assert np.mean([one.p_value < LEVEL for one in types(scheduler)]) <= LEVEL
 
 
@@ -76,7 +76,7 @@ def test_poisson_pages_are_named_so_where_their_visits_follow_from_what_was_seen
         last[chosen] = now
         changed = rng.random(chosen.size) < chance
         scheduler.observe(OutcomeBatch(batch.urls, np.full(chosen.size, now), changed=changed))
-    assert int(scheduler.pages.arrays.seasonality.state["schedules"][0]) > 100
+    assert int(scheduler.core.pages.arrays.seasonality.state["schedules"][0]) > 100
     assert np.mean([one.p_value < LEVEL for one in types(scheduler)]) <= LEVEL
 
 

@@ -30,9 +30,9 @@ DAY = 86_400.0
 def test_hosts_are_of_the_region_of_their_domain(host: str, region: int) -> None:
     scheduler = Scheduler()
     scheduler.discover([f"https://{host}/1"], now=0.0)
-    shard = scheduler.pages.arrays
+    shard = scheduler.core.pages.arrays
     assert region_of_name(shard.seasonality.calendar, shard.groups, 0) == region
-    assert scheduler.pages.arrays.seasonality.links["profile"][0] == region
+    assert scheduler.core.pages.arrays.seasonality.links["profile"][0] == region
 
 
 def test_a_clock_is_put_forward_and_back() -> None:
@@ -56,7 +56,7 @@ def test_pages_keep_the_clock_of_their_last_visit() -> None:
     for day in (utc(2024, 3, 30), utc(2024, 4, 1)):
         scheduler.observe([Outcome("https://a.de/", day, changed=True), Outcome("https://a.example/", day)])
         scheduler.next_batch(2, now=day)
-    assert scheduler.pages.arrays.seasonality.links["quarters"][:2].tolist() == [8, 0]
+    assert scheduler.core.pages.arrays.seasonality.links["quarters"][:2].tolist() == [8, 0]
 
 
 def test_regions_are_saved_with_the_state(tmp_path: object) -> None:
@@ -65,9 +65,9 @@ def test_regions_are_saved_with_the_state(tmp_path: object) -> None:
     scheduler.observe([Outcome("https://a.np/", at_s, changed=True) for at_s in (0.0, DAY, 2 * DAY, 3 * DAY)])
     scheduler.save(str(tmp_path))
     loaded = Scheduler.load(str(tmp_path))
-    assert loaded.pages.seasonality.regions == regions
+    assert loaded.core.pages.seasonality.regions == regions
     assert loaded.digest() == scheduler.digest()
-    np.testing.assert_array_equal(loaded.pages.arrays.seasonality.links["quarters"][:1], [23])
+    np.testing.assert_array_equal(loaded.core.pages.arrays.seasonality.links["quarters"][:1], [23])
 
 
 def test_without_regions_no_rhythm_is_learned() -> None:
@@ -77,7 +77,7 @@ def test_without_regions_no_rhythm_is_learned() -> None:
     assert told["tau"] == pytest.approx(told["t"])
     assert told["rhythm"] == 1.0
     assert told["due"] == pytest.approx(told["posterior"])
-    assert scheduler.pages.arrays.seasonality.state["schedules"][0] == 0
+    assert scheduler.core.pages.arrays.seasonality.state["schedules"][0] == 0
 
 
 @pytest.mark.parametrize(

@@ -93,7 +93,7 @@ def test_no_rhythms_no_timing() -> None:
 def test_training_is_of_its_moment() -> None:
     """What visits publish between two draws of one state changes neither."""
     scheduler = nightly({})
-    drawn = scheduler.trainings(24, now=MONDAY + 336 * HOUR, seeds=[0, 1])
+    drawn = scheduler.core.trainings(24, now=MONDAY + 336 * HOUR, seeds=[0, 1])
     before = next(drawn).history.timing
     assert before is not None
     told = before.profiles.tobytes()

@@ -56,7 +56,7 @@ def test_pages_first_visited_within_the_span_are_left_out_and_counted() -> None:
     scheduler.observe([Outcome(url(3), START - DAY, 503)])
     scheduler.discover([url(4)], now=START - DAY)
     training = scheduler.training(4, now=START + 4 * DAY)
-    assert training.history.hashes.tolist() == scheduler.pages.arrays.pages.records["url_hash"][:1].tolist()
+    assert training.history.hashes.tolist() == scheduler.core.pages.arrays.pages.records["url_hash"][:1].tolist()
     assert training.newcomers == 2
 
 
@@ -76,10 +76,10 @@ def test_priors_and_weights_are_those_of_the_pages() -> None:
             OutcomeBatch(urls, np.full(40, START + day * DAY), changed=flags, importance=np.arange(40), cost=flags + 1)
         )
     history = scheduler.training(5, now=START + 5 * DAY).history
-    shard = scheduler.pages.arrays
+    shard = scheduler.core.pages.arrays
     assert history.prior_mean.tolist() == shard.groups.records["mean"][shard.pages.records["group"][:40]].tolist()
     assert len(set(history.prior_mean.tolist())) == 2
-    assert history.prior_shape == scheduler.pages.arrays.corpus["shape"][0]
+    assert history.prior_shape == scheduler.core.pages.arrays.corpus["shape"][0]
     assert history.importance.tolist() == list(range(40))
     assert history.cost.tolist() == [2.0, 1.0] * 20
 
@@ -96,7 +96,7 @@ def test_several_seeds_tell_of_one_state() -> None:
     scheduler.observe([one for page in range(200) for one in visit(page, [-5.0, -2.0, 1.0], [1, 2])])
     now = START + 4 * DAY
     alone = [scheduler.training(4, now=now, seed=seed).history.changed for seed in (0, 1)]
-    several = scheduler.trainings(4, now=now, seeds=[0, 1])
+    several = scheduler.core.trainings(4, now=now, seeds=[0, 1])
     first = next(several).history.changed
     scheduler.observe(visit(0, [3.5], [0]))
     assert np.array_equal(first, alone[0])
@@ -155,12 +155,12 @@ def test_cycles_that_cannot_be(cycles: int) -> None:
 
 def test_no_more_cycles_are_known_than_most_pages_are_old() -> None:
     scheduler = Scheduler()
-    assert scheduler.known_cycles(now=START) == 0.0
+    assert scheduler.core.known_cycles(now=START) == 0.0
     scheduler.observe(visit(0, [0, 4]) + visit(1, [1, 2]) + visit(2, [1.5, 2]) + visit(3, [3]))
     scheduler.discover([url(4)], now=START)
-    known = [scheduler.known_cycles(now=START + 5.2 * DAY, share=share) for share in (0.25, 0.5, 0.75, 1.0)]
+    known = [scheduler.core.known_cycles(now=START + 5.2 * DAY, share=share) for share in (0.25, 0.5, 0.75, 1.0)]
     assert known == [5.0, 4.0, 3.0, 2.0]
     for share, cycles in zip((0.25, 0.5, 0.75, 1.0), known, strict=True):
         training = scheduler.training(int(cycles), now=START + 5.2 * DAY)
         assert training.history.pages == 4 * share
-    assert scheduler.known_cycles(now=START) == 0.0
+    assert scheduler.core.known_cycles(now=START) == 0.0

@@ -44,7 +44,7 @@ def test_a_policy_ranks_as_a_scheduler_with_its_formula(name: str) -> None:
         learner.discover(URLS, now=0.0)
         teach(learner)
     now = 9 * DAY
-    expected = select_top(scheduler.scores(now=now), scheduler.tie_keys(now=now), 8)
+    expected = select_top(scheduler.scores(now=now), scheduler.core.tie_keys(now=now), 8)
     assert policy.rank(ask(8)).tolist() == expected.tolist()
 
 

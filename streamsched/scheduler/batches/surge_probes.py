@@ -1,13 +1,12 @@
-"""SurgeProbes: pages of a batch that are visited for what they tell of others, whether a surge has hit their group.
+"""Surge probes: pages of a batch that are visited to detect a surge in their group.
 
-A score says what a visit to that page finds. That a visit finds a surge is worth more: all other pages of the group
-that the surge has hit are then visited a cycle sooner. So many pages are expected to be hit unseen: those not visited
-since the window began by the suspicion that it has a surge, and all by the chance that one has come since. `SCOUTS`
-pages tell a surge from changes of a page's own; what is expected is shared out among them. A batch takes the
-surge_probes of a group in place of its worst pages, as long as a surge probe's part is no less than the probability
-that the page it takes the place of has changed. Pages of the group that the batch has anyway, or that are out, count as
-surge_probes. Nothing is remembered: what is worth a visit follows from what `surges` has learned, and is over with the
-visits' outcomes.
+A score says what a visit to that page finds. Finding a surge is worth more: all other pages of the group that the surge
+has hit are then visited a cycle sooner. The expected number of pages hit unseen is, for pages not visited since the
+window began, by the suspicion of a surge in it, and for all pages by the chance of a surge since. `PROBES_PER_GROUP`
+pages distinguish a surge from changes of single pages, and share that expected number as their worth. A batch takes a
+group's probes in place of its worst pages as long as a probe is worth at least the probability that the page it
+replaces has changed. Pages of the group that are in the batch anyway, or leased, count as probes. Nothing is stored:
+the worth of a probe follows from what `surges` has learned, and ends with the outcomes of the visits.
 """
 
 from __future__ import annotations
@@ -30,28 +29,28 @@ from streamsched.ranking.full_scan import FullScan, Query, Ranked
 from streamsched.records.page_schema import LEASED, LONGEST_INTERVAL, URGENT
 from streamsched.records.pattern_members import list_members
 from streamsched.records.schema import ShardArrays
-from streamsched.scheduler.quotas import Places, put_in_order, swap_in
+from streamsched.scheduler.batches.quotas import Places, put_in_order, swap_in
 
-__all__ = ["SCOUTS", "SurgeProbes"]
+__all__ = ["PROBES_PER_GROUP", "SurgeProbes"]
 
-SCOUTS: Final = 5  # pages of a group: if a surge has hit half of all, some of these 31 times in 32
-_LEAST_PAGES: Final = 16  # of a group: as many as open a URL pattern; with fewer there is little to gain
-_MOST: Final = 0.5  # of a batch's pages may be surge_probes
-_MOST_ROWS: Final = 1 << 12  # of a group's pages, from which its surge_probes are chosen: the newest; of all groups ...
-_ROWS_A_PAGE: Final = 64  # ... so many more for each page of the batch
-_GROUPS: Final = 1 << 14  # groups looked at for a batch, and for each page of it ...
-_GROUPS_A_PAGE: Final = 16  # ... so many more: all groups where batches are large, else from a place drawn by lot on
+PROBES_PER_GROUP: Final = 5  # if a surge has hit half of a group, it hit one of 5 pages 31 times in 32
+_LEAST_PAGES: Final = 16  # of a group: as many as a URL pattern needs; with fewer there is little to gain
+_MOST: Final = 0.5  # share of a batch that may be surge probes
+_MOST_ROWS: Final = 1 << 12  # newest pages of a group among which its probes are chosen; over all groups, ...
+_ROWS_A_PAGE: Final = 64  # ... this many more for each page of the batch
+_GROUPS: Final = 1 << 14  # groups examined for a batch, ...
+_GROUPS_A_PAGE: Final = 16  # ... and more for each page of it: all for large batches, else from a random start
 
 
 class _Due(NamedTuple):
-    """Groups that are worth surge_probes, best first: their numbers, and what each surge probe is worth."""
+    """Groups that are worth surge probes, best first: their numbers, and the worth of each probe."""
 
     groups: Ints
     worth: Floats
 
 
 class SurgeProbes:
-    """Who of a batch is sent ahead. O(1) memory; for one call at a time."""
+    """Adds surge probes to batches. O(1) memory; for one call at a time."""
 
     def __init__(self) -> None:
         self._likely = FullScan(Formula.parse(OBJECTIVES["changes"]).compile(), 1)
@@ -59,10 +58,10 @@ class SurgeProbes:
     def adjust(
         self, shard: ShardArrays, query: Query, batch: Ranked, stays: Ints, score: Callable[[Ints], Floats]
     ) -> tuple[Ranked, Ints]:
-        """Return the batch with its surge_probes, in the order of scores, and who these are: int64[s].
+        """Return the batch with its surge probes, in the order of scores, and the probes' rows: int64[s].
 
-        `stays`: rows that keep their places; `score`: scores pages by their rows. O(batch + groups looked at + pages of
-        those worth surge_probes).
+        `stays`: rows that must stay; `score`: scores pages by their rows. O(batch + groups examined + pages of those
+        worth surge probes).
         """
         rows = batch.rows
         keep = np.isin(rows, stays) | ((shard.pages.records["flags"][rows] & URGENT) != 0) | (batch.tiers != BY_SCORE)
@@ -71,19 +70,19 @@ class SurgeProbes:
             return batch, rows[:0]
         bars = self._likely.score(shard, query.now, query.cycle_s, rows[~keep][::-1][:most])
         due = _find_due(shard, query, float(bars[0]), most)
-        lots, worth = _choose(shard, query, due, rows, score)
+        probes, worth = _choose(shard, query, due, rows, score)
         beats = worth[:most] >= bars[: worth.size]
         count = beats.size if beats.all() else int(np.argmin(beats))
         if count == 0:
             return batch, rows[:0]
-        mixed, seated = swap_in(shard, query, Places(rows, keep), lots[:count], count)
-        if not seated:
+        mixed, added = swap_in(shard, query, Places(rows, keep), probes[:count], count)
+        if not added:
             return batch, rows[:0]
-        return put_in_order(shard, query, batch, mixed, score), mixed[mixed.size - seated :]
+        return put_in_order(shard, query, batch, mixed, score), mixed[mixed.size - added :]
 
 
 def _find_due(shard: ShardArrays, query: Query, bar: float, most: int) -> _Due:
-    """Return at most `most` groups a surge probe of which is worth `bar` or more."""
+    """Return at most `most` groups whose probes are worth `bar` or more."""
     groups = int(shard.corpus["groups"][0])
     count = min(groups, _GROUPS + _GROUPS_A_PAGE * query.k)
     start = int(mix(np.uint64(int(query.now) & (2**63 - 1)))) % groups if count < groups else 0
@@ -98,14 +97,14 @@ def _find_due(shard: ShardArrays, query: Query, bar: float, most: int) -> _Due:
 def _choose(
     shard: ShardArrays, query: Query, due: _Due, batch: Ints, score: Callable[[Ints], Floats]
 ) -> tuple[Ints, Floats]:
-    """Return the surge_probes of the groups that are due, and what each is worth: int64[s], float64[s], best first.
+    """Return the probes of the groups that are due, and their worth: int64[s], float64[s], best first.
 
-    As many of a group's best pages as are missing from the batch and are not out.
+    They are a group's best pages that are neither in the batch nor leased, up to the number still missing.
     """
     rows, ends = _list_all(shard, due.groups)
     place = np.repeat(np.arange(due.groups.size), np.diff(ends, prepend=0))
     there = np.isin(rows, batch) | ((shard.pages.records["flags"][rows] & LEASED) != 0)
-    missing = SCOUTS - np.bincount(place[there], minlength=due.groups.size)
+    missing = PROBES_PER_GROUP - np.bincount(place[there], minlength=due.groups.size)
     free = ~there & (missing[place] > 0)
     free[free] = are_eligible(shard, rows[free], query.now, query.limits)
     rows, place = rows[free], place[free]
@@ -118,7 +117,7 @@ def _choose(
 
 
 def _list_all(shard: ShardArrays, groups: Ints) -> tuple[Ints, Ints]:
-    """Return the rows of all `groups`, one group after another, and where each group's end: int64[m], int64[groups]."""
+    """Return the rows of all `groups`, group by group, and where each group's rows end: int64[m], int64[groups]."""
     sizes = np.minimum(shard.groups.records["pages"][groups].astype(np.int64), _MOST_ROWS)
     out, ends = np.empty(int(sizes.sum()), np.int64), np.cumsum(sizes)
     return out[: _list_rows(shard, groups, sizes, out)], ends
@@ -126,7 +125,7 @@ def _list_all(shard: ShardArrays, groups: Ints) -> tuple[Ints, Ints]:
 
 @bare_kernel
 def _list_rows(shard: ShardArrays, groups: Ints, sizes: Ints, out: Ints) -> int:
-    """Write to `out` so many rows of each group's pages as `sizes` says, no more than it has; return how many."""
+    """Write up to `sizes` rows of each group's pages to `out`; return how many in all."""
     count = 0
     known = shard.corpus[0].pages
     for i in range(groups.size):
@@ -139,10 +138,10 @@ def _list_rows(shard: ShardArrays, groups: Ints, sizes: Ints, out: Ints) -> int:
 def _list_due(  # noqa: PLR0913, PLR0917  a kernel
     shard: ShardArrays, span: tuple[int, int], now: float, cycle_s: float, bar: float, out: Ints, worth: Floats
 ) -> int:
-    """Write to `out` those of ``span[1]`` groups from number ``span[0]`` on a surge probe of which is worth `bar` or
-    more.
+    """Write to `out` those of ``span[1]`` groups from number ``span[0]`` on whose probes are worth `bar` or more.
 
-    And to `worth` what one is worth: stale pages found a cycle sooner, as expected. Returns how many. O(groups).
+    `worth` gets the worth of one probe: the expected number of stale pages found a cycle sooner. Returns how many.
+    O(groups).
     """
     groups = shard.corpus[0].groups
     count = 0
@@ -154,7 +153,7 @@ def _list_due(  # noqa: PLR0913, PLR0917  a kernel
         elapsed = min(max((now - group.open_s) / cycle_s, 0.0), LONGEST_INTERVAL)
         since = 0.0 - expm1(-surge_probability(group) * elapsed)
         expected = MEAN_SHARE * (unseen_surge_value(group) * group.open_unvisited + since * (group.pages - 1.0))
-        value = expected / SCOUTS
+        value = expected / PROBES_PER_GROUP
         if value > 0.0 and value >= bar:
             out[count] = number
             worth[count] = value

@@ -1,4 +1,4 @@
-"""Shares of a batch: pages never visited and pages drawn by lot, in place of the worst, as far as hosts have room."""
+"""Quotas of a batch: never-visited and random pages replace the worst, within hosts' limits."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from streamsched import Outcome, Politeness, Rule, Scheduler
 from streamsched.politeness.politeness_settings import HostRule
-from streamsched.scheduler.quotas import _pass_visited
+from streamsched.scheduler.batches.quotas import _pass_visited
 from tests.support.outcome_streams import DAY
 
 NOW = 100 * DAY
@@ -39,7 +39,7 @@ def new_of(urls: list[str]) -> list[str]:
 @pytest.mark.parametrize(
     ("share", "k", "new"), [(0.0, 20, 0), (0.1, 20, 2), (0.1, 30, 3), (0.1, 9, 0), (0.5, 21, 10), (0.9, 50, 30)]
 )
-def test_so_many_of_a_batch_were_never_visited(share: float, k: int, new: int) -> None:
+def test_share_of_a_batch_that_was_never_visited(share: float, k: int, new: int) -> None:
     """The best of them, in place of the worst of the others, and all in the order of scores."""
     batch = made(share).next_batch(k, now=NOW)
     assert batch.urls == OLD[::-1][: k - new] + NEW[::-1][:new]
@@ -76,8 +76,8 @@ def test_what_is_asked_for_or_overdue_stays() -> None:
     assert len(batch) == 10
 
 
-def test_pages_are_drawn_by_lot_and_counted_over_batches() -> None:
-    """A tenth of all that is handed out, in place of the worst, whatever the sizes of batches."""
+def test_random_pages_are_counted_over_batches() -> None:
+    """A tenth of all pages returned, in place of the worst, whatever the sizes of batches."""
     scheduler = made(explore_share=0.1)
     drawn = []
     for number in range(30):
@@ -87,7 +87,7 @@ def test_pages_are_drawn_by_lot_and_counted_over_batches() -> None:
     assert np.cumsum(drawn).tolist() == [math.floor(0.1 * 7 * (number + 1) + 1e-9) for number in range(30)]
 
 
-def test_lots_fall_on_any_page_and_by_the_seed() -> None:
+def test_any_page_may_be_drawn_and_the_seed_decides() -> None:
     def drawn(seed: int) -> list[str]:
         scheduler = made(explore_share=0.9, seed=seed)
         return [url for number in range(60) for url in scheduler.next_batch(5, now=NOW + number, lease=0.5).urls]
@@ -99,7 +99,7 @@ def test_lots_fall_on_any_page_and_by_the_seed() -> None:
     assert drawn(-1) == first or len(set(drawn(-1))) > 60
 
 
-def test_lots_keep_to_leases_rules_and_hosts() -> None:
+def test_drawn_pages_respect_leases_rules_and_hosts() -> None:
     scheduler = made(explore_share=0.9, politeness=Politeness(per_batch=1))
     scheduler.set_rule("old0.example", Rule(never=True))
     out: set[str] = set()
@@ -111,8 +111,8 @@ def test_lots_keep_to_leases_rules_and_hosts() -> None:
         out |= set(batch.urls)
 
 
-def test_lots_are_reached_where_hosts_limit_the_crawl() -> None:
-    """A lot whose host is full takes the place of that host's worst page, and what was not seated is still due."""
+def test_drawn_pages_reach_their_share_if_hosts_limit_the_crawl() -> None:
+    """A page whose host is at its limit replaces that host's worst page; what was not added is still due."""
     scheduler = made(explore_share=0.2, politeness=Politeness(per_batch=2))
     best = {*OLD[-10:], *NEW[-6:]}  # two of each of the eight hosts
     lots = 0
@@ -124,7 +124,7 @@ def test_lots_are_reached_where_hosts_limit_the_crawl() -> None:
         assert lots == math.floor(0.2 * 16 * (number + 1) + 1e-9)
 
 
-def test_lots_leave_what_was_asked_for() -> None:
+def test_drawn_pages_do_not_replace_requested_ones() -> None:
     scheduler = made(explore_share=0.9, politeness=Politeness(per_batch=1))
     scheduler.ask([f"https://old{i}.example/{i}" for i in range(5)], now=NOW)
     for number in range(5):
@@ -132,7 +132,7 @@ def test_lots_leave_what_was_asked_for() -> None:
         assert {url for url in batch.urls if url in OLD} == set(OLD[:5])
 
 
-def test_lots_that_nobody_could_draw_do_not_make_whole_batches() -> None:
+def test_draws_owed_for_long_do_not_fill_whole_batches() -> None:
     scheduler = made(explore_share=0.1)
     for number in range(50):
         assert len(scheduler.next_batch(90, now=NOW + number, lease=0.5)) == 90
@@ -142,14 +142,14 @@ def test_lots_that_nobody_could_draw_do_not_make_whole_batches() -> None:
 
 @pytest.mark.parametrize("k", [1, 5, 9, 13])
 def test_small_batches_reach_the_share_of_pages_never_visited(k: int) -> None:
-    """What is due of a page is due of the next batch, too: after saving, and where somebody asked in between."""
+    """A fraction of a page is carried over to the next batch, also after saving and across `explain`."""
     scheduler = made(0.1)
     new = 0
     for number in range(40):
         scheduler.explain(OLD[0], now=NOW + number, k=k)
         saved = Scheduler(new_share=0.1)
-        saved._quotas.restore(scheduler._quotas.state())
-        assert saved._quotas.state() == scheduler._quotas.state()
+        saved.core.quotas.restore(scheduler.core.quotas.state())
+        assert saved.core.quotas.state() == scheduler.core.quotas.state()
         new += len(new_of(scheduler.next_batch(k, now=NOW + number, lease=0.5).urls))
         assert new == math.floor(0.1 * k * (number + 1) + 1e-9)
 
@@ -159,15 +159,6 @@ def test_what_came_by_its_score_is_not_due_besides() -> None:
     scheduler.discover(NEW[:1], now=NOW, importance=1_000.0)
     batches = [new_of(scheduler.next_batch(5, now=NOW + i, lease=0.5).urls) for i in range(4)]
     assert batches == [NEW[:1]] * 4
-
-
-def test_states_of_before_fractions_were_kept() -> None:
-    scheduler = made(0.1)
-    state = scheduler._quotas.state()
-    del state["owed"]
-    scheduler.next_batch(5, now=NOW)
-    scheduler._quotas.restore(state)
-    assert scheduler._quotas.state()["owed"] == 0.0
 
 
 def test_members_of_the_panel_stay_first() -> None:
@@ -208,4 +199,4 @@ def test_the_first_page_never_visited(visited: list[bool], start: int) -> None:
     scheduler.observe([Outcome(url, 1.0) for url, met in zip(urls, visited, strict=True) if met])
     start = min(start, len(visited))
     expected = next((row for row in range(start, len(visited)) if not visited[row]), len(visited))
-    assert _pass_visited(scheduler.pages.arrays, start) == expected
+    assert _pass_visited(scheduler.core.pages.arrays, start) == expected

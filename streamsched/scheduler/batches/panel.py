@@ -1,10 +1,10 @@
-"""The panel: a uniform sample of pages that is visited every cycle, whatever the formula thinks of them.
+"""The panel: a uniform sample of pages that is visited every cycle, whatever their scores.
 
-What is known of other pages hangs on when the formula chose to look, and so on the formula; what is known of the panel
-does not. Its pages are those of least sample hash, a part of the journal's sample. Its size follows the budget: `share`
-of the pages handed out in the cycle before, in steps of half or more, so that members stay for long. Within a cycle its
-pages come as the share of each batch allows, those of least hash first: where visits fall short, the rest of the panel
-goes without, and those before are still visited every cycle.
+What is known of other pages depends on when the formula chose to visit them; what is known of the panel does not. Its
+members are the pages with the smallest sample hashes, a part of the journal's sample. Its size follows the budget:
+`share` of the pages of the cycle before, in steps of half or more, so that members stay long. Within a cycle, members
+are added to each batch up to its share, smallest hash first: if visits fall short, the last members go without, and the
+first are still visited every cycle.
 """
 
 from __future__ import annotations
@@ -25,36 +25,36 @@ from streamsched.records.visit_journal import find_sampled, sample_bar, sample_h
 
 __all__ = ["NO_PANEL", "Panel"]
 
-NO_PANEL: Final = -1  # as a bar: no sample hash is as small
-_SLACK: Final = 1.5  # the size may be this many times too small or too large
+NO_PANEL: Final = -1  # a bar below every sample hash
+_SLACK: Final = 1.5  # factor by which the size may be too small or too large
 _ROUNDING: Final = 1e-9  # of a page: 0.1 * 30 is 3.0000000000000004 and means 3
 
 
 class Panel:
-    """The panel of one scheduler. ``bar``: the greatest sample hash of its members, `NO_PANEL` while it has none."""
+    """The panel of one scheduler. ``bar``: the largest sample hash of its members, `NO_PANEL` if it has none."""
 
     def __init__(self, share: float, cycle_s: float) -> None:
         self.share = share
         self.bar = NO_PANEL
         self._cycle_s = cycle_s
-        self._cycle: int | None = None  # the newest in which pages were handed out
-        self._handed = 0  # pages handed out in it
+        self._cycle: int | None = None  # of the newest batch
+        self._handed = 0  # pages of its batches
         self._own = 0  # of these, the panel's
         self._rows = np.empty(0, np.int64)  # members, by ascending sample hash
         self._seats = HostSlots()
-        self._searched = 0  # rows among which members were looked for
+        self._searched = 0  # rows already searched for members
 
     def choose(self, shard: ShardArrays, k: int, now: float, limits: Limits, lease_s: float) -> Ints:
-        """Return the members to put first into a batch of `k` pages at `now`: int64[m]. O(panel + new pages).
+        """Return the members that come first in a batch of `k` pages at `now`: int64[m]. O(panel + new pages).
 
-        Those that may be handed out and had no outcome in this cycle, as far as their hosts have room. Where the panel
-        must be sized anew, once a cycle at the most, it is O(pages).
+        They may be visited, had no outcome in this cycle, and are within their hosts' limits. O(pages) if the panel is
+        resized, at most once a cycle.
         """
         if not self.share:
             return np.empty(0, np.int64)
         cycle = math.floor(now / self._cycle_s)
         if self._cycle is None or cycle > self._cycle:
-            self._turn(shard, cycle)
+            self._begin_cycle(shard, cycle)
         self._renew(shard)
         tried = np.floor(shard.pages.traces["last_outcome_s"][self._rows] / self._cycle_s) >= cycle
         due = self._rows[~tried]
@@ -68,7 +68,7 @@ class Panel:
         return due[kept]
 
     def count(self, pages: int, own: int) -> None:
-        """Note that `pages` pages were handed out, `own` of them the panel's. O(1)."""
+        """Count a batch of `pages` pages, `own` of them the panel's. O(1)."""
         if self.share:
             self._handed += pages
             self._own += own
@@ -85,7 +85,7 @@ class Panel:
 
     @contextmanager
     def unchanged(self) -> Iterator[None]:
-        """Let what is chosen in this block not count, nor a cycle begin."""
+        """Do not count batches composed in this block, nor start a cycle."""
         before = self.bar, self._cycle, self._handed, self._own, self._rows, self._searched
         try:
             yield
@@ -93,16 +93,16 @@ class Panel:
             self.bar, self._cycle, self._handed, self._own, self._rows, self._searched = before
 
     def state(self) -> dict[str, Any]:
-        """Return what `restore` needs, as JSON can hold it."""
-        return {"share": self.share, "bar": self.bar, "cycle": self._cycle, "handed": self._handed, "own": self._own}
+        """Return the bar and the counts, as plain values for JSON; `restore` takes them."""
+        return {"bar": self.bar, "cycle": self._cycle, "handed": self._handed, "own": self._own}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go on from what `state` returned once."""
+        """Continue from what `state` returned."""
         self.bar, self._cycle = state["bar"], state["cycle"]
         self._handed, self._own = state["handed"], state["own"]
 
-    def _turn(self, shard: ShardArrays, cycle: int) -> None:
-        """Begin a new cycle, with as many members as the last one's pages suggest."""
+    def _begin_cycle(self, shard: ShardArrays, cycle: int) -> None:
+        """Start a cycle with a panel sized by the pages of the last one."""
         self._renew(shard)
         wanted = round(self.share * self._handed)
         size = self._rows.size
@@ -111,7 +111,7 @@ class Panel:
         self._cycle, self._handed, self._own = cycle, 0, 0
 
     def _resize(self, shard: ShardArrays, size: int) -> None:
-        """Set the bar so that `size` pages of the sample are members, or all of it."""
+        """Set the bar so that `size` pages of the sample are members, or all if it is smaller."""
         bar = sample_bar(shard.corpus)
         if self.bar < bar or size < self._rows.size:
             rows = find_sampled(shard.pages.records, 0, int(shard.corpus["pages"][0]), bar)
@@ -121,7 +121,7 @@ class Panel:
             self._renew(shard)
 
     def _renew(self, shard: ShardArrays) -> None:
-        """Let new pages become members, and members leave that the sample has left."""
+        """Add new pages below the bar, and drop members that left the journal's sample."""
         pages = int(shard.corpus["pages"][0])
         bar = min(self.bar, sample_bar(shard.corpus))
         if (bar == self.bar and self._searched == pages) or bar < 0:

@@ -1,4 +1,4 @@
-"""SurgeProbes: who is visited for what it tells of others, in place of whom, and when nobody is."""
+"""Surge probes: which pages are visited to detect surges, which they replace, and when there are none."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from streamsched import Outcome, Politeness, Scheduler
 from streamsched.estimation.surges import SHARES
 from streamsched.records.schema import ShardArrays
-from streamsched.scheduler.surge_probes import SCOUTS, _find_due
+from streamsched.scheduler.batches.surge_probes import PROBES_PER_GROUP, _find_due
 from tests.support.outcome_streams import DAY
 
 QUIET = [f"https://quiet.example/docs/{i}" for i in range(60)]
@@ -33,7 +33,7 @@ def quiet_of(urls: list[str]) -> list[str]:
 
 
 def worth(shard: ShardArrays, group: int, now: float) -> float:
-    """What a surge probe of a group is worth, as `surge_probes` words it."""
+    """The worth of a surge probe of a group, as `surge_probes` defines it."""
     record = shard.groups.records[group]
     suspected = math.fsum(record["open_weights"].tolist())
     chance = (1.0 + record["surge_sum"]) / (100.0 + record["window_count"])
@@ -42,27 +42,27 @@ def worth(shard: ShardArrays, group: int, now: float) -> float:
     return float(hit) * math.fsum(SHARES) / len(SHARES) / 5
 
 
-def test_a_group_that_nobody_has_visited_is_scouted() -> None:
-    """No page of it would be in the batch for its score; of as many as tell a surge there are no more."""
+def test_a_group_without_recent_visits_is_probed() -> None:
+    """No page of it would be in the batch for its score; there are no more probes than detect a surge."""
     scheduler = crawled()
     now = 25 * DAY
     assert not quiet_of(scheduler.rank(40, now=now).urls)
     batch = scheduler.rank(40, now=now, surge_probes=True)
     assert len(batch.urls) == 40
-    assert len(quiet_of(batch.urls)) == SCOUTS
+    assert len(quiet_of(batch.urls)) == PROBES_PER_GROUP
     assert set(batch.urls) > set(scheduler.rank(35, now=now).urls)
     assert batch.scores.tolist() == sorted(batch.scores.tolist(), reverse=True)
     assert scheduler.next_batch(40, now=now).urls == batch.urls
 
 
-def test_scouts_that_are_out_are_not_followed_by_others() -> None:
+def test_leased_probes_are_not_followed_by_others() -> None:
     scheduler = crawled()
     first = scheduler.next_batch(40, now=25 * DAY)
-    assert len(quiet_of(first.urls)) == SCOUTS
+    assert len(quiet_of(first.urls)) == PROBES_PER_GROUP
     assert not quiet_of(scheduler.next_batch(20, now=25 * DAY).urls)
 
 
-def test_what_scouts_have_seen_need_not_be_seen_again() -> None:
+def test_what_probes_have_seen_is_not_probed_again() -> None:
     scheduler = crawled()
     now = 25 * DAY
     urls = scheduler.next_batch(40, now=now).urls
@@ -70,21 +70,21 @@ def test_what_scouts_have_seen_need_not_be_seen_again() -> None:
     assert not quiet_of(scheduler.next_batch(20, now=now + 60.0).urls)
 
 
-def test_scouts_send_the_crawler_to_the_others() -> None:
+def test_probes_that_find_a_surge_raise_the_others() -> None:
     scheduler = crawled()
     now = 25 * DAY
     urls = scheduler.next_batch(40, now=now).urls
     scheduler.observe([Outcome(url, now, changed=True) for url in urls])
-    assert len(quiet_of(scheduler.next_batch(60, now=now + DAY / 4).urls)) == len(QUIET) - SCOUTS
+    assert len(quiet_of(scheduler.next_batch(60, now=now + DAY / 4).urls)) == len(QUIET) - PROBES_PER_GROUP
 
 
-def test_no_scouts_where_the_formula_or_the_visits_tell_of_no_surges() -> None:
+def test_no_probes_if_formula_or_settings_ignore_surges() -> None:
     for scheduler in (crawled(formula="posterior"), crawled(surges=False), crawled(surge_probes=False)):
         batch = scheduler.rank(40, now=25 * DAY, surge_probes=True)
         assert batch.urls == scheduler.rank(40, now=25 * DAY).urls
 
 
-def test_no_scouts_of_groups_visited_just_now_nor_in_place_of_better_pages() -> None:
+def test_no_probes_of_groups_just_visited_nor_in_place_of_better_pages() -> None:
     scheduler = crawled()
     scheduler.observe([Outcome(url, 25 * DAY, changed=False) for url in QUIET[:5]])
     assert not quiet_of(scheduler.rank(40, now=25 * DAY + 60.0, surge_probes=True).urls)
@@ -101,7 +101,7 @@ def test_pages_asked_for_and_pages_never_visited_keep_their_places() -> None:
     assert not quiet_of(urls)
 
 
-def test_explain_names_scouts() -> None:
+def test_explain_names_probes() -> None:
     scheduler = crawled()
     now = 25 * DAY
     told = {url: scheduler.explain(url, now=now, k=40) for url in QUIET + BUSY}
@@ -114,12 +114,12 @@ def test_explain_names_scouts() -> None:
             "to see whether a surge has hit the other pages of its URL pattern"
         )
     pushed = best - set(batch.urls)
-    assert len(pushed) == SCOUTS
+    assert len(pushed) == PROBES_PER_GROUP
     for url in pushed:
         assert "its place goes to surge_probes" in told[url].reasons[0]
 
 
-def test_that_there_are_none_is_saved(tmp_path: Path) -> None:
+def test_surge_probes_off_is_saved(tmp_path: Path) -> None:
     for surge_probes in (True, False):
         scheduler = crawled(surge_probes=surge_probes)
         scheduler.save(tmp_path / str(surge_probes))
@@ -132,11 +132,11 @@ def test_groups_are_due_by_what_is_expected_of_them() -> None:
     scheduler = crawled()
     urls = QUIET[:7]
     scheduler.observe([Outcome(url, 21 * DAY, changed=i < 2) for i, url in enumerate(urls)])
-    shard = scheduler.pages.arrays
+    shard = scheduler.core.pages.arrays
     group = int(shard.pages.records["group"][0])
     for days in (21.0, 21.5, 25.0, 400.0):
         expected = worth(shard, group, days * DAY)
-        query = scheduler._batch_builder.query(40, days * DAY, 600.0)
+        query = scheduler.core.batch_builder.query(40, days * DAY, 600.0)
         due = _find_due(shard, query, expected * (1 - 1e-6), 20)
         assert due.groups.tolist() == [group]
         assert np.allclose(due.worth, expected, rtol=1e-6)

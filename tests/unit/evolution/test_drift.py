@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from streamsched.errors import SettingsError
-from streamsched.scheduler.drift import DETECTORS, HitRateWatch
+from streamsched.evolution.drift import DETECTORS, HitRateWatch
 
 
 def feed(watch: HitRateWatch, rate: float, batches: int, rng: np.random.Generator, size: int = 200) -> int | None:
@@ -40,8 +40,8 @@ def test_forgetting_begins_anew() -> None:
 
 
 @pytest.mark.parametrize(("served", "hits"), [(1, 1), (7, 0), (7, 3), (7, 7), (1000, 1), (1000, 333), (50_000, 20_000)])
-def test_every_hit_is_told(served: int, hits: int) -> None:
-    """As many of the outcomes told are hits as were; where there are too many, the share is kept."""
+def test_every_hit_is_counted(served: int, hits: int) -> None:
+    """The detector gets as many hits as there were; of too many outcomes, the share."""
     told: list[int] = []
 
     class Spy:

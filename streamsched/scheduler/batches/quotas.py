@@ -1,9 +1,8 @@
-"""BatchQuotas of a batch that do not go by score alone: pages never visited, and pages drawn by lot.
+"""Quotas of a batch: a share for never-visited pages, and a share for random exploration.
 
-So many of a batch's pages at least are such as were never visited, where there are so many: of a page that nobody has
-looked at a formula may think anything. Exploration gives some places to pages drawn by lot from all that may be handed
-out, for formulas that can score a page 0 for ever. Both come in place of the worst of the batch, as far as hosts have
-room; what was first in it stays.
+At least `new_share` of a batch are never-visited pages, if that many exist: a formula's score of a page without visits
+is a guess. Exploration gives a share to pages drawn uniformly at random from all that may be visited, for formulas that
+can score a page 0 forever. Both replace the worst pages of the batch, within the hosts' limits; the panel's pages stay.
 """
 
 from __future__ import annotations
@@ -31,44 +30,44 @@ from streamsched.records.schema import ShardArrays
 __all__ = ["BatchQuotas", "Places", "RankedSources", "put_in_order", "swap_in"]
 
 _ROUNDING: Final = 1e-9  # of a page: 0.1 * 30 is 3.0000000000000004 and means 3
-_DIGITS: Final = 9  # that fractions of pages are kept to
-_TRIES: Final = 8  # rows drawn for each page wanted: some are in the batch already or may not be handed out
+_DIGITS: Final = 9  # to which fractions of pages are rounded
+_TRIES: Final = 8  # rows drawn for each page wanted: some are in the batch already or may not be visited
 _FEW: Final = 8  # pages: for fewer, as many rows are drawn
-_KEPT_LOTS: Final = 8  # that are made up for later, beside those of the last batch
+_KEPT_DRAWS: Final = 8  # draws owed beyond the last batch that later batches make up for
 
 
 class RankedSources(NamedTuple):
-    """How to rank the pages never visited, and how to score pages by their rows."""
+    """Functions that rank the never-visited pages, and score pages by their rows."""
 
     rank_new: Callable[[Query], Ranked]
     score: Callable[[Ints], Floats]
 
 
 class BatchQuotas:
-    """The shares of one scheduler's batches. ``new``: of pages never visited; ``explore``: of pages drawn by lot."""
+    """The quotas of one scheduler. ``new``: the share of never-visited pages; ``explore``: of random pages."""
 
     def __init__(self, new: float, explore: float, seed: int) -> None:
         self.new = new
         self.explore = explore
         self._seed = seed
-        self._handed = 0  # pages handed out, counted where some are drawn, and how many of them were
-        self._drawn = 0.0  # or given up, where there was no page to draw for too long
-        self._owed = 0.0  # of a page never visited, below 1: what batches so far had too little room for
-        self._first_new = 0  # the first row that may never have been visited
+        self._handed = 0  # pages of all batches with exploration
+        self._drawn = 0.0  # of them drawn at random, or given up because there was long no page to draw
+        self._owed = 0.0  # fraction of a never-visited page, below 1, that earlier batches were too small for
+        self._first_new = 0  # all rows before it were visited
         self._seats = HostSlots()
 
-    def adjust(self, shard: ShardArrays, query: Query, ranked: Ranked, ways: RankedSources) -> Ranked:
-        """Return the batch `ranked`, the answer to `query`, with its shares, in the order of scores. O(batch)."""
+    def adjust(self, shard: ShardArrays, query: Query, ranked: Ranked, sources: RankedSources) -> Ranked:
+        """Return the batch `ranked`, the result of `query`, with quotas applied, in the order of scores. O(batch)."""
         rows = ranked.rows
         if self.new and self._find_new(shard):
-            rows = self._add_new(shard, query, rows, ways)
+            rows = self._add_new(shard, query, rows, sources)
         if self.explore:
-            rows = self._add_lots(shard, query, rows)
-        return ranked if rows is ranked.rows else put_in_order(shard, query, ranked, rows, ways.score)
+            rows = self._add_random(shard, query, rows)
+        return ranked if rows is ranked.rows else put_in_order(shard, query, ranked, rows, sources.score)
 
     @contextmanager
     def unchanged(self) -> Iterator[None]:
-        """Let batches composed in this block not count."""
+        """Do not count batches composed in this block."""
         counts = self._handed, self._drawn, self._owed
         try:
             yield
@@ -76,24 +75,23 @@ class BatchQuotas:
             self._handed, self._drawn, self._owed = counts
 
     def state(self) -> dict[str, Any]:
-        """Return what `restore` needs, as JSON can hold it."""
-        counts = {"handed": self._handed, "drawn": self._drawn, "owed": self._owed}
-        return {"new": self.new, "explore": self.explore, **counts}
+        """Return the counts, as plain values for JSON; `restore` takes them."""
+        return {"handed": self._handed, "drawn": self._drawn, "owed": self._owed}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go on from what `state` returned once."""
+        """Continue from the counts that `state` returned."""
         self._handed, self._drawn = state["handed"], state["drawn"]
-        self._owed = state.get("owed", 0.0)  # states of before it was kept have none
+        self._owed = state["owed"]
 
     def _find_new(self, shard: ShardArrays) -> bool:
         """Return whether some page was never visited. O(1) amortised."""
         self._first_new = _pass_visited(shard, self._first_new)
         return self._first_new < int(shard.corpus["pages"][0])
 
-    def _add_new(self, shard: ShardArrays, query: Query, rows: Ints, ways: RankedSources) -> Ints:
-        """Return the batch ``rows``: int64[m] with as many pages never visited as are due, if there are. O(m).
+    def _add_new(self, shard: ShardArrays, query: Query, rows: Ints, sources: RankedSources) -> Ints:
+        """Return the batch ``rows``: int64[m] with the never-visited pages that are due, if they exist. O(m).
 
-        What is due beyond whole pages is left to later batches, so that small ones reach the share, too.
+        Fractions of a page are carried over to later batches, so that small batches reach the share too.
         """
         due = self.new * rows.size + self._owed
         wanted = math.floor(due + _ROUNDING)
@@ -101,24 +99,24 @@ class BatchQuotas:
         missing = wanted - int(np.count_nonzero(new))
         if missing > 0:
             keep = _drop_last(rows, np.isin(rows, query.first) | new, missing)
-            found = ways.rank_new(replace(query, k=rows.size, first=rows[keep]))
+            found = sources.rank_new(replace(query, k=rows.size, first=rows[keep]))
             rows = self._fill_up(shard, query, found.rows, rows)
         had = int(np.count_nonzero(_are_new(shard, rows)))
         self._owed = max(round(due - max(wanted, had), _DIGITS), 0.0)
         return rows
 
-    def _add_lots(self, shard: ShardArrays, query: Query, rows: Ints) -> Ints:
-        """Return the batch ``rows``: int64[m] with as many pages drawn by lot as are due, if they have room. O(m)."""
+    def _add_random(self, shard: ShardArrays, query: Query, rows: Ints) -> Ints:
+        """Return the batch ``rows``: int64[m] with the random pages that are due, within hosts' limits. O(m)."""
         self._handed += rows.size
         due = self.explore * self._handed
         wanted = math.floor(due - self._drawn + _ROUNDING)
         if wanted > 0:
             stays = np.isin(rows, query.first) | ((shard.pages.records["flags"][rows] & URGENT) != 0)
             stays |= _are_new(shard, rows) if self.new else False
-            lots = self._draw(shard, query, rows, wanted)
-            rows, seated = swap_in(shard, query, Places(rows, stays), lots, wanted)
-            # Where for long there is nothing to draw, that must not make whole batches of lots one day.
-            self._drawn = max(self._drawn + seated, round(due - self.explore * rows.size - _KEPT_LOTS, _DIGITS))
+            drawn = self._draw(shard, query, rows, wanted)
+            rows, added = swap_in(shard, query, Places(rows, stays), drawn, wanted)
+            # Draws owed after a long time without pages to draw must not fill whole batches later.
+            self._drawn = max(self._drawn + added, round(due - self.explore * rows.size - _KEPT_DRAWS, _DIGITS))
         return rows
 
     def _fill_up(self, shard: ShardArrays, query: Query, chosen: Ints, before: Ints) -> Ints:
@@ -129,26 +127,26 @@ class BatchQuotas:
         return seated.rows
 
     def _draw(self, shard: ShardArrays, query: Query, batch: Ints, count: int) -> Ints:
-        """Return pages drawn by lot that may be handed out and are not in the batch, enough for `count`: int64[m]."""
+        """Return random pages that may be visited and are not in the batch, enough for `count`: int64[m]."""
         pages = int(shard.corpus["pages"][0])
         size = _TRIES * max(count, _FEW)
-        lots = np.random.default_rng([abs(self._seed), self._handed]).integers(pages, size=size)
-        rows = lots[np.sort(np.unique(lots, return_index=True)[1])]
+        drawn = np.random.default_rng([abs(self._seed), self._handed]).integers(pages, size=size)
+        rows = drawn[np.sort(np.unique(drawn, return_index=True)[1])]
         rows = rows[~np.isin(rows, batch)]
         return rows[are_eligible(shard, rows, query.now, query.limits)]
 
 
 class Places(NamedTuple):
-    """A batch, best first, and which of its pages keep their places: int64[m], bool[m]."""
+    """A batch, best first, and which of its pages must stay: int64[m], bool[m]."""
 
     rows: Ints
     stays: Bools
 
 
-def swap_in(shard: ShardArrays, query: Query, places: Places, lots: Ints, count: int) -> tuple[Ints, int]:
-    """Return the batch with up to `count` of ``lots``: int64[n] in it, and how many these are. O(m + n).
+def swap_in(shard: ShardArrays, query: Query, places: Places, added: Ints, count: int) -> tuple[Ints, int]:
+    """Return the batch with up to `count` of ``added``: int64[n], and how many were added. O(m + n).
 
-    A lot takes the place of the worst page of all, or of the worst of its own host where that has no more room.
+    Each replaces the worst page of all, or the worst of its own host if that host is at its limit.
     """
     hosts = _hosts(shard, places.rows)
     used = Counter(hosts)
@@ -157,9 +155,9 @@ def swap_in(shard: ShardArrays, query: Query, places: Places, lots: Ints, count:
     for place in worst:
         own.setdefault(hosts[place], []).append(place)
     keep = np.ones(places.rows.size, np.bool_)
-    seated: list[int] = []
-    for lot, host in zip(lots.tolist(), _hosts(shard, lots), strict=True):
-        if len(seated) == count:
+    swapped: list[int] = []
+    for row, host in zip(added.tolist(), _hosts(shard, added), strict=True):
+        if len(swapped) == count:
             break
         full = used[host] >= host_capacity(shard.groups.records[host], query.limits, query.now, query.lease_s)
         places_left = own.get(host, []) if full else worst
@@ -170,12 +168,12 @@ def swap_in(shard: ShardArrays, query: Query, places: Places, lots: Ints, count:
             keep[place] = False
             used[hosts[place]] -= 1
             used[host] += 1
-            seated.append(lot)
-    return (np.concatenate([places.rows[keep], np.array(seated, np.int64)]) if seated else places.rows), len(seated)
+            swapped.append(row)
+    return (np.concatenate([places.rows[keep], np.array(swapped, np.int64)]) if swapped else places.rows), len(swapped)
 
 
 def _hosts(shard: ShardArrays, rows: Ints) -> list[int]:
-    """Return the hosts' numbers of ``rows``: int64[m]. O(m)."""
+    """Return the host numbers of ``rows``: int64[m]. O(m)."""
     hosts: list[int] = shard.groups.records["host"][shard.pages.records["group"][rows]].tolist()
     return hosts
 
@@ -183,7 +181,7 @@ def _hosts(shard: ShardArrays, rows: Ints) -> list[int]:
 def put_in_order(
     shard: ShardArrays, query: Query, ranked: Ranked, rows: Ints, score: Callable[[Ints], Floats]
 ) -> Ranked:
-    """Return ``rows``: int64[m] as a batch: the query's first pages, then the others from the best score down.
+    """Return ``rows``: int64[m] as a batch: the query's `first` pages, then the others, best score first.
 
     `ranked`: pages whose scores are known; `score`: scores pages by their rows.
     """
@@ -206,7 +204,7 @@ def _are_new(shard: ShardArrays, rows: Ints) -> Bools:
 
 
 def _drop_last(rows: Ints, stays: Bools, count: int) -> Bools:
-    """Return which of ``rows``: int64[m] are left when the last `count` that need not stay are dropped: bool[m]."""
+    """Return which of ``rows``: int64[m] stay if the last `count` that may go are dropped: bool[m]."""
     keep = np.ones(rows.size, np.bool_)
     if count:
         keep[np.flatnonzero(~stays)[-count:]] = False
@@ -215,7 +213,7 @@ def _drop_last(rows: Ints, stays: Bools, count: int) -> Bools:
 
 @bare_kernel
 def _pass_visited(shard: ShardArrays, row: int) -> int:
-    """Return the first row from `row` on that was never visited, or how many there are."""
+    """Return the first row from `row` on that was never visited, or the number of pages."""
     while row < shard.corpus[0].pages and shard.pages.records[row].flags & VISITED:
         row += 1
     return row

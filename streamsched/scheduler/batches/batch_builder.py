@@ -1,7 +1,7 @@
-"""What is handed out: batches of the best pages with the panel's and the shares' among them, and why a page is in one.
+"""Builds batches: the best pages by score, the panel's, those of the quotas, and surge probes; explains them.
 
-All that a batch keeps to comes together here: who ranks (`formula_switch`), what is out and who rests
-(`politeness_policy`), which pages have places whatever they score (`panel`, `shares`).
+It combines the ranking (`formula_switch`), leases and politeness (`politeness_policy`), and the pages that a batch
+includes whatever they score (`panel`, `quotas`, `surge_probes`).
 """
 
 from __future__ import annotations
@@ -12,55 +12,70 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
+from typing import Any
 
 import numpy as np
 
 from streamsched.formula.champion import Champion
 from streamsched.numerics.arrays import Ints
-from streamsched.persistence.call_codec import GrantedLeases
 from streamsched.politeness.policy import PolitenessPolicy
 from streamsched.ranking.formula_switch import FormulaSwitch
 from streamsched.ranking.full_scan import Query, Ranked
 from streamsched.records.page_schema import VISITED
 from streamsched.records.url_index import url_texts
 from streamsched.records.url_patterns import host_names
+from streamsched.scheduler.batches.panel import Panel
+from streamsched.scheduler.batches.quotas import BatchQuotas, RankedSources
+from streamsched.scheduler.batches.surge_probes import SurgeProbes
 from streamsched.scheduler.explanation import Explanation, RankedBy, explain_page
-from streamsched.scheduler.panel import Panel
-from streamsched.scheduler.quotas import BatchQuotas, RankedSources
 from streamsched.scheduler.results import Batch
 from streamsched.scheduler.selection_reasons import ComposedBatch, describe_membership
-from streamsched.scheduler.surge_probes import SurgeProbes
 from streamsched.state.page_table import PageTable
 
-__all__ = ["BatchBuilder"]
+__all__ = ["BatchBuilder", "GrantedLeases"]
+
+
+@dataclass(frozen=True, slots=True)
+class GrantedLeases:
+    """The leases of a batch granted at `now` until `until_s`, and the state of the panel and the quotas after it.
+
+    ``rows``: int64[m]; the first ``panel`` are the panel's.
+    """
+
+    rows: Ints
+    now: float
+    until_s: float
+    panel: int
+    panel_state: dict[str, Any]
+    quotas_state: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class BatchBuilder:
-    """What batches of one scheduler are made of. For one call at a time, under its owner's lock."""
+    """Builds the batches of one scheduler. For one call at a time, under the scheduler's lock."""
 
     pages: PageTable
     politeness_policy: PolitenessPolicy
     formula_switch: FormulaSwitch
     panel: Panel
-    shares: BatchQuotas
+    quotas: BatchQuotas
     seed: int
-    surge_probes: SurgeProbes | None = None  # where the formula reads `surge`
+    surge_probes: SurgeProbes | None = None  # used if the formula reads `surge`
 
-    def look(self, k: int, now: float, *, surge_probes: bool = False) -> Batch:
-        """Return the best `k` pages that may be handed out at `now`, shares and panel aside; nothing changes.
+    def preview(self, k: int, now: float, *, surge_probes: bool = False) -> Batch:
+        """Return the best `k` pages that may be visited at `now`, without quotas and panel. Nothing changes.
 
-        `surge_probes`: have these among them.
+        `surge_probes`: include surge probes.
         """
-        with self._as_of(now):
+        with self._leases_as_of(now):
             query = self.query(k, now, math.inf)
             ranked = self.formula_switch.peek(query)
             if surge_probes:
-                ranked, _ = self._send_scouts(query, ranked, ranked)
+                ranked, _ = self._add_surge_probes(query, ranked, ranked)
             return self.name_pages(ranked, now)
 
-    def hand_out(self, k: int, now: float, lease_s: float) -> Batch:
-        """Return a batch of `k` pages at `now`, leased for `lease_s`, the panel's first."""
+    def lease_batch(self, k: int, now: float, lease_s: float) -> Batch:
+        """Return a batch of `k` pages at `now`, the panel's first, leased for `lease_s`."""
         shard = self.pages.arrays
         self.formula_switch.keep_up(self.politeness_policy.leases.expire(shard, now))
         query = self.query(k, now, lease_s)
@@ -72,37 +87,39 @@ class BatchBuilder:
         self.panel.count(ranked.rows.size, panel)
         return self.name_pages(ranked, now, now + lease_s, panel)
 
-    def restore_leases(self, handed: GrantedLeases) -> None:
-        """Lease the pages that were handed out once, as they were. O(pages handed out)."""
+    def restore_leases(self, leases: GrantedLeases) -> None:
+        """Grant the leases of an earlier batch again. O(batch)."""
         shard = self.pages.arrays
-        self.formula_switch.keep_up(self.politeness_policy.leases.expire(shard, handed.now))
-        self.politeness_policy.forget(handed.now)
-        self.politeness_policy.grant(shard, handed.rows, handed.now, handed.until_s, handed.panel)
+        self.formula_switch.keep_up(self.politeness_policy.leases.expire(shard, leases.now))
+        self.politeness_policy.forget(leases.now)
+        self.politeness_policy.grant(shard, leases.rows, leases.now, leases.until_s, leases.panel)
         self.formula_switch.settle()
-        self.panel.restore(handed.panel_state)
-        self.shares.restore(handed.shares_state)
+        self.panel.restore(leases.panel_state)
+        self.quotas.restore(leases.quotas_state)
 
     def explain(self, row: int, champion: Champion, query: Query) -> Explanation:
-        """Return what is known of the page of `row`, and why the batch `query` asks for has it or not. O(pages)."""
+        """Return what is known of the page of `row`, and why the batch of `query` has it or not. O(pages)."""
         shard = self.pages.arrays
-        told = explain_page(shard, RankedBy(champion, self.formula_switch.current.scan, query.limits), query, row)
-        with self._as_of(query.now), self.shares.unchanged(), self.panel.unchanged():
+        explanation = explain_page(
+            shard, RankedBy(champion, self.formula_switch.current.scan, query.limits), query, row
+        )
+        with self._leases_as_of(query.now), self.quotas.unchanged(), self.panel.unchanged():
             chosen = self._compose(query, self.formula_switch.peek, self.formula_switch.peek_new)
-            membership = describe_membership(shard, chosen, row, score=told.score, eligible=told.eligible)
-        reasons = (*membership, *told.reasons, *self.panel.reasons(shard, row))
-        return replace(told, in_batch=bool(np.isin(row, chosen.batch.rows)), reasons=reasons)
+            membership = describe_membership(shard, chosen, row, score=explanation.score, eligible=explanation.eligible)
+        reasons = (*membership, *explanation.reasons, *self.panel.reasons(shard, row))
+        return replace(explanation, in_batch=bool(np.isin(row, chosen.batch.rows)), reasons=reasons)
 
     def query(self, k: int, now: float, lease_s: float) -> Query:
-        """Return what is asked of rankings for a batch of `k` pages at `now`."""
+        """Return the ranking query for a batch of `k` pages at `now`."""
         return Query(k, now, self.pages.cycle_s, self.salt(now), self.politeness_policy.limits, lease_s)
 
     def salt(self, now: float) -> int:
-        """Return what salts the ties in the cycle of `now`: drawn anew each cycle, so that no page always loses."""
+        """Return the salt of tie keys in the cycle of `now`; it differs each cycle, so that no page always loses."""
         digits = f"{self.seed} {math.floor(now / self.pages.cycle_s)}".encode()
         return int.from_bytes(hashlib.blake2b(digits, digest_size=8).digest(), "little")
 
     def name_pages(self, ranked: Ranked, now: float, until: float | None = None, panel: int = 0) -> Batch:
-        """Return the pages `ranked` as callers get them."""
+        """Return the pages `ranked` as a batch with URLs and hosts."""
         shard = self.pages.arrays
         urls = url_texts(shard.pages, ranked.rows)
         hosts = cache(lambda: host_names(shard.groups, shard.pages.records, ranked.rows))
@@ -111,23 +128,23 @@ class BatchBuilder:
     def _compose(
         self, query: Query, rank: Callable[[Query], Ranked], rank_new: Callable[[Query], Ranked]
     ) -> ComposedBatch:
-        """Return a batch: the panel's pages with the best, what shares make of them, and then surge_probes."""
+        """Return a batch: the panel's pages, then the best, then quotas applied, then surge probes."""
         shard, scan = self.pages.arrays, self.formula_switch.current.scan
         first = self.panel.choose(shard, query.k, query.now, query.limits, query.lease_s)
         query = replace(query, first=first)
-        ways = RankedSources(rank_new, lambda rows: scan.score(shard, query.now, query.cycle_s, rows))
+        sources = RankedSources(rank_new, lambda rows: scan.score(shard, query.now, query.cycle_s, rows))
         best = rank(query)
-        shared = self.shares.adjust(shard, query, best, ways)
-        batch, surge_probes = self._send_scouts(query, best, shared)
-        return ComposedBatch(query, best, batch, first.size, self.shares.new, surge_probes)
+        shared = self.quotas.adjust(shard, query, best, sources)
+        batch, surge_probes = self._add_surge_probes(query, best, shared)
+        return ComposedBatch(query, best, batch, first.size, self.quotas.new, surge_probes)
 
-    def _send_scouts(self, query: Query, best: Ranked, batch: Ranked) -> tuple[Ranked, Ints]:
-        """Return the batch with its surge_probes, and who these are. The panel's pages and those of shares stay."""
+    def _add_surge_probes(self, query: Query, best: Ranked, batch: Ranked) -> tuple[Ranked, Ints]:
+        """Return the batch with its surge probes, and their rows. Pages of the panel and the quotas stay."""
         shard, rows = self.pages.arrays, batch.rows
         if self.surge_probes is None or "surge" not in self.formula_switch.formula.terminals:
             return batch, rows[:0]
         stays = np.isin(rows, query.first) | ~np.isin(rows, best.rows)
-        if self.shares.new:
+        if self.quotas.new:
             stays |= (shard.pages.records["flags"][rows] & VISITED) == 0
         scan = self.formula_switch.current.scan
         return self.surge_probes.adjust(
@@ -135,8 +152,8 @@ class BatchBuilder:
         )
 
     @contextmanager
-    def _as_of(self, now: float) -> Iterator[None]:
-        """Let leases that run out by `now` count as ended, in this block only: `now` may be later than the present."""
+    def _leases_as_of(self, now: float) -> Iterator[None]:
+        """Count leases that expire by `now`, which may be in the future, as ended within this block."""
         leases, shard = self.politeness_policy.leases, self.pages.arrays
         ended = leases.expire(shard, now)
         self.formula_switch.keep_up(ended)

@@ -1,4 +1,4 @@
-"""Drift: whether the share of served pages that turn out to have changed is still what it was."""
+"""Drift detection: whether the hit rate, the share of served pages that had changed, has moved."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from streamsched.errors import SettingsError
 __all__ = ["DETECTORS", "HitRateWatch"]
 
 DETECTORS: Final = ("adwin", "page_hinkley")
-_IGNORED: Final = 0.02  # of the rate; river's 0.005 takes the chance of hits and misses for news within a day
+_IGNORED: Final = 0.02  # of the rate; with river's 0.005, random hits and misses count as drift within a day
 _THRESHOLD: Final = 50.0  # hits too few or too many, river's own
-_MOST: Final = 1_000  # outcomes of one call that the detector is told of, a millisecond's work; more are thinned out
+_MOST: Final = 1_000  # outcomes of one call given to the detector, a millisecond's work; more are thinned out
 
 
 class HitRateWatch:
@@ -21,11 +21,11 @@ class HitRateWatch:
 
     `detector`: "adwin" (Bifet & Gavaldà 2007; a false alarm in a look has probability 0.002) or "page_hinkley" (Page
     1954), which ignores changes of the rate below 2 points.
-    Imports river, which takes a second. Raises SettingsError for another name.
+    Imports river, which takes a second. Raises SettingsError for another detector.
     """
 
     def __init__(self, detector: str = "adwin") -> None:
-        # river takes longer to import than all of streamsched, and only who asks for drift needs it.
+        # river takes longer to import than all of streamsched, and only drift detection needs it.
         from river import drift  # noqa: PLC0415
 
         if detector not in DETECTORS:
@@ -36,18 +36,18 @@ class HitRateWatch:
         self.forget()
 
     def forget(self) -> None:
-        """Begin anew: what comes from now on is compared with itself alone."""
+        """Start again: earlier outcomes no longer count."""
         self._detector: Any = self._make()
         self.drifted = False
 
     def note(self, served: int, hits: int) -> None:
-        """Take in that of `served` pages `hits` had changed; `drifted` turns True where that is news. O(served).
+        """Add `served` pages of which `hits` had changed; `drifted` turns True if the rate has moved. O(served).
 
-        Within a call the hits are spread evenly, for their order is not known.
+        The hits of one call are spread evenly, because their order is not known.
         """
-        told = min(served, _MOST)
+        count = min(served, _MOST)
         carried = served // 2  # of the next hit, in parts of `served`
-        for _ in range(told):
+        for _ in range(count):
             carried += hits
             self._detector.update(carried >= served)
             carried -= served if carried >= served else 0

@@ -76,7 +76,7 @@ def test_size_follows_the_budget_in_steps() -> None:
     sizes = []
     for day, k in enumerate([100, 100, 140, 100, 200, 200, 200, 60, 60, 60], 1):
         crawl(scheduler, day, batches=1, k=k)
-        sizes.append(sum(scheduler._panel.holds(scheduler.pages.arrays, row) for row in range(400)))
+        sizes.append(sum(scheduler.core.panel.holds(scheduler.core.pages.arrays, row) for row in range(400)))
     assert sizes == [0, 20, 20, 20, 20, 40, 40, 40, 12, 12]
 
 
@@ -157,10 +157,10 @@ def test_panel_goes_on_after_loading(tmp_path: Path) -> None:
 
 def test_without_a_panel_nothing_is_kept() -> None:
     scheduler = crawler(panel=0.0)
-    before = scheduler._panel.state()
+    before = scheduler.core.panel.state()
     batches = crawl(scheduler, 1) + crawl(scheduler, 2)
     assert panel_of(batches) == []
-    assert scheduler._panel.state() == before
+    assert scheduler.core.panel.state() == before
 
 
 def test_panel_stays_within_the_sample() -> None:

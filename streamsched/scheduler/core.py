@@ -1,0 +1,282 @@
+"""The scheduler of one shard without its public methods: its parts, its state, and the calls that change them.
+
+`Scheduler`, `DurableScheduler`, `Evolver` and the persistence room share it. Nothing here is public.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from typing import Any, Final
+
+import numpy as np
+
+from streamsched.errors import SettingsError, UnknownPage
+from streamsched.evolution.data.training_data import Span, Training, count_cycles, gather_training, impute_training
+from streamsched.formula import Formula
+from streamsched.formula.champion import BY_HAND, Champion, parse_provided
+from streamsched.numerics.argument_checks import check_time, check_whole
+from streamsched.numerics.arrays import Floats, Hashes, Ints
+from streamsched.numerics.packed_urls import PackedUrls
+from streamsched.numerics.topk_order import tie_keys
+from streamsched.outcomes import OutcomeBatch
+from streamsched.politeness.policy import PolitenessPolicy
+from streamsched.politeness.politeness_settings import HostRule, Politeness, Rule
+from streamsched.ranking.formula_switch import FormulaSwitch
+from streamsched.records.schema import ShardArrays
+from streamsched.records.visit_journal import copy_sample, find_sampled, number_sample, sample_bar
+from streamsched.scheduler.batches.batch_builder import BatchBuilder, GrantedLeases
+from streamsched.scheduler.batches.panel import Panel
+from streamsched.scheduler.batches.quotas import BatchQuotas
+from streamsched.scheduler.batches.surge_probes import SurgeProbes
+from streamsched.scheduler.results import KEPT_REJECTIONS, Batch, Observed
+from streamsched.scheduler.settings import SchedulerSettings
+from streamsched.state.digest import digest_state
+from streamsched.state.page_table import PageTable
+
+__all__ = ["SchedulerCore"]
+
+_NOT_DIGESTED: Final = ("positions", "champion")  # they say how the state came about
+
+
+class SchedulerCore:
+    """The state of one shard behind a lock.
+
+    ``pages``: the page table; ``positions``: by stream, the position up to which its outcomes are applied, as JSON;
+    ``lock``: held while the state changes; ``on_champion``: called under the lock when a formula has taken over. All
+    methods may be called from several threads. Arguments are checked by the caller unless a method says otherwise.
+    """
+
+    def __init__(
+        self, settings: SchedulerSettings, pages: PageTable, policy: PolitenessPolicy, champion: Champion
+    ) -> None:
+        """Assemble the parts of a scheduler; see `new` and `from_state`."""
+        self.lock: AbstractContextManager[object] = threading.RLock()
+        self.positions: dict[str, Any] = {}
+        self.on_champion: Callable[[Champion], None] | None = None
+        self.champion = self._wanted = champion
+        self.pages = pages
+        self.politeness_policy = policy
+        self.panel = Panel(settings.panel, settings.cycle_s)
+        self.quotas = BatchQuotas(settings.new_share, settings.explore_share, settings.seed)
+        self.formula_switch = FormulaSwitch(pages, champion.formula, settings.threads)
+        self._settings = settings
+        self._surge_probes = SurgeProbes() if settings.surge_probes else None
+        self.batch_builder = self._make_batch_builder()
+
+    @classmethod
+    def new(cls, settings: SchedulerSettings) -> SchedulerCore:
+        """Return a scheduler without pages."""
+        pages = PageTable(settings.cycle_s, settings.change_bits, settings.regions)
+        return cls(settings, pages, PolitenessPolicy(settings.politeness, None), Champion(settings.formula))
+
+    @classmethod
+    def from_state(cls, pages: PageTable, state: Mapping[str, Any], threads: int | None = None) -> SchedulerCore:
+        """Return the scheduler of `pages` whose `to_json` was `state`. O(pages)."""
+        settings = SchedulerSettings.from_json(state["settings"], threads)
+        policy = PolitenessPolicy.restored(
+            state["policy"] | {"politeness": settings.politeness.to_json()}, pages.arrays
+        )
+        core = cls(settings, pages, policy, Champion.from_json(state["champion"]))
+        core.positions = state["positions"]
+        core.panel.restore(state["panel"])
+        core.quotas.restore(state["quotas"])
+        return core
+
+    def to_json(self) -> dict[str, Any]:
+        """Return all of the state that the page table does not hold, as plain values for JSON."""
+        policy = self.politeness_policy.state()
+        del policy["politeness"]  # part of the settings
+        return {
+            "settings": self.settings.to_json(),
+            "champion": self._wanted.to_json(),
+            "policy": policy,
+            "panel": self.panel.state(),
+            "quotas": self.quotas.state(),
+            "positions": dict(self.positions),
+        }
+
+    @property
+    def settings(self) -> SchedulerSettings:
+        """The present settings; their formula may still be preparing to take over."""
+        return replace(self._settings, formula=self._wanted.formula, politeness=self.politeness_policy.politeness)
+
+    def digest(self) -> str:
+        """Return one hash of the logical state. O(pages)."""
+        with self.lock:
+            state = {name: value for name, value in self.to_json().items() if name not in _NOT_DIGESTED}
+            return digest_state(self.pages, state)
+
+    def observe(self, batch: OutcomeBatch) -> Observed:
+        """Apply the valid outcomes of `batch` in their order. O(1) an outcome."""
+        problems = batch.problems()
+        if problems:
+            valid = np.ones(len(batch), np.bool_)
+            valid[[problem.record for problem in problems]] = False
+            batch = batch.take(np.flatnonzero(valid))
+        with self.lock:
+            limits, then = self.politeness_policy.limits, self.formula_switch.count
+            counts = self.pages.observe(batch, limits, surges=self._settings.surges, then=then).tolist()
+            self.politeness_policy.reach(self.pages.arrays)
+        applied, changed, first_visits, failures, duplicates, late, _, served, hits = counts
+        kept = tuple(problems[:KEPT_REJECTIONS])
+        return Observed(applied, changed, first_visits, duplicates, late, len(problems), failures, kept, served, hits)
+
+    def discover(self, urls: PackedUrls, now: float, importance: Floats | None = None) -> int:
+        """Add unknown pages and set the importance of all `urls`; return how many were added. O(1) a URL.
+
+        Raises InvalidOutcome, and adds nothing, if a URL or weight breaks the format.
+        """
+        _check_urls(urls, now, importance)
+        with self.lock:
+            added = self._add(urls, now)
+            if importance is not None:
+                self.pages.weigh(urls, importance)
+        return added
+
+    def next_batch(self, k: int, now: float, lease_s: float) -> Batch:
+        """Return a batch of `k` pages, leased for `lease_s`."""
+        with self.lock:
+            return self.batch_builder.lease_batch(k, now, lease_s)
+
+    def restore_leases(self, leases: GrantedLeases) -> None:
+        """Lease the pages of an earlier batch again. O(batch)."""
+        with self.lock:
+            self.batch_builder.restore_leases(leases)
+
+    def release(self, urls: PackedUrls) -> int:
+        """Take back the leases of `urls`; return how many of them are known. O(1) a URL."""
+        with self.lock:
+            rows = self.pages.find(urls)
+            self.politeness_policy.leases.release(self.pages.arrays, rows[rows >= 0])
+            self.formula_switch.keep_up(rows)
+        return int(np.count_nonzero(rows >= 0))
+
+    def ask(self, urls: PackedUrls, now: float) -> int:
+        """Give `urls` priority for one visit; return how many were added. O(1) a URL. Raises InvalidOutcome."""
+        _check_urls(urls, now)
+        with self.lock:
+            added = self._add(urls, now)
+            rows = self.pages.find(urls)
+            self.politeness_policy.ask(self.pages.arrays, rows)
+            self.formula_switch.keep_up(rows)
+        return added
+
+    def block(self, host: str, until: float) -> int:
+        """Block `host` until the time `until`; return how many known hosts that are. Raises SettingsError."""
+        with self.lock:
+            blocked, sooner = self.politeness_policy.block(self.pages.arrays, host, until)
+            if sooner:  # otherwise the bounds of their pages remain valid
+                self.formula_switch.forget()
+        return blocked.size
+
+    def set_rules(self, rules: Mapping[str, Rule | HostRule | None]) -> int:
+        """Set or remove rules; return how many pages they may concern. Raises SettingsError."""
+        with self.lock:
+            concerned = self.politeness_policy.set_rules(self.pages, rules).size
+            self.formula_switch.forget()
+        return concerned
+
+    def set_politeness(self, politeness: Politeness) -> None:
+        """Replace the politeness settings. O(pages). Raises SettingsError if `politeness` is not a Politeness."""
+        if not isinstance(politeness, Politeness):
+            raise SettingsError("politeness", politeness, "Politeness")
+        with self.lock:
+            state = self.politeness_policy.state() | {"politeness": politeness.to_json()}
+            self.politeness_policy = PolitenessPolicy.restored(state, self.pages.arrays)
+            self.batch_builder = self._make_batch_builder()
+            self.formula_switch.forget()
+
+    def limit_per_host(self, most: int | None) -> None:
+        """Limit how many pages of one host a batch has. Raises SettingsError."""
+        with self.lock:
+            self.politeness_policy.limit_batches(most)
+
+    def use(self, formula: str | Formula | Champion, *, wait: bool) -> None:
+        """Rank by `formula` once its bounds are ready; `wait` for that. Raises FormulaError."""
+        parsed = parse_provided(formula.formula if isinstance(formula, Champion) else formula)
+        champion = formula if isinstance(formula, Champion) else Champion(parsed, BY_HAND)
+        self._wanted = champion
+        finish = self.formula_switch.change(parsed, self.lock, lambda: self._crown(champion))
+        if wait:
+            finish()
+
+    def find(self, urls: Sequence[str]) -> Ints:
+        """Return the rows of `urls`: int64[n], -1 for unknown pages. Under the lock."""
+        return self.pages.find(PackedUrls.pack(urls))
+
+    def find_known(self, urls: Sequence[str]) -> Ints:
+        """Return the rows of `urls`: int64[n]. Under the lock. Raises UnknownPage."""
+        rows = self.find(urls)
+        unknown = np.flatnonzero(rows < 0)
+        if unknown.size:
+            raise UnknownPage(urls[int(unknown[0])])
+        return rows
+
+    def score(self, now: float, rows: Ints | None = None) -> Floats:
+        """Return the scores of `rows`, or of all pages: float64[n]. Under the lock."""
+        return self.formula_switch.current.scan.score(self.pages.arrays, now, self.pages.cycle_s, rows)
+
+    def tie_keys(self, *, now: float = 0.0) -> Hashes:
+        """Return the salted page hashes by row, uint64[pages]; the smaller wins among equal scores. O(pages)."""
+        with self.lock:
+            hashes = self.pages.arrays.pages.records["url_hash"][: len(self.pages)]
+            return tie_keys(hashes, self.batch_builder.salt(check_time(now)))
+
+    def trainings(self, cycles: int, *, now: float, seeds: Iterable[int]) -> Iterator[Training]:
+        """Yield `Scheduler.training` for each of `seeds`, all from one copy of the state. O(pages)."""
+        span = Span.up_to(check_time(now), check_whole("cycles", cycles, 1, "1 or more cycles"), self.pages.cycle_s)
+        sample, panel_bar = self._copy_sample()
+        gathered = gather_training(sample, span, panel_bar)
+        for seed in seeds:
+            yield impute_training(gathered, check_whole("seed", seed, None, "a whole number"))
+
+    def known_cycles(self, *, now: float, share: float = 0.5) -> float:
+        """Return how many whole cycles up to `now` are known for at least `share` of the pages. O(pages).
+
+        A longer history would hold fewer pages. inf if the journal no longer has their first visits.
+        """
+        return count_cycles(self._copy_sample()[0], check_time(now), self.pages.cycle_s, share)
+
+    def _copy_sample(self) -> tuple[ShardArrays, int]:
+        """Return the journal's sample as a table of its own, and the panel's bar. O(pages), O(sample) of it locked.
+
+        Page hashes never change, so the sample is found without the lock.
+        """
+        with self.lock:
+            shard, pages = self.pages.arrays, len(self.pages)
+        rows = find_sampled(shard.pages.records, 0, pages, sample_bar(shard.corpus))
+        with self.lock:
+            copied, panel_bar = copy_sample(self.pages.arrays, rows), self.panel.bar
+        return number_sample(copied, rows), panel_bar
+
+    def _crown(self, champion: Champion) -> None:
+        """Note, under the lock, that `champion` ranks from now on."""
+        self.champion = champion
+        if self.on_champion is not None:
+            self.on_champion(champion)
+
+    def _make_batch_builder(self) -> BatchBuilder:
+        return BatchBuilder(
+            self.pages,
+            self.politeness_policy,
+            self.formula_switch,
+            self.panel,
+            self.quotas,
+            self._settings.seed,
+            self._surge_probes,
+        )
+
+    def _add(self, urls: PackedUrls, now: float) -> int:
+        added = self.pages.discover(urls, now)
+        self.politeness_policy.reach(self.pages.arrays)
+        self.politeness_policy.forget(now)
+        return added
+
+
+def _check_urls(urls: PackedUrls, now: float, importance: Floats | None = None) -> None:
+    """Raise InvalidOutcome for the first URL or weight that breaks the format."""
+    for problem in OutcomeBatch(urls, np.full(len(urls), now), importance=importance).problems():
+        raise problem

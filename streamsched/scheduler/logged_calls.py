@@ -1,0 +1,271 @@
+"""Calls that change a scheduler: each described once, for those who log it and for those who replay the log.
+
+Applied again in their order, the logged calls lead from the state of an image to the state after them, to the last
+bit: time is one of their arguments, and of a batch the leased rows are logged, so no ranking runs again. Outcomes of a
+stream that can be read again are not logged. Of them the log has the stream, how many they were, and its positions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Concatenate, Final, Generic, ParamSpec, TypeAlias, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+from crc32c import crc32c
+
+from streamsched.errors import SnapshotError
+from streamsched.formula.champion import Champion
+from streamsched.numerics.arrays import Floats, Ints
+from streamsched.numerics.packed_urls import PackedUrls
+from streamsched.outcomes import OutcomeBatch
+from streamsched.persistence.call_codec import (
+    Rereader,
+    StreamNeeded,
+    StreamOffsets,
+    decode_call,
+    encode_call,
+    pack_batch,
+    pack_rules,
+    pack_urls,
+    unpack_batch,
+    unpack_rules,
+    unpack_urls,
+)
+from streamsched.politeness.politeness_settings import Politeness
+from streamsched.scheduler.batches.batch_builder import GrantedLeases
+from streamsched.scheduler.core import SchedulerCore
+from streamsched.scheduler.results import Batch
+
+__all__ = [
+    "ASK",
+    "BLOCK",
+    "CALLS",
+    "DISCOVER",
+    "LIMIT_PER_HOST",
+    "NEXT_BATCH",
+    "OBSERVE",
+    "RELEASE",
+    "SET_POLITENESS",
+    "SET_RULES",
+    "USE",
+    "Call",
+    "replay",
+]
+
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
+Arrays: TypeAlias = Mapping[str, npt.NDArray[Any]]
+Logged: TypeAlias = tuple[dict[str, Any], Arrays]
+"""What the log holds of a call: plain values for JSON, and arrays."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Generic[Arguments, Result]):
+    """One kind of call. ``kind``: its name in the log; ``apply``: does it.
+
+    ``log``: takes the scheduler, the result and the arguments; returns what the log must hold, None if nothing changed.
+    ``replay``: does the call again with what ``log`` returned.
+    """
+
+    kind: str
+    apply: Callable[Concatenate[SchedulerCore, Arguments], Result]
+    log: Callable[..., Logged | None]
+    replay: Callable[[SchedulerCore, dict[str, Any], Arrays], object]
+
+    def encode(
+        self, core: SchedulerCore, result: Result, *args: Arguments.args, **kwargs: Arguments.kwargs
+    ) -> bytes | None:
+        """Return the log's entry; None if nothing changed. O(bytes)."""
+        logged = self.log(core, result, *args, **kwargs)
+        return None if logged is None else encode_call({"call": self.kind} | logged[0], logged[1])
+
+
+def _log_discovery(core: SchedulerCore, added: int, urls: PackedUrls, now: float, importance: Floats | None) -> Logged:  # noqa: ARG001
+    return {"now": now}, pack_urls(urls) | ({} if importance is None else {"importance": importance})
+
+
+def _log_batch(core: SchedulerCore, batch: Batch, *_: object) -> Logged:
+    fields = {
+        "now": batch.now,
+        "until_s": batch.lease_until_s,
+        "panel": batch.panel,
+        "sum": _sum_hashes(core, batch.rows),
+        "panel_state": core.panel.state(),
+        "quotas_state": core.quotas.state(),
+    }
+    return fields, {"rows": batch.rows.astype(np.uint32)}
+
+
+def _replay_batch(core: SchedulerCore, fields: dict[str, Any], arrays: Arrays) -> None:
+    rows, hashes = arrays["rows"].astype(np.int64), fields.pop("sum")
+    if rows.size and (rows.max() >= len(core.pages) or _sum_hashes(core, rows) != hashes):
+        raise _LogMismatch("leased pages that the state does not have: the log belongs to another state")
+    core.restore_leases(GrantedLeases(rows=rows, **fields))
+
+
+def _use(core: SchedulerCore, champion: Champion) -> None:
+    core.use(champion, wait=True)
+
+
+OBSERVE: Final = Call(
+    "observe",
+    SchedulerCore.observe,
+    lambda core, observed, batch: ({}, pack_batch(batch)) if observed.applied else None,
+    lambda core, fields, arrays: core.observe(unpack_batch(arrays)),
+)
+DISCOVER: Final = Call(
+    "discover",
+    SchedulerCore.discover,
+    _log_discovery,
+    lambda core, fields, arrays: core.discover(unpack_urls(arrays), fields["now"], arrays.get("importance")),
+)
+NEXT_BATCH: Final = Call("next batch", SchedulerCore.next_batch, _log_batch, _replay_batch)
+RELEASE: Final = Call(
+    "release",
+    SchedulerCore.release,
+    lambda core, released, urls: ({}, pack_urls(urls)),
+    lambda core, fields, arrays: core.release(unpack_urls(arrays)),
+)
+ASK: Final = Call(
+    "ask",
+    SchedulerCore.ask,
+    lambda core, added, urls, now: ({"now": now}, pack_urls(urls)),
+    lambda core, fields, arrays: core.ask(unpack_urls(arrays), fields["now"]),
+)
+BLOCK: Final = Call(
+    "block",
+    SchedulerCore.block,
+    lambda core, blocked, host, until: ({"host": host, "until": until}, {}),
+    lambda core, fields, arrays: core.block(**fields),
+)
+SET_RULES: Final = Call(
+    "set rules",
+    SchedulerCore.set_rules,
+    lambda core, concerned, rules: ({"rules": pack_rules(rules)}, {}),
+    lambda core, fields, arrays: core.set_rules(unpack_rules(fields["rules"])),
+)
+SET_POLITENESS: Final = Call(
+    "set politeness",
+    SchedulerCore.set_politeness,
+    lambda core, _, politeness: ({"politeness": politeness.to_json()}, {}),
+    lambda core, fields, arrays: core.set_politeness(Politeness.from_json(fields["politeness"])),
+)
+LIMIT_PER_HOST: Final = Call(
+    "limit per host",
+    SchedulerCore.limit_per_host,
+    lambda core, _, most: ({"most": core.politeness_policy.politeness.per_batch}, {}),
+    lambda core, fields, arrays: core.limit_per_host(fields["most"]),
+)
+USE: Final = Call(  # logged when the formula takes over
+    "use",
+    _use,
+    lambda core, _, champion: ({"champion": champion.to_json()}, {}),
+    lambda core, fields, arrays: _use(core, Champion.from_json(fields["champion"])),
+)
+
+CALLS: Final[Mapping[str, Call[..., Any]]] = MappingProxyType(
+    {
+        call.kind: call
+        for call in (
+            OBSERVE,
+            DISCOVER,
+            NEXT_BATCH,
+            RELEASE,
+            ASK,
+            BLOCK,
+            SET_RULES,
+            SET_POLITENESS,
+            LIMIT_PER_HOST,
+            USE,
+        )
+    }
+)
+"""All logged calls by their kinds."""
+
+
+class _LogMismatch(Exception):
+    """A logged call does not fit the state; the text follows "call 7 "."""
+
+
+def replay(
+    core: SchedulerCore, calls: Iterable[tuple[int, bytes]], path: str, reread: Rereader | None = None
+) -> Iterator[int]:
+    """Apply the logged `calls` in order; yield the number of each once it is applied. `path` names the log in errors.
+
+    Raises StreamNeeded before a call that depends on outcomes of a stream if `reread` is None, and SnapshotError if
+    the calls do not fit the state or a stream has too few outcomes.
+    """
+    streams = _StreamReplay(core, reread)
+    pending: list[tuple[int, StreamOffsets]] = []  # read again only if a call follows them
+    for number, payload in calls:
+        fields, arrays = decode_call(payload)
+        kind = fields.pop("call")
+        if kind == StreamOffsets.kind:
+            pending.append((number, StreamOffsets(**fields)))
+            continue
+        for earlier, taken in pending:
+            if reread is None:
+                raise StreamNeeded(path, taken.path, number)
+            streams.take(taken, path)
+            yield earlier
+        pending = []
+        if kind not in CALLS:
+            raise SnapshotError(path, f"call {number} has a kind that this release does not know: {kind!r}")
+        try:
+            CALLS[kind].replay(core, fields, arrays)
+        except _LogMismatch as error:
+            raise SnapshotError(path, f"call {number} {error}") from None
+        yield number
+
+
+class _StreamReplay:
+    """Reads outcomes of streams again, in the same portions as before."""
+
+    def __init__(self, core: SchedulerCore, reread: Rereader | None) -> None:
+        self._core = core
+        self._reread = reread
+        self._streams: dict[str, _Stream] = {}
+
+    def take(self, taken: StreamOffsets, log: str) -> None:
+        """Apply the outcomes `taken` again. Raises SnapshotError, naming `log`, if the stream ends before."""
+        stream = self._streams.get(taken.path)
+        if stream is None or (stream.position, stream.beyond) != (taken.start, taken.skipped):
+            assert self._reread is not None
+            stream = self._streams[taken.path] = _Stream(self._reread(taken.path, taken.start))
+            for _ in stream.read(taken.skipped, taken.path, log):
+                pass
+        for batch in stream.read(taken.outcomes, taken.path, log):
+            self._core.observe(batch)
+        within = taken.position == taken.start
+        stream.position, stream.beyond = taken.position, taken.skipped + taken.outcomes if within else 0
+        if taken.position is not None:
+            self._core.positions[taken.path] = taken.position
+
+
+class _Stream:
+    """A stream that is read again. ``beyond``: how many outcomes after ``position`` were read."""
+
+    def __init__(self, batches: Iterable[OutcomeBatch]) -> None:
+        self.position: Any = None
+        self.beyond = 0
+        self._batches = iter(batches)
+        self._rest: OutcomeBatch | None = None
+
+    def read(self, count: int, path: str, log: str) -> Iterator[OutcomeBatch]:
+        """Yield the next `count` outcomes. Raises SnapshotError if the stream ends before."""
+        while count:
+            batch = self._rest or next(self._batches, None)
+            if batch is None:
+                reason = f"{path} ends {count} outcomes earlier than when they were taken: later calls are lost"
+                raise SnapshotError(log, reason)
+            self._rest = batch.take(np.arange(count, len(batch))) if len(batch) > count else None
+            yield batch.take(np.arange(count)) if len(batch) > count else batch
+            count -= min(count, len(batch))
+
+
+def _sum_hashes(core: SchedulerCore, rows: Ints) -> int:
+    """Return a checksum of which pages `rows` are."""
+    return int(crc32c(core.pages.arrays.pages.records["url_hash"][rows].tobytes()))

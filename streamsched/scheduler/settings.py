@@ -1,0 +1,88 @@
+"""Settings of a scheduler: one frozen object, validated when it is made and saved with the state."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from streamsched.errors import SettingsError
+from streamsched.estimation.seasonality.regions import TimeRegion, check_regions
+from streamsched.formula import Formula
+from streamsched.formula.champion import OBJECTIVES, parse_provided
+from streamsched.numerics.argument_checks import check_share, check_whole
+from streamsched.numerics.durations import parse_duration
+from streamsched.politeness.politeness_settings import Politeness
+
+__all__ = ["DEFAULT_FORMULA", "SchedulerSettings", "parse_cycle"]
+
+DEFAULT_FORMULA: Final = OBJECTIVES["changes"]
+_SHORTEST_CYCLE_S: Final = 1.0
+_LONGEST_CYCLE_S: Final = 1e12  # beyond it, rates per cycle leave the range in which float64 sums them
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulerSettings:
+    """Everything a scheduler is built from; `streamsched.Scheduler` describes the fields and sets the defaults.
+
+    `threads` belongs to a process and is not saved. Raises SettingsError, naming the setting, if a value is invalid.
+    """
+
+    cycle_s: float
+    formula: Formula
+    politeness: Politeness
+    seed: int
+    change_bits: int
+    panel: float
+    new_share: float
+    explore_share: float
+    surges: bool
+    surge_probes: bool
+    regions: Mapping[str, TimeRegion] | None
+    threads: int | None = None
+
+    def __post_init__(self) -> None:
+        checked = {
+            "cycle_s": parse_cycle(self.cycle_s),
+            "seed": check_whole("seed", self.seed, None, "a whole number"),
+            "change_bits": check_whole("change_bits", self.change_bits, 1, "1 to 64 bits", most=64),
+            "panel": check_share("panel", self.panel),
+            "new_share": check_share("new_share", self.new_share),
+            "explore_share": check_share("explore_share", self.explore_share),
+            "surges": bool(self.surges),
+            "surge_probes": bool(self.surge_probes),
+            "regions": None if self.regions is None else check_regions(self.regions),
+        }
+        if self.threads is not None:
+            checked["threads"] = check_whole("threads", self.threads, 1, "1 to 256, or None", most=256)
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the settings as plain values for JSON, `threads` excepted."""
+        names = ("cycle_s", "seed", "change_bits", "panel", "new_share", "explore_share", "surges", "surge_probes")
+        regions = self.regions
+        return {name: getattr(self, name) for name in names} | {
+            "formula": self.formula.text,
+            "politeness": self.politeness.to_json(),
+            "regions": None if regions is None else {name: region.to_json() for name, region in regions.items()},
+        }
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any], threads: int | None = None) -> SchedulerSettings:
+        """Return the settings that `to_json` returned as `fields`. Raises FormulaError, SettingsError."""
+        regions = fields["regions"]
+        parsed = {
+            "formula": parse_provided(fields["formula"]),
+            "politeness": Politeness.from_json(fields["politeness"]),
+            "regions": None if regions is None else {name: TimeRegion.from_json(one) for name, one in regions.items()},
+        }
+        return cls(**{**fields, **parsed}, threads=threads)
+
+
+def parse_cycle(cycle: str | float) -> float:
+    """Return the length of a cycle in seconds. Raises SettingsError if it is not a duration of 1 s to 1e12 s."""
+    seconds = parse_duration(cycle, "cycle")
+    if not _SHORTEST_CYCLE_S <= seconds <= _LONGEST_CYCLE_S:
+        raise SettingsError("cycle", cycle, f"{_SHORTEST_CYCLE_S:g} to {_LONGEST_CYCLE_S:g} seconds")
+    return seconds

@@ -1,0 +1,80 @@
+"""Logged calls: each kind replays to the state it led to, and calls that do not fit are refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from streamsched import HostRule, Outcome, Politeness, Rule, Scheduler, SnapshotError
+from streamsched.persistence.call_codec import decode_call, encode_call
+from streamsched.persistence.write_ahead_log import Torn, read_calls
+from streamsched.scheduler.any_scheduler import AnyScheduler
+from streamsched.scheduler.durable import DurableScheduler, SavePlan
+from streamsched.scheduler.logged_calls import CALLS, replay
+
+NEVER = SavePlan(every=1e9)
+URLS = [f"https://a.example/{i}" for i in range(9)]
+
+
+def set_per_host(scheduler: AnyScheduler) -> None:
+    scheduler.per_host = np.uint8(2)  # type: ignore[assignment]
+
+
+ACTS: dict[str, Callable[[AnyScheduler], object]] = {
+    "observe": lambda scheduler: scheduler.observe([Outcome(url, 5.0) for url in URLS]),
+    "discover": lambda scheduler: scheduler.discover([*URLS[3:], "https://b.example/"], now=6, importance=2.5),
+    "next batch": lambda scheduler: scheduler.next_batch(4, now=9e5, lease="1h"),
+    "release": lambda scheduler: scheduler.release(URLS),
+    "ask": lambda scheduler: scheduler.ask(["https://c.example/"], now=7),
+    "block": lambda scheduler: scheduler.block("*.example", float(np.float32(99.0))),
+    "set rules": lambda scheduler: scheduler.set_rules({"a.example": HostRule(delay=2), URLS[0]: Rule(never=True)}),
+    "set politeness": lambda scheduler: scheduler.set_politeness(Politeness(in_flight=3)),
+    "limit per host": set_per_host,
+    "use": lambda scheduler: scheduler.use("t * X"),
+}
+
+
+def logged(directory: Path) -> list[tuple[int, bytes]]:
+    return [call for call in read_calls(directory, 0) if not isinstance(call, Torn)]
+
+
+def test_every_kind_is_logged_and_replayed(tmp_path: Path) -> None:
+    assert set(ACTS) == set(CALLS)
+    with DurableScheduler.open(tmp_path, {"panel": 0.5, "explore_share": 0.25}, plan=NEVER) as scheduler:
+        for act in ACTS.values():
+            act(scheduler)
+        digest = scheduler.digest()
+        scheduler.close(save=False)
+    assert [decode_call(payload)[0]["call"] for _, payload in logged(tmp_path)] == list(ACTS)
+    again = Scheduler(panel=0.5, explore_share=0.25)
+    assert list(replay(again.core, logged(tmp_path), "log")) == list(range(1, len(ACTS) + 1))
+    assert again.digest() == digest
+
+
+def test_outcomes_that_change_nothing_are_not_logged(tmp_path: Path) -> None:
+    with DurableScheduler.open(tmp_path, plan=NEVER) as scheduler:
+        scheduler.observe(Outcome(URLS[0], 5.0))
+        scheduler.observe(Outcome(URLS[0], 5.0))
+        scheduler.close(save=False)
+    assert len(logged(tmp_path)) == 1
+
+
+def test_calls_of_another_state_are_refused(tmp_path: Path) -> None:
+    with DurableScheduler.open(tmp_path, plan=NEVER) as scheduler:
+        scheduler.discover(URLS, now=0.0)
+        scheduler.next_batch(3, now=5.0)
+        scheduler.close(save=False)
+    other = Scheduler()
+    other.discover([f"{url}/other" for url in URLS], now=0.0)
+    for some in (Scheduler(), other):
+        with pytest.raises(SnapshotError, match="call 2 leased pages that the state does not have") as caught:
+            list(replay(some.core, logged(tmp_path)[1:], "the log"))
+        assert caught.value.path == "the log"
+
+
+def test_unknown_kind_is_refused() -> None:
+    with pytest.raises(SnapshotError, match="call 7 has a kind that this release does not know: 'dance'"):
+        list(replay(Scheduler().core, [(7, encode_call({"call": "dance"}))], "the log"))
