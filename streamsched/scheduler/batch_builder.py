@@ -29,7 +29,7 @@ from streamsched.scheduler.explanation import Explanation, RankedBy, explain_pag
 from streamsched.scheduler.panel import Panel
 from streamsched.scheduler.quotas import BatchQuotas, RankedSources
 from streamsched.scheduler.results import Batch
-from streamsched.scheduler.selection_reasons import ComposedBatch, describe_membership
+from streamsched.scheduler.selection_reasons import ComposedBatch, batch_reasons, membership_reasons
 from streamsched.scheduler.surge_probes import SurgeProbes
 from streamsched.state.page_table import PageTable
 
@@ -55,10 +55,12 @@ class BatchBuilder:
         """
         with self._as_of(now):
             query = self.query(k, now, math.inf)
-            ranked = self.formula_switch.peek(query)
+            best = self.formula_switch.peek(query)
+            composed = ComposedBatch(query, best, best)
             if surge_probes:
-                ranked, _ = self._send_scouts(query, ranked, ranked)
-            return self.name_pages(ranked, now)
+                batch, probes = self._send_scouts(query, best, best)
+                composed = ComposedBatch(query, best, batch, surge_probes=probes)
+            return self.name_pages(composed)
 
     def hand_out(self, k: int, now: float, lease_s: float) -> Batch:
         """Return a batch of `k` pages at `now`, leased for `lease_s`, the panel's first."""
@@ -71,7 +73,7 @@ class BatchBuilder:
         self.politeness_policy.grant(shard, ranked.rows, now, now + lease_s, panel)
         self.formula_switch.settle()
         self.panel.count(ranked.rows.size, panel)
-        return self.name_pages(ranked, now, now + lease_s, panel)
+        return self.name_pages(composed, now + lease_s)
 
     def restore_leases(self, handed: GrantedLeases) -> None:
         """Lease the pages that were handed out once, as they were. O(pages handed out)."""
@@ -89,7 +91,7 @@ class BatchBuilder:
         told = explain_page(shard, RankedBy(champion, self.formula_switch.current.scan, query.limits), query, row)
         with self._as_of(query.now), self.shares.unchanged(), self.panel.unchanged():
             chosen = self._compose(query, self.formula_switch.peek, self.formula_switch.peek_new)
-            membership = describe_membership(shard, chosen, row, score=told.score, eligible=told.eligible)
+            membership = membership_reasons(shard, chosen, row, score=told.score, eligible=told.eligible)
         reasons = (*membership, *told.reasons, *self.panel.reasons(shard, row))
         return replace(told, in_batch=bool(np.isin(row, chosen.batch.rows)), reasons=reasons)
 
@@ -102,12 +104,13 @@ class BatchBuilder:
         digits = f"{self.seed} {math.floor(now / self.pages.cycle_s)}".encode()
         return int.from_bytes(hashlib.blake2b(digits, digest_size=8).digest(), "little")
 
-    def name_pages(self, ranked: Ranked, now: float, until: float | None = None, panel: int = 0) -> Batch:
-        """Return the pages `ranked` as callers get them."""
-        shard = self.pages.arrays
+    def name_pages(self, composed: ComposedBatch, until: float | None = None) -> Batch:
+        """Return the batch `composed` as callers get it, leased until `until` unless that is None."""
+        shard, ranked, now = self.pages.arrays, composed.batch, composed.query.now
         urls = url_texts(shard, ranked.rows)
         scores = np.where(ranked.scores >= OVERDUE_SCORE, np.inf, ranked.scores)
-        return Batch(urls, scores, ranked.rows, cache(lambda: host_names(shard, ranked.rows)), now, until, panel)
+        names, reasons = cache(lambda: host_names(shard, ranked.rows)), batch_reasons(shard, composed)
+        return Batch(urls, scores, ranked.rows, names, reasons, now, until, composed.panel)
 
     def _compose(
         self, query: Query, rank: Callable[[Query], Ranked], rank_new: Callable[[Query], Ranked]

@@ -8,6 +8,7 @@ from typing import Final
 
 from streamsched.errors import InvalidOutcome
 from streamsched.numerics.arrays import Floats, Ints
+from streamsched.reasons import ReasonCode
 
 __all__ = ["KEPT_REJECTIONS", "Batch", "Observed"]
 
@@ -63,6 +64,7 @@ class Batch:
     scores: Floats
     rows: Ints = field(repr=False)
     name_hosts: Callable[[], list[str]] = field(repr=False, compare=False)
+    find_reasons: Callable[[], list[ReasonCode]] = field(repr=False, compare=False)
     now: float
     lease_until_s: float | None = None
     panel: int = 0
@@ -74,3 +76,8 @@ class Batch:
     def hosts(self) -> list[str]:
         """Host and port of each page, read when first asked for."""
         return self.name_hosts()
+
+    @property
+    def reasons(self) -> list[ReasonCode]:
+        """What gave each page its place when the batch was composed (an ``in_batch_*`` code), computed on first use."""
+        return self.find_reasons()

@@ -14,6 +14,7 @@ from streamsched.estimation.seasonality.regions import REGIONS, TimeRegion
 from streamsched.formula import Formula
 from streamsched.outcomes import Outcome, OutcomeBatch
 from streamsched.politeness.politeness_settings import HostRule, Politeness, Rule
+from streamsched.scheduler.selection_reasons import ComposedBatch
 from tests.reference import politeness
 from tests.reference.ranking import World
 from tests.support.guarded_memory import fenced, small_rankings, small_reserve
@@ -134,7 +135,8 @@ class Twins:
         dispatch = self.scheduler._batch_builder
         query = dispatch.query(k, self.now, math.inf)
         formula_switch.rank(query)
-        batch = dispatch.name_pages(formula_switch.rank_new(query), self.now)
+        ranked = formula_switch.rank_new(query)
+        batch = dispatch.name_pages(ComposedBatch(query, ranked, ranked))
         compare(batch, expected)
         self.told = True
         return batch.urls

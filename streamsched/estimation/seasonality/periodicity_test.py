@@ -26,22 +26,22 @@ PageType: TypeAlias = Literal["poisson", "hourly", "daily", "weekly", "other"]
 
 LEVEL: Final = 0.05  # p-values from here on leave a page Poisson
 _HOUR_S: Final = 3_600.0
-_DAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _LIKELY: Final = 0.5  # a day is one of a page's where the sets that have it are more likely than not
 _TOLD: Final = 2 / 24  # an hour is told apart that is twice as likely as by chance: visits a day apart tell none
 
 
 @dataclass(frozen=True, slots=True)
 class Periodicity:
-    """What is known of a page's regularity.
+    """Result of the test of one page.
 
-    ``kind``: ``poisson`` where nothing speaks against it, ``hourly``, ``daily``, ``weekly`` on one day of the week, or
-    ``other`` on several; ``p_value``: of the hypothesis that it is Poisson; ``days``, ``hour``: the likeliest days of
-    the week, 0 for Monday, and hour of the day of its updates, by its region's clock, ``quarters`` of an hour
-    before UTC, where it is not Poisson, None where visits do not tell;
-    ``gaps``: times between changes seen; ``mean_gap``, ``modified_gap``: hours between changes, by the simple and the
-    modified estimator (Grimes & O'Brien, eq. 1), NaN for no gap; ``near_hour``, ``near_day``: the share of gaps within
-    one visit's interval of 1 h and of 24 h, and ``..._by_chance`` what the exponential of the modified mean gives.
+    ``kind``: ``poisson`` if nothing contradicts that, ``hourly``, ``daily``, ``weekly`` (on one day of the week), or
+    ``other`` (on several); ``p_value``: of the hypothesis that the page is Poisson; ``days``, ``hour``: the likeliest
+    days of the week (0 is Monday) and hour of the day of its updates, by the local time of its region, ``quarters`` of
+    an hour ahead of UTC, meaningful only if the page is not Poisson, empty or None if visits do not determine them;
+    ``gaps``: number of times between changes seen; ``mean_gap``, ``modified_gap``: hours between changes, by the simple
+    and the modified estimator (Grimes & O'Brien, eq. 1), NaN if there is no gap; ``near_hour``, ``near_day``: the share
+    of gaps within one visit's interval of 1 h and of 24 h; ``..._by_chance``: what an exponential distribution with the
+    modified mean gives.
     """
 
     kind: PageType
@@ -56,23 +56,6 @@ class Periodicity:
     near_hour_by_chance: float = 0.0
     near_day: float = 0.0
     near_day_by_chance: float = 0.0
-
-    def __str__(self) -> str:
-        if self.kind == "poisson":
-            return "no schedule shows in its changes"
-        if self.kind == "hourly":
-            return f"updated hourly (p = {self.p_value:.2g})"
-        days = "daily" if self.kind == "daily" else "on " + (", ".join(_DAYS[day] for day in self.days) or "some days")
-        return f"updated {days}{self._spell_hour()} (p = {self.p_value:.2g})"
-
-    def _spell_hour(self) -> str:
-        if self.hour is None:
-            return ""
-        hours, minutes = divmod(abs(15 * self.quarters), 60)
-        zone = (
-            f"{'+' if self.quarters > 0 else '-'}{hours}{f':{minutes:02d}' if minutes else ''}" if self.quarters else ""
-        )
-        return f", likeliest at {self.hour:02d}:00 to {self.hour:02d}:59 UTC{zone}"
 
 
 def test_periodicity(shard: ShardArrays, row: int) -> Periodicity:
