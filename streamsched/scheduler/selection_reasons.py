@@ -20,8 +20,8 @@ from streamsched.records.url_patterns import group_name
 
 __all__ = ["ComposedBatch", "batch_reasons", "membership_reasons"]
 
-# Grounds of selection, what gave a page its place: indexes into _GROUNDS and _CODES. BETTER and SAME are SCORE, compared
-# with the score of one page.
+# Grounds of selection, that is what gave a page its place: indexes into _GROUNDS and _CODES. _BETTER and _SAME are
+# _SCORE after a comparison with one page's score.
 _SCORE, _BETTER, _SAME, _PANEL, _ASKED, _OVERDUE, _NEW, _EXPLORATION, _SURGE_PROBE = range(9)
 _GROUNDS: Final = (
     "lower_score",

@@ -101,7 +101,7 @@ def test_a_saved_state_can_be_asked(streamsched: Command, log: Path, tmp_path: P
     batch = streamsched("next", "--state", state, "--now", "2025-08-22", "-k", "3")
     assert len(batch.lines) == 3
     told = streamsched("explain", batch.lines[0], "--state", state, "--now", "2025-08-22")
-    assert "not eligible: handed out until 2025-08-22 00:10:00 UTC" in told.out
+    assert "not eligible: leased until 2025-08-22 00:10:00 UTC" in told.out
 
 
 def test_an_evolving_policy_saves_its_records_with_its_state(
