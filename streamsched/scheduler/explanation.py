@@ -41,7 +41,8 @@ class Explanation:
     others), None while it is not eligible; ``pattern``: the URL pattern that its prior comes from; ``prior_rate``: the
     mean of the prior it was last given; ``terminals``: every terminal's value, whether the formula reads it or not;
     ``champion``: the formula in use and how it was chosen; ``reasons``: why the page is ranked and selected as it is,
-    as codes with numbers; ``in_batch``: whether the next batch would contain it, None if that was not asked.
+    as codes with numbers (see ``docs/reasons.md``); ``in_batch``: whether the next batch would contain it, None if that
+    was not asked.
     """
 
     url: str

@@ -80,13 +80,17 @@ SENTENCES = [
             ReasonCode.HOST_SHARE_USED,
             {"k": 1000, "host": "a.example", "taken_by": {"higher_score": 1, "equal_score": 1}, "tie_lost": True},
         ),
-        f"{ABSENT} 2 places of a.example have gone to 1 page with a higher score, 1 page with the same score, "
-        "and this cycle's random order put it later",
+        (
+            f"{ABSENT} 2 places of a.example have gone to 1 page with a higher score, 1 page with the same score, "
+            "and this cycle's random order put it later"
+        ),
     ),
     (
         Reason(ReasonCode.DISPLACED, {"k": 1000, "merit": "overdue", "surge_probes": 3}),
-        f"{ABSENT} it is overdue, but its place goes to a surge probe or to the shares of pages never visited before "
-        "or drawn at random",
+        (
+            f"{ABSENT} it is overdue, but its place goes to a surge probe or to the shares of pages "
+            "never visited before or drawn at random"
+        ),
     ),
     (
         Reason(ReasonCode.LAST_VISITED, {"last_visit_s": DAY, "elapsed_s": 90.0, "in_future": False}),
@@ -109,8 +113,10 @@ SENTENCES = [
     ),
     (
         Reason(ReasonCode.SURGE_SHOWN, {"pattern": "a.example/docs/", "since_s": 0.0, "share": 0.5}),
-        "visits to a.example/docs/ from 1970-01-01 00:00:00 UTC on show a surge: 50% of the pages not visited since, "
-        "this one included, are estimated to have changed in it",
+        (
+            "visits to a.example/docs/ from 1970-01-01 00:00:00 UTC on show a surge: 50% of the pages not "
+            "visited since, this one included, are estimated to have changed in it"
+        ),
     ),
     (
         Reason(ReasonCode.UNSEEN_SURGES, {"pattern": "a.example", "probability": 0.05}),
