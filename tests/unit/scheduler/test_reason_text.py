@@ -186,7 +186,7 @@ def test_every_ground_has_words() -> None:
 
 
 def test_docs_list_every_code_with_its_fields() -> None:
-    rows = re.findall(r"^\| `(\w+)` \|.*\| ([^|]*) \|$", DOCS.read_text(encoding="utf-8"), re.MULTILINE)
+    rows = re.findall(r"^\| `(\w+)` \|.*\|([^|]*)\|$", DOCS.read_text(encoding="utf-8"), re.MULTILINE)
     documented = {code: set(re.findall(r"`(\w+)`", fields)) for code, fields in rows}
     assert len(documented) == len(rows)
     assert documented == {reason.code.value: set(reason.fields) for reason, _ in SENTENCES}
