@@ -19,6 +19,7 @@ from streamsched.formula import Formula
 from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.outcomes import Outcome, OutcomeBatch
 from streamsched.politeness.politeness_settings import HostRule, Politeness, Rule
+from streamsched.reasons import Reason, ReasonCode
 from streamsched.scheduler.durable import DurableScheduler, SavePlan
 from streamsched.scheduler.explanation import Explanation
 from streamsched.scheduler.results import Batch, Observed
@@ -43,6 +44,8 @@ __all__ = [
     "OutcomeBatch",
     "PackedUrls",
     "Politeness",
+    "Reason",
+    "ReasonCode",
     "ReplayError",
     "Rule",
     "SavePlan",

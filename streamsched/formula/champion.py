@@ -1,4 +1,4 @@
-"""The champion: the formula in use, and how it came to be that."""
+"""The champion: the formula in use and its origin."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ FIRST: Final = "first"
 BY_HAND: Final = "hand"
 BY_EVOLUTION: Final = "evolution"
 _ORIGINS: Final = (FIRST, BY_HAND, BY_EVOLUTION)
-# What a crawl may be for, and the formula that serves it: most changes found in a visit, or most copies current for
-# most of the time, weighted by importance.
+# Objectives of a crawl and their formulas: most changes found per visit, or most copies fresh for most of the time,
+# weighted by importance.
 OBJECTIVES: Final = MappingProxyType(
     {
         "changes": "1 - (1 - due) * (1 - surge)",
@@ -41,9 +41,11 @@ METRIC_NAMES: Final = {"ndcg": "NDCG", "change_rate": "ChangeRate"}
 
 @dataclass(frozen=True, slots=True)
 class Champion:
-    """A formula in use. `origin`: "first", "hand" or "evolution"; `record`: the number of the record of its rise, if
-    one was kept; `since_s`: when it rose, UTC epoch seconds; `gain`: by what share of its predecessor's fitness it beat
-    it on held-out pages, in the `metric`.
+    """A formula in use and its origin.
+
+    ``origin``: "first", "hand" or "evolution"; ``record``: number of the record of its promotion, if one was kept;
+    ``since_s``: when it was promoted, UTC epoch seconds; ``gain``: relative improvement of ``metric`` over its
+    predecessor on held-out pages. `str` gives these as a sentence.
 
     >>> print(Champion(Formula.parse("t"), "evolution", 7, 1_790_000_000.0, 0.031, "ndcg"))
     champion of evolution 7, promoted 2026-09-21, +3.1 % NDCG on held-out pages
@@ -61,13 +63,13 @@ class Champion:
             return "the first champion"
         if self.origin == BY_HAND:
             return "set by hand" + (f", record {self.record}" if self.record is not None else "")
-        words = [f"champion of evolution {self.record}"]
+        parts = [f"champion of evolution {self.record}"]
         if self.since_s is not None:
-            words.append(f"promoted {format_date(self.since_s)}")
+            parts.append(f"promoted {format_date(self.since_s)}")
         if self.gain is not None:
             metric = METRIC_NAMES.get(self.metric or "", self.metric or "")
-            words.append(f"{100 * self.gain:+.1f} % {metric} on held-out pages")
-        return ", ".join(words)
+            parts.append(f"{100 * self.gain:+.1f} % {metric} on held-out pages")
+        return ", ".join(parts)
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields as plain values for JSON."""
@@ -76,7 +78,10 @@ class Champion:
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> Champion:
-        """Return the champion of these fields. Raises FormulaError or ValueError where they are not those of one."""
+        """Return the champion with these fields, as `to_json` returns them.
+
+        Raises FormulaError if the formula cannot be parsed, ValueError if fields are missing, unknown or mistyped.
+        """
         try:
             formula: Any = Formula.parse(fields["formula"])
             champion = cls(**fields | {"formula": formula})
@@ -89,7 +94,10 @@ class Champion:
 
 
 def find_formula(objective: str | None, formula: str | Formula | None) -> str | Formula:
-    """Return the formula that was asked for, by one of the two or by neither. Raises SettingsError."""
+    """Return the `formula` or that of the `objective`: ``"changes"`` if both are None.
+
+    An objective may itself be a formula. Raises SettingsError if both are given or the objective is unknown.
+    """
     if formula is not None and objective is not None:
         raise SettingsError("objective", objective, "an objective or a formula, not both")
     if objective is not None and objective not in OBJECTIVES and str(objective).isalpha() and objective not in PROVIDED:
@@ -98,7 +106,10 @@ def find_formula(objective: str | None, formula: str | Formula | None) -> str | 
 
 
 def parse_provided(formula: str | Formula) -> Formula:
-    """Return the formula, as text or parsed; raises FormulaError, also at a terminal that no page tells yet.
+    """Return `formula`, text or parsed, as a parsed formula.
+
+    Raises FormulaError if it cannot be parsed or reads a terminal that this version does not provide, SettingsError if
+    it is neither text nor a Formula.
 
     >>> parse_provided("X / t").terminals
     ('X', 't')

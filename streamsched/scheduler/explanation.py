@@ -1,54 +1,57 @@
-"""Why this URL: what a page's score is made of, said in numbers and in words."""
+"""Explanations: a page's score and place, what they are computed from, and the reasons as codes with numbers."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from streamsched.estimation.seasonality.periodicity import find_periodicity
+from streamsched.estimation.seasonality.periodicity import Periodicity, find_periodicity
 from streamsched.estimation.surges import share_not_hit
 from streamsched.formula import BLOCK
 from streamsched.formula.champion import Champion
 from streamsched.formula.terminals import PROVIDED, TerminalColumns, context_of
 from streamsched.numerics.arrays import Floats, Hashes, Ints, Record
-from streamsched.numerics.durations import format_duration, format_moment
 from streamsched.numerics.topk_order import sort_keys, tie_keys
-from streamsched.politeness.eligibility import are_eligible, describe_eligibility
+from streamsched.politeness.eligibility import are_eligible
+from streamsched.politeness.eligibility_reasons import eligibility_reasons
 from streamsched.politeness.leases import are_leased
 from streamsched.politeness.limits import Limits
 from streamsched.politeness.priority import read_overdue
 from streamsched.ranking.full_scan import FullScan, Query
+from streamsched.reasons import Reason, ReasonCode
 from streamsched.records.page_schema import VISITED
 from streamsched.records.schema import ShardArrays
 from streamsched.records.url_index import url_text
 from streamsched.records.url_patterns import group_name
+from streamsched.scheduler.reason_text import describe_reason
 
 __all__ = ["Explanation", "RankedBy", "explain_page"]
 
-_WORTH_SAYING: Final = 0.01  # a probability, or by how much two differ
-_UNEVEN: Final = 0.1  # share by which time differs when hours are weighed
-_MOST_COUNTED: Final = 255  # failures in a row, in the byte of a page's record: it may have been more
+_LEAST_PROBABILITY: Final = 0.01  # a smaller probability, or difference of two, is no reason
+_LEAST_UNEVENNESS: Final = 0.1  # least relative difference between weighted and elapsed time that is a reason
+_MAX_FAILURES: Final = 255  # consecutive failures are counted in a byte: there may have been more
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """A page at one time. Times are UTC epoch seconds, None where there is none yet; rates are changes per cycle.
+    """A page at one time. Times are UTC epoch seconds, None if there is none yet; rates are changes per cycle.
 
-    ``eligible_from_s``: the earliest time from now on at which the page may be handed out, None where the clock alone
-    does not tell it; ``position``: its place among the eligible pages, 1 the best (what is overdue or asked for
-    is before all others), None while it is not eligible;
-    ``pattern``: the URL pattern that its prior comes from; ``prior_rate``: the mean of the prior it was last given;
-    ``terminals``: every terminal's value, whether the formula reads it or not; ``champion``: how the formula came to be
-    the one in use; ``reasons``: why the page stands where it stands.
+    ``eligible_from_s``: the earliest time from now on at which the page is eligible, None if the clock alone does not
+    determine it; ``position``: its place among the eligible pages, 1 the best (pages asked for or overdue precede all
+    others), None while it is not eligible; ``pattern``: the URL pattern that its prior comes from; ``prior_rate``: the
+    mean of the prior it was last given; ``terminals``: every terminal's value, whether the formula reads it or not;
+    ``champion``: the formula in use and how it was chosen; ``reasons``: why the page is ranked and selected as it is,
+    as codes with numbers (see ``docs/reasons.md``); ``in_batch``: whether the next batch would contain it, None if that
+    was not asked.
     """
 
     url: str
     host: str
     pattern: str
     formula: str
-    champion: str
+    champion: Champion
     score: float
     eligible: bool
     eligible_from_s: float | None
@@ -62,27 +65,32 @@ class Explanation:
     last_outcome_s: float | None
     failures: int
     leased_until_s: float | None
-    reasons: tuple[str, ...]
-    in_batch: bool | None = None  # whether the next batch would have it, where that was asked
+    reasons: tuple[Reason, ...]
+    in_batch: bool | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the fields as plain values for JSON; a score that is not finite is None."""
-        fields = asdict(self)
-        fields["score"] = self.score if np.isfinite(self.score) else None
-        fields["reasons"] = list(self.reasons)
-        return fields
+        """Return the fields as plain values for JSON, with a sentence ``text`` beside the champion and each reason.
+
+        A score that is not finite is None.
+        """
+        content = {one.name: getattr(self, one.name) for one in fields(self)}
+        content["terminals"] = dict(self.terminals)
+        content["score"] = self.score if np.isfinite(self.score) else None
+        content["champion"] = {**self.champion.to_json(), "text": str(self.champion)}
+        content["reasons"] = [{**reason.to_json(), "text": describe_reason(reason)} for reason in self.reasons]
+        return content
 
     def __str__(self) -> str:
         place = f"{self.position} of {self.of_eligible} eligible pages" if self.position else "not in the ranking"
         lines = [self.url, f"  score      {self.score:.6g} = {self.formula}", f"  formula    {self.champion}"]
         lines.append(f"  place      {place}")
-        lines += [f"  because    {reason}" for reason in self.reasons]
+        lines += [f"  because    {describe_reason(reason)}" for reason in self.reasons]
         lines += [f"  {name:<10} {value:.6g}" for name, value in self.terminals.items()]
         return "\n".join(lines)
 
 
 class RankedBy(NamedTuple):
-    """What pages are ranked by, and which of them are."""
+    """The champion, the ranking that scores by it, and the limits that decide which pages are eligible."""
 
     champion: Champion
     ranking: FullScan
@@ -90,7 +98,7 @@ class RankedBy(NamedTuple):
 
 
 def explain_page(shard: ShardArrays, ranked: RankedBy, query: Query, row: int) -> Explanation:
-    """Return the explanation of `row` at `query.now`. O(pages), for its place."""
+    """Return the explanation of the page of `row` at `query.now`. O(pages), because of its position."""
     rows = np.array([row])
     page = shard.pages.records[row]
     now = query.now
@@ -101,19 +109,19 @@ def explain_page(shard: ShardArrays, ranked: RankedBy, query: Query, row: int) -
     group = shard.groups.records[page["group"]]
     leased = bool(are_leased(shard, rows, now)[0])
     eligible = bool(are_eligible(shard, rows, now, ranked.limits)[0])
-    from_s, standing = describe_eligibility(shard, row, now, ranked.limits)
+    eligible_from_s, reasons = eligibility_reasons(shard, row, now, ranked.limits)
     visited = bool(page["flags"] & VISITED)
     last_outcome_s = shard.pages.traces["last_outcome_s"][row]
-    position, of_eligible = _place(shard, ranked, query, row)
+    position, of_eligible = _find_position(shard, ranked, query, row)
     return Explanation(
         url=url_text(shard.pages, row),
         host=group_name(shard.groups, int(group["host"])),
         pattern=group_name(shard.groups, int(page["group"])),
         formula=ranked.champion.formula.text,
-        champion=str(ranked.champion),
+        champion=ranked.champion,
         score=float(ranked.ranking.score(shard, now, query.cycle_s, rows)[0]),
         eligible=eligible,
-        eligible_from_s=from_s,
+        eligible_from_s=eligible_from_s,
         position=position if eligible else None,
         of_eligible=of_eligible,
         terminals=terminals,
@@ -124,7 +132,7 @@ def explain_page(shard: ShardArrays, ranked: RankedBy, query: Query, row: int) -
         last_outcome_s=float(last_outcome_s) if np.isfinite(last_outcome_s) else None,
         failures=int(page["failures"]),
         leased_until_s=float(shard.pages.lease_until_s[row]) if leased else None,
-        reasons=(*standing, *_reasons(shard, query, row, terminals)),
+        reasons=(*reasons, *_change_reasons(shard, query, row, terminals)),
     )
 
 
@@ -133,8 +141,8 @@ def _prior_rate(page: Record) -> float:
     return float(page["prior_shape"]) / float(page["prior_exposure"])
 
 
-def _place(shard: ShardArrays, ranked: RankedBy, query: Query, row: int) -> tuple[int, int]:
-    """Return the row's place among the eligible pages, were it one of them, and how many these are."""
+def _find_position(shard: ShardArrays, ranked: RankedBy, query: Query, row: int) -> tuple[int, int]:
+    """Return the row's position among the eligible pages, as if it were one of them, and how many these are."""
     pages = int(shard.corpus["pages"][0])
     better = eligible = 0
     overdue_s, keys = _rank_keys(shard, ranked, query, np.array([row]))
@@ -158,50 +166,69 @@ def _rank_keys(shard: ShardArrays, ranked: RankedBy, query: Query, rows: Ints) -
     return overdue_s, np.where(overdue_s < np.inf, np.uint64(0), keys)
 
 
-def _reasons(shard: ShardArrays, query: Query, row: int, terminals: dict[str, float]) -> list[str]:
+def _change_reasons(shard: ShardArrays, query: Query, row: int, terminals: dict[str, float]) -> list[Reason]:
+    """Return what is known of the page's changes, whether it is eligible or not."""
     page = shard.pages.records[row]
     group = shard.groups.records[page["group"]]
-    reasons = []
-    since = format_duration(terminals["t"] * query.cycle_s)
-    if page["flags"] & VISITED:
-        when = f"{since} before now" if page["last_visit_s"] <= query.now else "later than now"
-        reasons.append(f"last visited {format_moment(page['last_visit_s'])}, {when}")
-        seen = f"{page['changes']} of {page['visits']} later visits saw a change" if page["visits"] else "visited once"
-        reasons.append(f"{seen}; P(changed since) by its own rate is {terminals['posterior']:.3g}")
-    else:
-        reasons.append(f"never visited; known for {since}")
     pattern = group_name(shard.groups, int(page["group"]))
-    reasons.append(
-        f"rate {terminals['rate']:.3g} a cycle; without its own visits it would be taken for {_prior_rate(page):.3g}, "
-        f"the prior of {pattern} ({group['pages']} {'page' if group['pages'] == 1 else 'pages'})"
-    )
-    reasons += _hours_since(terminals)
-    reasons += _borne_surges(group, page, pattern)
+    reasons = _visit_reasons(page, query, terminals)
+    rates = {"rate_per_cycle": terminals["rate"], "prior_rate_per_cycle": _prior_rate(page)}
+    reasons.append(Reason(ReasonCode.PRIOR, {**rates, "pattern": pattern, "pages": int(group["pages"])}))
+    reasons += _seasonality_reasons(terminals)
+    reasons += _surge_reasons(group, page, pattern)
     unseen = 1.0 - (1.0 - terminals["surge"]) / share_not_hit(group, page["last_visit_s"])
-    if unseen >= _WORTH_SAYING:
-        reasons.append(f"surges in {pattern} that no visit told of: P(hit since by one) is {unseen:.3g}")
+    if unseen >= _LEAST_PROBABILITY:
+        reasons.append(Reason(ReasonCode.UNSEEN_SURGES, {"pattern": pattern, "probability": float(unseen)}))
     if shard.seasonality.links["schedule"][row]:
-        reasons.append(str(find_periodicity(page, shard.seasonality, row)))
-    if page["failures"]:
-        visits = "visit" if page["failures"] == 1 else f"{page['failures']} visits"
-        reasons.append(f"{'at least ' if page['failures'] == _MOST_COUNTED else ''}the last {visits} failed")
+        reasons.append(_periodicity_reason(find_periodicity(page, shard.seasonality, row)))
+    if failures := int(page["failures"]):
+        counted = {"failures": failures, "at_least": failures == _MAX_FAILURES}
+        reasons.append(Reason(ReasonCode.FAILED_VISITS, counted))
     return reasons
 
 
-def _hours_since(terminals: dict[str, float]) -> list[str]:
-    """Return what to say of the hours and days since the last visit, where these or a schedule make a difference."""
-    busier = abs(terminals["tau"] - terminals["t"]) > _UNEVEN * terminals["t"]
-    if not busier and abs(terminals["due"] - terminals["posterior"]) < _WORTH_SAYING:
-        return []
-    counted = f"by hours and days, {terminals['t']:.3g} cycles count for {terminals['tau']:.3g}"
-    return [f"{counted}; P(changed since) by these is {terminals['due']:.3g}"]
-
-
-def _borne_surges(group: Record, page: Record, pattern: str) -> list[str]:
-    """Return what to say of the surges that the page's group shows and that the page may bear, the newest first."""
+def _visit_reasons(page: Record, query: Query, terminals: dict[str, float]) -> list[Reason]:
+    elapsed_s = terminals["t"] * query.cycle_s
+    if not page["flags"] & VISITED:
+        return [Reason(ReasonCode.NEVER_VISITED, {"known_for_s": elapsed_s})]
+    last_visit_s = float(page["last_visit_s"])
+    in_future = last_visit_s > query.now
+    visit = {"last_visit_s": last_visit_s, "elapsed_s": elapsed_s, "in_future": in_future}
+    counts = {"changes": int(page["changes"]), "visits": int(page["visits"])}
     return [
-        f"visits to {pattern} from {format_moment(group[begin])} on tell of a surge: "
-        f"of the pages not visited since, this one among them, {group[shown]:.0%} are taken for changed by it"
+        Reason(ReasonCode.LAST_VISITED, visit),
+        Reason(ReasonCode.CHANGES_SEEN, {**counts, "probability": terminals["posterior"]}),
+    ]
+
+
+def _seasonality_reasons(terminals: dict[str, float]) -> list[Reason]:
+    """Return how hours and days since the last visit count, if they or a schedule make a difference."""
+    uneven = abs(terminals["tau"] - terminals["t"]) > _LEAST_UNEVENNESS * terminals["t"]
+    if not uneven and abs(terminals["due"] - terminals["posterior"]) < _LEAST_PROBABILITY:
+        return []
+    cycles = {"elapsed_cycles": terminals["t"], "weighted_cycles": terminals["tau"]}
+    return [Reason(ReasonCode.SEASONALITY, {**cycles, "probability": terminals["due"]})]
+
+
+def _surge_reasons(group: Record, page: Record, pattern: str) -> list[Reason]:
+    """Return the surges that the page's group shows and that may have hit the page, newest first."""
+    return [
+        Reason(
+            ReasonCode.SURGE_SHOWN, {"pattern": pattern, "since_s": float(group[begin]), "share": float(group[shown])}
+        )
         for begin, shown in (("open_s", "open_share"), ("kept_s", "kept_share"))
         if group[shown] > 0.0 and page["last_visit_s"] < group[begin]
     ]
+
+
+def _periodicity_reason(periodicity: Periodicity) -> Reason:
+    """Return the page's type, and its likeliest days and hour if a page of this type has any."""
+    timed = periodicity.kind not in {"poisson", "hourly"}
+    schedule = {
+        "kind": periodicity.kind,
+        "p_value": periodicity.p_value,
+        "days": list(periodicity.days) if timed else [],
+        "hour": periodicity.hour if timed else None,
+        "utc_offset_minutes": 15 * periodicity.quarters,
+    }
+    return Reason(ReasonCode.PERIODICITY, schedule)

@@ -9,6 +9,7 @@ from typing import Final
 from streamsched.errors import InvalidOutcome
 from streamsched.numerics.arrays import Floats, Ints
 from streamsched.politeness.priority import Tiers
+from streamsched.reasons import ReasonCode
 
 __all__ = ["KEPT_REJECTIONS", "Batch", "Observed"]
 
@@ -67,6 +68,7 @@ class Batch:
     tiers: Tiers
     rows: Ints = field(repr=False)
     name_hosts: Callable[[], list[str]] = field(repr=False, compare=False)
+    find_reasons: Callable[[], list[ReasonCode]] = field(repr=False, compare=False)
     now: float
     lease_until_s: float | None = None
     panel: int = 0
@@ -78,3 +80,8 @@ class Batch:
     def hosts(self) -> list[str]:
         """Host and port of each page, read when first asked for."""
         return self.name_hosts()
+
+    @property
+    def reasons(self) -> list[ReasonCode]:
+        """What gave each page its place when the batch was composed (an ``in_batch_*`` code), computed on first use."""
+        return self.find_reasons()

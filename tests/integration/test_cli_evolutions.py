@@ -119,7 +119,7 @@ def test_a_formula_is_set_by_hand(streamsched: Command, evolved: Path) -> None:
     assert (record.number, record.when_s, record.trigger, record.decision) == (3, NOW, "asked", "set")
     assert (record.champion_before.formula.text, record.champion_after.formula.text) == (WINNER, "t * X")
     told = streamsched("explain", "https://h0.example/p0", "--state", evolved, "--json").json
-    assert (told["formula"], told["champion"]) == ("t * X", "set by hand, record 3")
+    assert (told["formula"], told["champion"]["origin"], told["champion"]["record"]) == ("t * X", "hand", 3)
 
 
 def test_the_champion_of_any_record_is_taken_back(streamsched: Command, evolved: Path) -> None:

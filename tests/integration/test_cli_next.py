@@ -90,13 +90,17 @@ def test_formula_and_per_host_are_for_this_once(streamsched: Command, state: Pat
 
 def test_json_holds_the_batch(streamsched: Command, state: Path) -> None:
     batch = streamsched("next", "--state", state, "-k", "3", "--now", str(NOW), "--lease", "90s", "--json").json
-    assert set(batch) == {"urls", "scores", "hosts", "now", "lease_until"}
-    assert [len(batch[name]) for name in ("urls", "scores", "hosts")] == [3, 3, 3]
+    assert set(batch) == {"urls", "scores", "hosts", "reasons", "now", "lease_until"}
+    assert [len(batch[name]) for name in ("urls", "scores", "hosts", "reasons")] == [3, 3, 3, 3]
+    assert set(batch["reasons"]) == {"in_batch_by_score"}
     assert batch["hosts"] == [url.split("/")[2] for url in batch["urls"]]
     assert batch["scores"] == sorted(batch["scores"], reverse=True)
     assert (batch["now"], batch["lease_until"]) == (NOW, NOW + 90)
     assert streamsched("next", "--state", state, "--peek", "--now", str(NOW), "--json").json["lease_until"] is None
     assert streamsched("next", "--state", state, "-k", "99", "--now", str(NOW + 1), "--json").code == 0
+    leased = streamsched("explain", batch["urls"][0], "--state", state, "--now", str(NOW + 80), "--json").json
+    end = {"code": "leased", "until_s": NOW + 90, "wait_s": 10.0}
+    assert leased["reasons"][0] == end | {"text": "not eligible: leased until 2025-08-22 00:01:30 UTC, 10 s from now"}
     empty = streamsched("next", "--state", state, "--now", str(NOW + 2), "--json")
     assert (empty.code, empty.json["urls"]) == (1, [])
 

@@ -100,8 +100,9 @@ def test_a_saved_state_can_be_asked(streamsched: Command, log: Path, tmp_path: P
     assert len(Scheduler.load(state)) == 20
     batch = streamsched("next", "--state", state, "--now", "2025-08-22", "-k", "3")
     assert len(batch.lines) == 3
-    told = streamsched("explain", batch.lines[0], "--state", state, "--now", "2025-08-22")
-    assert "not eligible: handed out until 2025-08-22 00:10:00 UTC" in told.out
+    told = streamsched("explain", batch.lines[0], "--state", state, "--now", "2025-08-22", "--json").json
+    leased = [(reason["code"], reason["wait_s"]) for reason in told["reasons"] if reason["code"] == "leased"]
+    assert leased == [("leased", 600.0)]
 
 
 def test_an_evolving_policy_saves_its_records_with_its_state(

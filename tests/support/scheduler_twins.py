@@ -14,6 +14,7 @@ from streamsched.estimation.seasonality.regions import REGIONS, TimeRegion
 from streamsched.formula import Formula
 from streamsched.outcomes import Outcome, OutcomeBatch
 from streamsched.politeness.politeness_settings import HostRule, Politeness, Rule
+from streamsched.scheduler.selection_reasons import ComposedBatch
 from tests.reference import politeness
 from tests.reference.ranking import World
 from tests.support.guarded_memory import fenced, small_rankings, small_reserve
@@ -134,7 +135,8 @@ class Twins:
         builder = self.scheduler.core.batch_builder
         query = builder.query(k, self.now, math.inf)
         formula_switch.rank(query)
-        batch = builder.name_pages(formula_switch.rank_new(query), self.now)
+        ranked = formula_switch.rank_new(query)
+        batch = builder.name_pages(ComposedBatch(query, ranked, ranked))
         compare(batch, expected)
         self.is_current = True
         return batch.urls

@@ -41,12 +41,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _next(arguments: argparse.Namespace) -> int:
     batch = _peek(arguments) if arguments.peek else _lease(arguments)
     if arguments.json:
-        content = {"urls": batch.urls, "scores": batch.scores.tolist(), "hosts": batch.hosts, "now": batch.now}
-        echo_json({**content, "lease_until": batch.lease_until_s})
+        echo_json(_batch_fields(batch))
     else:
         for url, score in zip(batch.urls, batch.scores, strict=True):
             echo(f"{score:.6g}\t{plain(url)}" if arguments.scores else plain(url))
     return DONE if len(batch) else NOTHING
+
+
+def _batch_fields(batch: Batch) -> dict[str, object]:
+    """Return what ``--json`` prints; ``reasons``: the code of what gave each page its place."""
+    return {
+        "urls": batch.urls,
+        "scores": batch.scores.tolist(),
+        "hosts": batch.hosts,
+        "reasons": batch.reasons,
+        "now": batch.now,
+        "lease_until": batch.lease_until_s,
+    }
 
 
 def _peek(arguments: argparse.Namespace) -> Batch:

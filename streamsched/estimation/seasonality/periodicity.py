@@ -27,7 +27,6 @@ PageType: TypeAlias = Literal["poisson", "hourly", "daily", "weekly", "other"]
 
 LEVEL: Final = 0.05  # pages with a p-value of this or more are Poisson
 _HOUR_S: Final = 3_600.0
-_DAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _LIKELY: Final = 0.5  # least probability of a day: of the sets that have it
 _LIKELY_HOUR: Final = 2 / 24  # least probability of an hour: visits a day apart show none
 
@@ -57,23 +56,6 @@ class Periodicity:
     near_hour_by_chance: float = 0.0
     near_day: float = 0.0
     near_day_by_chance: float = 0.0
-
-    def __str__(self) -> str:
-        if self.kind == "poisson":
-            return "no schedule shows in its changes"
-        if self.kind == "hourly":
-            return f"updated hourly (p = {self.p_value:.2g})"
-        days = "daily" if self.kind == "daily" else "on " + (", ".join(_DAYS[day] for day in self.days) or "some days")
-        return f"updated {days}{self._format_hour()} (p = {self.p_value:.2g})"
-
-    def _format_hour(self) -> str:
-        if self.hour is None:
-            return ""
-        hours, minutes = divmod(abs(15 * self.quarters), 60)
-        zone = (
-            f"{'+' if self.quarters > 0 else '-'}{hours}{f':{minutes:02d}' if minutes else ''}" if self.quarters else ""
-        )
-        return f", likeliest at {self.hour:02d}:00 to {self.hour:02d}:59 UTC{zone}"
 
 
 def find_periodicity(page: Record, seasonality: SeasonalityArrays, row: int) -> Periodicity:

@@ -29,7 +29,7 @@ from streamsched.scheduler.batches.quotas import BatchQuotas, RankedSources
 from streamsched.scheduler.batches.surge_probes import SurgeProbes
 from streamsched.scheduler.explanation import Explanation, RankedBy, explain_page
 from streamsched.scheduler.results import Batch
-from streamsched.scheduler.selection_reasons import ComposedBatch, describe_membership
+from streamsched.scheduler.selection_reasons import ComposedBatch, batch_reasons, membership_reasons
 from streamsched.state.page_table import PageTable
 
 __all__ = ["BatchBuilder", "GrantedLeases"]
@@ -69,10 +69,12 @@ class BatchBuilder:
         """
         with self._leases_as_of(now):
             query = self.query(k, now, math.inf)
-            ranked = self.formula_switch.peek(query)
+            best = self.formula_switch.peek(query)
+            composed = ComposedBatch(query, best, best)
             if surge_probes:
-                ranked, _ = self._add_surge_probes(query, ranked, ranked)
-            return self.name_pages(ranked, now)
+                batch, probes = self._add_surge_probes(query, best, best)
+                composed = ComposedBatch(query, best, batch, surge_probes=probes)
+            return self.name_pages(composed)
 
     def lease_batch(self, k: int, now: float, lease_s: float) -> Batch:
         """Return a batch of `k` pages at `now`, the panel's first, leased for `lease_s`."""
@@ -85,7 +87,7 @@ class BatchBuilder:
         self.politeness_policy.grant(shard, ranked.rows, now, now + lease_s, panel)
         self.formula_switch.settle()
         self.panel.count(ranked.rows.size, panel)
-        return self.name_pages(ranked, now, now + lease_s, panel)
+        return self.name_pages(composed, now + lease_s)
 
     def restore_leases(self, leases: GrantedLeases) -> None:
         """Grant the leases of an earlier batch again. O(batch)."""
@@ -105,7 +107,7 @@ class BatchBuilder:
         )
         with self._leases_as_of(query.now), self.quotas.unchanged(), self.panel.unchanged():
             chosen = self._compose(query, self.formula_switch.peek, self.formula_switch.peek_new)
-            membership = describe_membership(shard, chosen, row, score=explanation.score, eligible=explanation.eligible)
+            membership = membership_reasons(shard, chosen, row, score=explanation.score, eligible=explanation.eligible)
         reasons = (*membership, *explanation.reasons, *self.panel.reasons(shard, row))
         return replace(explanation, in_batch=bool(np.isin(row, chosen.batch.rows)), reasons=reasons)
 
@@ -118,12 +120,21 @@ class BatchBuilder:
         digits = f"{self.seed} {math.floor(now / self.pages.cycle_s)}".encode()
         return int.from_bytes(hashlib.blake2b(digits, digest_size=8).digest(), "little")
 
-    def name_pages(self, ranked: Ranked, now: float, until: float | None = None, panel: int = 0) -> Batch:
-        """Return the pages `ranked` as a batch with URLs and hosts."""
-        shard = self.pages.arrays
-        urls = url_texts(shard.pages, ranked.rows)
+    def name_pages(self, composed: ComposedBatch, until: float | None = None) -> Batch:
+        """Return `composed` as a batch with URLs, hosts and reasons, leased until `until` unless that is None."""
+        shard, ranked = self.pages.arrays, composed.batch
         hosts = cache(lambda: host_names(shard.groups, shard.pages.records, ranked.rows))
-        return Batch(urls, ranked.scores, ranked.tiers, ranked.rows, hosts, now, until, panel)
+        return Batch(
+            url_texts(shard.pages, ranked.rows),
+            ranked.scores,
+            ranked.tiers,
+            ranked.rows,
+            hosts,
+            batch_reasons(shard, composed),
+            composed.query.now,
+            until,
+            composed.panel,
+        )
 
     def _compose(
         self, query: Query, rank: Callable[[Query], Ranked], rank_new: Callable[[Query], Ranked]

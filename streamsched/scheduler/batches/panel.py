@@ -20,6 +20,7 @@ from streamsched.numerics.arrays import Ints
 from streamsched.politeness.eligibility import are_eligible
 from streamsched.politeness.limits import Limits
 from streamsched.ranking.host_slots import HostSlots, SlotLimits
+from streamsched.reasons import Reason, ReasonCode
 from streamsched.records.schema import ShardArrays
 from streamsched.records.visit_journal import find_sampled, sample_bar, sample_hashes
 
@@ -77,11 +78,9 @@ class Panel:
         """Return whether the page of `row` is a member. O(1)."""
         return int(sample_hashes(shard.pages.records, np.array([row]))[0]) <= self.bar
 
-    def reasons(self, shard: ShardArrays, row: int) -> tuple[str, ...]:
-        """Return what there is to say of the page of `row` as a member, if it is one. O(1)."""
-        if not self.holds(shard, row):
-            return ()
-        return (f"in the panel: visited every cycle, for {self.share:.0%} of the pages handed out",)
+    def reasons(self, shard: ShardArrays, row: int) -> list[Reason]:
+        """Return the reason of the page's membership if the page of `row` is a member, else nothing. O(1)."""
+        return [Reason(ReasonCode.PANEL_MEMBER, {"share": self.share})] if self.holds(shard, row) else []
 
     @contextmanager
     def unchanged(self) -> Iterator[None]:

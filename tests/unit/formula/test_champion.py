@@ -1,4 +1,4 @@
-"""The champion: how it came to be that, in words, in a saved state and in an explanation."""
+"""The champion: its origin as text, in a saved state and in an explanation."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ RISEN = Champion(Formula.parse("posterior + 0.01 * t"), BY_EVOLUTION, 7, 1_790_0
 
 
 @pytest.mark.parametrize(
-    ("champion", "words"),
+    ("champion", "text"),
     [
         (RISEN, "champion of evolution 7, promoted 2026-09-21, +3.1 % NDCG on held-out pages"),
         (Champion(Formula.parse("t")), "the first champion"),
@@ -28,8 +28,8 @@ RISEN = Champion(Formula.parse("posterior + 0.01 * t"), BY_EVOLUTION, 7, 1_790_0
         (Champion(Formula.parse("t"), BY_EVOLUTION, 2), "champion of evolution 2"),
     ],
 )
-def test_words(champion: Champion, words: str) -> None:
-    assert str(champion) == words
+def test_text_and_json(champion: Champion, text: str) -> None:
+    assert str(champion) == text
     assert Champion.from_json(json.loads(json.dumps(champion.to_json()))) == champion
 
 
@@ -54,7 +54,7 @@ def test_the_scheduler_knows_and_saves_its_champion(tmp_path: Path) -> None:
     scheduler.save(tmp_path)
     loaded = Scheduler.load(tmp_path)
     assert (loaded.champion, loaded.formula, loaded.digest()) == (RISEN, RISEN.formula, scheduler.digest())
-    told = loaded.explain(URL, now=1.0)
-    assert told.champion == "champion of evolution 7, promoted 2026-09-21, +3.1 % NDCG on held-out pages"
-    assert told.as_dict()["champion"] == told.champion
-    assert f"  formula    {told.champion}" in str(told)
+    explanation = loaded.explain(URL, now=1.0)
+    assert explanation.champion == RISEN
+    assert explanation.as_dict()["champion"] == {**RISEN.to_json(), "text": str(RISEN)}
+    assert f"  formula    {RISEN}" in str(explanation)

@@ -1,4 +1,4 @@
-"""Why a page may not be handed out, and when it may, in words: one case each, and several at once."""
+"""Why a page is not eligible, and from when it is: one case for each reason, and several at once."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from streamsched import Explanation, Outcome, PackedUrls, Scheduler
-from streamsched.politeness.eligibility import are_eligible, read_waits
+from streamsched.politeness.eligibility import are_eligible, overdue_times, read_waits
 from streamsched.politeness.politeness_settings import HostRule, Politeness, Rule
+from streamsched.reasons import Reason, ReasonCode
 
 HOUR, DAY = 3_600.0, 86_400.0
 URL, OTHER = "https://a.example/1", "https://a.example/2"
@@ -19,31 +20,37 @@ def known(**settings: object) -> Scheduler:
     return scheduler
 
 
-def told(scheduler: Scheduler, now: float, url: str = URL) -> tuple[bool, float | None, list[str]]:
+def explain(scheduler: Scheduler, now: float, url: str = URL) -> tuple[bool, float | None, list[Reason]]:
     found: Explanation = scheduler.explain(url, now=now)
     assert found.eligible == (found.position is not None) == (found.eligible_from_s == now)
     row = scheduler.core.pages.find(PackedUrls.pack([url]))
-    assert (
-        found.eligible
-        == are_eligible(scheduler.core.pages.arrays, row, now, scheduler.core.politeness_policy.limits)[0]
-    )
-    mark = "last visited" if found.first_visited else "never visited"
-    place = next(i for i, reason in enumerate(found.reasons) if reason.startswith(mark))
-    waits = [reason for reason in found.reasons[:place] if "the next batch of" not in reason]
-    return found.eligible, found.eligible_from_s, waits
+    limits = scheduler.core.politeness_policy.limits
+    assert found.eligible == are_eligible(scheduler.core.pages.arrays, row, now, limits)[0]
+    first = ReasonCode.LAST_VISITED if found.first_visited else ReasonCode.NEVER_VISITED
+    end = next(i for i, reason in enumerate(found.reasons) if reason.code == first)
+    reasons = [reason for reason in found.reasons[:end] if "k" not in reason.fields]  # k: of a batch
+    return found.eligible, found.eligible_from_s, reasons
+
+
+def wait(code: ReasonCode, until_s: float, now: float, **fields: object) -> Reason:
+    return Reason(code, {**fields, "until_s": until_s, "wait_s": until_s - now})
+
+
+def asked_for(*, waiting: bool) -> Reason:
+    return Reason(ReasonCode.ASKED_FOR, {"waiting": waiting})
 
 
 def test_nothing_keeps_it() -> None:
-    assert told(known(), 5.0) == (True, 5.0, [])
+    assert explain(known(), 5.0) == (True, 5.0, [])
 
 
 def test_never() -> None:
     scheduler = known()
     scheduler.set_rule(URL, Rule(never=True))
     scheduler.ask([URL], now=5.0)
-    assert told(scheduler, 5.0) == (False, None, ["not eligible: never to be visited, by its rule"])
+    assert explain(scheduler, 5.0) == (False, None, [Reason(ReasonCode.NEVER_BY_RULE)])
     scheduler.set_rule(URL, None)
-    assert told(scheduler, 5.0) == (True, 5.0, ["asked for: goes before others until its next outcome"])
+    assert explain(scheduler, 5.0) == (True, 5.0, [asked_for(waiting=False)])
 
 
 def test_backing_off() -> None:
@@ -51,28 +58,38 @@ def test_backing_off() -> None:
     for failures in (1, 2, 3):
         scheduler.observe(Outcome(URL, failures * DAY, 503))
         start = failures * DAY
-        eligible, until_s, reasons = told(scheduler, start)
+        eligible, until_s, reasons = explain(scheduler, start)
         assert not eligible
         assert until_s is not None
         assert 0.75 <= (until_s - start) / (HOUR * 2.0 ** (failures - 1)) <= 1.25
-        after = "1 failed visit" if failures == 1 else f"{failures} failed visits"
-        assert len(reasons) == 1
-        assert reasons[0].startswith("not eligible: backing off until 1970-01-0")
-        assert reasons[0].endswith(f" from now, after {after}")
-        assert told(scheduler, until_s) == (True, until_s, [])
-        assert not told(scheduler, np.nextafter(until_s, 0.0))[0]
+        assert reasons == [wait(ReasonCode.BACKING_OFF, until_s, start, failures=failures)]
+        assert explain(scheduler, until_s) == (True, until_s, [])
+        assert not explain(scheduler, np.nextafter(until_s, 0.0))[0]
     scheduler.observe(Outcome(URL, 4 * DAY))
-    assert told(scheduler, 4 * DAY) == (True, 4 * DAY, [])
+    assert explain(scheduler, 4 * DAY) == (True, 4 * DAY, [])
 
 
 def test_no_backoff_beyond_the_longest() -> None:
     scheduler = known(backoff_most="2h")
     scheduler.observe([Outcome(URL, float(i), 0) for i in range(1, 300)])
-    _, until_s, reasons = told(scheduler, 299.0)
+    _, until_s, reasons = explain(scheduler, 299.0)
     assert until_s is not None
     assert 0.75 <= (until_s - 299.0) / (2 * HOUR) <= 1.25
-    assert reasons[0].endswith("after 255 failed visits")
-    assert told(known(backoff=0), 0.0)[0]
+    assert (reasons[0].code, reasons[0].fields["failures"]) == (ReasonCode.BACKING_OFF, 255)
+    assert explain(known(backoff=0), 0.0)[0]
+
+
+def test_overdue_times_are_those_of_each_page() -> None:
+    scheduler = known(max_revisit="1d")
+    scheduler.discover(["https://a.example/3"], now=7.0)
+    scheduler.set_rule(OTHER, Rule(never=True))
+    shard, limits = scheduler.core.pages.arrays, scheduler.core.politeness_policy.limits
+    copies = shard.pages.records[np.arange(3)]
+    assert overdue_times(copies, limits).tolist() == [DAY, np.inf, DAY + 7.0]
+    assert overdue_times(copies, limits).tolist() == read_waits(shard, np.arange(3), limits).overdue_at.tolist()
+    scheduler.ask([URL], now=8.0)
+    assert overdue_times(shard.pages.records[:1], limits).tolist() == [-np.inf]
+    assert overdue_times(copies[:1], limits).tolist() == [DAY]
 
 
 def test_pages_do_not_come_back_all_at_once() -> None:
@@ -87,100 +104,95 @@ def test_pages_do_not_come_back_all_at_once() -> None:
 def test_retired_and_probed_and_back() -> None:
     scheduler = known()
     scheduler.observe([Outcome(URL, i * DAY, 404 + 6 * (i % 2)) for i in (1, 2)])
-    assert told(scheduler, 2 * DAY)[0]
+    assert explain(scheduler, 2 * DAY)[0]
     scheduler.observe([Outcome(URL, 3 * DAY, 404)])
-    eligible, until_s, reasons = told(scheduler, 3 * DAY)
+    eligible, until_s, reasons = explain(scheduler, 3 * DAY)
     assert not eligible
     assert until_s is not None
     assert 0.75 <= (until_s - 3 * DAY) / (30 * DAY) <= 1.25
-    assert reasons[0].startswith("not eligible: retired after 3 answers of 404 or 410: not probed again until 1970-0")
+    assert reasons == [wait(ReasonCode.RETIRED, until_s, 3 * DAY, gone_answers=3)]
     scheduler.observe(Outcome(URL, until_s, 410))
-    assert not told(scheduler, until_s + 20 * DAY)[0]
+    assert not explain(scheduler, until_s + 20 * DAY)[0]
     scheduler.observe(Outcome(URL, until_s + 40 * DAY, 200))
-    assert told(scheduler, until_s + 40 * DAY)[0]
+    assert explain(scheduler, until_s + 40 * DAY)[0]
 
 
 @pytest.mark.parametrize("after", [None, 1])
 def test_how_many_answers_retire(after: int | None) -> None:
     scheduler = known(retire_after=after)
     scheduler.observe(Outcome(URL, 1.0, 404))
-    assert told(scheduler, 2.0)[0] == (after is None)
+    assert explain(scheduler, 2.0)[0] == (after is None)
 
 
 def test_least_interval() -> None:
     scheduler = known(min_revisit="1h")
-    eligible, until_s, reasons = told(scheduler, HOUR / 2)
+    eligible, until_s, reasons = explain(scheduler, HOUR / 2)
     assert (eligible, until_s) == (False, HOUR)
-    words = "not until 1970-01-01 01:00:00 UTC, 30 min from now"
-    assert reasons == [f"not eligible: it was visited less than its least interval ago: {words}"]
-    assert told(scheduler, HOUR)[0]
+    assert reasons == [wait(ReasonCode.BELOW_MIN_REVISIT, HOUR, HOUR / 2)]
+    assert explain(scheduler, HOUR)[0]
     scheduler.discover(["https://a.example/new"], now=HOUR)
-    assert told(scheduler, HOUR, "https://a.example/new")[0]
+    assert explain(scheduler, HOUR, "https://a.example/new")[0]
     scheduler.observe(Outcome(URL, HOUR, 503))  # a failed visit told nothing: only its own rest counts
     scheduler.set_rule(URL, Rule(min_revisit="3h"))
-    assert told(scheduler, HOUR + 1)[1] == 3 * HOUR
+    assert explain(scheduler, HOUR + 1)[1] == 3 * HOUR
 
 
 def test_overdue() -> None:
     scheduler = known(max_revisit="1d")
-    assert told(scheduler, DAY - 1) == (True, DAY - 1, [])
-    assert told(scheduler, DAY) == (True, DAY, ["overdue since 1970-01-02 00:00:00 UTC: goes before others"])
+    assert explain(scheduler, DAY - 1) == (True, DAY - 1, [])
+    assert explain(scheduler, DAY) == (True, DAY, [Reason(ReasonCode.OVERDUE, {"since_s": DAY, "waiting": False})])
     scheduler.block("a.example", 2 * DAY)
-    haste = "overdue since 1970-01-02 00:00:00 UTC: goes before others, once it may be visited"
-    assert told(scheduler, DAY)[2][1:] == [haste]
+    assert explain(scheduler, DAY)[2][1:] == [Reason(ReasonCode.OVERDUE, {"since_s": DAY, "waiting": True})]
 
 
 def test_asked_for_goes_before_its_waits_but_not_its_host() -> None:
     scheduler = known(min_revisit="1d")
     scheduler.observe([Outcome(URL, 1.0, 503)])
-    assert not told(scheduler, 5.0)[0]
+    assert not explain(scheduler, 5.0)[0]
     assert scheduler.ask([URL, "https://a.example/new"], now=5.0) == 1
-    assert told(scheduler, 5.0) == (True, 5.0, ["asked for: goes before others until its next outcome"])
-    assert told(scheduler, 5.0, "https://a.example/new")[2] == ["asked for: goes before others until its next outcome"]
+    assert explain(scheduler, 5.0) == (True, 5.0, [asked_for(waiting=False)])
+    assert explain(scheduler, 5.0, "https://a.example/new")[2] == [asked_for(waiting=False)]
     scheduler.block("a.example", 60.0)
-    asked = "asked for: goes before others until its next outcome"
-    blocked = "not eligible: a.example rests until 1970-01-01 00:01:00 UTC, 55 s from now, as it was blocked"
-    assert told(scheduler, 5.0) == (False, 60.0, [blocked, f"{asked}, once it may be visited"])
+    blocked = wait(ReasonCode.HOST_RESTING, 60.0, 5.0, host="a.example", cause="blocked")
+    assert explain(scheduler, 5.0) == (False, 60.0, [blocked, asked_for(waiting=True)])
     scheduler.observe(Outcome(URL, 6.0))
-    assert told(scheduler, 60.0)[:2] == (False, DAY + 6.0)
+    assert explain(scheduler, 60.0)[:2] == (False, DAY + 6.0)
 
 
 def test_host_rests_between_visits() -> None:
     scheduler = known(delay="10s")
     scheduler.observe(Outcome("https://a.example/3", 2.0))
     assert scheduler.next_batch(2, now=100.0, lease=20).urls == [URL, OTHER]
-    eligible, until_s, reasons = told(scheduler, 110.0, "https://a.example/3")
+    eligible, until_s, reasons = explain(scheduler, 110.0, "https://a.example/3")
     assert (eligible, until_s) == (False, 120.0)
-    words = "10 s from now, for the delay between two visits"
-    assert reasons == [f"not eligible: a.example rests until 1970-01-01 00:02:00 UTC, {words}"]
+    assert reasons == [wait(ReasonCode.HOST_RESTING, 120.0, 110.0, host="a.example", cause="delay")]
     scheduler.set_rule("a.example", HostRule(delay=0))
-    assert told(scheduler, 120.0) == (True, 120.0, [])
+    assert explain(scheduler, 120.0) == (True, 120.0, [])
     scheduler.next_batch(3, now=120.0, lease=5)
-    assert told(scheduler, 125.0) == (True, 125.0, [])
+    assert explain(scheduler, 125.0) == (True, 125.0, [])
 
 
 def test_host_that_is_busy() -> None:
-    """429 without a word of how long: an hour, then two; answers from before the end of it are part of it."""
+    """429 without Retry-After: one hour, then two; answers to visits before its end belong to the same back-off."""
     scheduler = known()
     scheduler.observe([Outcome(URL, 10.0, 429), Outcome(OTHER, 11.0, 429), Outcome("https://a.example/3", 12.0)])
-    eligible, until_s, reasons = told(scheduler, 20.0, "https://a.example/3")
+    eligible, until_s, reasons = explain(scheduler, 20.0, "https://a.example/3")
     assert (eligible, until_s) == (False, HOUR + 10.0)
-    words = "not eligible: a.example rests until 1970-01-01 01:00:10 UTC, 59.8 min from now, for it answered 429"
-    assert reasons == [words]
+    assert reasons == [wait(ReasonCode.HOST_RESTING, HOUR + 10.0, 20.0, host="a.example", cause="too_many_requests")]
     scheduler.observe(Outcome("https://a.example/3", HOUR + 10.0, 429))
-    assert told(scheduler, 2 * HOUR, URL)[1] == 3 * HOUR + 10.0
+    assert explain(scheduler, 2 * HOUR, URL)[1] == 3 * HOUR + 10.0
     scheduler.observe([Outcome(URL, 9 * HOUR), Outcome(URL, 10 * HOUR, 429)])
-    assert told(scheduler, 10 * HOUR, OTHER)[1] == 11 * HOUR
+    assert explain(scheduler, 10 * HOUR, OTHER)[1] == 11 * HOUR
 
 
 @pytest.mark.parametrize("status", [429, 503])
 def test_host_that_says_how_long(status: int) -> None:
     scheduler = known(backoff=0)
     scheduler.observe([Outcome(URL, 10.0, status, retry_after=90.0), Outcome(OTHER, 11.0, status, retry_after=30.0)])
-    words = "not eligible: a.example rests until 1970-01-01 00:01:40 UTC, 1 min from now, as its Retry-After asked"
-    assert told(scheduler, 40.0) == (False, 100.0, [words])
+    resting = wait(ReasonCode.HOST_RESTING, 100.0, 40.0, host="a.example", cause="retry_after")
+    assert explain(scheduler, 40.0) == (False, 100.0, [resting])
     scheduler.observe(Outcome(URL, 12.0, 200, retry_after=1e6))  # nothing that a success could ask for
-    assert told(scheduler, 100.0) == (True, 100.0, [])
+    assert explain(scheduler, 100.0) == (True, 100.0, [])
 
 
 def test_host_has_enough_pages_out() -> None:
@@ -188,16 +200,17 @@ def test_host_has_enough_pages_out() -> None:
     scheduler.observe(Outcome("https://a.example/3", 2.0))
     taken = scheduler.next_batch(2, now=10.0, lease=60).urls
     assert taken == [URL, OTHER]
-    full = "not eligible: its host has 2 pages out and may have 2"
-    assert told(scheduler, 11.0, "https://a.example/3") == (False, None, [full])
-    leased = "not eligible: handed out until 1970-01-01 00:01:10 UTC, 59 s from now"
-    assert told(scheduler, 11.0) == (False, None, [leased, full])
+    full = Reason(ReasonCode.HOST_FULL, {"host": "a.example", "out": 2, "limit": 2})
+    assert explain(scheduler, 11.0, "https://a.example/3") == (False, None, [full])
+    leased = wait(ReasonCode.LEASED, 70.0, 11.0)
+    assert explain(scheduler, 11.0) == (False, None, [leased, full])
     scheduler.release([OTHER])
-    assert told(scheduler, 11.0, "https://a.example/3")[0]
+    assert explain(scheduler, 11.0, "https://a.example/3")[0]
     scheduler.set_rule("a.example", HostRule(in_flight=1))
-    assert told(scheduler, 11.0, "https://a.example/3")[2] == ["not eligible: its host has 1 page out and may have 1"]
+    full = Reason(ReasonCode.HOST_FULL, {"host": "a.example", "out": 1, "limit": 1})
+    assert explain(scheduler, 11.0, "https://a.example/3")[2] == [full]
     assert scheduler.next_batch(0, now=70.0).urls == []  # its clock is the one by which leases run out
-    assert told(scheduler, 70.0, "https://a.example/3")[0]
+    assert explain(scheduler, 70.0, "https://a.example/3")[0]
 
 
 def test_several_reasons_end_with_the_last() -> None:
@@ -205,8 +218,10 @@ def test_several_reasons_end_with_the_last() -> None:
     assert scheduler.next_batch(1, now=20.0, lease="1d").urls == [URL]
     scheduler.observe(Outcome(OTHER, 21.0, 429))
     scheduler.set_rule(URL, Rule(min_revisit="2h"))
-    eligible, until_s, reasons = told(scheduler, 30.0)
+    eligible, until_s, reasons = explain(scheduler, 30.0)
     assert (eligible, until_s) == (False, DAY + 20.0)
-    starts = ("handed out until", "a.example rests until", "it was visited less than")
-    assert len(reasons) == 3
-    assert all(reason.startswith(f"not eligible: {start}") for reason, start in zip(reasons, starts, strict=True))
+    assert reasons == [
+        wait(ReasonCode.LEASED, DAY + 20.0, 30.0),
+        wait(ReasonCode.HOST_RESTING, HOUR + 21.0, 30.0, host="a.example", cause="too_many_requests"),
+        wait(ReasonCode.BELOW_MIN_REVISIT, 2 * HOUR, 30.0),
+    ]

@@ -31,6 +31,7 @@ from streamsched import (
 )
 from streamsched.formula import champion
 from streamsched.formula.terminals import PROVIDED
+from streamsched.reasons import Reason, ReasonCode
 from streamsched.records.page_schema import URGENT
 from streamsched.scheduler.scheduler import DEFAULT_FORMULA
 
@@ -358,7 +359,7 @@ def test_rules_are_set_one_or_many_and_return_how_many_pages() -> None:
     scheduler = known()
     assert scheduler.set_rule(url(1), Rule(never=True)) == 1
     assert scheduler.set_rules({"a.example/*": Rule(min_revisit="1d"), "b.example": HostRule(delay=1)}) == 5
-    assert scheduler.explain(url(1), now=9 * DAY).reasons[0] == "not eligible: never to be visited, by its rule"
+    assert scheduler.explain(url(1), now=9 * DAY).reasons[0] == Reason(ReasonCode.NEVER_BY_RULE)
     assert scheduler.explain(url(4), now=4 * DAY).eligible_from_s == 5 * DAY
     scheduler.discover([url(9)], now=0.0)
     scheduler.set_rule("a.example/9", Rule(never=True))

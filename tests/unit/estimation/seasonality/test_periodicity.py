@@ -135,21 +135,3 @@ def test_gaps_are_compared_with_the_exponential() -> None:
 
 def test_a_page_without_a_schedule_is_taken_for_poisson() -> None:
     assert types(crawl(np.zeros((1, 5), np.bool_), DAY)) == [Periodicity("poisson", 1.0)]
-
-
-@pytest.mark.parametrize(
-    ("regularity", "words"),
-    [
-        (Periodicity("poisson", 0.7), "no schedule shows in its changes"),
-        (Periodicity("hourly", 0.001), "updated hourly (p = 0.001)"),
-        (Periodicity("daily", 0.001, tuple(range(7)), 3), "updated daily, likeliest at 03:00 to 03:59 UTC (p = 0.001)"),
-        (Periodicity("weekly", 0.001, (0,), None), "updated on Monday (p = 0.001)"),
-        (Periodicity("other", 0.001, (), None), "updated on some days (p = 0.001)"),
-        (
-            Periodicity("other", 0.001, (0, 4), 9, -14),
-            "updated on Monday, Friday, likeliest at 09:00 to 09:59 UTC-3:30 (p = 0.001)",
-        ),
-    ],
-)
-def test_regularity_in_words(regularity: Periodicity, words: str) -> None:
-    assert str(regularity) == words

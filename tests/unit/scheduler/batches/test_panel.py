@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from streamsched import Batch, Outcome, OutcomeBatch, Scheduler
+from streamsched.reasons import Reason, ReasonCode
 from streamsched.records.visit_journal import SAMPLE_PAGES
 from tests.reference.shard import sample_hash
 
@@ -136,10 +137,10 @@ def test_explanation_names_the_panel() -> None:
     scheduler = crawler()
     crawl(scheduler, 1, batches=1, k=100)
     members = panel_of([scheduler.next_batch(100, now=2 * DAY)])
-    text = "in the panel: visited every cycle, for 20% of the pages handed out"
-    assert text in scheduler.explain(members[0], now=2 * DAY).reasons
+    reason = Reason(ReasonCode.PANEL_MEMBER, {"share": 0.2})
+    assert reason in scheduler.explain(members[0], now=2 * DAY).reasons
     others = scheduler.rank(300, now=2 * DAY).urls
-    assert not any("panel" in reason for reason in scheduler.explain(others[0], now=2 * DAY).reasons)
+    assert reason not in scheduler.explain(others[0], now=2 * DAY).reasons
 
 
 def test_panel_goes_on_after_loading(tmp_path: Path) -> None:

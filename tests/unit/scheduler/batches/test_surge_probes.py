@@ -9,6 +9,7 @@ import numpy as np
 
 from streamsched import Outcome, Politeness, Scheduler
 from streamsched.estimation.surges import SHARES
+from streamsched.reasons import Reason, ReasonCode
 from streamsched.records.schema import ShardArrays
 from streamsched.scheduler.batches.surge_probes import PROBES_PER_GROUP, _find_due
 from tests.support.outcome_streams import DAY
@@ -109,14 +110,13 @@ def test_explain_names_probes() -> None:
     batch = scheduler.next_batch(40, now=now)
     assert {url for url, one in told.items() if one.in_batch} == set(batch.urls)
     for url in quiet_of(batch.urls):
-        assert told[url].reasons[0] == (
-            "in the next batch of 40: as a surge probe, "
-            "to see whether a surge has hit the other pages of its URL pattern"
-        )
+        assert told[url].reasons[0].code == ReasonCode.IN_BATCH_SURGE_PROBE
+        assert batch.reasons[batch.urls.index(url)] == ReasonCode.IN_BATCH_SURGE_PROBE
     pushed = best - set(batch.urls)
     assert len(pushed) == PROBES_PER_GROUP
     for url in pushed:
-        assert "its place goes to surge_probes" in told[url].reasons[0]
+        displaced = Reason(ReasonCode.DISPLACED, {"k": 40, "merit": "score", "surge_probes": PROBES_PER_GROUP})
+        assert told[url].reasons[0] == displaced
 
 
 def test_surge_probes_off_is_saved(tmp_path: Path) -> None:

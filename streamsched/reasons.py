@@ -1,0 +1,84 @@
+"""Reasons of decisions as data: a code and its numbers. `docs/reasons.md` lists all codes with their fields.
+
+Every room that decides about a page returns `Reason` objects; `scheduler.reason_text` alone turns them into sentences.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum, unique
+from typing import Any
+
+__all__ = ["Reason", "ReasonCode"]
+
+
+@unique
+class ReasonCode(StrEnum):
+    """Codes of all reasons, equal to their text: ``ReasonCode.LEASED == "leased"``."""
+
+    # Why a page is not eligible.
+    NEVER_BY_RULE = "never_by_rule"
+    LEASED = "leased"
+    HOST_RESTING = "host_resting"
+    HOST_FULL = "host_full"
+    BELOW_MIN_REVISIT = "below_min_revisit"
+    BACKING_OFF = "backing_off"
+    RETIRED = "retired"
+    # Why it has priority over pages that are ranked by score.
+    ASKED_FOR = "asked_for"
+    OVERDUE = "overdue"
+    # What gave it its place in a batch.
+    IN_BATCH_BY_SCORE = "in_batch_by_score"
+    IN_BATCH_PANEL = "in_batch_panel"
+    IN_BATCH_ASKED_FOR = "in_batch_asked_for"
+    IN_BATCH_OVERDUE = "in_batch_overdue"
+    IN_BATCH_NEW_SHARE = "in_batch_new_share"
+    IN_BATCH_EXPLORATION = "in_batch_exploration"
+    IN_BATCH_SURGE_PROBE = "in_batch_surge_probe"
+    # Why an eligible page is not in a batch.
+    EMPTY_BATCH = "empty_batch"
+    OUTRANKED = "outranked"
+    TIE_LOST = "tie_lost"
+    BATCH_FULL = "batch_full"
+    HOST_SHARE_USED = "host_share_used"
+    DISPLACED = "displaced"
+    # What is known of its changes.
+    LAST_VISITED = "last_visited"
+    NEVER_VISITED = "never_visited"
+    CHANGES_SEEN = "changes_seen"
+    PRIOR = "prior"
+    SEASONALITY = "seasonality"
+    SURGE_SHOWN = "surge_shown"
+    UNSEEN_SURGES = "unseen_surges"
+    PERIODICITY = "periodicity"
+    FAILED_VISITS = "failed_visits"
+    PANEL_MEMBER = "panel_member"
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """A reason: its code and the numbers it rests on.
+
+    ``fields``: plain values by name. Times are UTC epoch seconds and end in ``_s``, as do durations in seconds; rates
+    are changes per cycle; probabilities and shares lie between 0 and 1; hosts and URL patterns are strings.
+
+    >>> Reason(ReasonCode.BACKING_OFF, {"until_s": 120.0, "wait_s": 60.0, "failures": 1}).to_json()
+    {'code': 'backing_off', 'until_s': 120.0, 'wait_s': 60.0, 'failures': 1}
+    """
+
+    code: ReasonCode
+    fields: Mapping[str, Any] = field(default_factory=dict, hash=False)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the code and the fields as plain values for JSON; a number that is not finite is None."""
+        return {"code": self.code.value} | {name: _plain(value) for name, value in self.fields.items()}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _plain(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

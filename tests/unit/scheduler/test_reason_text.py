@@ -1,0 +1,209 @@
+"""Every code has a template and a row in docs/reasons.md; one sentence each, and those that depend on a field."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from pathlib import Path
+
+import pytest
+
+from streamsched.reasons import Reason, ReasonCode
+from streamsched.scheduler.reason_text import describe_reason
+
+DAY = 86_400.0
+DOCS = Path(__file__).parents[3] / "docs" / "reasons.md"
+WAIT = {"until_s": DAY, "wait_s": 90.0}
+PLACE = {"k": 1000, "place": 1234}
+UNTIL = "until 1970-01-02 00:00:00 UTC, 1.5 min from now"
+ABSENT = "not in the next batch of 1,000:"
+PERIODIC = {"kind": "other", "p_value": 0.001, "days": [0, 4], "hour": 9, "utc_offset_minutes": -210}
+PROBING = "as a surge probe, to see whether a surge has hit the other pages of its URL pattern"
+
+SENTENCES = [
+    (Reason(ReasonCode.NEVER_BY_RULE), "not eligible: its rule says never to visit it"),
+    (Reason(ReasonCode.LEASED, WAIT), f"not eligible: leased {UNTIL}"),
+    (
+        Reason(ReasonCode.HOST_RESTING, {"host": "a.example", "cause": "too_many_requests", **WAIT}),
+        f"not eligible: a.example rests {UNTIL}, because it answered 429",
+    ),
+    (
+        Reason(ReasonCode.HOST_FULL, {"host": "a.example", "out": 1, "limit": 1}),
+        "not eligible: a.example has 1 page in flight; its limit is 1",
+    ),
+    (
+        Reason(ReasonCode.BELOW_MIN_REVISIT, WAIT),
+        f"not eligible: visited less than its minimum interval ago, waits {UNTIL}",
+    ),
+    (
+        Reason(ReasonCode.BACKING_OFF, {"failures": 2, **WAIT}),
+        f"not eligible: backing off {UNTIL}, after 2 failed visits",
+    ),
+    (
+        Reason(ReasonCode.RETIRED, {"gone_answers": 1, **WAIT}),
+        f"not eligible: retired after 1 answer of 404 or 410, not probed again {UNTIL}",
+    ),
+    (Reason(ReasonCode.ASKED_FOR, {"waiting": False}), "asked for: ranks before others until its next outcome"),
+    (
+        Reason(ReasonCode.OVERDUE, {"since_s": 0.0, "waiting": True}),
+        "overdue since 1970-01-01 00:00:00 UTC: ranks before others, once it is eligible",
+    ),
+    (Reason(ReasonCode.IN_BATCH_BY_SCORE, PLACE), "in the next batch of 1,000: by its score, at place 1,234"),
+    (Reason(ReasonCode.IN_BATCH_PANEL, PLACE), "in the next batch of 1,000: as a member of the panel"),
+    (Reason(ReasonCode.IN_BATCH_ASKED_FOR, PLACE), "in the next batch of 1,000: because it was asked for"),
+    (Reason(ReasonCode.IN_BATCH_OVERDUE, PLACE), "in the next batch of 1,000: because it is overdue"),
+    (
+        Reason(ReasonCode.IN_BATCH_NEW_SHARE, PLACE),
+        "in the next batch of 1,000: in the share of pages never visited before",
+    ),
+    (
+        Reason(ReasonCode.IN_BATCH_EXPLORATION, PLACE),
+        "in the next batch of 1,000: drawn at random, in the share for exploration",
+    ),
+    (Reason(ReasonCode.IN_BATCH_SURGE_PROBE, PLACE), f"in the next batch of 1,000: {PROBING}"),
+    (Reason(ReasonCode.EMPTY_BATCH, {"k": 0}), "not in the next batch of 0: it has no places"),
+    (
+        Reason(ReasonCode.OUTRANKED, {"k": 1000, "score": 1.0, "lowest_score": 1.5}),
+        f"{ABSENT} its score is below that of the last page in it, 1.5",
+    ),
+    (
+        Reason(ReasonCode.TIE_LOST, {"k": 1000, "score": 1.0}),
+        f"{ABSENT} its score equals that of the last page in it, and this cycle's random order put it later",
+    ),
+    (
+        Reason(ReasonCode.BATCH_FULL, {"k": 1000, "taken_by": {"panel": 2, "overdue": 1}, "tie_lost": False}),
+        f"{ABSENT} all its places go to 2 members of the panel, 1 overdue page",
+    ),
+    (
+        Reason(
+            ReasonCode.HOST_SHARE_USED,
+            {"k": 1000, "host": "a.example", "taken_by": {"higher_score": 1, "equal_score": 1}, "tie_lost": True},
+        ),
+        (
+            f"{ABSENT} 2 places of a.example have gone to 1 page with a higher score, 1 page with the same score, "
+            "and this cycle's random order put it later"
+        ),
+    ),
+    (
+        Reason(ReasonCode.DISPLACED, {"k": 1000, "merit": "overdue", "surge_probes": 3}),
+        (
+            f"{ABSENT} it is overdue, but its place goes to a surge probe or to the shares of pages "
+            "never visited before or drawn at random"
+        ),
+    ),
+    (
+        Reason(ReasonCode.LAST_VISITED, {"last_visit_s": DAY, "elapsed_s": 90.0, "in_future": False}),
+        "last visited 1970-01-02 00:00:00 UTC, 1.5 min before now",
+    ),
+    (Reason(ReasonCode.NEVER_VISITED, {"known_for_s": DAY}), "never visited; known for 1 d"),
+    (
+        Reason(ReasonCode.CHANGES_SEEN, {"changes": 1, "visits": 2, "probability": 0.25}),
+        "1 of 2 later visits saw a change; P(changed since) from its own rate is 0.25",
+    ),
+    (
+        Reason(
+            ReasonCode.PRIOR, {"rate_per_cycle": 0.5, "prior_rate_per_cycle": 0.1, "pattern": "a.example", "pages": 1}
+        ),
+        "rate 0.5 per cycle; without its own visits 0.1, the prior of a.example (1 page)",
+    ),
+    (
+        Reason(ReasonCode.SEASONALITY, {"elapsed_cycles": 2.0, "weighted_cycles": 0.5, "probability": 0.1}),
+        "weighted by hours and days, 2 cycles count as 0.5; P(changed since) with this weighting is 0.1",
+    ),
+    (
+        Reason(ReasonCode.SURGE_SHOWN, {"pattern": "a.example/docs/", "since_s": 0.0, "share": 0.5}),
+        (
+            "visits to a.example/docs/ from 1970-01-01 00:00:00 UTC on show a surge: 50% of the pages not "
+            "visited since, this one included, are estimated to have changed in it"
+        ),
+    ),
+    (
+        Reason(ReasonCode.UNSEEN_SURGES, {"pattern": "a.example", "probability": 0.05}),
+        "surges in a.example that no visit has shown: P(hit by one since) is 0.05",
+    ),
+    (
+        Reason(ReasonCode.PERIODICITY, PERIODIC),
+        "updated on Monday, Friday, most likely from 09:00 to 09:59 UTC-3:30 (p = 0.001)",
+    ),
+    (Reason(ReasonCode.FAILED_VISITS, {"failures": 255, "at_least": True}), "at least the last 255 visits failed"),
+    (
+        Reason(ReasonCode.PANEL_MEMBER, {"share": 0.05}),
+        "in the panel: visited every cycle, with 5% of the pages leased",
+    ),
+]
+
+
+@pytest.mark.parametrize(("reason", "text"), SENTENCES, ids=[reason.code.value for reason, _ in SENTENCES])
+def test_sentence(reason: Reason, text: str) -> None:
+    assert describe_reason(reason) == text
+
+
+@pytest.mark.parametrize(
+    ("code", "fields", "part"),
+    [
+        (ReasonCode.HOST_RESTING, {"host": "{a}", "cause": None, **WAIT}, f"{{a}} rests {UNTIL}"),
+        (ReasonCode.LAST_VISITED, {"last_visit_s": 0.0, "elapsed_s": 0.0, "in_future": True}, "later than now"),
+        (ReasonCode.CHANGES_SEEN, {"changes": 0, "visits": 0, "probability": 0.5}, "visited once; "),
+        (ReasonCode.FAILED_VISITS, {"failures": 1, "at_least": False}, "the last visit failed"),
+        (ReasonCode.DISPLACED, {"k": 1, "merit": "score", "surge_probes": 0}, "goes to the shares of pages never"),
+        (
+            ReasonCode.HOST_SHARE_USED,
+            {"k": 1, "host": "a.example", "taken_by": {"exploration": 1}, "tie_lost": False},
+            "1 place of a.example has gone to 1 page drawn at random",
+        ),
+        (ReasonCode.PERIODICITY, {**PERIODIC, "kind": "poisson", "days": [], "hour": None}, "show no schedule"),
+        (
+            ReasonCode.PERIODICITY,
+            {**PERIODIC, "kind": "hourly", "days": [], "hour": None},
+            "updated hourly (p = 0.001)",
+        ),
+        (
+            ReasonCode.PERIODICITY,
+            {**PERIODIC, "kind": "daily", "hour": 3, "utc_offset_minutes": 120},
+            "updated daily, most likely from 03:00 to 03:59 UTC+2 (p",
+        ),
+        (
+            ReasonCode.PERIODICITY,
+            {**PERIODIC, "kind": "weekly", "days": [6], "hour": None},
+            "updated on Sunday (p = 0.001)",
+        ),
+        (ReasonCode.PERIODICITY, {**PERIODIC, "days": [], "hour": 3, "utc_offset_minutes": 0}, "on some days, most"),
+    ],
+)
+def test_parts_that_depend_on_a_field(code: ReasonCode, fields: dict[str, object], part: str) -> None:
+    assert part in describe_reason(Reason(code, fields))
+
+
+def test_every_ground_has_words() -> None:
+    listed = re.search(r"`taken_by` counts.*?\.", DOCS.read_text(encoding="utf-8"), re.DOTALL)
+    assert listed is not None
+    grounds = re.findall(r"`(\w+)`", listed[0])[1:]
+    assert len(grounds) == 9
+    for count in (1, 2):
+        fields = {"k": 9, "taken_by": dict.fromkeys(grounds, count), "tie_lost": False}
+        assert describe_reason(Reason(ReasonCode.BATCH_FULL, fields)).count(f"{count} ") == 9
+
+
+def test_docs_list_every_code_with_its_fields() -> None:
+    rows = re.findall(r"^\| `(\w+)` \|.*\|([^|]*)\|$", DOCS.read_text(encoding="utf-8"), re.MULTILINE)
+    documented = {code: set(re.findall(r"`(\w+)`", fields)) for code, fields in rows}
+    assert len(documented) == len(rows)
+    assert documented == {reason.code.value: set(reason.fields) for reason, _ in SENTENCES}
+    assert set(documented) == {code.value for code in ReasonCode}
+
+
+def test_json_is_plain_and_finite() -> None:
+    reason = Reason(ReasonCode.OUTRANKED, {"k": 1, "score": math.nan, "lowest_score": math.inf, "more": ({"a": 1.5},)})
+    content = reason.to_json()
+    assert content == {"code": "outranked", "k": 1, "score": None, "lowest_score": None, "more": [{"a": 1.5}]}
+    assert json.loads(json.dumps(content, allow_nan=False)) == content
+    assert type(content["code"]) is str
+
+
+def test_a_reason_is_a_value() -> None:
+    reason = Reason(ReasonCode.PANEL_MEMBER, {"share": 0.1})
+    assert reason == Reason(ReasonCode.PANEL_MEMBER, {"share": 0.1}) != Reason(ReasonCode.PANEL_MEMBER, {"share": 0.2})
+    assert len({reason, Reason(ReasonCode.PANEL_MEMBER, {"share": 0.1})}) == 1
+    with pytest.raises(AttributeError):
+        reason.code = ReasonCode.LEASED  # type: ignore[misc]
