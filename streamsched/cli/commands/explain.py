@@ -1,36 +1,44 @@
-"""``streamsched explain``: why a page is ranked where it is."""
+"""``streamsched explain``: why a page has its rank."""
 
 from __future__ import annotations
 
-import argparse
+from types import SimpleNamespace
+from typing import Any, Final
 
-from streamsched.cli.arguments import add_examples, add_now, add_state, clock, duration, url, whole
+import click
+
+from streamsched.cli.command import Command
 from streamsched.cli.exits import DONE
 from streamsched.cli.output import echo, echo_json, plain
+from streamsched.cli.parameters import DURATION, URL, current_time, now_option, state_option, whole
 from streamsched.scheduler.scheduler import Scheduler
 
-__all__ = ["add_arguments"]
+__all__ = ["command"]
 
-_EXAMPLES = """\
+_EXAMPLES: Final = """\
   streamsched explain https://example.org/news --state state/
   streamsched explain https://example.org/news --state state/ --now 2026-08-22 --json
 """
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``explain``."""
-    add_examples(parser, _EXAMPLES)
-    parser.add_argument("url", type=url, metavar="URL")
-    add_state(parser)
-    add_now(parser)
-    parser.add_argument("-k", type=whole(1), default=1000, help="the size of the batch that may have it or not (1000)")
-    parser.add_argument("--lease", type=duration, default=600.0, metavar="TIME", help="how long it leases for (10m)")
-    parser.add_argument("--json", action="store_true", help="print the explanation as JSON")
-    parser.set_defaults(run=_explain)
+@click.command("explain", cls=Command, examples=_EXAMPLES)
+@click.argument("url", metavar="URL", type=URL)
+@state_option
+@now_option
+@click.option("-k", type=whole(1), default=1000, help="Size of the batch to check for the page.")
+@click.option("--lease", type=DURATION, default="10m", help="Lease time of that batch.")
+@click.option("--json", is_flag=True, help="Print the explanation as JSON.")
+def command(**options: Any) -> int:
+    """Explain the rank of a page.
+
+    URL is the page's address as it was in the crawl outcomes. Prints the score and what it consists of, the page's rank,
+    and whether a batch would include the page now. The state stays as it is.
+    """
+    return _explain(SimpleNamespace(**options))
 
 
-def _explain(arguments: argparse.Namespace) -> int:
-    scheduler, now = Scheduler.load(arguments.state), clock(arguments.now)
+def _explain(arguments: SimpleNamespace) -> int:
+    scheduler, now = Scheduler.load(arguments.state), current_time(arguments.now)
     explanation = scheduler.explain(arguments.url, now=now, k=arguments.k, lease=arguments.lease)
     if arguments.json:
         echo_json(explanation.as_dict())

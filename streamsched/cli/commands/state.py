@@ -1,101 +1,110 @@
-"""``streamsched state``: what a state directory holds, whether it is sound, and one hash of what it means."""
+"""``streamsched state``: what a state directory holds, whether it is intact, and a hash of its content."""
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from streamsched.cli.arguments import add_examples, add_state
+import click
+
+from streamsched.cli.command import Group
 from streamsched.cli.exits import DONE
 from streamsched.cli.output import echo, echo_error, echo_json
-from streamsched.errors import SettingsError, SnapshotError
+from streamsched.cli.parameters import FILE, state_option
+from streamsched.errors import SnapshotError
 from streamsched.numerics.durations import format_duration
 from streamsched.persistence.export import export_pages
 from streamsched.persistence.files import list_images
-from streamsched.persistence.image_format import read_image
-from streamsched.persistence.legacy_format import is_former
-from streamsched.persistence.lock import lock_state
 from streamsched.persistence.recovery import newest_image
 from streamsched.persistence.verification import check_directory
 from streamsched.scheduler.scheduler import Scheduler
 
-__all__ = ["add_arguments"]
+__all__ = ["command"]
 
-_EXAMPLES = """\
+_SHOW: Final = """\
   streamsched state show --state state/
-  streamsched state verify --state state/ && echo sound
-  streamsched state digest --state state/     # equal for equal states, however they came about
-  streamsched state export --state state/ --to pages.parquet     # or .arrow; for DuckDB, Polars, pandas
-  streamsched state migrate --state state/    # from the format of an older release, in place
-
-`verify` checks every byte of every file, older images and the log of calls too, and names all that is damaged.
 """
+_VERIFY: Final = """\
+  streamsched state verify --state state/ && echo intact
+"""
+_DIGEST: Final = """\
+  streamsched state digest --state state/    # equal for equal states, however they were reached
+"""
+_EXPORT: Final = """\
+  streamsched state export --state state/ --to pages.parquet    # for DuckDB, Polars, pandas
+"""
+_json_option: Final = click.option("--json", is_flag=True, help="Print JSON.")
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``state``."""
-    add_examples(parser, _EXAMPLES)
-    parser.add_argument("action", choices=["show", "verify", "digest", "export", "migrate"])
-    add_state(parser)
-    parser.add_argument("--to", type=Path, metavar="FILE", help="export to FILE: .parquet, .arrow or .feather")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.set_defaults(run=_state)
+@click.group("state", cls=Group, examples=_SHOW + _VERIFY + _DIGEST + _EXPORT)
+def command() -> None:
+    """Show, verify, hash or export a saved state."""
 
 
-def _state(arguments: argparse.Namespace) -> int:
-    directory: Path = arguments.state
-    content: dict[str, Any]
-    if arguments.action == "migrate":
-        content = _migrate(directory)
-    elif arguments.action == "verify":
-        content = _verify(directory)
-    else:
-        scheduler = Scheduler.load(directory)
-        content = {"file": str(newest_image(directory))}
-        if arguments.action == "show":
-            content |= _describe(directory, scheduler)
-        elif arguments.action == "digest":
-            content["digest"] = scheduler.digest()
-        else:
-            if arguments.to is None:
-                raise SettingsError("--to", None, "a file to export to, such as pages.parquet")
-            content = {"exported": str(arguments.to), "pages": export_pages(scheduler.pages, arguments.to)}
-    if arguments.json:
-        echo_json(content)
-    elif arguments.action == "digest":
-        echo(content["digest"])
-    else:
-        positions = content.pop("positions", {})
-        for name, value in content.items():
-            echo(f"{name:<14} {value}")
-        for path, position in positions.items():
-            unit = "message" if position["kind"] == "kafka" else "byte"
-            echo(f"{'position':<14} {path}: {position['kind']}, read to {unit} {position['offset']}")
+@command.command("show", examples=_SHOW)
+@state_option
+@_json_option
+def _show(state: Path, json: bool) -> int:
+    """Show size, settings and stream positions of a saved state."""
+    scheduler = Scheduler.load(state)
+    content = {"file": str(newest_image(state)), **_describe(state, scheduler)}
+    positions: dict[str, Any] = {} if json else content.pop("positions")
+    _print(content, json)
+    for path, position in positions.items():
+        unit = "message" if position["kind"] == "kafka" else "byte"
+        echo(f"{'position':<14} {path}: {position['kind']}, read to {unit} {position['offset']}")
     return DONE
 
 
-def _verify(directory: Path) -> dict[str, Any]:
-    faults = check_directory(directory)
+@command.command("verify", examples=_VERIFY)
+@state_option
+@_json_option
+def _verify(state: Path, json: bool) -> int:
+    """Check every byte of every file of a saved state.
+
+    Older snapshots and the log of calls are checked too. Each damaged file is reported.
+    """
+    faults = check_directory(state)
     for fault in faults[1:]:
         echo_error(f"streamsched: {fault}")
     if faults:
         raise faults[0]
-    scheduler = Scheduler.load(directory)
-    unsound = scheduler.pages.faults()
-    file = str(newest_image(directory))
-    if unsound:
-        raise SnapshotError(file, f"unsound although its checksums fit: not so that {unsound[0]}")
-    return {"file": file, "sound": True}
+    broken = Scheduler.load(state).pages.faults()
+    file = str(newest_image(state))
+    if broken:
+        raise SnapshotError(file, f"checksums are valid but an invariant does not hold: {broken[0]}")
+    return _print({"file": file, "sound": True}, json)
 
 
-def _migrate(directory: Path) -> dict[str, Any]:
-    with lock_state(directory):
-        former = newest_image(directory)
-        if not is_former(former) and read_image(former).is_present:
-            return {"file": str(former), "migrated": False}
-        scheduler = Scheduler.load(directory)
-        return {"file": str(scheduler.save(directory)), "migrated": True}
+@command.command("digest", examples=_DIGEST)
+@state_option
+@_json_option
+def _digest(state: Path, json: bool) -> int:
+    """Print a hash: equal for equal states, however they were reached."""
+    digest = Scheduler.load(state).digest()
+    if json:
+        return _print({"file": str(newest_image(state)), "digest": digest}, json)
+    echo(digest)
+    return DONE
+
+
+@command.command("export", examples=_EXPORT)
+@state_option
+@click.option("--to", "output", type=FILE, required=True, help="File to write: .parquet, .arrow or .feather.")
+@_json_option
+def _export(state: Path, output: Path, json: bool) -> int:
+    """Write the pages of a saved state to a Parquet or Arrow file."""
+    pages = export_pages(Scheduler.load(state).pages, output)
+    return _print({"file": str(newest_image(state)), "exported": str(output), "pages": pages}, json)
+
+
+def _print(content: dict[str, Any], json: bool) -> int:
+    if json:
+        echo_json(content)
+    else:
+        for name, value in content.items():
+            echo(f"{name:<14} {value}")
+    return DONE
 
 
 def _describe(directory: Path, scheduler: Scheduler) -> dict[str, Any]:
