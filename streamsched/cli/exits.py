@@ -56,8 +56,8 @@ Exit codes:
     4  the saved state is missing, damaged, in use by another process or cannot be written
     5  the page is not known
    70  a defect of streamsched: please report the traceback
-  130  interrupted by Ctrl-C (SIGINT); `run` saves what it has read first
-  143  terminated (SIGTERM); `run` saves what it has read and exits with 0, or at a second SIGTERM at once with 143
+  130  interrupted by Ctrl-C (SIGINT); `run` saves first, unless Ctrl-C comes twice
+  143  terminated (SIGTERM); `run` saves first and exits with 0, unless SIGTERM comes twice
 """
 
 

@@ -15,9 +15,9 @@ from typing import Final
 import click
 from click.shell_completion import shell_complete
 
-from streamsched.cli.command import LazyGroup, describe_usage_error
 from streamsched.cli.exits import DEFECT, DONE, EXIT_HELP, INTERRUPTED, UNREADABLE, USAGE, exit_code
 from streamsched.cli.interruption import orderly_exit
+from streamsched.cli.lazy_group import LazyGroup
 from streamsched.cli.output import echo_error
 from streamsched.errors import StreamschedError
 from streamsched.numerics.jit import on_compile
@@ -40,7 +40,8 @@ _SUMMARIES: Final = {
     "convert": "Convert crawl outcomes to JSON Lines or msgpack.",
     "publish": "Send crawl outcomes from a file to a Kafka topic.",
 }
-_NOTES: Final = f"""\
+_EPILOG: Final = f"""
+\b
 {EXIT_HELP}
 Shell completion (bash; zsh and fish likewise): eval "$({_COMPLETION}=bash_source streamsched)"
 """
@@ -77,7 +78,7 @@ def _run(words: Sequence[str]) -> int:
     except SystemExit as leaving:  # SIGTERM
         return int(leaving.code or DONE)
     except click.UsageError as error:
-        echo_error(describe_usage_error(error))
+        echo_error(_describe(error))
         return USAGE
     except StreamschedError as error:
         echo_error(f"streamsched: {error}")
@@ -87,6 +88,17 @@ def _run(words: Sequence[str]) -> int:
     except Exception:  # noqa: BLE001  Python's own exit code for it, 1, means that there is nothing to visit
         traceback.print_exc()
         return DEFECT
+
+
+def _describe(error: click.UsageError) -> str:
+    """Return one line: the command, the option or argument, what was found and what was expected."""
+    command = error.ctx.command_path if error.ctx else _NAME
+    if not isinstance(error, click.BadParameter) or error.param is None:
+        return f"{command}: {error.format_message()} (see {command} --help)"
+    name = error.param.opts[0] if isinstance(error.param, click.Option) else error.param.human_readable_name
+    if isinstance(error, click.MissingParameter):
+        return f"{command}: {name} is required (see {command} --help)"
+    return f"{command}: {name}: {error.message}"
 
 
 def _version() -> str:
@@ -100,7 +112,8 @@ def _version() -> str:
     cls=LazyGroup,
     package="streamsched.cli.commands",
     summaries=_SUMMARIES,
-    notes=_NOTES,
+    epilog=_EPILOG,
+    no_args_is_help=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True},
 )
 @click.version_option(_version(), message="streamsched %(version)s")

@@ -22,13 +22,20 @@ __all__ = [
     "SHARE",
     "URL",
     "Parsed",
-    "PlainPath",
+    "changed_option",
     "current_time",
+    "cycle_option",
+    "end_option",
+    "figures_option",
+    "json_option",
+    "log_argument",
     "now_option",
     "parse_moment",
     "parse_share",
     "parse_url",
     "parse_whole",
+    "report_option",
+    "seed_option",
     "state_option",
     "whole",
 ]
@@ -131,11 +138,32 @@ URL: Final = Parsed("URL", parse_url)
 FILE: Final = PlainPath("FILE")
 DIRECTORY: Final = PlainPath("DIR")
 
-state_option = click.option("--state", required=True, type=DIRECTORY, help="Directory of the saved state.")
-now_option = click.option(
+log_argument: Final = click.argument("log")
+state_option: Final = click.option("--state", required=True, type=DIRECTORY, help="Directory of the saved state.")
+now_option: Final = click.option(
     "--now",
     type=MOMENT,
     metavar="TIME",
     show_default="the current time",
     help="Time of the ranking: a date, an ISO 8601 time (UTC unless it has a zone) or epoch seconds.",
+)
+json_option: Final = click.option("--json", is_flag=True, help="Print the result as JSON.")
+figures_option: Final = click.option(
+    "--json", "figures", metavar="FILE", help="Write the figures to FILE as JSON; - is standard output."
+)
+report_option: Final = click.option(
+    "--report", type=FILE, metavar="FILE.html", help="Write a self-contained HTML page with plots."
+)
+cycle_option: Final = click.option("--cycle", "cycle_s", type=DURATION, default="1d", help="Time between two rankings.")
+changed_option: Final = click.option(
+    "--changed",
+    type=click.Choice(["since-visit", "that-day"]),
+    default="since-visit",
+    help="Count a page as changed if it changed since its last visit, or only if it changed in the same cycle.",
+)
+seed_option: Final = click.option(
+    "--seed", type=whole(0), default=0, help="Seed of folds, random choices and the order of equal scores."
+)
+end_option: Final = click.option(
+    "--to", "end_s", type=MOMENT, show_default="end of the log", help="End of the time to use, exclusive."
 )

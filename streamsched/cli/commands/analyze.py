@@ -10,10 +10,18 @@ from typing import Any, Final
 import click
 from rich.console import Console
 
-from streamsched.cli.command import Command
 from streamsched.cli.exits import DONE
 from streamsched.cli.output import STDOUT, check_outputs, name_rejections, note_output, show_results, write_file
-from streamsched.cli.parameters import DIRECTORY, DURATION, FILE, MOMENT, SHARE, Parsed
+from streamsched.cli.parameters import (
+    DIRECTORY,
+    DURATION,
+    MOMENT,
+    SHARE,
+    Parsed,
+    end_option,
+    log_argument,
+    report_option,
+)
 from streamsched.replay.analysis import (
     Analysis,
     AnalysisSettings,
@@ -28,18 +36,20 @@ from streamsched.replay.analysis.reporting.summary import print_summary
 
 __all__ = ["command"]
 
-_EXAMPLES: Final = """\
+_REGION: Final = Parsed("NAME=DOMAINS", parse_region)
+_EPILOG: Final = """
+\b
+Examples:
   streamsched analyze data/scoop-extras.tsv.gz --report out.html --png pictures/
   streamsched analyze outcomes.jsonl.gz --from 2026-01-01 --to 2026-07-01 --json figures.json
   streamsched analyze log.tsv.gz --region UK=uk@Europe/London,ie --local --zone Europe/Paris
   streamsched analyze log.tsv.gz --step 1d --near 1w --json    # as a daily crawl would see it
 """
-_REGION: Final = Parsed("NAME=DOMAINS", parse_region)
 
 
-@click.command("analyze", cls=Command, examples=_EXAMPLES)
-@click.argument("log", metavar="LOG")
-@click.option("--report", type=FILE, metavar="FILE.html", help="Write a self-contained HTML page with figures.")
+@click.command("analyze", epilog=_EPILOG)
+@log_argument
+@report_option
 @click.option("--png", "pictures", type=DIRECTORY, help="Write each figure to this directory as a PNG file.")
 @click.option(
     "--json",
@@ -50,7 +60,7 @@ _REGION: Final = Parsed("NAME=DOMAINS", parse_region)
     help="Write all numbers to FILE as JSON; without FILE print them in place of the summary.",
 )
 @click.option("--from", "start_s", type=MOMENT, show_default="start of the log", help="Start of the analysis.")
-@click.option("--to", "end_s", type=MOMENT, show_default="end of the log", help="End of the analysis, exclusive.")
+@end_option
 @click.option(
     "--step",
     "step_s",
@@ -86,8 +96,8 @@ def command(
 ) -> int:
     """Analyze how often and when pages change.
 
-    LOG is a change log, or crawl outcomes in any format. The analysis classifies pages by how regularly they change, and
-    counts changes by hour of the week.
+    LOG is a change log, or crawl outcomes in any format. The analysis classifies pages by how regularly they change and
+    counts the changes in each hour of the week.
     """
     regions, zones = merge_regions(given)
     asked = AnalysisSettings(regions=regions, zones=zones, **settings)

@@ -7,7 +7,6 @@ from typing import Final
 
 import click
 
-from streamsched.cli.command import Command
 from streamsched.cli.exits import DONE
 from streamsched.cli.output import echo, name_rejections
 from streamsched.cli.parameters import Parsed
@@ -17,11 +16,13 @@ from streamsched.errors import SettingsError
 
 __all__ = ["command"]
 
-_EXAMPLES: Final = """\
+_WRITERS: Final = {".jsonl": write_jsonl, ".ndjson": write_jsonl, ".msgpack": write_msgpack, ".mp": write_msgpack}
+_EPILOG: Final = """
+\b
+Examples:
   streamsched convert outcomes.jsonl outcomes.msgpack.gz    # columnar frames: the fastest to read
   streamsched convert history/urlid_offset_history.txt outcomes.jsonl
 """
-_WRITERS: Final = {".jsonl": write_jsonl, ".ndjson": write_jsonl, ".msgpack": write_msgpack, ".mp": write_msgpack}
 
 
 def _suffix(path: Path) -> str:
@@ -34,7 +35,7 @@ def _parse_output(text: str) -> Path:
     return Path(text)
 
 
-@click.command("convert", cls=Command, examples=_EXAMPLES)
+@click.command("convert", epilog=_EPILOG)
 @click.argument("source_name", metavar="IN")
 @click.argument("output", metavar="OUT", type=Parsed("FILE", _parse_output))
 @click.option(

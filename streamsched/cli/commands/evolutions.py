@@ -7,10 +7,9 @@ from typing import Final
 
 import click
 
-from streamsched.cli.command import Command
 from streamsched.cli.exits import DONE, NOTHING
 from streamsched.cli.output import echo, echo_error, echo_json, plain
-from streamsched.cli.parameters import state_option
+from streamsched.cli.parameters import json_option, state_option
 from streamsched.errors import SnapshotError
 from streamsched.evolution.records import EvolutionRecord, RecordBook
 from streamsched.formula.champion import METRIC_NAMES
@@ -18,22 +17,23 @@ from streamsched.numerics.durations import format_moment
 
 __all__ = ["command"]
 
-_EXAMPLES: Final = """\
+_EPILOG: Final = """
+\b
+Examples:
   streamsched evolutions --state state/
   streamsched evolutions --state state/ --json
-"""
-_NOTES: Final = """\
+
 To use the champion of record 3 again: streamsched use 3 --state state/
 """
 
 
-@click.command("evolutions", cls=Command, examples=_EXAMPLES, notes=_NOTES)
+@click.command("evolutions", epilog=_EPILOG)
 @state_option
-@click.option("--json", is_flag=True, help="Print the records as JSON, with all their fields.")
+@json_option
 def command(state: Path, json: bool) -> int:
     """List the evolutions of a saved state: results and decisions.
 
-    Each record has the champion and the challenger, the data of the contest, and why the challenger was promoted or not.
+    Each record has the champion, the challenger, the data of the contest, and the reason for the decision.
     """
     if not state.is_dir():
         found = "is a file" if state.exists() else "no such directory"

@@ -10,10 +10,20 @@ from typing import Any, Final
 import click
 from rich.console import Console
 
-from streamsched.cli.command import Command
 from streamsched.cli.exits import DONE
 from streamsched.cli.output import check_outputs, name_rejections, note_output, show_results, write_file
-from streamsched.cli.parameters import DURATION, FILE, MOMENT, SHARE, whole
+from streamsched.cli.parameters import (
+    MOMENT,
+    SHARE,
+    changed_option,
+    cycle_option,
+    end_option,
+    figures_option,
+    log_argument,
+    report_option,
+    seed_option,
+    whole,
+)
 from streamsched.errors import SettingsError
 from streamsched.evolution.gp.evolution_settings import EvolutionSettings, Metric
 from streamsched.evolution.gp.symbols import TERMINAL_SETS
@@ -25,19 +35,20 @@ __all__ = ["command"]
 
 _METRICS: Final[dict[str, Metric]] = {"change-rate": "change_rate", "ndcg": "ndcg"}
 _DEFAULTS: Final = EvolutionSettings()
-_EXAMPLES: Final = """\
+_EPILOG: Final = """
+\b
+Examples:
   streamsched evolve data/openwrt.tsv.gz --protocol paper --report out.html    # the paper's full settings
   streamsched evolve data/openwrt.tsv.gz --population 100 --generations 10 --seeds 2 --changed that-day
   streamsched evolve log.tsv.gz --from 2026-01-01 --to 2026-04-01 --metric ndcg --terminals full --json figures.json
-"""
-_NOTES: Final = """\
+
 Without --from and --to the experiment takes the last 57 cycles of the log, three spans of 19; with one of them the 57
 cycles from or to that day; with both it cuts the time between them into three equal spans.
 """
 
 
-@click.command("evolve", cls=Command, examples=_EXAMPLES, notes=_NOTES)
-@click.argument("log", metavar="LOG")
+@click.command("evolve", epilog=_EPILOG)
+@log_argument
 @click.option(
     "--protocol",
     type=click.Choice(["paper"]),
@@ -46,20 +57,13 @@ cycles from or to that day; with both it cuts the time between them into three e
     help="Experiment: the temporal 5-fold of the GP4C paper.",
 )
 @click.option("--from", "start_s", type=MOMENT, help="First day, a UTC midnight.")
-@click.option("--to", "end_s", type=MOMENT, show_default="end of the log", help="End, exclusive.")
-@click.option("--cycle", "cycle_s", type=DURATION, default="1d", help="Time between two rankings.")
+@end_option
+@cycle_option
 @click.option("--budget", type=SHARE, default=_DEFAULTS.budget, help="Share of a fold's pages that each cycle visits.")
 @click.option(
     "--warmup", type=whole(1), default=_DEFAULTS.warmup, help="Number of cycles at the start that visit every page."
 )
-@click.option(
-    "--changed",
-    "reading",
-    type=click.Choice(["since-visit", "that-day"]),
-    default="since-visit",
-    help="Count a page as changed if it changed since its last visit, or only if it changed in the same cycle, as the "
-    "paper has it.",
-)
+@changed_option
 @click.option(
     "--metric",
     "metrics",
@@ -80,12 +84,12 @@ cycles from or to that day; with both it cuts the time between them into three e
 @click.option(
     "--seeds", type=whole(1), default=_DEFAULTS.seeds, help="Evolutions per fold, metric and set of variables."
 )
-@click.option("--seed", type=whole(0), default=0, help="Seed of folds, random choices and the order of equal scores.")
+@seed_option
 @click.option(
     "--workers", type=whole(1), default=os.cpu_count() or 1, show_default="one per core", help="Number of threads."
 )
-@click.option("--json", "figures", metavar="FILE", help="Write the figures to FILE as JSON; - is standard output.")
-@click.option("--report", type=FILE, metavar="FILE.html", help="Write a self-contained HTML page with plots.")
+@figures_option
+@report_option
 def command(log: str, figures: str | None, report: Path | None, **options: Any) -> int:
     """Evolve score formulas on a log and test them.
 
@@ -107,7 +111,7 @@ def command(log: str, figures: str | None, report: Path | None, **options: Any) 
 
 
 def _settings(
-    log: str, reading: str, metrics: tuple[str, ...], terminals: tuple[Any, ...], **more: Any
+    log: str, changed: str, metrics: tuple[str, ...], terminals: tuple[Any, ...], **more: Any
 ) -> ProtocolSettings:
     for option, values in (("--metric", metrics), ("--terminals", terminals)):
         if any(count > 1 for count in Counter(values).values()):
@@ -117,6 +121,6 @@ def _settings(
         log,
         metrics=tuple(_METRICS[metric] for metric in metrics or _METRICS),
         terminals=terminals or ("basic", "paper"),
-        evolution=EvolutionSettings(reading="that_day" if reading == "that-day" else "since_visit", **more),
+        evolution=EvolutionSettings(reading="that_day" if changed == "that-day" else "since_visit", **more),
         **protocol,
     )

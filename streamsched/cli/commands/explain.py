@@ -7,32 +7,33 @@ from typing import Any, Final
 
 import click
 
-from streamsched.cli.command import Command
 from streamsched.cli.exits import DONE
 from streamsched.cli.output import echo, echo_json, plain
-from streamsched.cli.parameters import DURATION, URL, current_time, now_option, state_option, whole
+from streamsched.cli.parameters import DURATION, URL, current_time, json_option, now_option, state_option, whole
 from streamsched.scheduler.scheduler import Scheduler
 
 __all__ = ["command"]
 
-_EXAMPLES: Final = """\
+_EPILOG: Final = """
+\b
+Examples:
   streamsched explain https://example.org/news --state state/
   streamsched explain https://example.org/news --state state/ --now 2026-08-22 --json
 """
 
 
-@click.command("explain", cls=Command, examples=_EXAMPLES)
+@click.command("explain", epilog=_EPILOG)
 @click.argument("url", metavar="URL", type=URL)
 @state_option
 @now_option
 @click.option("-k", type=whole(1), default=1000, help="Size of the batch to check for the page.")
 @click.option("--lease", type=DURATION, default="10m", help="Lease time of that batch.")
-@click.option("--json", is_flag=True, help="Print the explanation as JSON.")
+@json_option
 def command(**options: Any) -> int:
     """Explain the rank of a page.
 
-    URL is the page's address as it was in the crawl outcomes. Prints the score and what it consists of, the page's rank,
-    and whether a batch would include the page now. The state stays as it is.
+    URL is the page's address as it was in the crawl outcomes. The explanation has the page's score
+    and its parts, the rank, and whether a batch would include the page now. The state stays as it is.
     """
     return _explain(SimpleNamespace(**options))
 

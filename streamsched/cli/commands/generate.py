@@ -12,7 +12,6 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-from streamsched.cli.command import Command
 from streamsched.cli.exits import DONE
 from streamsched.cli.output import check_writable, echo
 from streamsched.cli.parameters import MOMENT, Parsed, whole
@@ -29,14 +28,15 @@ _OPTIONS: Final = {  # by the setting that they set
     "zone_hours": "--zone",
     "bulk_edits_per_day": "--bulk-edits",
 }
-_EXAMPLES: Final = """\
+_SHARES: Final = ",".join(f"{kind}={share:g}" for kind, share in zip(KINDS, _DEFAULTS.shares, strict=True))
+_EPILOG: Final = f"""
+\b
+Examples:
   streamsched generate corpus.tsv.gz    # 417,000 pages, 57 days
   streamsched generate small.tsv.gz --pages 20000 --seed 1
   streamsched generate rhythm.tsv --pages 2000 --days 90 --kinds weekday=0.5,poisson=0.5 --zone 9
   streamsched generate bulk.tsv.gz --pages 5000 --bulk-edits 0.02
-"""
-_SHARES: Final = ",".join(f"{kind}={share:g}" for kind, share in zip(KINDS, _DEFAULTS.shares, strict=True))
-_NOTES: Final = f"""\
+
 Default shares of the kinds of pages: {_SHARES}
 """
 
@@ -72,7 +72,7 @@ def _is_share(text: str) -> bool:
         return False
 
 
-@click.command("generate", cls=Command, examples=_EXAMPLES, notes=_NOTES)
+@click.command("generate", epilog=_EPILOG)
 @click.argument("output", metavar="OUT", type=Parsed("FILE", _parse_output))
 @click.option("--pages", type=whole(1), default=_DEFAULTS.pages, help="Number of pages.")
 @click.option("--days", type=whole(1), default=_DEFAULTS.days, help="Number of days.")

@@ -7,28 +7,28 @@ from typing import Any, Final
 
 import click
 
-from streamsched.cli.command import Command
 from streamsched.cli.exits import DONE, NOTHING
 from streamsched.cli.output import echo, echo_json, plain
-from streamsched.cli.parameters import DURATION, current_time, now_option, state_option, whole
+from streamsched.cli.parameters import DURATION, current_time, json_option, now_option, state_option, whole
 from streamsched.scheduler.results import Batch
 from streamsched.scheduler.scheduler import Scheduler
 from streamsched.service.open_state import open_state
 
 __all__ = ["command"]
 
-_EXAMPLES: Final = """\
+_EPILOG: Final = """
+\b
+Examples:
   streamsched next --state state/ -k 100              # 100 URLs, one per line, leased for ten minutes
   streamsched next --state state/ -k 100 --lease 1h --json
   streamsched next --state state/ --peek --scores     # show the pages without a lease
   streamsched next --state state/ --formula 't * X'   # rank by another formula once
-"""
-_NOTES: Final = """\
+
 Control characters in URLs are percent-encoded; --json prints the URLs unchanged.
 """
 
 
-@click.command("next", cls=Command, examples=_EXAMPLES, notes=_NOTES)
+@click.command("next", epilog=_EPILOG)
 @state_option
 @now_option
 @click.option("-k", type=whole(1), default=10, help="Largest number of pages to print.")
@@ -37,7 +37,7 @@ Control characters in URLs are percent-encoded; --json prints the URLs unchanged
 @click.option("--per-host", type=whole(1), help="Print at most N pages per host, this time only.")
 @click.option("--formula", metavar="FORMULA", help="Rank by this formula, this time only.")
 @click.option("--scores", is_flag=True, help="Print each page's score before its URL.")
-@click.option("--json", is_flag=True, help="Print the batch as JSON.")
+@json_option
 def command(**options: Any) -> int:
     """Print the pages to visit next, best first, and lease them.
 

@@ -11,10 +11,9 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from streamsched.cli.command import Command
 from streamsched.cli.exits import DONE
 from streamsched.cli.output import echo, echo_json, name_rejections
-from streamsched.cli.parameters import FILE, Parsed, whole
+from streamsched.cli.parameters import FILE, Parsed, json_option, log_argument, whole
 from streamsched.connectors import open_sink, open_source
 from streamsched.connectors.formats.detection import FORMATS
 from streamsched.connectors.kafka import SCHEME
@@ -25,12 +24,13 @@ from streamsched.errors import SettingsError
 
 __all__ = ["command"]
 
-_EXAMPLES: Final = """\
+_EPILOG: Final = """
+\b
+Examples:
   streamsched publish outcomes.jsonl.gz --to kafka://localhost:9092/outcomes
   streamsched publish log.tsv --to kafka://localhost:9092/outcomes --partitions 12 --as msgpack
   streamsched publish day.msgpack --to 'kafka://broker:9093/outcomes?security.protocol=SSL' --json
-"""
-_NOTES: Final = """\
+
 All outcomes of a host go to one partition, in the order of the log. A frame, the fastest to read, holds outcomes of
 several hosts of one partition; a single message has its host as key. Rejected records are named and not sent.
 """
@@ -42,8 +42,8 @@ def _parse_topic(text: str) -> str:
     return text
 
 
-@click.command("publish", cls=Command, examples=_EXAMPLES, notes=_NOTES)
-@click.argument("log", metavar="LOG")
+@click.command("publish", epilog=_EPILOG)
+@log_argument
 @click.option(
     "--to",
     "topic",
@@ -64,7 +64,7 @@ def _parse_topic(text: str) -> str:
 @click.option("--rows", type=whole(1), default=FRAME_ROWS, help="Largest number of outcomes in a frame.")
 @click.option("--partitions", type=whole(1), help="Create the topic with N partitions if it does not exist.")
 @click.option("--dead-letters", type=FILE, help="Append rejected records to FILE as JSON.")
-@click.option("--json", is_flag=True, help="Print the counts as JSON.")
+@json_option
 def command(log: str, topic: str, partitions: int | None, json: bool, **options: Any) -> int:
     """Send crawl outcomes from a file to a Kafka topic.
 

@@ -11,10 +11,21 @@ from typing import Any, Final
 import click
 from rich.console import Console
 
-from streamsched.cli.command import Command
 from streamsched.cli.exits import DONE
 from streamsched.cli.output import STDOUT, check_outputs, name_rejections, note_output, show_results, write_file
-from streamsched.cli.parameters import DIRECTORY, DURATION, FILE, MOMENT, SHARE, whole
+from streamsched.cli.parameters import (
+    DIRECTORY,
+    MOMENT,
+    SHARE,
+    changed_option,
+    cycle_option,
+    end_option,
+    figures_option,
+    log_argument,
+    report_option,
+    seed_option,
+    whole,
+)
 from streamsched.errors import SettingsError
 from streamsched.persistence.lock import lock_state
 from streamsched.persistence.recovery import has_state
@@ -26,14 +37,16 @@ from streamsched.replay.simulation.simulator import Policy
 __all__ = ["command"]
 
 _STATELESS: Final = ("rand", "oracle")  # policies that learn nothing
-_EXAMPLES: Final = """\
+_EPILOG: Final = f"""
+\b
+Examples:
   streamsched replay data/scoop-extras.tsv.gz --from 2025-08-22 --report out.html
   streamsched replay outcomes.jsonl.gz --policy posterior --policy age --policy '1 - exp(-X/n*t)' --budget 0.02
   streamsched replay log.tsv.gz --cycle 1h --budget 0.005 --seeds 5 --json figures.json
   streamsched replay log.tsv.gz --policy posterior --save-state state/    # for next and explain
   streamsched replay log.tsv.gz --policy gp4c --policy posterior          # evolves weekly: a minute or more
-"""
-_NOTES: Final = f"""\
+
+\b
 Policies:
   {", ".join(STEADY)}
   {", ".join(EVOLVING)}: evolve their formula during the replay
@@ -41,8 +54,8 @@ Policies:
 """
 
 
-@click.command("replay", cls=Command, examples=_EXAMPLES, notes=_NOTES)
-@click.argument("log", metavar="LOG")
+@click.command("replay", epilog=_EPILOG)
+@log_argument
 @click.option(
     "--policy",
     "policies",
@@ -52,19 +65,14 @@ Policies:
     help="Policy to replay, or a formula in quotes. Can be repeated.",
 )
 @click.option("--budget", type=SHARE, default=0.05, help="Share of the pages that each cycle visits.")
-@click.option("--cycle", "cycle_s", type=DURATION, default="1d", help="Time between two rankings.")
+@cycle_option
 @click.option("--warmup", type=whole(0), default=2, help="Number of cycles at the start that visit every page.")
-@click.option(
-    "--changed",
-    type=click.Choice(["since-visit", "that-day"]),
-    default="since-visit",
-    help="Count a page as changed if it changed since its last visit, or only if it changed in the same cycle.",
-)
+@changed_option
 @click.option(
     "--from", "start_s", type=MOMENT, show_default="first midnight of the log", help="First day, a UTC midnight."
 )
-@click.option("--to", "end_s", type=MOMENT, show_default="end of the log", help="End, exclusive.")
-@click.option("--seed", type=whole(0), default=0, help="Seed of random choices and of the order of equal scores.")
+@end_option
+@seed_option
 @click.option("--seeds", "runs", type=whole(1), default=1, help="Runs per policy, with N seeds from --seed on.")
 @click.option("--later-pages", is_flag=True, help="Include pages that appear after the first day.")
 @click.option(
@@ -74,8 +82,8 @@ Policies:
     show_default="one per core",
     help="Largest number of processes.",
 )
-@click.option("--json", "figures", metavar="FILE", help="Write the figures to FILE as JSON; - is standard output.")
-@click.option("--report", type=FILE, metavar="FILE.html", help="Write a self-contained HTML page with plots.")
+@figures_option
+@report_option
 @click.option("--save-state", "directory", type=DIRECTORY, help="Save the final state of one policy to this directory.")
 @click.option(
     "--state-policy",

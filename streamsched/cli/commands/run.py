@@ -13,11 +13,10 @@ from typing import Any, Final
 import click
 from rich.console import Console
 
-from streamsched.cli.command import Command
 from streamsched.cli.exits import DONE, after_drain
 from streamsched.cli.interruption import Interruption
 from streamsched.cli.output import echo, echo_json, name_rejections
-from streamsched.cli.parameters import FILE, current_time
+from streamsched.cli.parameters import FILE, current_time, json_option
 from streamsched.connectors import Delivery
 from streamsched.connectors.file_source import FileSource
 from streamsched.connectors.kafka import KafkaSource
@@ -34,18 +33,6 @@ from streamsched.service.setup import open_run_batches, open_run_source, open_ru
 
 __all__ = ["command"]
 
-_EXAMPLES: Final = """\
-  streamsched run --source outcomes.jsonl.gz --state state/
-  streamsched run --source kafka://localhost:9092/outcomes?group=crawl --state state/
-  streamsched run --source kafka://localhost:9092/outcomes --state state/ --until-end --json
-  streamsched run --config run.toml --set politeness.delay=2s
-  streamsched run --source kafka://localhost:9092/outcomes --state state/ --batches-to kafka://localhost:9092/visits
-  crawler | streamsched run --source - --format jsonl --state state/
-"""
-_NOTES: Final = """\
-The first SIGTERM or Ctrl-C ends the run after a save; a second one ends it at once, and the state is the one saved last.
-Settings can also be in a TOML file or in environment variables; options take precedence over both: see docs/run.md.
-"""
 _OPTIONS: Final = {  # settings that have an option
     "source": "source",
     "state": "state",
@@ -63,9 +50,23 @@ _OPTIONS: Final = {  # settings that have an option
 }
 _TICK_S: Final = 0.25  # after which a wait for messages looks whether it is still wanted
 _PROGRESS_S: Final = 10.0  # between two lines of the log
+_EPILOG: Final = """
+\b
+Examples:
+  streamsched run --source outcomes.jsonl.gz --state state/
+  streamsched run --source kafka://localhost:9092/outcomes?group=crawl --state state/
+  streamsched run --source kafka://localhost:9092/outcomes --state state/ --until-end --json
+  streamsched run --config run.toml --set politeness.delay=2s
+  streamsched run --source kafka://localhost:9092/outcomes --state state/ --batches-to kafka://localhost:9092/visits
+  crawler | streamsched run --source - --format jsonl --state state/
+
+The first SIGTERM or Ctrl-C saves the state and ends the run; a second one ends it at once, with the state as last saved.
+
+Settings can also be in a TOML file or in environment variables (docs/run.md); options override both.
+"""
 
 
-@click.command("run", cls=Command, examples=_EXAMPLES, notes=_NOTES)
+@click.command("run", epilog=_EPILOG)
 @click.option(
     "--source", metavar="SOURCE", help="Where outcomes come from: a file, - for standard input, or kafka://HOST/TOPIC."
 )
@@ -107,7 +108,7 @@ _PROGRESS_S: Final = 10.0  # between two lines of the log
 @click.option(
     "--log-format", metavar="FORMAT", show_default="text", help=f"Format of log lines: {' or '.join(LOG_FORMATS)}."
 )
-@click.option("--json", is_flag=True, help="Print the final counts as JSON.")
+@json_option
 def command(**options: Any) -> int:
     """Read crawl outcomes into a saved state.
 

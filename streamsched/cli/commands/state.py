@@ -7,10 +7,9 @@ from typing import Any, Final
 
 import click
 
-from streamsched.cli.command import Group
 from streamsched.cli.exits import DONE
 from streamsched.cli.output import echo, echo_error, echo_json
-from streamsched.cli.parameters import FILE, state_option
+from streamsched.cli.parameters import FILE, json_option, state_option
 from streamsched.errors import SnapshotError
 from streamsched.numerics.durations import format_duration
 from streamsched.persistence.export import export_pages
@@ -21,29 +20,24 @@ from streamsched.scheduler.scheduler import Scheduler
 
 __all__ = ["command"]
 
-_SHOW: Final = """\
+_EPILOG: Final = """
+\b
+Examples:
   streamsched state show --state state/
-"""
-_VERIFY: Final = """\
   streamsched state verify --state state/ && echo intact
-"""
-_DIGEST: Final = """\
   streamsched state digest --state state/    # equal for equal states, however they were reached
-"""
-_EXPORT: Final = """\
   streamsched state export --state state/ --to pages.parquet    # for DuckDB, Polars, pandas
 """
-_json_option: Final = click.option("--json", is_flag=True, help="Print JSON.")
 
 
-@click.group("state", cls=Group, examples=_SHOW + _VERIFY + _DIGEST + _EXPORT)
+@click.group("state", epilog=_EPILOG, no_args_is_help=False)
 def command() -> None:
     """Show, verify, hash or export a saved state."""
 
 
-@command.command("show", examples=_SHOW)
+@command.command("show", epilog="Example: streamsched state show --state state/")
 @state_option
-@_json_option
+@json_option
 def _show(state: Path, json: bool) -> int:
     """Show size, settings and stream positions of a saved state."""
     scheduler = Scheduler.load(state)
@@ -56,9 +50,9 @@ def _show(state: Path, json: bool) -> int:
     return DONE
 
 
-@command.command("verify", examples=_VERIFY)
+@command.command("verify", epilog="Example: streamsched state verify --state state/")
 @state_option
-@_json_option
+@json_option
 def _verify(state: Path, json: bool) -> int:
     """Check every byte of every file of a saved state.
 
@@ -76,9 +70,9 @@ def _verify(state: Path, json: bool) -> int:
     return _print({"file": file, "sound": True}, json)
 
 
-@command.command("digest", examples=_DIGEST)
+@command.command("digest", epilog="Example: streamsched state digest --state state/")
 @state_option
-@_json_option
+@json_option
 def _digest(state: Path, json: bool) -> int:
     """Print a hash: equal for equal states, however they were reached."""
     digest = Scheduler.load(state).digest()
@@ -88,10 +82,10 @@ def _digest(state: Path, json: bool) -> int:
     return DONE
 
 
-@command.command("export", examples=_EXPORT)
+@command.command("export", epilog="Example: streamsched state export --state state/ --to pages.parquet")
 @state_option
 @click.option("--to", "output", type=FILE, required=True, help="File to write: .parquet, .arrow or .feather.")
-@_json_option
+@json_option
 def _export(state: Path, output: Path, json: bool) -> int:
     """Write the pages of a saved state to a Parquet or Arrow file."""
     pages = export_pages(Scheduler.load(state).pages, output)

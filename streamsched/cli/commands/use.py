@@ -7,7 +7,6 @@ from typing import Final
 
 import click
 
-from streamsched.cli.command import Command
 from streamsched.cli.exits import DONE
 from streamsched.cli.output import echo
 from streamsched.cli.parameters import MOMENT, current_time, state_option
@@ -19,13 +18,15 @@ from streamsched.service.open_state import open_state
 
 __all__ = ["command"]
 
-_EXAMPLES: Final = """\
+_EPILOG: Final = """
+\b
+Examples:
   streamsched use 'posterior + 0.01 * t' --state state/
   streamsched use 7 --state state/    # the champion after evolution 7, as `streamsched evolutions` lists it
 """
 
 
-class _FormulaCommand(Command):
+class _FormulaCommand(click.Command):
     """A command whose argument may begin with a minus: what is no option is a formula."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -36,7 +37,7 @@ class _FormulaCommand(Command):
 @click.command(
     "use",
     cls=_FormulaCommand,
-    examples=_EXAMPLES,
+    epilog=_EPILOG,
     context_settings={"ignore_unknown_options": True, "help_option_names": ["--help"]},
 )
 @click.argument("choice", metavar="FORMULA|NUMBER")
