@@ -7,7 +7,7 @@ import math
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
@@ -16,7 +16,6 @@ from streamsched.errors import SourceError
 
 __all__ = [
     "STDOUT",
-    "check_outputs",
     "check_writable",
     "echo",
     "echo_error",
@@ -66,32 +65,31 @@ def name_rejections(rejections: Sequence[object], count: int) -> None:
         echo_error(f"rejected: {count - _NAMED} more")
 
 
-def check_outputs(paths: Iterable[str | Path | None], log: str) -> None:
-    """Raise SourceError if one of `paths` cannot be written or is the `log` itself, before long work is done for it.
+def check_writable(*paths: str | Path | None, log: str | None = None) -> None:
+    """Create the directories of `paths`; raise SourceError if a file cannot be written or is the `log` that is read.
 
-    None and ``-``, standard output, are left out.
+    Commands call it before long work. None and ``-``, standard output, are left out.
     """
     for path in paths:
         if path is not None and path != STDOUT:
-            check_writable(Path(path), log)
+            _check_writable(Path(path), log)
 
 
-def check_writable(path: Path, log: str | None = None) -> None:
-    """Create the directory of `path`; raise SourceError if the file cannot be written or is the `log` that is read."""
+def _check_writable(path: Path, log: str | None) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise _unwritable(path, error) from error
-    if log is not None and path.exists() and Path(log).exists() and path.samefile(log):
-        raise SourceError(str(path), "is the log that is read: expected the name of another file to write to")
-    if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
-        raise SourceError(str(path), "cannot be written: expected the name of a file in a directory that can be")
-    if not path.exists():  # access() reports some directories as writable that are not: /proc
-        try:
+        is_new = not path.exists()
+        if log is not None and not is_new and Path(log).exists() and path.samefile(log):
+            raise SourceError(str(path), "is the log that is read: expected the name of another file to write to")
+        if path.is_dir() or not os.access(path.parent if is_new else path, os.W_OK):
+            raise SourceError(str(path), "cannot be written: expected the name of a file in a directory that can be")
+        if is_new:  # access() reports some directories as writable that are not: /proc
             path.touch(exist_ok=False)
             path.unlink()
-        except OSError as error:
-            raise _unwritable(path, error) from error
+    except SourceError:
+        raise
+    except OSError as error:
+        raise _unwritable(path, error) from error
 
 
 def show_results(figures: str | None, as_json: Callable[[], str], print_tables: Callable[[], None]) -> None:

@@ -10,18 +10,9 @@ from typing import Any, Final
 import click
 from rich.console import Console
 
+from streamsched.cli import options
 from streamsched.cli.exits import DONE
-from streamsched.cli.output import STDOUT, check_outputs, name_rejections, note_output, show_results, write_file
-from streamsched.cli.parameters import (
-    DIRECTORY,
-    DURATION,
-    MOMENT,
-    SHARE,
-    Parsed,
-    end_option,
-    log_argument,
-    report_option,
-)
+from streamsched.cli.output import STDOUT, check_writable, name_rejections, note_output, show_results, write_file
 from streamsched.replay.analysis import (
     Analysis,
     AnalysisSettings,
@@ -36,7 +27,7 @@ from streamsched.replay.analysis.reporting.summary import print_summary
 
 __all__ = ["command"]
 
-_REGION: Final = Parsed("NAME=DOMAINS", parse_region)
+_REGION: Final = options.Parsed("NAME=DOMAINS", parse_region)
 _EPILOG: Final = """
 \b
 Examples:
@@ -48,9 +39,9 @@ Examples:
 
 
 @click.command("analyze", epilog=_EPILOG)
-@log_argument
-@report_option
-@click.option("--png", "pictures", type=DIRECTORY, help="Write each figure to this directory as a PNG file.")
+@click.argument("log")
+@options.report
+@click.option("--png", "pictures", type=options.DIRECTORY, help="Write each figure to this directory as a PNG file.")
 @click.option(
     "--json",
     "figures",
@@ -59,25 +50,25 @@ Examples:
     metavar="[FILE]",
     help="Write all numbers to FILE as JSON; without FILE print them in place of the summary.",
 )
-@click.option("--from", "start_s", type=MOMENT, show_default="start of the log", help="Start of the analysis.")
-@end_option
+@click.option("--from", "start_s", type=options.MOMENT, show_default="start of the log", help="Start of the analysis.")
+@options.end
 @click.option(
     "--step",
     "step_s",
-    type=DURATION,
+    type=options.DURATION,
     show_default="1h, or the resolution of the log if that is coarser",
     help="Interval at which a simulated crawl visits the pages; only for change logs.",
 )
 @click.option(
     "--near",
     "near_s",
-    type=DURATION,
+    type=options.DURATION,
     show_default="1d if there are such pages",
     help="Examine pages with about this mean interval between changes in detail.",
 )
 @click.option(
     "--level",
-    type=SHARE,
+    type=options.SHARE,
     default=0.01,
     help="Significance level: the largest share of Poisson pages that may be classified as something else.",
 )
@@ -101,7 +92,7 @@ def command(
     """
     regions, zones = merge_regions(given)
     asked = AnalysisSettings(regions=regions, zones=zones, **settings)
-    check_outputs([report, figures, pictures and pictures / "intervals.png"], asked.log)
+    check_writable(report, figures, pictures and pictures / "intervals.png", log=asked.log)
     with _show_progress(Console(stderr=True)) as progress:
         result = run_analysis(asked, progress)
         name_rejections(result.rejections, result.rejected)

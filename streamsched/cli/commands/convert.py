@@ -8,11 +8,10 @@ from typing import Final
 import click
 
 from streamsched.cli.exits import DONE
+from streamsched.cli.options import output_file
 from streamsched.cli.output import echo, name_rejections
-from streamsched.cli.parameters import Parsed
 from streamsched.connectors import open_source, write_jsonl, write_msgpack
 from streamsched.connectors.formats.detection import FORMATS
-from streamsched.errors import SettingsError
 
 __all__ = ["command"]
 
@@ -25,19 +24,9 @@ Examples:
 """
 
 
-def _suffix(path: Path) -> str:
-    return (path.with_suffix("") if path.suffix == ".gz" else path).suffix
-
-
-def _parse_output(text: str) -> Path:
-    if _suffix(Path(text)) not in _WRITERS:
-        raise SettingsError("OUT", text, "a name that ends in .jsonl or .msgpack, with .gz or without")
-    return Path(text)
-
-
 @click.command("convert", epilog=_EPILOG)
 @click.argument("source_name", metavar="IN")
-@click.argument("output", metavar="OUT", type=Parsed("FILE", _parse_output))
+@click.argument("output", metavar="OUT", type=output_file(*_WRITERS))
 @click.option(
     "--format",
     "format_name",
@@ -51,7 +40,7 @@ def command(source_name: str, output: Path, format_name: str | None) -> int:
     IN is a file, or - for standard input. OUT is a file whose name ends in .jsonl or .msgpack, or in .jsonl.gz or
     .msgpack.gz to compress it.
     """
-    write = _WRITERS[_suffix(output)]
+    write = _WRITERS[Path(output.name.removesuffix(".gz")).suffix]
     with open_source(source_name, format=format_name) as source:
         count = write((delivery.outcomes for delivery in source), output)
         name_rejections(source.rejections, source.rejected)

@@ -7,9 +7,9 @@ from typing import Final
 
 import click
 
+from streamsched.cli import options
 from streamsched.cli.exits import DONE, NOTHING
 from streamsched.cli.output import echo, echo_error, echo_json, plain
-from streamsched.cli.parameters import json_option, state_option
 from streamsched.errors import SnapshotError
 from streamsched.evolution.records import EvolutionRecord, RecordBook
 from streamsched.formula.champion import METRIC_NAMES
@@ -28,8 +28,8 @@ To use the champion of record 3 again: streamsched use 3 --state state/
 
 
 @click.command("evolutions", epilog=_EPILOG)
-@state_option
-@json_option
+@options.state
+@click.option("--json", is_flag=True, help="Print JSON.")
 def command(state: Path, json: bool) -> int:
     """List the evolutions of a saved state: results and decisions.
 

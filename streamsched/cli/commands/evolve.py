@@ -10,20 +10,9 @@ from typing import Any, Final
 import click
 from rich.console import Console
 
+from streamsched.cli import options
 from streamsched.cli.exits import DONE
-from streamsched.cli.output import check_outputs, name_rejections, note_output, show_results, write_file
-from streamsched.cli.parameters import (
-    MOMENT,
-    SHARE,
-    changed_option,
-    cycle_option,
-    end_option,
-    figures_option,
-    log_argument,
-    report_option,
-    seed_option,
-    whole,
-)
+from streamsched.cli.output import check_writable, name_rejections, note_output, show_results, write_file
 from streamsched.errors import SettingsError
 from streamsched.evolution.gp.evolution_settings import EvolutionSettings, Metric
 from streamsched.evolution.gp.symbols import TERMINAL_SETS
@@ -48,7 +37,7 @@ cycles from or to that day; with both it cuts the time between them into three e
 
 
 @click.command("evolve", epilog=_EPILOG)
-@log_argument
+@click.argument("log")
 @click.option(
     "--protocol",
     type=click.Choice(["paper"]),
@@ -56,14 +45,14 @@ cycles from or to that day; with both it cuts the time between them into three e
     expose_value=False,
     help="Experiment: the temporal 5-fold of the GP4C paper.",
 )
-@click.option("--from", "start_s", type=MOMENT, help="First day, a UTC midnight.")
-@end_option
-@cycle_option
-@click.option("--budget", type=SHARE, default=_DEFAULTS.budget, help="Share of a fold's pages that each cycle visits.")
+@click.option("--from", "start_s", type=options.MOMENT, help="First day, a UTC midnight.")
+@options.end
+@options.cycle
 @click.option(
-    "--warmup", type=whole(1), default=_DEFAULTS.warmup, help="Number of cycles at the start that visit every page."
+    "--budget", type=options.SHARE, default=_DEFAULTS.budget, help="Share of a fold's pages visited per cycle."
 )
-@changed_option
+@click.option("--warmup", type=options.whole(1), default=_DEFAULTS.warmup, help="First cycles, which visit every page.")
+@options.changed
 @click.option(
     "--metric",
     "metrics",
@@ -79,25 +68,29 @@ cycles from or to that day; with both it cuts the time between them into three e
     show_default="basic and paper",
     help="Set of variables that formulas may use. Can be repeated.",
 )
-@click.option("--population", type=whole(1), default=_DEFAULTS.population, help="Formulas per generation.")
-@click.option("--generations", type=whole(1), default=_DEFAULTS.generations, help="Generations per evolution.")
+@click.option("--population", type=options.whole(1), default=_DEFAULTS.population, help="Formulas per generation.")
+@click.option("--generations", type=options.whole(1), default=_DEFAULTS.generations, help="Generations per evolution.")
 @click.option(
-    "--seeds", type=whole(1), default=_DEFAULTS.seeds, help="Evolutions per fold, metric and set of variables."
+    "--seeds", type=options.whole(1), default=_DEFAULTS.seeds, help="Evolutions per fold, metric and set of variables."
 )
-@seed_option
+@options.seed
 @click.option(
-    "--workers", type=whole(1), default=os.cpu_count() or 1, show_default="one per core", help="Number of threads."
+    "--workers",
+    type=options.whole(1),
+    default=os.cpu_count() or 1,
+    show_default="one per core",
+    help="Number of threads.",
 )
-@figures_option
-@report_option
-def command(log: str, figures: str | None, report: Path | None, **options: Any) -> int:
+@options.figures
+@options.report
+def command(log: str, figures: str | None, report: Path | None, **given: Any) -> int:
     """Evolve score formulas on a log and test them.
 
     LOG is a change log, or crawl outcomes in any format. The test is the experiment of the GP4C paper: the evolved
     formulas are compared with the published estimators on pages and cycles that evolution has not seen.
     """
-    settings = _settings(log, **options)
-    check_outputs([report, figures], log)
+    settings = _settings(log, **given)
+    check_writable(report, figures, log=log)
     with show_progress(Console(stderr=True), "Evolving") as progress:
         result = run_protocol(settings, progress)
     name_rejections(result.rejections, result.rejected)

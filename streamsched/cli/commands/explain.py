@@ -7,9 +7,9 @@ from typing import Any, Final
 
 import click
 
+from streamsched.cli import options
 from streamsched.cli.exits import DONE
 from streamsched.cli.output import echo, echo_json, plain
-from streamsched.cli.parameters import DURATION, URL, current_time, json_option, now_option, state_option, whole
 from streamsched.scheduler.scheduler import Scheduler
 
 __all__ = ["command"]
@@ -23,23 +23,20 @@ Examples:
 
 
 @click.command("explain", epilog=_EPILOG)
-@click.argument("url", metavar="URL", type=URL)
-@state_option
-@now_option
-@click.option("-k", type=whole(1), default=1000, help="Size of the batch to check for the page.")
-@click.option("--lease", type=DURATION, default="10m", help="Lease time of that batch.")
-@json_option
-def command(**options: Any) -> int:
+@click.argument("url", metavar="options.URL", type=options.URL)
+@options.state
+@options.now
+@click.option("-k", type=options.whole(1), default=1000, help="Size of the batch to check for the page.")
+@click.option("--lease", type=options.DURATION, default="10m", help="Lease time of that batch.")
+@click.option("--json", is_flag=True, help="Print JSON.")
+def command(**given: Any) -> int:
     """Explain the rank of a page.
 
     URL is the page's address as it was in the crawl outcomes. The explanation has the page's score
     and its parts, the rank, and whether a batch would include the page now. The state stays as it is.
     """
-    return _explain(SimpleNamespace(**options))
-
-
-def _explain(arguments: SimpleNamespace) -> int:
-    scheduler, now = Scheduler.load(arguments.state), current_time(arguments.now)
+    arguments = SimpleNamespace(**given)
+    scheduler, now = Scheduler.load(arguments.state), options.current_time(arguments.now)
     explanation = scheduler.explain(arguments.url, now=now, k=arguments.k, lease=arguments.lease)
     if arguments.json:
         echo_json(explanation.as_dict())

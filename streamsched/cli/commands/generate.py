@@ -13,8 +13,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from streamsched.cli.exits import DONE
+from streamsched.cli.options import MOMENT, Parsed, output_file, whole
 from streamsched.cli.output import check_writable, echo
-from streamsched.cli.parameters import MOMENT, Parsed, whole
 from streamsched.errors import SettingsError
 from streamsched.replay import KINDS, SyntheticSettings, synthesize, write_changes
 
@@ -39,13 +39,6 @@ Examples:
 
 Default shares of the kinds of pages: {_SHARES}
 """
-
-
-def _parse_output(text: str) -> Path:
-    path = Path(text)
-    if (path.with_suffix("") if path.suffix == ".gz" else path).suffix != ".tsv":
-        raise SettingsError("OUT", text, "a name that ends in .tsv, with .gz or without")
-    return path
 
 
 def _parse_kinds(text: str) -> dict[str, float]:
@@ -73,7 +66,7 @@ def _is_share(text: str) -> bool:
 
 
 @click.command("generate", epilog=_EPILOG)
-@click.argument("output", metavar="OUT", type=Parsed("FILE", _parse_output))
+@click.argument("output", metavar="OUT", type=output_file(".tsv"))
 @click.option("--pages", type=whole(1), default=_DEFAULTS.pages, help="Number of pages.")
 @click.option("--days", type=whole(1), default=_DEFAULTS.days, help="Number of days.")
 @click.option("--seed", type=whole(0), default=0, help="Random seed; the same seed gives the same file.")
@@ -101,14 +94,14 @@ def _is_share(text: str) -> bool:
     help="How often per day most pages of a URL prefix are edited together.",
 )
 @click.option("--force", is_flag=True, help="Overwrite OUT if it exists.")
-def command(output: Path, seed: int, kinds: dict[str, float] | None, force: bool, **options: Any) -> int:
+def command(output: Path, seed: int, kinds: dict[str, float] | None, force: bool, **given: Any) -> int:
     """Write a synthetic change log for replays and tests.
 
     OUT is a file whose name ends in .tsv, or in .tsv.gz to compress it. The defaults give a log of the size of the
     GP4C paper's corpus.
     """
     try:
-        settings = SyntheticSettings(**options, **(kinds or {}))
+        settings = SyntheticSettings(**given, **(kinds or {}))
     except SettingsError as error:
         raise SettingsError(_OPTIONS.get(error.setting, error.setting), error.found, error.expected) from error
     check_writable(output)

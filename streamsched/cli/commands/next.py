@@ -7,9 +7,9 @@ from typing import Any, Final
 
 import click
 
+from streamsched.cli import options
 from streamsched.cli.exits import DONE, NOTHING
 from streamsched.cli.output import echo, echo_json, plain
-from streamsched.cli.parameters import DURATION, current_time, json_option, now_option, state_option, whole
 from streamsched.scheduler.results import Batch
 from streamsched.scheduler.scheduler import Scheduler
 from streamsched.service.open_state import open_state
@@ -29,25 +29,22 @@ Control characters in URLs are percent-encoded; --json prints the URLs unchanged
 
 
 @click.command("next", epilog=_EPILOG)
-@state_option
-@now_option
-@click.option("-k", type=whole(1), default=10, help="Largest number of pages to print.")
-@click.option("--lease", type=DURATION, default="10m", help="Time for which these pages are not printed again.")
+@options.state
+@options.now
+@click.option("-k", type=options.whole(1), default=10, help="Largest number of pages to print.")
+@click.option("--lease", type=options.DURATION, default="10m", help="Time for which these pages are not printed again.")
 @click.option("--peek", is_flag=True, help="Do not lease the pages; the state stays as it is.")
-@click.option("--per-host", type=whole(1), help="Print at most N pages per host, this time only.")
+@click.option("--per-host", type=options.whole(1), help="Print at most N pages per host, this time only.")
 @click.option("--formula", metavar="FORMULA", help="Rank by this formula, this time only.")
 @click.option("--scores", is_flag=True, help="Print each page's score before its URL.")
-@json_option
-def command(**options: Any) -> int:
+@click.option("--json", is_flag=True, help="Print JSON.")
+def command(**given: Any) -> int:
     """Print the pages to visit next, best first, and lease them.
 
     A leased page is not printed again until the lease has expired or an outcome of the page has been read.
     The exit code is 1 if there is no page to visit now.
     """
-    return _next(SimpleNamespace(**options))
-
-
-def _next(arguments: SimpleNamespace) -> int:
+    arguments = SimpleNamespace(**given)
     batch = _peek(arguments) if arguments.peek else _lease(arguments)
     if arguments.json:
         content = {"urls": batch.urls, "scores": batch.scores.tolist(), "hosts": batch.hosts, "now": batch.now}
@@ -64,7 +61,7 @@ def _peek(arguments: SimpleNamespace) -> Batch:
         scheduler.use(arguments.formula)
     if arguments.per_host is not None:
         scheduler.per_host = arguments.per_host
-    return scheduler.rank(arguments.k, now=current_time(arguments.now))
+    return scheduler.rank(arguments.k, now=options.current_time(arguments.now))
 
 
 def _lease(arguments: SimpleNamespace) -> Batch:
@@ -75,7 +72,7 @@ def _lease(arguments: SimpleNamespace) -> Batch:
             scheduler.use(arguments.formula)
         if arguments.per_host is not None:
             scheduler.per_host = arguments.per_host
-        batch = scheduler.next_batch(arguments.k, now=current_time(arguments.now), lease=arguments.lease)
+        batch = scheduler.next_batch(arguments.k, now=options.current_time(arguments.now), lease=arguments.lease)
         if arguments.formula is not None:
             scheduler.use(usual[0])
         if arguments.per_host is not None:

@@ -12,8 +12,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from streamsched.cli.exits import DONE
+from streamsched.cli.options import FILE, Parsed, whole
 from streamsched.cli.output import echo, echo_json, name_rejections
-from streamsched.cli.parameters import FILE, Parsed, json_option, log_argument, whole
 from streamsched.connectors import open_sink, open_source
 from streamsched.connectors.formats.detection import FORMATS
 from streamsched.connectors.kafka import SCHEME
@@ -43,7 +43,7 @@ def _parse_topic(text: str) -> str:
 
 
 @click.command("publish", epilog=_EPILOG)
-@log_argument
+@click.argument("log")
 @click.option(
     "--to",
     "topic",
@@ -64,18 +64,18 @@ def _parse_topic(text: str) -> str:
 @click.option("--rows", type=whole(1), default=FRAME_ROWS, help="Largest number of outcomes in a frame.")
 @click.option("--partitions", type=whole(1), help="Create the topic with N partitions if it does not exist.")
 @click.option("--dead-letters", type=FILE, help="Append rejected records to FILE as JSON.")
-@json_option
-def command(log: str, topic: str, partitions: int | None, json: bool, **options: Any) -> int:
+@click.option("--json", is_flag=True, help="Print JSON.")
+def command(log: str, topic: str, partitions: int | None, json: bool, **given: Any) -> int:
     """Send crawl outcomes from a file to a Kafka topic.
 
     LOG is a file of crawl outcomes in any format, or - for standard input.
     """
     count = 0
-    with open_source(log, format=options["format_name"], dead_letters=options["dead_letters"]) as source:
+    with open_source(log, format=given["format_name"], dead_letters=given["dead_letters"]) as source:
         with open_sink(topic) as sink, _progress(log) as show:
             created = partitions is not None and sink.create(partitions)
             for delivery in source:
-                sink.send_outcomes(delivery.outcomes, options["shape"], options["rows"])
+                sink.send_outcomes(delivery.outcomes, given["shape"], given["rows"])
                 count += len(delivery.outcomes)
                 show(count, delivery.position)
         name_rejections(source.rejections, source.rejected)

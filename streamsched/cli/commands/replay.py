@@ -11,21 +11,9 @@ from typing import Any, Final
 import click
 from rich.console import Console
 
+from streamsched.cli import options
 from streamsched.cli.exits import DONE
-from streamsched.cli.output import STDOUT, check_outputs, name_rejections, note_output, show_results, write_file
-from streamsched.cli.parameters import (
-    DIRECTORY,
-    MOMENT,
-    SHARE,
-    changed_option,
-    cycle_option,
-    end_option,
-    figures_option,
-    log_argument,
-    report_option,
-    seed_option,
-    whole,
-)
+from streamsched.cli.output import STDOUT, check_writable, name_rejections, note_output, show_results, write_file
 from streamsched.errors import SettingsError
 from streamsched.persistence.lock import lock_state
 from streamsched.persistence.recovery import has_state
@@ -55,7 +43,7 @@ Policies:
 
 
 @click.command("replay", epilog=_EPILOG)
-@log_argument
+@click.argument("log")
 @click.option(
     "--policy",
     "policies",
@@ -64,27 +52,27 @@ Policies:
     show_default="all policies that do not evolve",
     help="Policy to replay, or a formula in quotes. Can be repeated.",
 )
-@click.option("--budget", type=SHARE, default=0.05, help="Share of the pages that each cycle visits.")
-@cycle_option
-@click.option("--warmup", type=whole(0), default=2, help="Number of cycles at the start that visit every page.")
-@changed_option
+@click.option("--budget", type=options.SHARE, default=0.05, help="Share of the pages visited per cycle.")
+@options.cycle
+@click.option("--warmup", type=options.whole(0), default=2, help="First cycles, which visit every page.")
+@options.changed
 @click.option(
-    "--from", "start_s", type=MOMENT, show_default="first midnight of the log", help="First day, a UTC midnight."
+    "--from", "start_s", type=options.MOMENT, show_default="first day of the log", help="Start, a UTC midnight."
 )
-@end_option
-@seed_option
-@click.option("--seeds", "runs", type=whole(1), default=1, help="Runs per policy, with N seeds from --seed on.")
+@options.end
+@options.seed
+@click.option("--seeds", "runs", type=options.whole(1), default=1, help="Runs per policy, with N seeds from --seed on.")
 @click.option("--later-pages", is_flag=True, help="Include pages that appear after the first day.")
 @click.option(
     "--workers",
-    type=whole(1),
+    type=options.whole(1),
     default=os.cpu_count() or 1,
     show_default="one per core",
-    help="Largest number of processes.",
+    help="Processes at most.",
 )
-@figures_option
-@report_option
-@click.option("--save-state", "directory", type=DIRECTORY, help="Save the final state of one policy to this directory.")
+@options.figures
+@options.report
+@click.option("--save-state", "directory", type=options.DIRECTORY, help="Save the final state of one policy.")
 @click.option(
     "--state-policy",
     metavar="NAME",
@@ -92,17 +80,17 @@ Policies:
     help="Policy whose state --save-state saves.",
 )
 def command(
-    figures: str | None, report: Path | None, directory: Path | None, state_policy: str | None, **options: Any
+    figures: str | None, report: Path | None, directory: Path | None, state_policy: str | None, **given: Any
 ) -> int:
     """Compare crawl policies on a log of page changes.
 
     LOG is a change log, or crawl outcomes in any format. In each cycle a policy chooses the pages to visit; the figures
     show how many changes it would have found, and how late.
     """
-    settings = _settings(**options)
+    settings = _settings(**given)
     if directory is not None and settings.log == STDOUT:
         raise SettingsError("LOG", settings.log, "a file: --save-state reads it a second time")
-    check_outputs([report, figures], settings.log)
+    check_writable(report, figures, log=settings.log)
     with nullcontext() if directory is None else lock_state(directory, make=True):
         if directory is not None and has_state(directory):
             raise SettingsError("--save-state", str(directory), "a directory that holds no state yet")

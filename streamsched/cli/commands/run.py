@@ -15,8 +15,8 @@ from rich.console import Console
 
 from streamsched.cli.exits import DONE, after_drain
 from streamsched.cli.interruption import Interruption
+from streamsched.cli.options import FILE, current_time
 from streamsched.cli.output import echo, echo_json, name_rejections
-from streamsched.cli.parameters import FILE, current_time, json_option
 from streamsched.connectors import Delivery
 from streamsched.connectors.file_source import FileSource
 from streamsched.connectors.kafka import KafkaSource
@@ -60,7 +60,7 @@ Examples:
   streamsched run --source kafka://localhost:9092/outcomes --state state/ --batches-to kafka://localhost:9092/visits
   crawler | streamsched run --source - --format jsonl --state state/
 
-The first SIGTERM or Ctrl-C saves the state and ends the run; a second one ends it at once, with the state as last saved.
+The first SIGTERM or Ctrl-C saves the state and ends the run; a second one ends it at once, without a save.
 
 Settings can also be in a TOML file or in environment variables (docs/run.md); options override both.
 """
@@ -108,16 +108,14 @@ Settings can also be in a TOML file or in environment variables (docs/run.md); o
 @click.option(
     "--log-format", metavar="FORMAT", show_default="text", help=f"Format of log lines: {' or '.join(LOG_FORMATS)}."
 )
-@json_option
-def command(**options: Any) -> int:
+@click.option("--json", is_flag=True, help="Print JSON.")
+def command(**given: Any) -> int:
     """Read crawl outcomes into a saved state.
 
-    The outcomes come from a file or a Kafka topic. Reading starts where the state's last run stopped. A file is read to its end, a topic until SIGTERM or Ctrl-C.
+    The outcomes come from a file or a Kafka topic. Reading starts where the last run on this state stopped. A file is
+    read to its end, a topic until SIGTERM or Ctrl-C.
     """
-    return _run(SimpleNamespace(**options))
-
-
-def _run(arguments: SimpleNamespace) -> int:
+    arguments = SimpleNamespace(**given)
     settings, strange = _read_settings(arguments)
     console = Console(stderr=True)
     with logging_to(console, settings.log_level or ("info" if settings.is_topic else "warning"), settings.log_format):

@@ -7,9 +7,9 @@ from typing import Any, Final
 
 import click
 
+from streamsched.cli import options
 from streamsched.cli.exits import DONE
 from streamsched.cli.output import echo, echo_error, echo_json
-from streamsched.cli.parameters import FILE, json_option, state_option
 from streamsched.errors import SnapshotError
 from streamsched.numerics.durations import format_duration
 from streamsched.persistence.export import export_pages
@@ -36,8 +36,8 @@ def command() -> None:
 
 
 @command.command("show", epilog="Example: streamsched state show --state state/")
-@state_option
-@json_option
+@options.state
+@click.option("--json", is_flag=True, help="Print JSON.")
 def _show(state: Path, json: bool) -> int:
     """Show size, settings and stream positions of a saved state."""
     scheduler = Scheduler.load(state)
@@ -51,8 +51,8 @@ def _show(state: Path, json: bool) -> int:
 
 
 @command.command("verify", epilog="Example: streamsched state verify --state state/")
-@state_option
-@json_option
+@options.state
+@click.option("--json", is_flag=True, help="Print JSON.")
 def _verify(state: Path, json: bool) -> int:
     """Check every byte of every file of a saved state.
 
@@ -71,8 +71,8 @@ def _verify(state: Path, json: bool) -> int:
 
 
 @command.command("digest", epilog="Example: streamsched state digest --state state/")
-@state_option
-@json_option
+@options.state
+@click.option("--json", is_flag=True, help="Print JSON.")
 def _digest(state: Path, json: bool) -> int:
     """Print a hash: equal for equal states, however they were reached."""
     digest = Scheduler.load(state).digest()
@@ -83,9 +83,9 @@ def _digest(state: Path, json: bool) -> int:
 
 
 @command.command("export", epilog="Example: streamsched state export --state state/ --to pages.parquet")
-@state_option
-@click.option("--to", "output", type=FILE, required=True, help="File to write: .parquet, .arrow or .feather.")
-@json_option
+@options.state
+@click.option("--to", "output", type=options.FILE, required=True, help="File to write: .parquet, .arrow or .feather.")
+@click.option("--json", is_flag=True, help="Print JSON.")
 def _export(state: Path, output: Path, json: bool) -> int:
     """Write the pages of a saved state to a Parquet or Arrow file."""
     pages = export_pages(Scheduler.load(state).pages, output)

@@ -7,9 +7,9 @@ from typing import Final
 
 import click
 
+from streamsched.cli import options
 from streamsched.cli.exits import DONE
 from streamsched.cli.output import echo
-from streamsched.cli.parameters import MOMENT, current_time, state_option
 from streamsched.errors import SettingsError
 from streamsched.evolution.records import EvolutionRecord, RecordBook
 from streamsched.formula.champion import Champion
@@ -41,10 +41,8 @@ class _FormulaCommand(click.Command):
     context_settings={"ignore_unknown_options": True, "help_option_names": ["--help"]},
 )
 @click.argument("choice", metavar="FORMULA|NUMBER")
-@state_option
-@click.option(
-    "--now", type=MOMENT, metavar="TIME", show_default="the current time", help="Time of the change, for its record."
-)
+@options.state
+@click.option("--now", type=options.MOMENT, metavar="TIME", show_default="the current time", help="Time of the change.")
 def command(choice: str, state: Path, now: float | None) -> int:
     """Set the formula of a saved state, or return to a former one.
 
@@ -53,7 +51,7 @@ def command(choice: str, state: Path, now: float | None) -> int:
     """
     with open_state(state) as scheduler:
         book = RecordBook(state)
-        now_s = current_time(now)
+        now_s = options.current_time(now)
         choice = choice.strip()
         if choice.removeprefix("-").isdecimal():
             champion, number = _champion_of(book, choice), int(choice)

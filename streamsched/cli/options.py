@@ -1,4 +1,4 @@
-"""Parameter types and options that several commands share."""
+"""Types of options and arguments, and options that several commands share."""
 
 from __future__ import annotations
 
@@ -22,21 +22,20 @@ __all__ = [
     "SHARE",
     "URL",
     "Parsed",
-    "changed_option",
+    "changed",
     "current_time",
-    "cycle_option",
-    "end_option",
-    "figures_option",
-    "json_option",
-    "log_argument",
-    "now_option",
+    "cycle",
+    "end",
+    "figures",
+    "now",
+    "output_file",
     "parse_moment",
     "parse_share",
     "parse_url",
     "parse_whole",
-    "report_option",
-    "seed_option",
-    "state_option",
+    "report",
+    "seed",
+    "state",
     "whole",
 ]
 
@@ -126,6 +125,17 @@ def whole(least: int) -> Parsed:
     return Parsed("N", lambda text: parse_whole(text, least))
 
 
+def output_file(*suffixes: str) -> Parsed:
+    """Return the type of files that are written, whose names end in one of `suffixes` with or without ``.gz``."""
+
+    def parse(text: str) -> Path:
+        if Path(text.removesuffix(".gz")).suffix not in suffixes:
+            raise SettingsError("file", text, f"a name that ends in {' or '.join(suffixes)}, with .gz or without")
+        return Path(text)
+
+    return Parsed("FILE", parse)
+
+
 def current_time(now: float | None) -> float:
     """Return `now`, or the clock's time if it is None. The command line reads the clock only here."""
     return time.time() if now is None else now  # noqa: TID251  a person at the terminal means the present
@@ -139,31 +149,30 @@ FILE: Final = PlainPath("FILE")
 DIRECTORY: Final = PlainPath("DIR")
 
 log_argument: Final = click.argument("log")
-state_option: Final = click.option("--state", required=True, type=DIRECTORY, help="Directory of the saved state.")
-now_option: Final = click.option(
+state: Final = click.option("--state", required=True, type=DIRECTORY, help="Directory of the saved state.")
+now: Final = click.option(
     "--now",
     type=MOMENT,
     metavar="TIME",
     show_default="the current time",
     help="Time of the ranking: a date, an ISO 8601 time (UTC unless it has a zone) or epoch seconds.",
 )
-json_option: Final = click.option("--json", is_flag=True, help="Print the result as JSON.")
-figures_option: Final = click.option(
+figures: Final = click.option(
     "--json", "figures", metavar="FILE", help="Write the figures to FILE as JSON; - is standard output."
 )
-report_option: Final = click.option(
+report: Final = click.option(
     "--report", type=FILE, metavar="FILE.html", help="Write a self-contained HTML page with plots."
 )
-cycle_option: Final = click.option("--cycle", "cycle_s", type=DURATION, default="1d", help="Time between two rankings.")
-changed_option: Final = click.option(
+cycle: Final = click.option("--cycle", "cycle_s", type=DURATION, default="1d", help="Time between two rankings.")
+changed: Final = click.option(
     "--changed",
     type=click.Choice(["since-visit", "that-day"]),
     default="since-visit",
     help="Count a page as changed if it changed since its last visit, or only if it changed in the same cycle.",
 )
-seed_option: Final = click.option(
+seed: Final = click.option(
     "--seed", type=whole(0), default=0, help="Seed of folds, random choices and the order of equal scores."
 )
-end_option: Final = click.option(
+end: Final = click.option(
     "--to", "end_s", type=MOMENT, show_default="end of the log", help="End of the time to use, exclusive."
 )
