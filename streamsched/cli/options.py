@@ -127,10 +127,11 @@ def whole(least: int) -> Parsed:
 
 def output_file(*suffixes: str) -> Parsed:
     """Return the type of files that are written, whose names end in one of `suffixes` with or without ``.gz``."""
+    known = " or ".join([", ".join(suffixes[:-1]), suffixes[-1]]) if suffixes[1:] else suffixes[0]
 
     def parse(text: str) -> Path:
         if Path(text.removesuffix(".gz")).suffix not in suffixes:
-            raise SettingsError("file", text, f"a name that ends in {' or '.join(suffixes)}, with .gz or without")
+            raise SettingsError("file", text, f"a name that ends in {known}, with .gz or without")
         return Path(text)
 
     return Parsed("FILE", parse)

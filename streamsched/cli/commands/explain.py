@@ -23,7 +23,7 @@ Examples:
 
 
 @click.command("explain", epilog=_EPILOG)
-@click.argument("url", metavar="options.URL", type=options.URL)
+@click.argument("url", metavar="URL", type=options.URL)
 @options.state
 @options.now
 @click.option("-k", type=options.whole(1), default=1000, help="Size of the batch to check for the page.")
@@ -32,7 +32,7 @@ Examples:
 def command(**given: Any) -> int:
     """Explain the rank of a page.
 
-    URL is the page's address as it was in the crawl outcomes. The explanation has the page's score
+    URL is the address of the page, as in the crawl outcomes. The explanation has the page's score
     and its parts, the rank, and whether a batch would include the page now. The state stays as it is.
     """
     arguments = SimpleNamespace(**given)
