@@ -149,7 +149,10 @@ def test_version(streamsched: Command) -> None:
         ("use 7 --state s --now soon", "--now: expected a date"),
         ("evolutions", "--state is required"),
         ("convert a.jsonl", "OUT is required"),
-        ("convert a.jsonl b.csv", "OUT: expected a name that ends in .jsonl, .ndjson, .msgpack or .mp, with .gz or without"),
+        (
+            "convert a.jsonl b.csv",
+            "OUT: expected a name that ends in .jsonl, .ndjson, .msgpack or .mp, with .gz or without",
+        ),
         ("convert a.jsonl jsonl", "found 'jsonl'"),
         ("replay", "LOG is required"),
         ("replay a.tsv --budget much", "--budget: expected a share such as 0.05, found 'much'"),
@@ -194,7 +197,8 @@ def test_other_times_are_refused(text: str) -> None:
 
 
 def test_lengths_of_time_and_whole_numbers() -> None:
-    assert [DURATION.convert(text, None, None) for text in ("90", "90s", "10m", "1.5h", "1d", "1w")] == [90, 90, 600, 5400, 86400, 604800]
+    lengths = {"90": 90, "90s": 90, "10m": 600, "1.5h": 5400, "1d": 86400, "1w": 604800}
+    assert {text: DURATION.convert(text, None, None) for text in lengths} == lengths
     assert [parse_whole(text, -3) for text in ("-3", "0", "9223372036854775807")] == [-3, 0, 2**63 - 1]
     for text in ("", "-", "--3", "1.0", "1e3", "-4", "9223372036854775808", "1" * 5000):
         with pytest.raises(SettingsError, match="whole number"):
