@@ -149,7 +149,6 @@ URL: Final = Parsed("URL", parse_url)
 FILE: Final = PlainPath("FILE")
 DIRECTORY: Final = PlainPath("DIR")
 
-log_argument: Final = click.argument("log")
 state: Final = click.option("--state", required=True, type=DIRECTORY, help="Directory of the saved state.")
 now: Final = click.option(
     "--now",
@@ -172,7 +171,7 @@ changed: Final = click.option(
     help="Count a page as changed if it changed since its last visit, or only if it changed in the same cycle.",
 )
 seed: Final = click.option(
-    "--seed", type=whole(0), default=0, help="Seed of folds, random choices and the order of equal scores."
+    "--seed", type=whole(0), default=0, help="Seed of random choices and of the order of equal scores."
 )
 end: Final = click.option(
     "--to", "end_s", type=MOMENT, show_default="end of the log", help="End of the time to use, exclusive."

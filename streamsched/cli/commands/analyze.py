@@ -48,7 +48,7 @@ Examples:
     is_flag=False,
     flag_value=STDOUT,
     metavar="[FILE]",
-    help="Write all numbers to FILE as JSON; without FILE print them in place of the summary.",
+    help="Write all numbers to FILE as JSON; without FILE print them instead of the summary.",
 )
 @click.option("--from", "start_s", type=options.MOMENT, show_default="start of the log", help="Start of the analysis.")
 @options.end

@@ -21,13 +21,6 @@ from streamsched.replay import KINDS, SyntheticSettings, synthesize, write_chang
 __all__ = ["command"]
 
 _DEFAULTS: Final = SyntheticSettings()
-_OPTIONS: Final = {  # by the setting that they set
-    "pages": "--pages",
-    "days": "--days",
-    "start_s": "--from",
-    "zone_hours": "--zone",
-    "bulk_edits_per_day": "--bulk-edits",
-}
 _SHARES: Final = ",".join(f"{kind}={share:g}" for kind, share in zip(KINDS, _DEFAULTS.shares, strict=True))
 _EPILOG: Final = f"""
 \b
@@ -103,7 +96,8 @@ def command(output: Path, seed: int, kinds: dict[str, float] | None, force: bool
     try:
         settings = SyntheticSettings(**given, **(kinds or {}))
     except SettingsError as error:
-        raise SettingsError(_OPTIONS.get(error.setting, error.setting), error.found, error.expected) from error
+        flags = {option.name: option.opts[0] for option in command.params}
+        raise SettingsError(flags.get(error.setting, error.setting), error.found, error.expected) from error
     check_writable(output)
     if output.exists() and not force:
         raise SettingsError("OUT", str(output), "the name of a file that does not exist, or --force")
