@@ -56,7 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             return shell_complete(program, {}, _NAME, _COMPLETION, instruction)
         code = _run(sys.argv[1:] if argv is None else argv)
         sys.stdout.flush()
-    except BrokenPipeError:  # whoever read our output has seen enough
+    except BrokenPipeError:  # the reader of our output has closed it, as `head` does
         _drop_output()
     except OSError as error:
         echo_error(f"streamsched: the system refused a read or a write: {error}")
@@ -126,32 +126,32 @@ def program() -> None:
 
 
 def _open_standard_streams() -> None:
-    """See to it that there is something to print to, and that no name or URL is beyond its encoding."""
+    """Replace closed streams, and escape characters that the encoding of standard output lacks."""
     for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:  # closed by whoever started us
+        if getattr(sys, name) is None:  # closed by the parent process
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: PTH123, SIM115  as long as we run
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def _drop_output() -> None:
-    """Let what is still to be printed vanish, or the interpreter would complain at its end."""
-    with suppress(io.UnsupportedOperation):  # captured by a caller, in the place of a file
+    """Discard what is still buffered, or the interpreter would report an error at exit."""
+    with suppress(io.UnsupportedOperation):  # captured by a caller, not a file
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 class _Notice:
-    """Says once that kernels are being compiled, which the first run on a machine waits for."""
+    """Reports once that kernels are being compiled: the first run on a machine waits for it."""
 
     def __init__(self) -> None:
-        self._said = False
+        self._is_reported = False
 
     def __call__(self, kernel: str) -> None:
-        if not self._said:
-            self._said = True
-            told = f"compiling kernels for this machine ({kernel.lstrip('_')} and others), once; later runs find them"
+        if not self._is_reported:
+            self._is_reported = True
+            text = f"compiling kernels for this machine ({kernel.lstrip('_')} and others), once; later runs find them"
             log = logging.getLogger("streamsched")
-            if log.handlers:  # `run` has one: what it tells may be read by machines
-                log.warning(told)
+            if log.handlers:  # `run` has one, and machines may read its log
+                log.warning(text)
             else:
-                echo_error(f"streamsched: {told}")
+                echo_error(f"streamsched: {text}")

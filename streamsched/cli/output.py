@@ -29,7 +29,7 @@ __all__ = [
 
 STDOUT: Final = "-"
 
-_NAMED: Final = 10  # rejections on standard error; a dead-letter file has all
+_NAMED: Final = 10  # rejections printed to standard error; a dead-letter file has all of them
 _CONTROLS: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
@@ -39,7 +39,7 @@ def echo(text: str) -> None:
 
 
 def echo_json(content: object) -> None:
-    """Print `content` to standard output as JSON; numbers that are not finite are null."""
+    """Print `content` to standard output as JSON, with null for numbers that are not finite."""
     echo(json.dumps(_finite(content), indent=2, allow_nan=False))
 
 

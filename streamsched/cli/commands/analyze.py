@@ -74,7 +74,6 @@ Examples:
 )
 @click.option(
     "--region",
-    "given",
     multiple=True,
     type=_REGION,
     show_default="CJK and FIGS",
@@ -83,18 +82,18 @@ Examples:
 @click.option("--zone", default="UTC", metavar="ZONE", help="Time zone of the hours of the week.")
 @click.option("--local", is_flag=True, help="Use the local time of each region that has a time zone.")
 def command(
-    report: Path | None, pictures: Path | None, figures: str | None, given: tuple[GivenRegion, ...], **settings: Any
+    report: Path | None, pictures: Path | None, figures: str | None, region: tuple[GivenRegion, ...], **given: Any
 ) -> int:
     """Analyze how often and when pages change.
 
     LOG is a change log, or crawl outcomes in any format. The analysis classifies pages by how regularly they change and
     counts the changes in each hour of the week.
     """
-    regions, zones = merge_regions(given)
-    asked = AnalysisSettings(regions=regions, zones=zones, **settings)
-    check_writable(report, figures, pictures and pictures / "intervals.png", log=asked.log)
+    regions, zones = merge_regions(region)
+    settings = AnalysisSettings(regions=regions, zones=zones, **given)
+    check_writable(report, figures, pictures and pictures / "intervals.png", log=settings.log)
     with _show_progress(Console(stderr=True)) as progress:
-        result = run_analysis(asked, progress)
+        result = run_analysis(settings, progress)
         name_rejections(result.rejections, result.rejected)
         if progress is not None and (report or pictures):
             progress("Drawing")
