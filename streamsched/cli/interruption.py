@@ -19,7 +19,7 @@ _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 @contextmanager
 def orderly_exit() -> Iterator[None]:
-    """In this block SIGTERM unwinds the stack like Ctrl-C, so that worker processes end and temporary files are removed."""
+    """In this block SIGTERM unwinds the stack as Ctrl-C does: worker processes end, temporary files are removed."""
 
     def leave(number: int, _frame: FrameType | None) -> None:
         raise SystemExit(after_signal(number))
