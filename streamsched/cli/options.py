@@ -42,7 +42,7 @@ __all__ = [
 _LARGEST: Final = 2**63 - 1  # of an int64
 
 
-class Parsed(click.ParamType):
+class Parsed(click.types.StringParamType):
     """A type of parameter whose text `parse` reads; a SettingsError of `parse` becomes a usage error.
 
     ``name``: what help texts show in the place of a value.
