@@ -87,7 +87,7 @@ def _is_share(text: str) -> bool:
     help="How often per day most pages of a URL prefix are edited together.",
 )
 @click.option("--force", is_flag=True, help="Overwrite OUT if it exists.")
-def command(output: Path, seed: int, kinds: dict[str, float] | None, force: bool, **given: Any) -> int:
+def command(output: Path, seed: int, kinds: dict[str, Any] | None, force: bool, **given: Any) -> int:
     """Write a synthetic change log for replays and tests.
 
     OUT is a file whose name ends in .tsv, or in .tsv.gz to compress it. The defaults give a log of the size of the
