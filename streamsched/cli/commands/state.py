@@ -41,7 +41,7 @@ def command() -> None:
 def _show(state: Path, json: bool) -> int:
     """Show size, settings and stream positions of a saved state."""
     scheduler = Scheduler.load(state)
-    content = {"file": str(newest_image(state)), **_describe(state, scheduler)}
+    content: dict[str, Any] = {"file": str(newest_image(state)), **_describe(state, scheduler)}
     positions: dict[str, Any] = {} if json else content.pop("positions")
     _print(content, json)
     for path, position in positions.items():
