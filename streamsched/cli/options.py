@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -37,6 +38,7 @@ __all__ = [
     "seed",
     "state",
     "whole",
+    "workers",
 ]
 
 _LARGEST: Final = 2**63 - 1  # of an int64
@@ -175,4 +177,11 @@ seed: Final = click.option(
 )
 end: Final = click.option(
     "--to", "end_s", type=MOMENT, show_default="end of the log", help="End of the time to use, exclusive."
+)
+workers: Final = click.option(
+    "--workers",
+    type=whole(1),
+    default=os.cpu_count() or 1,
+    show_default="one per core",
+    help="Largest number of processes or threads.",
 )

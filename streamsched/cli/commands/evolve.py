@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from pathlib import Path
 from typing import Any, Final
@@ -51,7 +50,9 @@ cycles from or to that day; with both it cuts the time between them into three e
 @click.option(
     "--budget", type=options.SHARE, default=_DEFAULTS.budget, help="Share of a fold's pages visited per cycle."
 )
-@click.option("--warmup", type=options.whole(1), default=_DEFAULTS.warmup, help="First cycles, which visit every page.")
+@click.option(
+    "--warmup", type=options.whole(1), default=_DEFAULTS.warmup, help="Visit every page in the first N cycles."
+)
 @options.changed
 @click.option(
     "--metric",
@@ -74,13 +75,7 @@ cycles from or to that day; with both it cuts the time between them into three e
     "--seeds", type=options.whole(1), default=_DEFAULTS.seeds, help="Evolutions per fold, metric and set of variables."
 )
 @options.seed
-@click.option(
-    "--workers",
-    type=options.whole(1),
-    default=os.cpu_count() or 1,
-    show_default="one per core",
-    help="Number of threads.",
-)
+@options.workers
 @options.figures
 @options.report
 def command(log: str, figures: str | None, report: Path | None, **given: Any) -> int:

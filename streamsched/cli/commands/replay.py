@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -17,7 +16,7 @@ from streamsched.cli.output import STDOUT, check_writable, name_rejections, note
 from streamsched.errors import SettingsError
 from streamsched.persistence.lock import lock_state
 from streamsched.persistence.recovery import has_state
-from streamsched.replay import EVOLVING, STEADY, ReplaySettings, prepare_state, run_replay, to_json
+from streamsched.replay import EVOLVING, STEADY, ReplayResult, ReplaySettings, prepare_state, run_replay, to_json
 from streamsched.replay.reporting.terminal import print_figures, show_progress
 from streamsched.replay.simulation.scheduler_policy import ScheduledPolicy
 from streamsched.replay.simulation.simulator import Policy
@@ -54,7 +53,7 @@ Policies:
 )
 @click.option("--budget", type=options.SHARE, default=0.05, help="Share of the pages visited per cycle.")
 @options.cycle
-@click.option("--warmup", type=options.whole(0), default=2, help="First cycles, which visit every page.")
+@click.option("--warmup", type=options.whole(0), default=2, help="Visit every page in the first N cycles.")
 @options.changed
 @click.option(
     "--from", "start_s", type=options.MOMENT, show_default="first day of the log", help="Start, a UTC midnight."
@@ -63,13 +62,7 @@ Policies:
 @options.seed
 @click.option("--seeds", "runs", type=options.whole(1), default=1, help="Runs per policy, with N seeds from --seed on.")
 @click.option("--later-pages", is_flag=True, help="Include pages that appear after the first day.")
-@click.option(
-    "--workers",
-    type=options.whole(1),
-    default=os.cpu_count() or 1,
-    show_default="one per core",
-    help="Processes at most.",
-)
+@options.workers
 @options.figures
 @options.report
 @click.option("--save-state", "directory", type=options.DIRECTORY, help="Save the final state of one policy.")
@@ -106,15 +99,20 @@ def command(
         with show_progress(Console(stderr=True)) as progress:
             result = run_replay(settings, progress, keep)
         name_rejections(result.rejections, result.rejected)
-        show_results(figures, lambda: to_json(result), lambda: print_figures(result))
-        if report is not None:
-            from streamsched.replay.reporting.html_report import render_report  # noqa: PLC0415  matplotlib takes half a second to import
-
-            write_file(report, render_report(result))
-            note_output(f"report: {report}", figures)
+        _show(result, figures, report)
         if directory is not None:
             note_output(f"state of policy {name}: {kept[0].save(directory)}", figures)
     return DONE
+
+
+def _show(result: ReplayResult, figures: str | None, report: Path | None) -> None:
+    """Print the table or the JSON, and write the files."""
+    show_results(figures, lambda: to_json(result), lambda: print_figures(result))
+    if report is not None:
+        from streamsched.replay.reporting.html_report import render_report  # noqa: PLC0415  matplotlib takes half a second to import
+
+        write_file(report, render_report(result))
+        note_output(f"report: {report}", figures)
 
 
 def _settings(policies: tuple[str, ...], changed: str, seed: int, runs: int, **more: Any) -> ReplaySettings:
