@@ -170,13 +170,13 @@ changed: Final = click.option(
     "--changed",
     type=click.Choice(["since-visit", "that-day"]),
     default="since-visit",
-    help="Count a page as changed if it changed since its last visit, or only if it changed in the same cycle.",
+    help="When a page counts as changed: if it changed since its last visit, or (as in the GP4C paper) in the same cycle.",
 )
 seed: Final = click.option(
     "--seed", type=whole(0), default=0, help="Seed of random choices and of the order of equal scores."
 )
 end: Final = click.option(
-    "--to", "end_s", type=MOMENT, show_default="end of the log", help="End of the time to use, exclusive."
+    "--to", "end_s", type=MOMENT, show_default="end of the log", help="End of the period, exclusive."
 )
 workers: Final = click.option(
     "--workers",

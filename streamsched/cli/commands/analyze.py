@@ -50,21 +50,21 @@ Examples:
     metavar="[FILE]",
     help="Write all numbers to FILE as JSON; without FILE print them instead of the summary.",
 )
-@click.option("--from", "start_s", type=options.MOMENT, show_default="start of the log", help="Start of the analysis.")
+@click.option("--from", "start_s", type=options.MOMENT, show_default="start of the log", help="Start of the period.")
 @options.end
 @click.option(
     "--step",
     "step_s",
     type=options.DURATION,
-    show_default="1h, or the resolution of the log if that is coarser",
-    help="Interval at which a simulated crawl visits the pages; only for change logs.",
+    show_default="1h, or the log's resolution",
+    help="Interval of a simulated crawl, for change logs.",
 )
 @click.option(
     "--near",
     "near_s",
     type=options.DURATION,
     show_default="1d if there are such pages",
-    help="Examine pages with about this mean interval between changes in detail.",
+    help="Mean interval of the pages to examine in detail.",
 )
 @click.option(
     "--level",

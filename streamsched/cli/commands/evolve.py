@@ -42,9 +42,9 @@ cycles from or to that day; with both it cuts the time between them into three e
     type=click.Choice(["paper"]),
     default="paper",
     expose_value=False,
-    help="Experiment: the temporal 5-fold of the GP4C paper.",
+    help="Experiment: the paper's temporal 5-fold.",
 )
-@click.option("--from", "start_s", type=options.MOMENT, help="First day, a UTC midnight.")
+@click.option("--from", "start_s", type=options.MOMENT, help="Start of the period, a UTC midnight.")
 @options.end
 @options.cycle
 @click.option(

@@ -76,7 +76,7 @@ def _is_share(text: str) -> bool:
     type=float,
     metavar="HOURS",
     default=_DEFAULTS.zone_hours,
-    help="Local time of the hosts, in hours east of UTC.",
+    help="Local time of the hosts, hours east of UTC.",
 )
 @click.option(
     "--bulk-edits",
@@ -84,7 +84,7 @@ def _is_share(text: str) -> bool:
     type=float,
     metavar="RATE",
     default=0.0,
-    help="How often per day most pages of a URL prefix are edited together.",
+    help="Edits per day of most pages of a URL prefix together.",
 )
 @click.option("--force", is_flag=True, help="Overwrite OUT if it exists.")
 def command(output: Path, seed: int, kinds: dict[str, Any] | None, force: bool, **given: Any) -> int:

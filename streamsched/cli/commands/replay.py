@@ -48,15 +48,19 @@ Policies:
     "policies",
     metavar="NAME",
     multiple=True,
-    show_default="all policies that do not evolve",
-    help="Policy to replay, or a formula in quotes. Can be repeated.",
+    show_default="all that do not evolve",
+    help="Policy, or formula in quotes. Can be repeated.",
 )
 @click.option("--budget", type=options.SHARE, default=0.05, help="Share of the pages visited per cycle.")
 @options.cycle
 @click.option("--warmup", type=options.whole(0), default=2, help="Visit every page in the first N cycles.")
 @options.changed
 @click.option(
-    "--from", "start_s", type=options.MOMENT, show_default="first day of the log", help="Start, a UTC midnight."
+    "--from",
+    "start_s",
+    type=options.MOMENT,
+    show_default="first day of the log",
+    help="Start of the period, a UTC midnight.",
 )
 @options.end
 @options.seed

@@ -75,10 +75,7 @@ Settings can also be in a TOML file or in environment variables (docs/run.md); o
 @click.option("--set", multiple=True, metavar="NAME=VALUE", help="Set any setting of such a file. Can be repeated.")
 @click.option("--format", metavar="FORMAT", show_default="detected by name and content", help="Format of a file.")
 @click.option(
-    "--until-end",
-    is_flag=True,
-    default=None,
-    help="Stop at the present end of the topic; a file is always read to its end.",
+    "--until-end", is_flag=True, default=None, help="Stop at the topic's present end; files are always read to theirs."
 )
 @click.option(
     "--from-start", is_flag=True, default=None, help="Read the file from its start; outcomes already known are ignored."
@@ -88,7 +85,7 @@ Settings can also be in a TOML file or in environment variables (docs/run.md); o
 @click.option(
     "--formula",
     metavar="FORMULA",
-    show_default=f"that of the state; of a new one {DEFAULT_FORMULA}",
+    show_default=f"in a new state {DEFAULT_FORMULA}",
     help="Score formula to use from now on.",
 )
 @click.option("--save-every", metavar="TIME", show_default="30s", help="Time between two saves of what has changed.")
@@ -96,7 +93,7 @@ Settings can also be in a TOML file or in environment variables (docs/run.md); o
     "--evolve-every",
     metavar="N",
     show_default="never",
-    help="Evolve the formula every N cycles: cycles of a file's timestamps, or of the clock for a topic.",
+    help="Evolve the formula every N cycles, of a file's timestamps or of the clock for a topic.",
 )
 @click.option("--batches-to", metavar="URL", help="Send the pages to visit next to this topic: kafka://HOST/TOPIC.")
 @click.option(
