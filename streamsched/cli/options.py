@@ -170,7 +170,7 @@ changed: Final = click.option(
     "--changed",
     type=click.Choice(["since-visit", "that-day"]),
     default="since-visit",
-    help="When a page counts as changed: if it changed since its last visit, or (as in the GP4C paper) in the same cycle.",
+    help="Count a page as changed if it changed since its last visit, or in the same cycle as in the GP4C paper.",
 )
 seed: Final = click.option(
     "--seed", type=whole(0), default=0, help="Seed of random choices and of the order of equal scores."
