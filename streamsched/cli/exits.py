@@ -23,6 +23,7 @@ __all__ = [
     "INTERRUPTED",
     "NOTHING",
     "UNREADABLE",
+    "USAGE",
     "after_drain",
     "after_signal",
     "exit_code",
@@ -30,38 +31,38 @@ __all__ = [
 
 DONE: Final = 0
 NOTHING: Final = 1
-_USAGE: Final = 2  # as argparse has it
+USAGE: Final = 2  # as click has it
 UNREADABLE: Final = 3
 _STATE: Final = 4
 _UNKNOWN: Final = 5
-DEFECT: Final = 70  # EX_SOFTWARE of sysexits.h; Python's own 1 would look like nothing to hand out
+DEFECT: Final = 70  # EX_SOFTWARE of sysexits.h; Python's own 1 means that there is no page to visit
 
 _CODES: Final[tuple[tuple[type[StreamschedError], int], ...]] = (
     (SourceError, UNREADABLE),
     (InvalidOutcome, UNREADABLE),
     (SnapshotError, _STATE),
     (UnknownPage, _UNKNOWN),
-    (FormulaError, _USAGE),
-    (ReplayError, _USAGE),
-    (SettingsError, _USAGE),
+    (FormulaError, USAGE),
+    (ReplayError, USAGE),
+    (SettingsError, USAGE),
 )
 
 EXIT_HELP: Final = """\
-exit codes:
+Exit codes:
     0  done
-    1  there was nothing to hand out
+    1  there is no page to visit now
     2  an argument, formula, policy or setting cannot work
     3  an input cannot be read, or an output cannot be written
     4  the saved state is missing, damaged, in use by another process or cannot be written
     5  the page is not known
-   70  a defect of streamsched, with the traceback to report
-  130  interrupted by Ctrl-C (SIGINT); `run` has saved what it had read
-  143  terminated (SIGTERM); `run` saves what it had read and ends with 0, unless it is told twice
+   70  a defect of streamsched: please report the traceback
+  130  interrupted by Ctrl-C (SIGINT); `run` saves first, unless Ctrl-C comes twice
+  143  terminated (SIGTERM); `run` saves first and exits with 0, unless SIGTERM comes twice
 """
 
 
 def exit_code(error: StreamschedError) -> int:
-    """Return the exit code that tells scripts what kind of error it was.
+    """Return the exit code for the class of `error`.
 
     >>> exit_code(UnknownPage("https://a.example/"))
     5
@@ -70,7 +71,7 @@ def exit_code(error: StreamschedError) -> int:
 
 
 def after_signal(number: int) -> int:
-    """Return the exit code of a command that a signal ended, as shells have it.
+    """Return the exit code of a command that a signal ended, by the convention of shells.
 
     >>> after_signal(signal.SIGTERM)
     143
@@ -79,7 +80,7 @@ def after_signal(number: int) -> int:
 
 
 def after_drain(number: int) -> int:
-    """Return the exit code of a command that a signal had end in good order: SIGTERM is how a service is stopped.
+    """Return the exit code of a command that saved its work after a signal: SIGTERM is the usual way to stop a service.
 
     >>> after_drain(signal.SIGTERM), after_drain(signal.SIGINT)
     (0, 130)

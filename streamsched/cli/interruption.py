@@ -1,4 +1,4 @@
-"""SIGTERM as an orderly exit, and how a command that reads a stream stops at a signal without losing what it read."""
+"""Signals: SIGTERM ends a command in good order, and a command that reads a stream saves before it stops."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 @contextmanager
 def orderly_exit() -> Iterator[None]:
-    """In this block SIGTERM unwinds the stack: worker processes end, drafts are removed, as with Ctrl-C."""
+    """In this block SIGTERM unwinds the stack as Ctrl-C does: worker processes end, temporary files are removed."""
 
     def leave(number: int, _frame: FrameType | None) -> None:
         raise SystemExit(after_signal(number))
@@ -32,10 +32,10 @@ def orderly_exit() -> Iterator[None]:
 
 
 class Interruption:
-    """In its block the first signal ends what `until` yields; a second one exits at once.
+    """Context in which the first SIGINT or SIGTERM ends the items of `until`, and a second one exits at once.
 
-    `waits`: the items may be long in coming (a pipe's), so that the signal must break off the wait for the next one; of
-    a file the item at hand is finished instead. ``number`` is the signal's once there was one.
+    `waits`: the wait for the next item may be long, as with a pipe, so a signal interrupts it. If False, as with a
+    file, the next item is still read. ``number`` is the number of the signal, None before one has come.
     """
 
     def __init__(self, *, waits: bool) -> None:
@@ -46,7 +46,7 @@ class Interruption:
 
     def __enter__(self) -> Self:
         for number in _SIGNALS:
-            if signal.getsignal(number) is not signal.SIG_IGN:  # as shells have SIGINT for what runs in the background
+            if signal.getsignal(number) is not signal.SIG_IGN:  # shells ignore SIGINT for background processes
                 self._handlers[number] = signal.signal(number, self._take)
         return self
 
@@ -65,7 +65,7 @@ class Interruption:
     def _next(self, items: Iterator[Item]) -> Item | None:
         try:
             try:
-                self._waiting = self._waits  # from here on a signal raises; one that came before is seen now
+                self._waiting = self._waits  # from here on a signal raises; an earlier one has set `number`
                 return next(items, None) if self.number is None else None
             finally:
                 self._waiting = False
@@ -81,4 +81,4 @@ class Interruption:
 
 
 class _Stop(BaseException):
-    """Breaks off a wait; no Exception, so that nobody below takes it for an error of the input."""
+    """Interrupts a wait. It is no Exception, so that no reader below handles it as an error of the input."""

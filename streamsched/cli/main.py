@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import io
 import logging
 import os
@@ -10,33 +9,42 @@ import sys
 import traceback
 from collections.abc import Sequence
 from contextlib import suppress
-from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from typing import Final
 
-from streamsched.cli.arguments import shield_formulas
-from streamsched.cli.exits import DEFECT, DONE, EXIT_HELP, INTERRUPTED, UNREADABLE, exit_code
+import click
+from click.shell_completion import shell_complete
+
+from streamsched.cli.exits import DEFECT, DONE, EXIT_HELP, INTERRUPTED, UNREADABLE, USAGE, exit_code
 from streamsched.cli.interruption import orderly_exit
+from streamsched.cli.lazy_group import LazyGroup
 from streamsched.cli.output import echo_error
 from streamsched.errors import StreamschedError
 from streamsched.numerics.jit import on_compile
 
-__all__ = ["build_parser", "main"]
+__all__ = ["main", "program"]
 
-_COMMANDS: Final = {  # each a module of this package, with an `add_arguments`
-    "replay": "compare policies on a log of what really changed",
-    "analyze": "say how the pages of a log change: how often, how regularly, and when in the week",
-    "evolve": "evolve score functions on a log and test them as their paper did",
-    "run": "read crawl outcomes to their end and save the state they lead to",
-    "next": "print the pages to visit next, best first, and lease them",
-    "explain": "say why a page is ranked where it is",
-    "evolutions": "list what evolution found and decided, and why",
-    "use": "rank by another formula from now on, or go back to the champion of a record",
-    "state": "show, verify, digest or export a saved state",
-    "generate": "write a synthetic change log of any size, for replays and tests",
-    "convert": "rewrite crawl outcomes as JSON Lines or msgpack frames",
-    "publish": "send a log of crawl outcomes to a Kafka topic",
+_NAME: Final = "streamsched"
+_COMPLETION: Final = "_STREAMSCHED_COMPLETE"  # the variable that click's completion scripts set
+_SUMMARIES: Final = {
+    "replay": "Compare crawl policies on a log of page changes.",
+    "analyze": "Analyze how often and when pages change.",
+    "evolve": "Evolve score formulas on a log and test them.",
+    "run": "Read crawl outcomes into a saved state.",
+    "next": "Print the pages to visit next, best first, and lease them.",
+    "explain": "Explain the rank of a page.",
+    "evolutions": "List the evolutions of a saved state: results and decisions.",
+    "use": "Set the formula of a saved state, or return to a former one.",
+    "state": "Show, verify, hash or export a saved state.",
+    "generate": "Write a synthetic change log for replays and tests.",
+    "convert": "Convert crawl outcomes to JSON Lines or msgpack.",
+    "publish": "Send crawl outcomes from a file to a Kafka topic.",
 }
+_EPILOG: Final = f"""
+\b
+{EXIT_HELP}
+Shell completion (bash; zsh and fish likewise): eval "$({_COMPLETION}=bash_source streamsched)"
+"""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -44,9 +52,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     _open_standard_streams()
     code = DONE
     try:
-        code = _obey(sys.argv[1:] if argv is None else list(argv))
+        if instruction := os.environ.get(_COMPLETION):
+            return shell_complete(program, {}, _NAME, _COMPLETION, instruction)
+        code = _run(sys.argv[1:] if argv is None else argv)
         sys.stdout.flush()
-    except BrokenPipeError:  # whoever read our output has seen enough
+    except BrokenPipeError:  # the reader of our output has closed it, as `head` does
         _drop_output()
     except OSError as error:
         echo_error(f"streamsched: the system refused a read or a write: {error}")
@@ -57,48 +67,38 @@ def main(argv: Sequence[str] | None = None) -> int:
     return code
 
 
-def build_parser(words: Sequence[str]) -> argparse.ArgumentParser:
-    """Return the parser of the command line `words`: all commands, those that `words` name with their arguments."""
-    parser = argparse.ArgumentParser(
-        prog="streamsched",
-        description="Which pages of a crawl have changed? Learns from every visit, ranks all pages, says why.",
-        epilog=f"Examples: streamsched COMMAND --help\n\n{EXIT_HELP}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,  # what a script abbreviates, the next option could make ambiguous
-    )
-    parser.add_argument("--version", action="version", version=f"streamsched {_version()}")
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for name, help_line in _COMMANDS.items():
-        command = commands.add_parser(
-            name,
-            help=help_line,
-            description=help_line[0].upper() + help_line[1:] + ".",
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-            allow_abbrev=False,
-        )
-        # Imported only where it is asked for: what `replay` needs takes as long to import as `next` takes to run.
-        if name in words:
-            import_module(f"streamsched.cli.commands.{name}").add_arguments(command)
-    return parser
-
-
-def _obey(words: Sequence[str]) -> int:
-    """Run the command of `words` and return its exit code; errors of the system's are left to the caller."""
+def _run(words: Sequence[str]) -> int:
+    """Run the command of `words` and return its exit code; the caller handles OSError."""
     try:
-        with orderly_exit(), on_compile(_Notice()):
-            arguments = build_parser(words).parse_args(shield_formulas(words))
-            code: int = arguments.run(arguments)
-    except SystemExit as leaving:  # argparse has printed help or a usage error; or SIGTERM
+        with orderly_exit(), on_compile(_Notice()), program.make_context(_NAME, [*words]) as context:
+            code: int = program.invoke(context)
+            return code
+    except click.exceptions.Exit as leaving:  # click has printed help or the version
+        return leaving.exit_code
+    except SystemExit as leaving:  # SIGTERM
         return int(leaving.code or DONE)
+    except click.UsageError as error:
+        echo_error(_describe(error))
+        return USAGE
     except StreamschedError as error:
         echo_error(f"streamsched: {error}")
         return exit_code(error)
     except OSError:
         raise
-    except Exception:  # noqa: BLE001  a defect is told apart from "nothing to hand out", Python's own code for it
+    except Exception:  # noqa: BLE001  Python's own exit code for it, 1, means that there is nothing to visit
         traceback.print_exc()
         return DEFECT
-    return code
+
+
+def _describe(error: click.UsageError) -> str:
+    """Return one line: the command, the option or argument, what was found and what was expected."""
+    command = error.ctx.command_path if error.ctx else _NAME
+    if not isinstance(error, click.BadParameter) or error.param is None:
+        return f"{command}: {error.format_message()} (see {command} --help)"
+    name = error.param.opts[0] if isinstance(error.param, click.Option) else error.param.human_readable_name
+    if isinstance(error, click.MissingParameter):
+        return f"{command}: {name} is required (see {command} --help)"
+    return f"{command}: {name}: {error.message}"
 
 
 def _version() -> str:
@@ -108,33 +108,50 @@ def _version() -> str:
         return "of a checkout that is not installed"
 
 
+@click.group(
+    cls=LazyGroup,
+    package="streamsched.cli.commands",
+    summaries=_SUMMARIES,
+    epilog=_EPILOG,
+    no_args_is_help=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True},
+)
+@click.version_option(_version(), message="streamsched %(version)s")
+def program() -> None:
+    """Decide which pages of a crawl to visit again, and when.
+
+    Streamsched learns from every visit how often each page changes, ranks all pages by it, and explains each rank.
+    `streamsched COMMAND --help` shows examples.
+    """
+
+
 def _open_standard_streams() -> None:
-    """See to it that there is something to print to, and that no name or URL is beyond its encoding."""
+    """Replace closed streams, and escape characters that the encoding of standard output lacks."""
     for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:  # closed by whoever started us
+        if getattr(sys, name) is None:  # closed by the parent process
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: PTH123, SIM115  as long as we run
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def _drop_output() -> None:
-    """Let what is still to be printed vanish, or the interpreter would complain at its end."""
-    with suppress(io.UnsupportedOperation):  # captured by a caller, in the place of a file
+    """Discard what is still buffered, or the interpreter would report an error at exit."""
+    with suppress(io.UnsupportedOperation):  # captured by a caller, not a file
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 class _Notice:
-    """Says once that kernels are being compiled, which the first run on a machine waits for."""
+    """Reports once that kernels are being compiled: the first run on a machine waits for it."""
 
     def __init__(self) -> None:
-        self._said = False
+        self._is_reported = False
 
     def __call__(self, kernel: str) -> None:
-        if not self._said:
-            self._said = True
-            told = f"compiling kernels for this machine ({kernel.lstrip('_')} and others), once; later runs find them"
+        if not self._is_reported:
+            self._is_reported = True
+            text = f"compiling kernels for this machine ({kernel.lstrip('_')} and others), once; later runs find them"
             log = logging.getLogger("streamsched")
-            if log.handlers:  # `run` has one: what it tells may be read by machines
-                log.warning(told)
+            if log.handlers:  # `run` has one, and machines may read its log
+                log.warning(text)
             else:
-                echo_error(f"streamsched: {told}")
+                echo_error(f"streamsched: {text}")

@@ -1,4 +1,4 @@
-"""What commands print, and the files they write."""
+"""Printing, and writing of result files."""
 
 from __future__ import annotations
 
@@ -7,16 +7,29 @@ import math
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
 from streamsched.errors import SourceError
 
-__all__ = ["check_writable", "echo", "echo_error", "echo_json", "name_rejections", "plain", "write_file"]
+__all__ = [
+    "STDOUT",
+    "check_writable",
+    "echo",
+    "echo_error",
+    "echo_json",
+    "name_rejections",
+    "note_output",
+    "plain",
+    "show_results",
+    "write_file",
+]
 
-_NAMED: Final = 10  # rejections on standard error; a dead-letter file has all
+STDOUT: Final = "-"
+
+_NAMED: Final = 10  # rejections printed to standard error; a dead-letter file has all of them
 _CONTROLS: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
@@ -26,7 +39,7 @@ def echo(text: str) -> None:
 
 
 def echo_json(content: object) -> None:
-    """Print `content` to standard output as JSON; numbers that are not finite are null."""
+    """Print `content` to standard output as JSON, with null for numbers that are not finite."""
     echo(json.dumps(_finite(content), indent=2, allow_nan=False))
 
 
@@ -36,7 +49,7 @@ def echo_error(text: str) -> None:
 
 
 def plain(text: str) -> str:
-    r"""Return `text` with control characters percent-encoded: a URL must not break its line nor steer a terminal.
+    r"""Return `text` with control characters percent-encoded: a URL must not break its line or control a terminal.
 
     >>> plain("https://a.example/ä\n\x1b[2J")
     'https://a.example/ä%0A%1B[2J'
@@ -45,36 +58,57 @@ def plain(text: str) -> str:
 
 
 def name_rejections(rejections: Sequence[object], count: int) -> None:
-    """Name the first of `rejections` on standard error, and how many of `count` are not named."""
+    """Print the first of `rejections` to standard error, and how many of all `count` are left out."""
     for rejection in rejections[:_NAMED]:
         echo_error(f"rejected: {plain(str(rejection))}")
     if count > _NAMED:
         echo_error(f"rejected: {count - _NAMED} more")
 
 
-def check_writable(path: Path, log: str | None = None) -> None:
-    """Raise SourceError where the file `path` cannot be written, its directory made if need be, or is the `log` read.
+def check_writable(*paths: str | Path | None, log: str | None = None) -> None:
+    """Create the directories of `paths`; raise SourceError if a file cannot be written or is the `log` that is read.
 
-    For what is written after long work, so that the work is not lost.
+    Commands call it before long work. None and ``-``, standard output, are left out.
     """
+    for path in paths:
+        if path is not None and path != STDOUT:
+            _check_writable(Path(path), log)
+
+
+def _check_writable(path: Path, log: str | None) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise _unwritable(path, error) from error
-    if log is not None and path.exists() and Path(log).exists() and path.samefile(log):
-        raise SourceError(str(path), "is the log that is read: expected the name of another file to write to")
-    if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
-        raise SourceError(str(path), "cannot be written: expected the name of a file in a directory that can be")
-    if not path.exists():  # some directories promise more than they keep
-        try:
+        is_new = not path.exists()
+        if log is not None and not is_new and Path(log).exists() and path.samefile(log):
+            raise SourceError(str(path), "is the log that is read: expected the name of another file to write to")
+        if path.is_dir() or not os.access(path.parent if is_new else path, os.W_OK):
+            raise SourceError(str(path), "cannot be written: expected the name of a file in a directory that can be")
+        if is_new:  # access() reports some directories as writable that are not: /proc
             path.touch(exist_ok=False)
             path.unlink()
-        except OSError as error:
-            raise _unwritable(path, error) from error
+    except SourceError:
+        raise
+    except OSError as error:
+        raise _unwritable(path, error) from error
+
+
+def show_results(figures: str | None, as_json: Callable[[], str], print_tables: Callable[[], None]) -> None:
+    """Print the tables and write the JSON to the file `figures`, or print only the JSON if `figures` is ``-``."""
+    if figures == STDOUT:
+        echo(as_json().rstrip("\n"))
+        return
+    print_tables()
+    if figures is not None:
+        write_file(Path(figures), as_json())
+
+
+def note_output(line: str, figures: str | None) -> None:
+    """Print which file was written, to standard error if JSON is on standard output (`figures` is ``-``)."""
+    (echo_error if figures == STDOUT else echo)(line)
 
 
 def write_file(path: Path, text: str) -> None:
-    """Write `text` to the file `path`. Raises SourceError where it cannot be written."""
+    """Write `text` to the file `path`. Raises SourceError if it cannot be written."""
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:

@@ -1,4 +1,4 @@
-"""A command line that tests call in their own process, and a state for it to ask."""
+"""The command line, called in the process of the tests, and a saved state for it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def small_tables() -> Iterator[None]:
 
 @pytest.fixture
 def streamsched(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Command:
-    """The command line: its answer to the words given, the same whether kernels were compiled for it or found."""
+    """The command line without its notice about compiling, so that output does not depend on the cache of kernels."""
     monkeypatch.setattr(import_module("streamsched.cli.main"), "on_compile", nullcontext)
 
     def call(*words: str | Path) -> Answer:
@@ -37,7 +37,7 @@ def streamsched(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPa
 
 @pytest.fixture(scope="module")
 def crawled(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A state of 12 pages on 3 hosts, made once; tests that change it take a copy (`state`)."""
+    """A state of 12 pages on 3 hosts, made once. Tests that change it use the copy `state`."""
     folder = tmp_path_factory.mktemp("crawled")
     source = write(folder / "outcomes.jsonl", crawl())
     assert main(["run", "--source", str(source), "--state", str(folder / "state")]) == 0

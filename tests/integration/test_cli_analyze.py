@@ -112,7 +112,7 @@ def test_what_cannot_work_has_code_2(streamsched: Command, log: Path, words: str
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        ("analyze", "required: LOG"),
+        ("analyze", "LOG is required"),
         (
             "analyze a.tsv --region UK",
             "--region: expected NAME=DOMAIN,DOMAIN@ZONE such as UK=uk@Europe/London,ie, found",

@@ -65,7 +65,7 @@ def test_every_option_reaches_the_experiment(streamsched: Command, log: Path) ->
         (["--terminals", "full", "--terminals", "full"], "streamsched: --terminals: expected each once"),
         (["--population", "1000000000"], "population: expected a whole number from 1 to 100000"),
         (["--population", "0"], "--population: expected a whole number of 1 or more"),
-        (["--protocol", "mine"], "invalid choice: 'mine'"),
+        (["--protocol", "mine"], "--protocol: 'mine' is not"),
     ],
 )
 def test_what_cannot_work_has_code_2(streamsched: Command, log: Path, words: list[str], reason: str) -> None:
@@ -90,5 +90,5 @@ def test_files_that_cannot_be_read_or_written_have_code_3(streamsched: Command, 
 def test_help_says_which_days_are_taken(streamsched: Command) -> None:
     """As `choose_spans` has them."""
     shown = " ".join(streamsched("evolve", "--help").out.split())
-    assert "first day: of 57 cycles, or with --to of the window" in shown
-    assert "end, exclusive: of 57 cycles (the log's end), or with --from of the window, cut into three" in shown
+    assert "Without --from and --to the experiment takes the last 57 cycles of the log, three spans of 19" in shown
+    assert "with both it cuts the time between them into three equal spans" in shown

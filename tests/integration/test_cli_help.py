@@ -1,19 +1,20 @@
-"""Help, usage errors and exit codes: what the command line says of itself is so."""
+"""Help, usage errors, exit codes and completion."""
 
 from __future__ import annotations
 
-import argparse
 import re
 import shlex
 import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 
+from streamsched import SettingsError
 from streamsched.cli import exits
-from streamsched.cli.arguments import duration, moment, url, whole
-from streamsched.cli.main import build_parser
+from streamsched.cli.main import program
+from streamsched.cli.options import DURATION, parse_moment, parse_url, parse_whole
 from streamsched.cli.output import plain
 from tests.support.command_line import Command
 from tests.support.paths import ROOT
@@ -37,7 +38,7 @@ SLOW_TO_IMPORT = {"matplotlib", "msgpack", "msgspec", "rich", "scipy"}
 
 def examples(text: str) -> list[list[str]]:
     """The words of each streamsched command in a help text's examples, of pipelines too."""
-    lines = text.partition("examples:\n")[2].splitlines()
+    lines = [line.strip() for line in text.partition("Examples:\n")[2].splitlines()]
     found = []
     for line in lines[: lines.index("") if "" in lines else None]:
         for part in re.split(r"\|(?![^']*'$)|&&", line):
@@ -45,6 +46,20 @@ def examples(text: str) -> list[list[str]]:
             if words[0] == "streamsched":
                 found.append(words[1:])
     return found
+
+
+def find(name: str) -> click.Command:
+    command = program.get_command(click.Context(program), name)
+    assert command is not None
+    return command
+
+
+def parse(words: list[str]) -> click.Context:
+    """The context in which the last command of `words` would run."""
+    context, command = click.Context(program, info_name="streamsched"), find(words[0])
+    if isinstance(command, click.Group):
+        context, command, words = click.Context(command, parent=context), command.commands[words[1]], words[1:]
+    return command.make_context(words[0], words[1:], parent=context)
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -56,15 +71,34 @@ def test_every_example_of_the_help_parses(streamsched: Command, command: str) ->
     assert len(words) >= 2
     for example in words:
         assert example[0] == command
-        assert callable(build_parser(example).parse_args(example).run)
+        assert parse(example).command.callback is not None
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_option_is_explained(command: str) -> None:
-    parser = build_parser([command])
-    commands = next(action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
-    for action in commands.choices[command]._actions:
-        assert action.help or action.dest in ("url", "action"), action.dest
+def test_every_option_and_argument_is_explained(command: str) -> None:
+    named = find(command)
+    for one in [named, *(named.commands.values() if isinstance(named, click.Group) else ())]:
+        for parameter in one.params:
+            if isinstance(parameter, click.Option):
+                assert parameter.help, parameter.name
+            else:
+                assert one.help is not None
+                for name in parameter.human_readable_name.split("|"):
+                    assert re.search(rf"\b{name} is (a|the) ", one.help), name
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_is_listed_with_the_first_sentence_of_its_help(streamsched: Command, command: str) -> None:
+    first = (find(command).help or "").split("\n")[0]
+    assert first.endswith(".")
+    assert re.search(rf"^ +{command} +{re.escape(first)}$", streamsched("--help").out, re.MULTILINE)
+
+
+@pytest.mark.parametrize("command", ["show", "verify", "digest", "export"])
+def test_actions_on_a_state_are_commands(streamsched: Command, command: str) -> None:
+    shown = streamsched("state", command, "--help")
+    assert (shown.code, shown.err) == (0, "")
+    assert f"Example: streamsched state {command} --state state/" in shown.out
 
 
 def test_help_names_the_commands_and_every_exit_code(streamsched: Command) -> None:
@@ -84,12 +118,12 @@ def test_version(streamsched: Command) -> None:
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        ("", "required: COMMAND"),
-        ("rank", "invalid choice: 'rank'"),
-        ("--stat", "required: COMMAND"),
-        ("next", "required: --state"),
-        ("next --sta s", "required: --state"),
-        ("next --state s extra", "unrecognized arguments: extra"),
+        ("", "Missing command"),
+        ("rank", "'rank'"),
+        ("--stat", "'--stat'"),
+        ("next", "--state is required"),
+        ("next --sta s", "'--sta'"),
+        ("next --state s extra", "(extra)"),
         ("next --state s -k 0", "-k: expected a whole number of 1 or more, found '0'"),
         ("next --state s -k ten", "found 'ten'"),
         ("next --state s -k 99999999999999999999", "found '99999999999999999999'"),
@@ -101,32 +135,41 @@ def test_version(streamsched: Command) -> None:
         ("next --state s --lease 0", "--lease: expected a length of time"),
         ("next --state s --now yesterday", "--now: expected a date (2025-08-22), ISO 8601 time or epoch seconds"),
         ("next --state s --now nan", "--now: expected a finite time, found 'nan'"),
-        ("explain --state s", "required: URL"),
+        ("explain --state s", "URL is required"),
         ("explain '' --state s", "URL: expected a URL in UTF-8, found ''"),
-        ("state --state s", "required: action"),
-        ("state polish --state s", "invalid choice: 'polish'"),
-        ("use --state s", "required: FORMULA|NUMBER"),
-        ("use 7", "required: --state"),
+        ("state --state s", "'--state'"),
+        ("state", "Missing command"),
+        ("state polish --state s", "'polish'"),
+        ("state verify", "--state is required"),
+        ("state export --state s", "--to is required"),
+        ("state show --state s --to a.parquet", "'--to'"),
+        ("use --state s", "FORMULA|NUMBER is required"),
+        ("use 7", "--state is required"),
+        ("use 7 extra --state s", "(extra)"),
         ("use 7 --state s --now soon", "--now: expected a date"),
-        ("evolutions", "required: --state"),
-        ("convert a.jsonl", "required: OUT"),
-        ("convert a.jsonl b.csv", "OUT: expected a name that ends in .jsonl or .msgpack, with .gz or without"),
+        ("evolutions", "--state is required"),
+        ("convert a.jsonl", "OUT is required"),
+        (
+            "convert a.jsonl b.csv",
+            "OUT: expected a name that ends in .jsonl, .ndjson, .msgpack or .mp, with .gz or without",
+        ),
         ("convert a.jsonl jsonl", "found 'jsonl'"),
-        ("replay", "required: LOG"),
+        ("replay", "LOG is required"),
         ("replay a.tsv --budget much", "--budget: expected a share such as 0.05, found 'much'"),
         ("evolve a.tsv --budget 5%", "--budget: expected a share such as 0.05 (5 % is 0.05), found '5%'"),
-        ("replay a.tsv --changed never", "invalid choice: 'never'"),
+        ("replay a.tsv --changed never", "--changed: 'never' is not one of 'since-visit', 'that-day'"),
         ("replay a.tsv --from 22.8.2025", "--from: expected a date"),
         ("replay a.tsv --warmup -1", "--warmup: expected a whole number of 0 or more"),
-        ("replay a.tsv --cycle", "--cycle: expected one argument"),
+        ("replay a.tsv --cycle", "'--cycle'"),
     ],
 )
 def test_wrong_usage_is_named_with_code_2(streamsched: Command, line: str, reason: str) -> None:
     words = shlex.split(line)
     answer = streamsched(*words)
     assert (answer.code, answer.out) == (2, "")
-    assert answer.err.startswith("usage: streamsched")
-    assert reason in answer.err.splitlines()[-1]
+    assert answer.err.startswith("streamsched")
+    assert len(answer.err.splitlines()) == 1
+    assert reason in answer.err
 
 
 @pytest.mark.parametrize(
@@ -144,27 +187,28 @@ def test_wrong_usage_is_named_with_code_2(streamsched: Command, line: str, reaso
     ],
 )
 def test_times_are_dates_iso_8601_or_epoch_seconds(text: str, seconds: float) -> None:
-    assert moment(text) == seconds
+    assert parse_moment(text) == seconds
 
 
 @pytest.mark.parametrize("text", ["", "today", "inf", "1e999", "2025-13-01", "2025-08-22T25:00"])
 def test_other_times_are_refused(text: str) -> None:
-    with pytest.raises(argparse.ArgumentTypeError, match="found"):
-        moment(text)
+    with pytest.raises(SettingsError, match="found"):
+        parse_moment(text)
 
 
 def test_lengths_of_time_and_whole_numbers() -> None:
-    assert [duration(text) for text in ("90", "90s", "10m", "1.5h", "1d", "1w")] == [90, 90, 600, 5400, 86400, 604800]
-    assert [whole(-3)(text) for text in ("-3", "0", "9223372036854775807")] == [-3, 0, 2**63 - 1]
+    lengths = {"90": 90, "90s": 90, "10m": 600, "1.5h": 5400, "1d": 86400, "1w": 604800}
+    assert {text: DURATION.convert(text, None, None) for text in lengths} == lengths
+    assert [parse_whole(text, -3) for text in ("-3", "0", "9223372036854775807")] == [-3, 0, 2**63 - 1]
     for text in ("", "-", "--3", "1.0", "1e3", "-4", "9223372036854775808", "1" * 5000):
-        with pytest.raises(argparse.ArgumentTypeError, match="whole number"):
-            whole(-3)(text)
+        with pytest.raises(SettingsError, match="whole number"):
+            parse_whole(text, -3)
 
 
 def test_urls_are_in_utf_8() -> None:
-    assert url("https://a.example/ä") == "https://a.example/ä"
-    with pytest.raises(argparse.ArgumentTypeError, match="UTF-8"):
-        url("https://a.example/\udcff")
+    assert parse_url("https://a.example/ä") == "https://a.example/ä"
+    with pytest.raises(SettingsError, match="UTF-8"):
+        parse_url("https://a.example/\udcff")
 
 
 def test_printed_urls_hold_no_control_characters() -> None:
@@ -187,3 +231,26 @@ def test_a_command_imports_only_what_it_needs(crawled: Path) -> None:
     assert "streamsched.cli.commands.next" in loaded
     assert loaded & SLOW_TO_IMPORT == set()
     assert {name for name in loaded if name.startswith(("streamsched.replay", "streamsched.connectors"))} == set()
+
+
+def test_the_library_imports_no_command_line() -> None:
+    assert "click" not in modules_after("import streamsched")
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        (["ne"], "next"),
+        (["state", "ver"], "verify"),
+        (["next", "--per"], "--per-host"),
+        (["replay", "a.tsv", "--changed", "that"], "that-day"),
+    ],
+)
+def test_shells_complete_commands_options_and_choices(
+    streamsched: Command, monkeypatch: pytest.MonkeyPatch, words: list[str], found: str
+) -> None:
+    monkeypatch.setenv("_STREAMSCHED_COMPLETE", "bash_complete")
+    monkeypatch.setenv("COMP_WORDS", shlex.join(["streamsched", *words]))
+    monkeypatch.setenv("COMP_CWORD", str(len(words)))
+    answer = streamsched()
+    assert (answer.code, answer.lines) == (0, [f"plain,{found}"])

@@ -1,4 +1,4 @@
-"""The command line for its tests: called in this process or as one of its own, and crawls for it to read."""
+"""The command line, called in this process or started as another one, and crawls for it to read."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NOW = 1_755_820_800.0  # 2025-08-22
 
 @dataclass(frozen=True)
 class Answer:
-    """What a command came back with."""
+    """Exit code and output of a command."""
 
     code: int
     out: str
@@ -36,7 +36,7 @@ class Answer:
 
 
 class Command(Protocol):
-    """Calls `main` in this process; returns what it printed."""
+    """Calls `main` in this process; returns its exit code and output."""
 
     def __call__(self, *words: str | Path) -> Answer: ...
 
@@ -48,14 +48,14 @@ def start(
     stderr: int | IO[str] = subprocess.PIPE,
     **environment: str,
 ) -> subprocess.Popen[str]:
-    """Start ``python -m streamsched`` in a process of its own, with more in its `environment` than this one's."""
+    """Start ``python -m streamsched`` in another process, with this environment and more in `environment`."""
     command = [sys.executable, "-m", "streamsched", *map(str, words)]
     env = {**os.environ, **environment}
     return subprocess.Popen(command, cwd=ROOT, text=True, stdin=stdin, stdout=stdout, stderr=stderr, env=env)
 
 
 def finish(process: subprocess.Popen[str], *, says: str = "") -> Answer:
-    """Say `says` to `process`, close its standard input, wait for its end."""
+    """Write `says` to the standard input of `process`, close it and wait for the end of the process."""
     out, err = process.communicate(says)
     return Answer(process.returncode, out, err)
 
@@ -67,12 +67,12 @@ def outcome(page: int, day: float, **fields: object) -> str:
 
 
 def crawl(pages: int = 12, days: int = 6) -> list[str]:
-    """Every page's outcome on every day; the higher a page's number, the more often it changed."""
+    """Outcomes of every page on every day; pages with higher numbers change more often."""
     return [outcome(page, day, changed=page * (day + 1) % 12 > 5) for day in range(days) for page in range(pages)]
 
 
 def write(path: Path, lines: Iterable[str], *, append: bool = False) -> Path:
-    """Write `lines` to `path`, gzip where it ends in .gz; return it."""
+    """Write `lines` to `path`, compressed if it ends in .gz; return `path`."""
     data = "".join(f"{line}\n" for line in lines).encode()
     with path.open("ab" if append else "wb") as file:
         file.write(gzip.compress(data) if path.suffix == ".gz" else data)
@@ -88,7 +88,7 @@ def change_log(path: Path, pages: int = 20, days: int = 40) -> Path:
 
 
 def files(folder: Path) -> Sequence[str]:
-    """The names of what stands in `folder`, hidden ones left out, sorted."""
+    """The sorted names of the files in `folder`, without hidden ones."""
     return sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
 
 

@@ -1,19 +1,18 @@
-"""``streamsched analyze``: how the pages of a log change: how often, how regularly, and when in the week."""
+"""``streamsched analyze``: how often, how regularly and when in the week pages change."""
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+import click
 from rich.console import Console
 
-from streamsched.cli.arguments import add_examples, duration, moment, share
+from streamsched.cli import options
 from streamsched.cli.exits import DONE
-from streamsched.cli.output import check_writable, echo, echo_error, name_rejections, write_file
-from streamsched.errors import SettingsError
+from streamsched.cli.output import STDOUT, check_writable, name_rejections, note_output, show_results, write_file
 from streamsched.replay.analysis import (
     Analysis,
     AnalysisSettings,
@@ -26,112 +25,105 @@ from streamsched.replay.analysis import (
 )
 from streamsched.replay.analysis.reporting.summary import print_summary
 
-__all__ = ["add_arguments"]
+__all__ = ["command"]
 
-_STDIO: Final = "-"
-_EXAMPLES: Final = """\
+_REGION: Final = options.Parsed("NAME=DOMAINS", parse_region)
+_EPILOG: Final = """
+\b
+Examples:
   streamsched analyze data/scoop-extras.tsv.gz --report out.html --png pictures/
   streamsched analyze outcomes.jsonl.gz --from 2026-01-01 --to 2026-07-01 --json figures.json
   streamsched analyze log.tsv.gz --region UK=uk@Europe/London,ie --local --zone Europe/Paris
-  streamsched analyze log.tsv.gz --step 1d --near 1w --json       # as a daily crawl would see it; to standard output
+  streamsched analyze log.tsv.gz --step 1d --near 1w --json    # as a daily crawl would see it
 """
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``analyze``."""
-    add_examples(parser, _EXAMPLES)
-    parser.add_argument("log", metavar="LOG", help="a change log, or crawl outcomes in any format")
-    parser.add_argument("--report", type=Path, metavar="FILE.html", help="write one self-contained page with figures")
-    parser.add_argument("--png", type=Path, metavar="DIR", help="write each figure to DIR as a PNG file")
-    parser.add_argument(
-        "--json", nargs="?", const=_STDIO, metavar="FILE", help="write every number to FILE (standard output)"
-    )
-    parser.add_argument("--from", dest="start", type=moment, metavar="DATE", help="begin (the log's)")
-    parser.add_argument("--to", dest="end", type=moment, metavar="DATE", help="end, exclusive (the log's)")
-    parser.add_argument(
-        "--step", type=duration, metavar="TIME", help="how often a crawl looks at a log of changes (1h, or its own)"
-    )
-    parser.add_argument(
-        "--near", type=duration, metavar="TIME", help="mean interval to look closely at (1d, if there are such pages)"
-    )
-    parser.add_argument(
-        "--level", type=share, default=0.01, metavar="SHARE", help="of Poisson pages that may be misnamed (0.01)"
-    )
-    parser.add_argument(
-        "--region",
-        action="append",
-        type=_region,
-        default=[],
-        metavar="NAME=TLD,…",
-        help="pages by top-level domain, each with @ZONE or without; repeat (CJK and FIGS)",
-    )
-    parser.add_argument("--zone", default="UTC", metavar="ZONE", help="whose clock the week goes by (UTC)")
-    parser.add_argument("--local", action="store_true", help="regions go by their own clocks where they have one")
-    parser.set_defaults(run=_analyze)
+@click.command("analyze", epilog=_EPILOG)
+@click.argument("log")
+@options.report
+@click.option("--png", "pictures", type=options.DIRECTORY, help="Write each figure to this directory as a PNG file.")
+@click.option(
+    "--json",
+    "figures",
+    is_flag=False,
+    flag_value=STDOUT,
+    metavar="[FILE]",
+    help="Write all numbers to FILE as JSON; without FILE print them instead of the summary.",
+)
+@click.option("--from", "start_s", type=options.MOMENT, show_default="start of the log", help="Start of the period.")
+@options.end
+@click.option(
+    "--step",
+    "step_s",
+    type=options.DURATION,
+    show_default="1h, or the log's resolution",
+    help="Interval of a simulated crawl, for change logs.",
+)
+@click.option(
+    "--near",
+    "near_s",
+    type=options.DURATION,
+    show_default="1d if there are such pages",
+    help="Mean interval of the pages to examine in detail.",
+)
+@click.option(
+    "--level",
+    type=options.SHARE,
+    default=0.01,
+    help="Significance level: the largest share of Poisson pages that may be classified as something else.",
+)
+@click.option(
+    "--region",
+    multiple=True,
+    type=_REGION,
+    show_default="CJK and FIGS",
+    help="Group of pages by top-level domain: NAME=DOMAIN[@ZONE],… Can be repeated.",
+)
+@click.option("--zone", default="UTC", metavar="ZONE", help="Time zone of the hours of the week.")
+@click.option("--local", is_flag=True, help="Use the local time of each region that has a time zone.")
+def command(
+    report: Path | None, pictures: Path | None, figures: str | None, region: tuple[GivenRegion, ...], **given: Any
+) -> int:
+    """Analyze how often and when pages change.
 
-
-def _analyze(arguments: argparse.Namespace) -> int:
-    regions, zones = merge_regions(arguments.region)
-    settings = AnalysisSettings(
-        log=arguments.log,
-        start_s=arguments.start,
-        end_s=arguments.end,
-        step_s=arguments.step,
-        near_s=arguments.near,
-        level=arguments.level,
-        regions=regions,
-        zones=zones,
-        zone=arguments.zone,
-        local=arguments.local,
-    )
-    pictures = None if arguments.png is None else arguments.png / "intervals.png"
-    for path in (arguments.report, arguments.json, pictures):
-        if path is not None and path != _STDIO:
-            check_writable(Path(path), arguments.log)
+    LOG is a change log, or crawl outcomes in any format. The analysis classifies pages by how regularly they change and
+    counts the changes in each hour of the week.
+    """
+    regions, zones = merge_regions(region)
+    settings = AnalysisSettings(regions=regions, zones=zones, **given)
+    check_writable(report, figures, pictures and pictures / "intervals.png", log=settings.log)
     with _show_progress(Console(stderr=True)) as progress:
         result = run_analysis(settings, progress)
         name_rejections(result.rejections, result.rejected)
-        if progress is not None and (arguments.report or arguments.png):
+        if progress is not None and (report or pictures):
             progress("Drawing")
-        written = _draw(result, arguments)
-    if arguments.json == _STDIO:
-        echo(to_json(result).rstrip("\n"))
-    else:
-        print_summary(result)
-    if arguments.json not in (None, _STDIO):
-        write_file(Path(arguments.json), to_json(result))
+        written = _draw(result, report, pictures)
+    show_results(figures, lambda: to_json(result), lambda: print_summary(result))
     for line in written:
-        (echo_error if arguments.json == _STDIO else echo)(line)
+        note_output(line, figures)
     return DONE
 
 
-def _draw(result: Analysis, arguments: argparse.Namespace) -> list[str]:
-    """Write report and pictures where asked for, and return a line on each."""
+def _draw(result: Analysis, report: Path | None, pictures: Path | None) -> list[str]:
+    """Write the report and the pictures, and return a line for each file."""
     written = []
-    if arguments.report is not None:
+    if report is not None:
         from streamsched.replay.analysis.reporting.analysis_report import render_analysis  # noqa: PLC0415  matplotlib takes half a second
 
-        write_file(arguments.report, render_analysis(result))
-        written.append(f"report: {arguments.report}")
-    if arguments.png is not None:
+        write_file(report, render_analysis(result))
+        written.append(f"report: {report}")
+    if pictures is not None:
         from streamsched.replay.analysis.reporting.png_files import write_pictures  # noqa: PLC0415  likewise
 
-        written += [f"picture: {path}" for path in write_pictures(result, arguments.png)]
+        written += [f"picture: {path}" for path in write_pictures(result, pictures)]
     return written
 
 
 @contextmanager
 def _show_progress(console: Console) -> Iterator[Progress | None]:
-    """Show in this block what is being done where `console` is a terminal; its value goes to `run_analysis`."""
+    """Show the current step if `console` is a terminal; yields the callback for `run_analysis`."""
     if not console.is_terminal:
         yield None
         return
     with console.status("Reading the log") as status:
         yield status.update
-
-
-def _region(text: str) -> GivenRegion:
-    try:
-        return parse_region(text)
-    except SettingsError as error:
-        raise argparse.ArgumentTypeError(f"expected {error.expected}, found {text!r}") from None

@@ -1,49 +1,48 @@
-"""``streamsched convert``: rewrite crawl outcomes in another format."""
+"""``streamsched convert``: crawl outcomes in another format."""
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
+from typing import Final
 
-from streamsched.cli.arguments import add_examples
+import click
+
 from streamsched.cli.exits import DONE
+from streamsched.cli.options import output_file
 from streamsched.cli.output import echo, name_rejections
 from streamsched.connectors import open_source, write_jsonl, write_msgpack
 from streamsched.connectors.formats.detection import FORMATS
 
-__all__ = ["add_arguments"]
+__all__ = ["command"]
 
-_EXAMPLES = """\
-  streamsched convert outcomes.jsonl outcomes.msgpack.gz     # columnar frames: the fastest to read
+_WRITERS: Final = {".jsonl": write_jsonl, ".ndjson": write_jsonl, ".msgpack": write_msgpack, ".mp": write_msgpack}
+_EPILOG: Final = """
+\b
+Examples:
+  streamsched convert outcomes.jsonl outcomes.msgpack.gz    # columnar frames: the fastest to read
   streamsched convert history/urlid_offset_history.txt outcomes.jsonl
 """
-_WRITERS = {".jsonl": write_jsonl, ".ndjson": write_jsonl, ".msgpack": write_msgpack, ".mp": write_msgpack}
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``convert``."""
-    add_examples(parser, _EXAMPLES)
-    parser.add_argument("input", metavar="IN", help="a file, or - for standard input")
-    parser.add_argument("output", type=_output, metavar="OUT", help="a file: .jsonl or .msgpack, with .gz for gzip")
-    parser.add_argument("--format", choices=FORMATS, help="of IN; told by name and content if left out")
-    parser.set_defaults(run=_convert)
+@click.command("convert", epilog=_EPILOG)
+@click.argument("source_name", metavar="IN")
+@click.argument("output", metavar="OUT", type=output_file(*_WRITERS))
+@click.option(
+    "--format",
+    "format_name",
+    type=click.Choice(FORMATS),
+    show_default="detected by name and content",
+    help="Format of IN.",
+)
+def command(source_name: str, output: Path, format_name: str | None) -> int:
+    """Convert crawl outcomes to JSON Lines or msgpack.
 
-
-def _convert(arguments: argparse.Namespace) -> int:
-    write = _WRITERS[_suffix(arguments.output)]
-    with open_source(arguments.input, format=arguments.format) as source:
-        count = write((delivery.outcomes for delivery in source), arguments.output)
+    IN is a file, or - for standard input. OUT is a file whose name ends in .jsonl or .msgpack, or in .jsonl.gz or
+    .msgpack.gz to compress it.
+    """
+    write = _WRITERS[Path(output.name.removesuffix(".gz")).suffix]
+    with open_source(source_name, format=format_name) as source:
+        count = write((delivery.outcomes for delivery in source), output)
         name_rejections(source.rejections, source.rejected)
-        echo(f"wrote {count:,} outcomes to {arguments.output}; rejected {source.rejected:,} records")
+        echo(f"wrote {count:,} outcomes to {output}; rejected {source.rejected:,} records")
     return DONE
-
-
-def _output(text: str) -> Path:
-    if _suffix(Path(text)) not in _WRITERS:
-        expected = "a name that ends in .jsonl or .msgpack, with .gz or without"
-        raise argparse.ArgumentTypeError(f"expected {expected}, found {text!r}")
-    return Path(text)
-
-
-def _suffix(path: Path) -> str:
-    return (path.with_suffix("") if path.suffix == ".gz" else path).suffix

@@ -1,11 +1,13 @@
-"""``streamsched evolutions``: what evolution was given, found and decided, and why."""
+"""``streamsched evolutions``: the records of all evolutions of a state."""
 
 from __future__ import annotations
 
-import argparse
+from pathlib import Path
 from typing import Final
 
-from streamsched.cli.arguments import add_examples, add_state
+import click
+
+from streamsched.cli import options
 from streamsched.cli.exits import DONE, NOTHING
 from streamsched.cli.output import echo, echo_error, echo_json, plain
 from streamsched.errors import SnapshotError
@@ -13,46 +15,47 @@ from streamsched.evolution.records import EvolutionRecord, RecordBook
 from streamsched.formula.champion import METRIC_NAMES
 from streamsched.numerics.durations import format_moment
 
-__all__ = ["add_arguments"]
+__all__ = ["command"]
 
-_EXAMPLES: Final = """\
+_EPILOG: Final = """
+\b
+Examples:
   streamsched evolutions --state state/
   streamsched evolutions --state state/ --json
 
-Go back to the champion of record 3 with: streamsched use 3 --state state/
+To use the champion of record 3 again: streamsched use 3 --state state/
 """
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``evolutions``."""
-    add_examples(parser, _EXAMPLES)
-    add_state(parser)
-    parser.add_argument("--json", action="store_true", help="print the records as JSON, with all they hold")
-    parser.set_defaults(run=_evolutions)
+@click.command("evolutions", epilog=_EPILOG)
+@options.state
+@click.option("--json", is_flag=True, help="Print JSON.")
+def command(state: Path, json: bool) -> int:
+    """List the evolutions of a saved state: results and decisions.
 
-
-def _evolutions(arguments: argparse.Namespace) -> int:
-    if not arguments.state.is_dir():
-        what = "is a file" if arguments.state.exists() else "no such directory"
-        raise SnapshotError(str(arguments.state), f"{what}: expected the directory of a saved state")
-    book = RecordBook(arguments.state)
+    Each record has the champion, the challenger, the data of the contest, and the reason for the decision.
+    """
+    if not state.is_dir():
+        found = "is a file" if state.exists() else "no such directory"
+        raise SnapshotError(str(state), f"{found}: expected the directory of a saved state")
+    book = RecordBook(state)
     records, faults = book.read()
     for fault in faults:
         echo_error(f"{book.path}: {fault}")
-    if arguments.json:
+    if json:
         echo_json([record.to_json() for record in records])
     else:
         for record in records:
-            _tell(record)
+            _print_record(record)
     if faults and not records:
         raise SnapshotError(str(book.path), f"{_count(len(faults))} cannot be read as records, and there is no other")
-    if not records and not arguments.json:
+    if not records and not json:
         echo_error("streamsched: no evolution has been recorded yet")
     return DONE if records else NOTHING
 
 
-def _tell(record: EvolutionRecord) -> None:
-    """Print a head line for the record, and below it a line for each thing that it tells."""
+def _print_record(record: EvolutionRecord) -> None:
+    """Print a line with time and decision, then one for each field that the record has."""
     when = format_moment(record.when_s, "%Y-%m-%d %H:%M")
     echo(f"{record.number}  {when} UTC, {record.trigger}: {record.decision}")
     lines = {
@@ -71,7 +74,7 @@ def _count(lines: int) -> str:
 
 
 def _gain(record: EvolutionRecord) -> str:
-    """Return the gain and its noise in per cent of the champion's fitness."""
+    """Return the gain and its noise as percentages of the champion's fitness."""
     verdict = record.verdict
     if verdict is None or verdict.gain is None or not verdict.champion:
         return "no contest"

@@ -1,36 +1,42 @@
-"""``streamsched explain``: why a page is ranked where it is."""
+"""``streamsched explain``: why a page has its rank."""
 
 from __future__ import annotations
 
-import argparse
+from types import SimpleNamespace
+from typing import Any, Final
 
-from streamsched.cli.arguments import add_examples, add_now, add_state, clock, duration, url, whole
+import click
+
+from streamsched.cli import options
 from streamsched.cli.exits import DONE
 from streamsched.cli.output import echo, echo_json, plain
 from streamsched.scheduler.scheduler import Scheduler
 
-__all__ = ["add_arguments"]
+__all__ = ["command"]
 
-_EXAMPLES = """\
+_EPILOG: Final = """
+\b
+Examples:
   streamsched explain https://example.org/news --state state/
   streamsched explain https://example.org/news --state state/ --now 2026-08-22 --json
 """
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``explain``."""
-    add_examples(parser, _EXAMPLES)
-    parser.add_argument("url", type=url, metavar="URL")
-    add_state(parser)
-    add_now(parser)
-    parser.add_argument("-k", type=whole(1), default=1000, help="the size of the batch that may have it or not (1000)")
-    parser.add_argument("--lease", type=duration, default=600.0, metavar="TIME", help="how long it leases for (10m)")
-    parser.add_argument("--json", action="store_true", help="print the explanation as JSON")
-    parser.set_defaults(run=_explain)
+@click.command("explain", epilog=_EPILOG)
+@click.argument("url", metavar="URL", type=options.URL)
+@options.state
+@options.now
+@click.option("-k", type=options.whole(1), default=1000, help="Size of the batch to check for the page.")
+@click.option("--lease", type=options.DURATION, default="10m", help="Lease time of that batch.")
+@click.option("--json", is_flag=True, help="Print JSON.")
+def command(**given: Any) -> int:
+    """Explain the rank of a page.
 
-
-def _explain(arguments: argparse.Namespace) -> int:
-    scheduler, now = Scheduler.load(arguments.state), clock(arguments.now)
+    URL is the address of the page, as in the crawl outcomes. The explanation has the page's score
+    and its parts, the rank, and whether a batch would include the page now. The state stays as it is.
+    """
+    arguments = SimpleNamespace(**given)
+    scheduler, now = Scheduler.load(arguments.state), options.current_time(arguments.now)
     explanation = scheduler.explain(arguments.url, now=now, k=arguments.k, lease=arguments.lease)
     if arguments.json:
         echo_json(explanation.as_dict())

@@ -1,44 +1,50 @@
-"""``streamsched next``: what to visit now."""
+"""``streamsched next``: the pages to visit now."""
 
 from __future__ import annotations
 
-import argparse
+from types import SimpleNamespace
+from typing import Any, Final
 
-from streamsched.cli.arguments import add_examples, add_now, add_state, clock, duration, whole
+import click
+
+from streamsched.cli import options
 from streamsched.cli.exits import DONE, NOTHING
 from streamsched.cli.output import echo, echo_json, plain
 from streamsched.scheduler.results import Batch
 from streamsched.scheduler.scheduler import Scheduler
 from streamsched.service.open_state import open_state
 
-__all__ = ["add_arguments"]
+__all__ = ["command"]
 
-_EXAMPLES = """\
-  streamsched next --state state/ -k 100              # 100 URLs, one a line, leased for ten minutes
+_EPILOG: Final = """
+\b
+Examples:
+  streamsched next --state state/ -k 100              # 100 URLs, one per line, leased for ten minutes
   streamsched next --state state/ -k 100 --lease 1h --json
-  streamsched next --state state/ --peek --scores     # look without leasing
-  streamsched next --state state/ --formula 't * X'   # rank by another formula this once
+  streamsched next --state state/ --peek --scores     # show the pages without a lease
+  streamsched next --state state/ --formula 't * X'   # rank by another formula once
 
-Control characters within a URL are percent-encoded; --json has every URL as it is.
+Control characters in URLs are percent-encoded; --json prints the URLs unchanged.
 """
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``next``."""
-    add_examples(parser, _EXAMPLES)
-    add_state(parser)
-    add_now(parser)
-    parser.add_argument("-k", type=whole(1), default=10, help="how many pages at the most (10)")
-    parser.add_argument("--lease", type=duration, default=600.0, metavar="TIME", help="hand none out again for (10m)")
-    parser.add_argument("--peek", action="store_true", help="do not lease, leave the state as it is")
-    parser.add_argument("--per-host", type=whole(1), metavar="N", help="at most N pages of one host, this once")
-    parser.add_argument("--formula", help="rank by this formula, this once")
-    parser.add_argument("--scores", action="store_true", help="print each page's score before it")
-    parser.add_argument("--json", action="store_true", help="print the batch as JSON")
-    parser.set_defaults(run=_next)
+@click.command("next", epilog=_EPILOG)
+@options.state
+@options.now
+@click.option("-k", type=options.whole(1), default=10, help="Largest number of pages to print.")
+@click.option("--lease", type=options.DURATION, default="10m", help="Time for which these pages are not printed again.")
+@click.option("--peek", is_flag=True, help="Do not lease the pages; the state stays as it is.")
+@click.option("--per-host", type=options.whole(1), help="Print at most N pages per host, this time only.")
+@click.option("--formula", metavar="FORMULA", help="Rank by this formula, this time only.")
+@click.option("--scores", is_flag=True, help="Print each page's score before its URL.")
+@click.option("--json", is_flag=True, help="Print JSON.")
+def command(**given: Any) -> int:
+    """Print the pages to visit next, best first, and lease them.
 
-
-def _next(arguments: argparse.Namespace) -> int:
+    A leased page is not printed again until the lease has expired or an outcome of the page has been read.
+    The exit code is 1 if there is no page to visit now.
+    """
+    arguments = SimpleNamespace(**given)
     batch = _peek(arguments) if arguments.peek else _lease(arguments)
     if arguments.json:
         echo_json(_batch_fields(batch))
@@ -60,16 +66,16 @@ def _batch_fields(batch: Batch) -> dict[str, object]:
     }
 
 
-def _peek(arguments: argparse.Namespace) -> Batch:
+def _peek(arguments: SimpleNamespace) -> Batch:
     scheduler = Scheduler.load(arguments.state)
     if arguments.formula is not None:
         scheduler.use(arguments.formula)
     if arguments.per_host is not None:
         scheduler.per_host = arguments.per_host
-    return scheduler.rank(arguments.k, now=clock(arguments.now))
+    return scheduler.rank(arguments.k, now=options.current_time(arguments.now))
 
 
-def _lease(arguments: argparse.Namespace) -> Batch:
+def _lease(arguments: SimpleNamespace) -> Batch:
     """Return a batch whose leases are on disk before anyone sees its URLs, so that no crash hands them out twice."""
     with open_state(arguments.state) as scheduler:
         usual = scheduler.champion, scheduler.per_host
@@ -77,7 +83,7 @@ def _lease(arguments: argparse.Namespace) -> Batch:
             scheduler.use(arguments.formula)
         if arguments.per_host is not None:
             scheduler.per_host = arguments.per_host
-        batch = scheduler.next_batch(arguments.k, now=clock(arguments.now), lease=arguments.lease)
+        batch = scheduler.next_batch(arguments.k, now=options.current_time(arguments.now), lease=arguments.lease)
         if arguments.formula is not None:
             scheduler.use(usual[0])
         if arguments.per_host is not None:

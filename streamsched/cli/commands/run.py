@@ -1,20 +1,21 @@
-"""``streamsched run``: take a stream of crawl outcomes into a saved state, as long as it goes on."""
+"""``streamsched run``: crawl outcomes from a file or a topic into a saved state."""
 
 from __future__ import annotations
 
-import argparse
 import logging
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Final
 
+import click
 from rich.console import Console
 
-from streamsched.cli.arguments import add_examples, clock
 from streamsched.cli.exits import DONE, after_drain
 from streamsched.cli.interruption import Interruption
+from streamsched.cli.options import FILE, current_time
 from streamsched.cli.output import echo, echo_json, name_rejections
 from streamsched.connectors import Delivery
 from streamsched.connectors.file_source import FileSource
@@ -30,21 +31,9 @@ from streamsched.service.setting_parsers import LOG_FORMATS, LOG_LEVELS
 from streamsched.service.setting_sources import Word, Words, read_assignments, read_environment, read_toml
 from streamsched.service.setup import open_run_batches, open_run_source, open_run_state, resume_source
 
-__all__ = ["add_arguments"]
+__all__ = ["command"]
 
-_EXAMPLES: Final = """\
-  streamsched run --source outcomes.jsonl.gz --state state/
-  streamsched run --source kafka://localhost:9092/outcomes?group=crawl --state state/
-  streamsched run --source kafka://localhost:9092/outcomes --state state/ --until-end --json
-  streamsched run --config run.toml --set politeness.delay=2s
-  streamsched run --source kafka://localhost:9092/outcomes --state state/ --batches-to kafka://localhost:9092/visits
-  crawler | streamsched run --source - --format jsonl --state state/
-
-A topic is read until SIGTERM or Ctrl-C, or with --until-end up to where it ended at the start; a file to its end.
-Either is read on from where the state stands. Both signals have what was read saved; at a second one it leaves at once,
-and the state is the one saved last. Settings may also stand in a TOML file or the environment: docs/run.md lists them.
-"""
-_OPTIONS: Final = {  # those with a name of their own
+_OPTIONS: Final = {  # settings that have an option
     "source": "source",
     "state": "state",
     "format": "format",
@@ -61,41 +50,69 @@ _OPTIONS: Final = {  # those with a name of their own
 }
 _TICK_S: Final = 0.25  # after which a wait for messages looks whether it is still wanted
 _PROGRESS_S: Final = 10.0  # between two lines of the log
+_EPILOG: Final = """
+\b
+Examples:
+  streamsched run --source outcomes.jsonl.gz --state state/
+  streamsched run --source kafka://localhost:9092/outcomes?group=crawl --state state/
+  streamsched run --source kafka://localhost:9092/outcomes --state state/ --until-end --json
+  streamsched run --config run.toml --set politeness.delay=2s
+  streamsched run --source kafka://localhost:9092/outcomes --state state/ --batches-to kafka://localhost:9092/visits
+  crawler | streamsched run --source - --format jsonl --state state/
+
+The first SIGTERM or Ctrl-C saves the state and ends the run; a second one ends it at once, without a save.
+
+Settings can also be in a TOML file or in environment variables (docs/run.md); options override both.
+"""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``run``. What they are given is checked with all other settings."""
-    add_examples(parser, _EXAMPLES)
-    parser.add_argument(
-        "--source", metavar="SOURCE", help="file:PATH, PATH, - for standard input, or kafka://HOST/TOPIC"
-    )
-    parser.add_argument("--state", metavar="DIR", help="the directory of the saved state")
-    parser.add_argument("--config", type=Path, metavar="FILE", help="a TOML file with settings")
-    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="any setting of such a file")
-    parser.add_argument("--format", help="of a file; told by name and content if left out")
-    parser.add_argument(
-        "--until-end", action="store_const", const=True, help="stop where the source ends now, as files always do"
-    )
-    parser.add_argument(
-        "--from-start", action="store_const", const=True, help="read the file anew: what is known changes nothing"
-    )
-    parser.add_argument("--dead-letters", metavar="FILE", help="append rejected records to FILE, as JSON")
-    parser.add_argument("--cycle", metavar="TIME", help="the unit of t in a new state (1d)")
-    parser.add_argument("--formula", help=f"score by it from now on (in a new state: {DEFAULT_FORMULA})")
-    parser.add_argument("--save-every", metavar="TIME", help="how often what changed is saved (30s)")
-    parser.add_argument(
-        "--evolve-every", metavar="N", help="evolve the formula every N cycles: of a file's time, or a topic's present"
-    )
-    parser.add_argument("--batches-to", metavar="TOPIC", help="publish what to visit next to kafka://HOST/TOPIC")
-    parser.add_argument(
-        "--log-level", metavar="LEVEL", help=f"{', '.join(LOG_LEVELS)} (of topics info, of files warning)"
-    )
-    parser.add_argument("--log-format", metavar="NAME", help=f"{' or '.join(LOG_FORMATS)} (text)")
-    parser.add_argument("--json", action="store_true", help="print the counts at the end as JSON")
-    parser.set_defaults(run=_run)
+@click.command("run", epilog=_EPILOG)
+@click.option(
+    "--source", metavar="SOURCE", help="Where outcomes come from: a file, - for standard input, or kafka://HOST/TOPIC."
+)
+@click.option("--state", metavar="DIR", help="Directory of the saved state; created if it does not exist.")
+@click.option("--config", type=FILE, help="TOML file with settings.")
+@click.option("--set", multiple=True, metavar="NAME=VALUE", help="Set any setting of such a file. Can be repeated.")
+@click.option("--format", metavar="FORMAT", show_default="detected by name and content", help="Format of a file.")
+@click.option(
+    "--until-end", is_flag=True, default=None, help="Stop at the topic's present end; files are always read to theirs."
+)
+@click.option(
+    "--from-start", is_flag=True, default=None, help="Read the file from its start; outcomes already known are ignored."
+)
+@click.option("--dead-letters", metavar="FILE", help="Append rejected records to FILE as JSON.")
+@click.option("--cycle", metavar="TIME", show_default="1d", help="Unit of t in formulas; only for a new state.")
+@click.option(
+    "--formula",
+    metavar="FORMULA",
+    show_default=f"in a new state {DEFAULT_FORMULA}",
+    help="Score formula to use from now on.",
+)
+@click.option("--save-every", metavar="TIME", show_default="30s", help="Time between two saves of what has changed.")
+@click.option(
+    "--evolve-every",
+    metavar="N",
+    show_default="never",
+    help="Evolve the formula every N cycles, of a file's timestamps or of the clock for a topic.",
+)
+@click.option("--batches-to", metavar="URL", help="Send the pages to visit next to this topic: kafka://HOST/TOPIC.")
+@click.option(
+    "--log-level",
+    metavar="LEVEL",
+    show_default="info for topics, warning for files",
+    help=f"Least level of log lines: {', '.join(LOG_LEVELS)}.",
+)
+@click.option(
+    "--log-format", metavar="FORMAT", show_default="text", help=f"Format of log lines: {' or '.join(LOG_FORMATS)}."
+)
+@click.option("--json", is_flag=True, help="Print JSON.")
+def command(**given: Any) -> int:
+    """Read crawl outcomes into a saved state.
 
-
-def _run(arguments: argparse.Namespace) -> int:
+    The outcomes come from a file or a Kafka topic. Reading starts where the last run on this state stopped. A file is
+    read to its end, a topic until SIGTERM or Ctrl-C.
+    """
+    arguments = SimpleNamespace(**given)
     settings, strange = _read_settings(arguments)
     console = Console(stderr=True)
     with logging_to(console, settings.log_level or ("info" if settings.is_topic else "warning"), settings.log_format):
@@ -104,7 +121,7 @@ def _run(arguments: argparse.Namespace) -> int:
         return _serve(settings, ProgressLine(console), as_json=arguments.json)
 
 
-def _read_settings(arguments: argparse.Namespace) -> tuple[RunSettings, list[str]]:
+def _read_settings(arguments: SimpleNamespace) -> tuple[RunSettings, list[str]]:
     """Return the settings, and variables that are none. What stands on the command line goes before the environment.
 
     The file comes last.
@@ -127,13 +144,13 @@ def _serve(settings: RunSettings, display: ProgressLine, *, as_json: bool) -> in
             pass  # nothing is taken out of a pipe where the state is in use
         source = open_run_source(settings)
         stack.enter_context(source)
-        scheduler = open_run_state(settings, clock(None))
+        scheduler = open_run_state(settings, current_time(None))
         stack.enter_context(scheduler)
         if not is_pipe:
             resume_source(source, scheduler, settings)
         interruption = stack.enter_context(Interruption(waits=is_pipe))
         evolving = stack.enter_context(_evolving(scheduler, settings))
-        batches = open_run_batches(settings, scheduler, lambda: clock(None))
+        batches = open_run_batches(settings, scheduler, lambda: current_time(None))
         if batches is not None:
             stack.enter_context(batches)
         each_s = None if display.is_shown else _PROGRESS_S
@@ -175,7 +192,7 @@ def _evolving(scheduler: DurableScheduler, settings: RunSettings) -> Iterator[An
 
     if settings.is_topic and not settings.until_end:
         with Evolver(scheduler, EvolutionPlan(every=settings.evolve_every), settings.state) as evolver:
-            yield LiveEvolution(evolver, lambda: clock(None))
+            yield LiveEvolution(evolver, lambda: current_time(None))
         return
     plan = EvolutionPlan(every=settings.evolve_every, drift=None)
     yield FileEvolution(scheduler, plan, settings.state, scheduler.snapshot)

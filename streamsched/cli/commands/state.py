@@ -1,15 +1,16 @@
-"""``streamsched state``: what a state directory holds, whether it is sound, and one hash of what it means."""
+"""``streamsched state``: what a state directory holds, whether it is intact, and a hash of its content."""
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from streamsched.cli.arguments import add_examples, add_state
+import click
+
+from streamsched.cli import options
 from streamsched.cli.exits import DONE
 from streamsched.cli.output import echo, echo_error, echo_json
-from streamsched.errors import SettingsError, SnapshotError
+from streamsched.errors import SnapshotError
 from streamsched.numerics.durations import format_duration
 from streamsched.persistence.export import export_pages
 from streamsched.persistence.files import list_images
@@ -17,70 +18,87 @@ from streamsched.persistence.recovery import newest_image
 from streamsched.persistence.verification import check_directory
 from streamsched.scheduler.scheduler import Scheduler
 
-__all__ = ["add_arguments"]
+__all__ = ["command"]
 
-_EXAMPLES = """\
+_EPILOG: Final = """
+\b
+Examples:
   streamsched state show --state state/
-  streamsched state verify --state state/ && echo sound
-  streamsched state digest --state state/     # equal for equal states, however they came about
-  streamsched state export --state state/ --to pages.parquet     # or .arrow; for DuckDB, Polars, pandas
-
-`verify` checks every byte of every file, older images and the log of calls too, and names all that is damaged.
+  streamsched state verify --state state/ && echo intact
+  streamsched state digest --state state/    # equal for equal states, however they were reached
+  streamsched state export --state state/ --to pages.parquet    # for DuckDB, Polars, pandas
 """
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``state``."""
-    add_examples(parser, _EXAMPLES)
-    parser.add_argument("action", choices=["show", "verify", "digest", "export"])
-    add_state(parser)
-    parser.add_argument("--to", type=Path, metavar="FILE", help="export to FILE: .parquet, .arrow or .feather")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.set_defaults(run=_state)
+@click.group("state", epilog=_EPILOG, no_args_is_help=False)
+def command() -> None:
+    """Show, verify, hash or export a saved state."""
 
 
-def _state(arguments: argparse.Namespace) -> int:
-    directory: Path = arguments.state
-    content: dict[str, Any]
-    if arguments.action == "verify":
-        content = _verify(directory)
-    else:
-        scheduler = Scheduler.load(directory)
-        content = {"file": str(newest_image(directory))}
-        if arguments.action == "show":
-            content |= _describe(directory, scheduler)
-        elif arguments.action == "digest":
-            content["digest"] = scheduler.digest()
-        else:
-            if arguments.to is None:
-                raise SettingsError("--to", None, "a file to export to, such as pages.parquet")
-            content = {"exported": str(arguments.to), "pages": export_pages(scheduler.core.pages, arguments.to)}
-    if arguments.json:
-        echo_json(content)
-    elif arguments.action == "digest":
-        echo(content["digest"])
-    else:
-        positions = content.pop("positions", {})
-        for name, value in content.items():
-            echo(f"{name:<14} {value}")
-        for path, position in positions.items():
-            unit = "message" if position["kind"] == "kafka" else "byte"
-            echo(f"{'position':<14} {path}: {position['kind']}, read to {unit} {position['offset']}")
+@command.command("show", epilog="Example: streamsched state show --state state/")
+@options.state
+@click.option("--json", is_flag=True, help="Print JSON.")
+def _show(state: Path, json: bool) -> int:
+    """Show size, settings and stream positions of a saved state."""
+    scheduler = Scheduler.load(state)
+    content: dict[str, Any] = {"file": str(newest_image(state)), **_describe(state, scheduler)}
+    positions: dict[str, Any] = {} if json else content.pop("positions")
+    _print(content, json)
+    for path, position in positions.items():
+        unit = "message" if position["kind"] == "kafka" else "byte"
+        echo(f"{'position':<14} {path}: {position['kind']}, read to {unit} {position['offset']}")
     return DONE
 
 
-def _verify(directory: Path) -> dict[str, Any]:
-    faults = check_directory(directory)
+@command.command("verify", epilog="Example: streamsched state verify --state state/")
+@options.state
+@click.option("--json", is_flag=True, help="Print JSON.")
+def _verify(state: Path, json: bool) -> int:
+    """Check every byte of every file of a saved state.
+
+    Older snapshots and the log of calls are checked too. Each damaged file is reported.
+    """
+    faults = check_directory(state)
     for fault in faults[1:]:
         echo_error(f"streamsched: {fault}")
     if faults:
         raise faults[0]
-    scheduler = Scheduler.load(directory)
-    unsound = scheduler.core.pages.faults()
-    file = str(newest_image(directory))
-    if unsound:
-        raise SnapshotError(file, f"unsound although its checksums fit: not so that {unsound[0]}")
-    return {"file": file, "sound": True}
+    broken = Scheduler.load(state).core.pages.faults()
+    file = str(newest_image(state))
+    if broken:
+        raise SnapshotError(file, f"checksums are valid but an invariant does not hold: {broken[0]}")
+    return _print({"file": file, "sound": True}, json)
+
+
+@command.command("digest", epilog="Example: streamsched state digest --state state/")
+@options.state
+@click.option("--json", is_flag=True, help="Print JSON.")
+def _digest(state: Path, json: bool) -> int:
+    """Print a hash: equal for equal states, however they were reached."""
+    digest = Scheduler.load(state).digest()
+    if json:
+        return _print({"file": str(newest_image(state)), "digest": digest}, json)
+    echo(digest)
+    return DONE
+
+
+@command.command("export", epilog="Example: streamsched state export --state state/ --to pages.parquet")
+@options.state
+@click.option("--to", "output", type=options.FILE, required=True, help="File to write: .parquet, .arrow or .feather.")
+@click.option("--json", is_flag=True, help="Print JSON.")
+def _export(state: Path, output: Path, json: bool) -> int:
+    """Write the pages of a saved state to a Parquet or Arrow file."""
+    pages = export_pages(Scheduler.load(state).core.pages, output)
+    return _print({"file": str(newest_image(state)), "exported": str(output), "pages": pages}, json)
+
+
+def _print(content: dict[str, Any], json: bool) -> int:
+    if json:
+        echo_json(content)
+    else:
+        for name, value in content.items():
+            echo(f"{name:<14} {value}")
+    return DONE
 
 
 def _describe(directory: Path, scheduler: Scheduler) -> dict[str, Any]:

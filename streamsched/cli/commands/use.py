@@ -1,11 +1,13 @@
-"""``streamsched use``: set the formula of a saved state by hand, or go back to the champion of any record."""
+"""``streamsched use``: set the formula of a saved state, or return to the champion of a record."""
 
 from __future__ import annotations
 
-import argparse
+from pathlib import Path
 from typing import Final
 
-from streamsched.cli.arguments import add_examples, add_state, clock, moment
+import click
+
+from streamsched.cli import options
 from streamsched.cli.exits import DONE
 from streamsched.cli.output import echo
 from streamsched.errors import SettingsError
@@ -14,38 +16,51 @@ from streamsched.formula.champion import Champion
 from streamsched.service.formula_changes import set_formula, use_recorded_formula
 from streamsched.service.open_state import open_state
 
-__all__ = ["add_arguments"]
+__all__ = ["command"]
 
-_EXAMPLES: Final = """\
+_EPILOG: Final = """
+\b
+Examples:
   streamsched use 'posterior + 0.01 * t' --state state/
-  streamsched use 7 --state state/      # the champion after evolution 7, as `streamsched evolutions` lists it
-
-A whole number is that of a record; the constant formulas 7 and -7 are written (7) and (-7).
+  streamsched use 7 --state state/    # the champion after evolution 7, as `streamsched evolutions` lists it
 """
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``use``."""
-    add_examples(parser, _EXAMPLES)
-    parser.add_argument("choice", metavar="FORMULA|NUMBER", help="a formula, or the number of an evolution's record")
-    add_state(parser)
-    parser.add_argument("--now", type=moment, metavar="TIME", help="when that is, for the record (the clock's)")
-    parser.set_defaults(run=_use)
+class _FormulaCommand(click.Command):
+    """A command whose argument may begin with a minus: what is no option is a formula."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Take -h for help only if it is a word of its own: `-(t * h)` has the letter too."""
+        return super().parse_args(ctx, ["--help" if word == "-h" else word for word in args])
 
 
-def _use(arguments: argparse.Namespace) -> int:
-    with open_state(arguments.state) as scheduler:
-        book = RecordBook(arguments.state)
-        now = clock(arguments.now)
-        choice: str = arguments.choice.strip()
+@click.command(
+    "use",
+    cls=_FormulaCommand,
+    epilog=_EPILOG,
+    context_settings={"ignore_unknown_options": True, "help_option_names": ["--help"]},
+)
+@click.argument("choice", metavar="FORMULA|NUMBER")
+@options.state
+@click.option("--now", type=options.MOMENT, metavar="TIME", show_default="the current time", help="Time of the change.")
+def command(choice: str, state: Path, now: float | None) -> int:
+    """Set the formula of a saved state, or return to a former one.
+
+    FORMULA is a score formula in quotes. NUMBER is the number of an evolution's record: the champion after that
+    evolution is used again. To set the constant formula 7 or -7, write (7) or (-7).
+    """
+    with open_state(state) as scheduler:
+        book = RecordBook(state)
+        now_s = options.current_time(now)
+        choice = choice.strip()
         if choice.removeprefix("-").isdecimal():
             champion, number = _champion_of(book, choice), int(choice)
             why = f"asked to go back to the champion of record {number}"
-            record = EvolutionRecord(book.next_number(), now, "asked", "set", why, scheduler.champion, champion)
+            record = EvolutionRecord(book.next_number(), now_s, "asked", "set", why, scheduler.champion, champion)
             record = use_recorded_formula(scheduler, book, record)
             what = f"{champion}, as after record {number}"
         else:
-            record = set_formula(scheduler, book, now, choice)
+            record = set_formula(scheduler, book, now_s, choice)
             what = "set by hand"
     echo(f"{scheduler.formula}: {what}; this is record {record.number}")
     return DONE
