@@ -10,11 +10,11 @@ from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from streamsched.connectors.kafka.clients.protocol import Listener, Messages, OffsetLost
+from streamsched.connectors.kafka.clients.protocol import Messages, OffsetOutOfRange, RebalanceListener
 from streamsched.connectors.kafka.kafka_settings import KafkaSettings
 from streamsched.errors import SettingsError, SourceError
 
-__all__ = ["ConfluentConsumer", "bad_setting", "confluent_options", "to_error", "translating"]
+__all__ = ["ConfluentConsumer", "bad_setting", "confluent_options", "to_error", "translate_errors"]
 
 _NOBODY: Final = "streamsched-no-group"  # the client wants a name even where nothing is ever committed under it
 _BUFFER_KB: Final = "65536"  # fetched ahead, of all partitions together
@@ -33,7 +33,7 @@ _NO_HEADERS: Final[list[Any]] = []
 
 
 @contextmanager
-def translating(settings: KafkaSettings, place: str | None = None) -> Iterator[None]:
+def translate_errors(settings: KafkaSettings, place: str | None = None) -> Iterator[None]:
     """Raise what librdkafka's client raises as a SourceError about `place`, the topic where None."""
     try:
         yield
@@ -80,7 +80,7 @@ class ConfluentConsumer:
     def partitions(self) -> list[int]:
         """Return the numbers of the topic's partitions; raises SourceError where there is no such topic."""
         try:
-            with translating(self._settings):
+            with translate_errors(self._settings):
                 topic = self._consumer.list_topics(self._topic, self._settings.patience_s).topics[self._topic]
         except SourceError as error:
             self._consumer.poll(0)  # what the client heard meanwhile says more than that it got no answer
@@ -96,17 +96,17 @@ class ConfluentConsumer:
     def committed(self, partitions: Iterable[int]) -> dict[int, int]:
         """Return the offsets that the group has committed of `partitions`; those without one are left out."""
         asked = [self._part(one) for one in partitions]
-        with translating(self._settings):
+        with translate_errors(self._settings):
             found = self._consumer.committed(asked, self._settings.patience_s)
         return {one.partition: one.offset for one in found if one.offset >= 0}
 
     def assign(self, starts: Mapping[int, int]) -> None:
         """Read the partitions in `starts`, each from the offset given."""
         self._next = dict(starts)
-        with translating(self._settings):
+        with translate_errors(self._settings):
             self._consumer.assign([self._part(one, offset) for one, offset in starts.items()])
 
-    def subscribe(self, listener: Listener) -> None:
+    def subscribe(self, listener: RebalanceListener) -> None:
         """Join the group; the partitions it gives come and go by way of `listener`."""
 
         def assign(_consumer: object, parts: list[Any]) -> None:
@@ -120,7 +120,7 @@ class ConfluentConsumer:
             listener.on_revoked(sorted(part.partition for part in parts), lost=True)
             self._next = {}
 
-        with translating(self._settings):
+        with translate_errors(self._settings):
             self._consumer.subscribe([self._topic], on_assign=assign, on_revoke=revoke, on_lost=lose)
 
     def seek(self, partition: int, offset: int) -> None:
@@ -129,11 +129,11 @@ class ConfluentConsumer:
         self.assign(self._next | {partition: offset})
 
     def poll(self, timeout_s: float, limit: int) -> list[Messages]:
-        """Return up to `limit` messages as soon as there are some, none after `timeout_s`; raises OffsetLost."""
+        """Return up to `limit` messages as soon as there are some, none after `timeout_s`; raises OffsetOutOfRange."""
         if self._held:
             found, self._held = self._held, []
         else:
-            with translating(self._settings):
+            with translate_errors(self._settings):
                 found = self._consumer.consume(1, timeout_s)
                 if found and limit > 1:
                     found += self._consumer.consume(limit - 1, 0)
@@ -160,23 +160,23 @@ class ConfluentConsumer:
 
     def pause(self, partitions: Iterable[int]) -> None:
         """Fetch nothing of `partitions` until `resume`."""
-        with translating(self._settings):
+        with translate_errors(self._settings):
             self._consumer.pause([self._part(one) for one in partitions])
 
     def resume(self, partitions: Iterable[int]) -> None:
         """Fetch `partitions` again."""
-        with translating(self._settings):
+        with translate_errors(self._settings):
             self._consumer.resume([self._part(one) for one in partitions])
 
     def commit(self, offsets: Mapping[int, int]) -> None:
         """Store the group's offsets and wait for the answer."""
         told = [self._part(one, offset) for one, offset in offsets.items()]
-        with translating(self._settings):
+        with translate_errors(self._settings):
             self._consumer.commit(offsets=told, asynchronous=False)
 
     def close(self) -> None:
         """Leave the group and let go of connections."""
-        with translating(self._settings):
+        with translate_errors(self._settings):
             self._consumer.close()
 
     def _part(self, partition: int, offset: int | None = None) -> Any:
@@ -189,7 +189,7 @@ class ConfluentConsumer:
         deadline = time.monotonic() + self._settings.patience_s
         while True:
             try:
-                with translating(self._settings):
+                with translate_errors(self._settings):
                     bounds: tuple[int, int] = self._consumer.get_watermark_offsets(
                         self._part(partition), max(deadline - time.monotonic(), _LOOK_S)
                     )
@@ -212,7 +212,7 @@ class ConfluentConsumer:
         if error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001
             self._next[message.partition()] = message.offset()
         elif error.code() in _LOST:
-            raise OffsetLost(message.partition())
+            raise OffsetOutOfRange(message.partition())
         elif error.code() not in _TROUBLE and not error.retriable():
             raise to_error(error, self._settings)
 

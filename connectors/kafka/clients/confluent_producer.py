@@ -11,7 +11,7 @@ from streamsched.connectors.kafka.clients.confluent_consumer import (
     bad_setting,
     confluent_options,
     to_error,
-    translating,
+    translate_errors,
 )
 from streamsched.connectors.kafka.clients.options import connection_options
 from streamsched.connectors.kafka.clients.protocol import Headers
@@ -44,7 +44,7 @@ class ConfluentProducer:
 
     def partitions(self, topic: str) -> int:
         """Return how many partitions `topic` has; the broker may create it when asked. Raises SourceError."""
-        with translating(self._settings, f"kafka://{topic}"):
+        with translate_errors(self._settings, f"kafka://{topic}"):
             found = self._producer.list_topics(topic, self._settings.patience_s).topics[topic]
         if found.error is not None and found.error.code() != KafkaError.LEADER_NOT_AVAILABLE:
             raise to_error(found.error, self._settings, f"kafka://{topic}")
@@ -75,7 +75,7 @@ class ConfluentProducer:
         place: dict[str, Any] = {} if partition is None else {"partition": partition}
         while True:
             try:
-                with translating(self._settings, f"kafka://{topic}"):
+                with translate_errors(self._settings, f"kafka://{topic}"):
                     self._producer.produce(topic, value, key, headers=list(headers), on_delivery=self._note, **place)
                 break
             except BufferError:

@@ -1,7 +1,7 @@
 """kafka-python as a `Consumer`.
 
 Its rebalance listeners run on the client's own input and output thread, where nothing may block; the callbacks of a
-`Listener` do, so they are run on a thread of their own while that one sleeps and the caller waits in `poll`.
+`RebalanceListener` do, so they are run on a thread of their own while that one sleeps and the caller waits in `poll`.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from ssl import SSLError
 from typing import Any, Final
 
 from streamsched.connectors.kafka.clients.options import to_python
-from streamsched.connectors.kafka.clients.protocol import Listener, Messages, OffsetLost
+from streamsched.connectors.kafka.clients.protocol import Messages, OffsetOutOfRange, RebalanceListener
 from streamsched.connectors.kafka.kafka_settings import KafkaSettings
 from streamsched.errors import SettingsError, SourceError
 
-__all__ = ["PythonConsumer", "connect", "library", "python_options", "translating"]
+__all__ = ["PythonConsumer", "connect", "library", "python_options", "translate_errors"]
 
 library: Any = import_module("kafka")  # the stubs that a type checker may know are of another version
 _PARTITION_BYTES: Final = 4 << 20  # fetched of a partition at a time: a decode of 40,000 small messages
@@ -32,7 +32,7 @@ logging.getLogger("kafka").addHandler(logging.NullHandler())  # what matters is 
 
 
 @contextmanager
-def translating(settings: KafkaSettings, place: str | None = None) -> Iterator[None]:
+def translate_errors(settings: KafkaSettings, place: str | None = None) -> Iterator[None]:
     """Raise what kafka-python raises as a SourceError about `place`, the topic where None."""
     try:
         yield
@@ -46,7 +46,7 @@ def translating(settings: KafkaSettings, place: str | None = None) -> Iterator[N
         raise SourceError(place or f"kafka://{settings.topic}", f"{settings.servers}: {error}") from error
 
 
-class _Ear(logging.Handler):
+class _ConnectionErrors(logging.Handler):
     """Hears why connections fail while the library tries them one after the other, which it only logs."""
 
     def __init__(self) -> None:
@@ -76,11 +76,11 @@ def connect(settings: KafkaSettings, make: Callable[..., Any], told: Mapping[str
         opened.append(library.net.compat.KafkaNetClient(**configs))
         return opened[-1]
 
-    ear = _Ear()
+    ear = _ConnectionErrors()
     logger = logging.getLogger("kafka.net")
     logger.addHandler(ear)
     try:
-        with translating(settings):
+        with translate_errors(settings):
             return make(**told, kafka_client=build)
     except SourceError as error:
         for one in opened:
@@ -120,7 +120,7 @@ class PythonConsumer:
 
     def partitions(self) -> list[int]:
         """Return the numbers of the topic's partitions; raises SourceError where there is no such topic."""
-        with translating(self._settings):
+        with translate_errors(self._settings):
             found = self._consumer.partitions_for_topic(self._topic)
         if not found:
             raise SourceError(f"kafka://{self._topic}", f"{self._settings.servers} has no such topic: create it")
@@ -130,7 +130,7 @@ class PythonConsumer:
         """Return the first offset in the log and the next to be written, for each of `partitions`."""
         asked = [self._part(one) for one in partitions]
         patience_ms = self._settings.patience_s * 1000
-        with translating(self._settings):
+        with translate_errors(self._settings):
             first = self._consumer.beginning_offsets(asked, timeout_ms=patience_ms)
             last = self._consumer.end_offsets(asked, timeout_ms=patience_ms)
         return {one.partition: (first[one], last[one]) for one in asked}
@@ -139,7 +139,7 @@ class PythonConsumer:
         """Return the offsets that the group has committed of `partitions`; those without one are left out."""
         found: dict[int, int] = {}
         for one in partitions:
-            with translating(self._settings):
+            with translate_errors(self._settings):
                 offset = self._consumer.committed(self._part(one), timeout_ms=self._settings.patience_s * 1000)
             if offset is not None and offset >= 0:
                 found[one] = offset
@@ -151,23 +151,23 @@ class PythonConsumer:
         for one, offset in starts.items():
             self.seek(one, offset)
 
-    def subscribe(self, listener: Listener) -> None:
+    def subscribe(self, listener: RebalanceListener) -> None:
         """Join the group; the partitions it gives come and go by way of `listener`."""
-        self._consumer.subscribe([self._topic], listener=_Bridge(self, listener))
+        self._consumer.subscribe([self._topic], listener=_ListenerAdapter(self, listener))
 
     def seek(self, partition: int, offset: int) -> None:
         """Read `partition`, one that is assigned, from `offset` on."""
         self._consumer.seek(self._part(partition), offset)
 
     def poll(self, timeout_s: float, limit: int) -> list[Messages]:
-        """Return up to `limit` messages as soon as there are some, none after `timeout_s`; raises OffsetLost."""
+        """Return up to `limit` messages as soon as there are some, none after `timeout_s`; raises OffsetOutOfRange."""
         try:
-            with translating(self._settings):
+            with translate_errors(self._settings):
                 found = self._consumer.poll(timeout_ms=timeout_s * 1000, max_records=limit)
         except SourceError as error:
             cause: Any = error.__cause__
             if isinstance(cause, library.errors.OffsetOutOfRangeError) and cause.args:
-                raise OffsetLost(next(iter(cause.args[0])).partition) from error
+                raise OffsetOutOfRange(next(iter(cause.args[0])).partition) from error
             if error.retriable:  # gone for now: the client asks again by itself
                 return []
             raise
@@ -175,7 +175,7 @@ class PythonConsumer:
 
     def position(self, partition: int) -> int | None:
         """Return the offset to be read next, past gaps at the end of the log; None while it is not known."""
-        with translating(self._settings):
+        with translate_errors(self._settings):
             offset: int | None = self._consumer.position(self._part(partition), timeout_ms=_LOOK_MS)
         return offset
 
@@ -195,12 +195,12 @@ class PythonConsumer:
     def commit(self, offsets: Mapping[int, int]) -> None:
         """Store the group's offsets and wait for the answer."""
         told = {self._part(one): library.OffsetAndMetadata(offset, "", -1) for one, offset in offsets.items()}
-        with translating(self._settings):
+        with translate_errors(self._settings):
             self._consumer.commit(told, timeout_ms=self._settings.patience_s * 1000)
 
     def close(self) -> None:
         """Leave the group and let go of connections."""
-        with translating(self._settings):
+        with translate_errors(self._settings):
             self._consumer.close(autocommit=False, timeout_ms=self._settings.patience_s * 1000)
 
     def _part(self, partition: int) -> Any:
@@ -218,30 +218,30 @@ def _to_columns(partition: int, records: list[Any]) -> Messages:
     )
 
 
-class _Bridge(library.consumer.subscription_state.AsyncConsumerRebalanceListener):  # type: ignore[misc]  # has no types
-    """Tells a `Listener` of kafka-python's rebalances, on a thread on which it may ask the consumer and wait."""
+class _ListenerAdapter(library.consumer.subscription_state.AsyncConsumerRebalanceListener):  # type: ignore[misc]  # has no types
+    """Tells a `RebalanceListener` of kafka-python's rebalances, on a thread on which it may ask the consumer and wait."""
 
-    def __init__(self, consumer: PythonConsumer, listener: Listener) -> None:
+    def __init__(self, consumer: PythonConsumer, listener: RebalanceListener) -> None:
         self._consumer = consumer
         self._listener = listener
 
     async def on_partitions_assigned(self, assigned: Iterable[Any]) -> None:
-        await _elsewhere(partial(self._start, sorted(part.partition for part in assigned)))
+        await _run_in_thread(partial(self._start, sorted(part.partition for part in assigned)))
 
     async def on_partitions_revoked(self, revoked: Iterable[Any]) -> None:
         gone = sorted(part.partition for part in revoked)
-        await _elsewhere(partial(self._listener.on_revoked, gone, lost=False))
+        await _run_in_thread(partial(self._listener.on_revoked, gone, lost=False))
 
     async def on_partitions_lost(self, lost: Iterable[Any]) -> None:
         gone = sorted(part.partition for part in lost)
-        await _elsewhere(partial(self._listener.on_revoked, gone, lost=True))
+        await _run_in_thread(partial(self._listener.on_revoked, gone, lost=True))
 
     def _start(self, partitions: list[int]) -> None:
         for partition, offset in self._listener.on_assigned(partitions).items():
             self._consumer.seek(partition, offset)
 
 
-async def _elsewhere(work: Callable[[], None]) -> None:
+async def _run_in_thread(work: Callable[[], None]) -> None:
     """Run `work` on a thread of its own while the client's loop goes on, heartbeats included."""
     thread = threading.Thread(target=work, name="streamsched-rebalance", daemon=True)
     thread.start()

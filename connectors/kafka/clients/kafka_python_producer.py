@@ -5,7 +5,12 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any, Final
 
-from streamsched.connectors.kafka.clients.kafka_python_consumer import connect, library, python_options, translating
+from streamsched.connectors.kafka.clients.kafka_python_consumer import (
+    connect,
+    library,
+    python_options,
+    translate_errors,
+)
 from streamsched.connectors.kafka.clients.options import connection_options
 from streamsched.connectors.kafka.clients.protocol import Headers
 from streamsched.connectors.kafka.kafka_settings import KafkaSettings
@@ -36,7 +41,7 @@ class PythonProducer:
 
     def partitions(self, topic: str) -> int:
         """Return how many partitions `topic` has; the broker may create it when asked. Raises SourceError."""
-        with translating(self._settings, f"kafka://{topic}"):
+        with translate_errors(self._settings, f"kafka://{topic}"):
             return len(self._producer.partitions_for(topic))
 
     def create(self, topic: str, partitions: int) -> bool:
@@ -44,7 +49,7 @@ class PythonProducer:
         options = connection_options(self._settings.options)
         told = python_options(self._settings, options, library.KafkaAdminClient.DEFAULT_CONFIG)
         admin = connect(self._settings, library.KafkaAdminClient, told)
-        with translating(self._settings, f"kafka://{topic}"):
+        with translate_errors(self._settings, f"kafka://{topic}"):
             try:
                 admin.create_topics({topic: {"num_partitions": partitions}}, wait_for_metadata=True)
             except library.errors.TopicAlreadyExistsError:
@@ -63,14 +68,14 @@ class PythonProducer:
     ) -> None:
         """Hand a message over to be sent; waits where too many are on their way. Raises what befell earlier ones."""
         self._check()
-        with translating(self._settings, f"kafka://{topic}"):
+        with translate_errors(self._settings, f"kafka://{topic}"):
             sent = self._producer.send(topic, value, key, list(headers), partition)
         sent.add_errback(self._note)
 
     def flush(self) -> None:
         """Wait until all messages handed over are stored; raises SourceError where one is not."""
         try:
-            with translating(self._settings):
+            with translate_errors(self._settings):
                 self._producer.flush(self._settings.patience_s)
         finally:
             self._check()

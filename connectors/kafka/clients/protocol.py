@@ -13,11 +13,11 @@ from typing import Protocol, TypeAlias
 __all__ = [
     "Consumer",
     "Headers",
-    "Listener",
     "Messages",
-    "OffsetLost",
+    "OffsetOutOfRange",
     "Producer",
-    "part_path",
+    "RebalanceListener",
+    "partition_path",
 ]
 
 Headers: TypeAlias = Sequence[tuple[str, bytes | None]]
@@ -48,7 +48,7 @@ class Messages:
         return Messages(self.partition, self.offsets[:count], *columns)  # type: ignore[arg-type]
 
 
-class OffsetLost(Exception):
+class OffsetOutOfRange(Exception):
     """The next offset of a partition is no longer, or not yet, in the log."""
 
     def __init__(self, partition: int) -> None:
@@ -56,7 +56,7 @@ class OffsetLost(Exception):
         super().__init__(partition)
 
 
-class Listener(Protocol):
+class RebalanceListener(Protocol):
     """Whom a consumer of a group tells about its partitions, while its caller waits in `Consumer.poll`.
 
     Its methods may call the consumer and do not raise.
@@ -90,7 +90,7 @@ class Consumer(Protocol):
         """Read the partitions in `starts`, each from the offset given."""
         ...
 
-    def subscribe(self, listener: Listener) -> None:
+    def subscribe(self, listener: RebalanceListener) -> None:
         """Join the group; the partitions it gives come and go by way of `listener`."""
         ...
 
@@ -99,7 +99,7 @@ class Consumer(Protocol):
         ...
 
     def poll(self, timeout_s: float, limit: int) -> list[Messages]:
-        """Return up to `limit` messages as soon as there are some, none after `timeout_s`; raises OffsetLost."""
+        """Return up to `limit` messages as soon as there are some, none after `timeout_s`; raises OffsetOutOfRange."""
         ...
 
     def position(self, partition: int) -> int | None:
@@ -158,10 +158,10 @@ class Producer(Protocol):
         ...
 
 
-def part_path(topic: str, partition: int) -> str:
+def partition_path(topic: str, partition: int) -> str:
     """Return the name that positions and rejections have for a partition.
 
-    >>> part_path("outcomes", 3)
+    >>> partition_path("outcomes", 3)
     'kafka://outcomes/3'
     """
     return f"kafka://{topic}/{partition}"
