@@ -41,7 +41,7 @@ def test_an_offset_that_retention_deleted(topic: Topic) -> None:
         ) as raised:
             next(source)
         assert (raised.value.path, raised.value.offset) == (f"kafka://{topic.name}/0", 5)
-        source.seek(place(topic, 15))  # the error says how to go on, and this is another way
+        source.seek(place(topic, 15))  # an alternative to what the error suggests
         assert [one.fetched_at for one in read_out(source)] == [15, 16, 17, 18, 19]
     for lost, first, skipped in (("earliest", 12, 7), ("latest", 20, 15)):
         with topic.open(until_end="true", lost=lost) as source:
@@ -55,7 +55,7 @@ def test_an_offset_beyond_a_topic_made_anew(topic: Topic) -> None:
     topic.send(number(0, 3), partition=0)
     with topic.open(until_end="true") as source:
         source.seek(place(topic, 20))
-        with pytest.raises(SourceError, match="offset 20, the log ends at 3: the topic was made anew"):
+        with pytest.raises(SourceError, match="offset 20, the log ends at 3: the topic was recreated"):
             next(source)
     with topic.open(until_end="true", lost="earliest") as source:
         source.seek(place(topic, 20))
