@@ -51,12 +51,12 @@ class _ConnectionErrors(logging.Handler):
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
-        self.last: BaseException | None = None
+        self.reason: BaseException | None = None
 
     def emit(self, record: logging.LogRecord) -> None:
         for cause in record.args if isinstance(record.args, tuple) else ():
-            if isinstance(cause, BaseException) and (self.last is None or not _is_transient(cause)):
-                self.last = cause
+            if isinstance(cause, BaseException) and (self.reason is None or not _is_transient(cause)):
+                self.reason = cause
 
 
 def _is_transient(cause: BaseException) -> bool:
@@ -85,10 +85,10 @@ def connect(settings: KafkaSettings, make: Callable[..., Any], options: Mapping[
     except SourceError as error:
         for one in opened:
             one.close()
-        if errors.last is None:
+        if errors.reason is None:
             raise
-        reason = f"{settings.servers}: {errors.last}"
-        raise SourceError(error.path, reason, retriable=_is_transient(errors.last)) from error
+        reason = f"{settings.servers}: {errors.reason}"
+        raise SourceError(error.path, reason, retriable=_is_transient(errors.reason)) from error
     finally:
         logger.removeHandler(errors)
 
