@@ -142,9 +142,8 @@ class ConfluentConsumer:
             raise refused
         if any(map(Message.error, found)):
             events = [message for message in found if message.error() is not None]
-            self._undelivered = [
-                message for message in found if message.error() is None
-            ]  # for the next poll if an event raises
+            # Kept for the next poll if an event raises.
+            self._undelivered = [message for message in found if message.error() is None]
             for message in events:
                 self._handle_event(message)
             found, self._undelivered = self._undelivered, []
