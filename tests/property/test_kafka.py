@@ -39,13 +39,13 @@ def packed(
     return np.frombuffer(b"".join(values), np.uint8), np.cumsum([0, *map(len, values)]).astype(np.int64)
 
 
-def spell(outcome: Outcome) -> dict[str, object]:
+def to_map(outcome: Outcome) -> dict[str, object]:
     return {field: getattr(outcome, field) for field in outcome.__slots__ if getattr(outcome, field) is not None}
 
 
 whole = (
-    st.builds(lambda one: msgspec.msgpack.encode(spell(one)), outcomes)
-    | st.builds(lambda one: msgspec.json.encode(spell(one)), outcomes)
+    st.builds(lambda one: msgspec.msgpack.encode(to_map(one)), outcomes)
+    | st.builds(lambda one: msgspec.json.encode(to_map(one)), outcomes)
     | st.builds(lambda many: encode_frame(OutcomeBatch.from_outcomes(many)), st.lists(outcomes, max_size=3))
 )
 broken = st.builds(lambda value, at: value[: at % (len(value) + 1)], whole, st.integers(0)) | st.binary(max_size=12)
@@ -54,7 +54,7 @@ values = st.lists(whole | broken | st.none(), max_size=40)
 
 @given(urls | texts)
 def test_hosts(found: list[str]) -> None:
-    assert list(host_keys(PackedUrls.pack(found))) == [message_keys.spell_host(url) for url in found]
+    assert list(host_keys(PackedUrls.pack(found))) == [message_keys.host_of(url) for url in found]
 
 
 @given(st.lists(st.binary(max_size=20)), st.integers(1, 1000))
@@ -72,7 +72,9 @@ def test_what_differs(pairs: list[tuple[bytes, bytes]]) -> None:
 @given(st.lists(whole | broken, max_size=20))
 def test_what_a_message_is(found: list[bytes]) -> None:
     data, ends = packed(found)
-    assert classify_messages(data, ends, LIMIT).tolist() == [message_keys.sort_message(value, LIMIT) for value in found]
+    assert classify_messages(data, ends, LIMIT).tolist() == [
+        message_keys.classify_message(value, LIMIT) for value in found
+    ]
 
 
 @given(values, st.sampled_from([1, 3, 10_000]))
@@ -94,7 +96,7 @@ def test_messages_decoded_together_equal_those_decoded_alone(found: list[bytes |
     rejected = {message.offset for message in together.rejected}
     for i, result in enumerate(apart):
         empty = not result.batches and 7 * i not in rejected
-        assert not empty or message_keys.sort_message(found[i] or b"", 1 << 26) == 2
+        assert not empty or message_keys.classify_message(found[i] or b"", 1 << 26) == 2
 
 
 @given(st.lists(st.lists(outcomes, max_size=4), min_size=1, max_size=5))

@@ -15,7 +15,7 @@ from streamsched.connectors.kafka.clients.protocol import Headers, Producer
 from streamsched.outcomes import Outcome
 from tests.integration.kafka.broker import Address
 
-__all__ = ["CLIENTS", "Topic", "spell", "wait_for"]
+__all__ = ["CLIENTS", "Topic", "encode_event", "wait_for"]
 
 CLIENTS: Final = ("kafka-python", "confluent")
 _PATIENCE: Final = 240  # polls of a quarter second: a loaded machine may take its time
@@ -98,7 +98,7 @@ class Topic:
             admin.delete_records({library.TopicPartition(self.name, partition): offset})
 
 
-def spell(url: str, fetched_at: float | str, **fields: object) -> bytes:
+def encode_event(url: str, fetched_at: float | str, **fields: object) -> bytes:
     """An event as a msgpack map."""
     return msgspec.msgpack.encode({"url": url, "fetched_at": fetched_at, **fields})
 
