@@ -6,8 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 from streamsched.connectors.formats.changelog import CHANGE_LOG
 from streamsched.connectors.formats.detection import FORMATS, HEAD_BYTES, recognise_format
@@ -17,25 +16,25 @@ from streamsched.connectors.formats.msgpack_stream import read_maps
 from streamsched.connectors.reading.byte_stream import STDIN, ByteStream
 from streamsched.connectors.reading.record_reader import Cut, Read, RecordReader
 from streamsched.connectors.reading.rejections import RejectionCounter, Rejections
-from streamsched.connectors.source import Delivery, Position, Rejection, Unit
+from streamsched.connectors.source import Delivery, Position, Rejection, Source, Unit
 from streamsched.errors import SettingsError, SourceError, shorten
 
 __all__ = ["BATCH", "FileSource", "open_file"]
 
-BATCH: Final = 65_536  # records a delivery at most; a block of 1 MiB usually ends it before
-_BYTEWISE: Final = "msgpack"  # the format without lines
+BATCH: Final = 65_536  # most records in a delivery; usually a block of 1 MiB ends it first
+_BYTEWISE: Final = "msgpack"  # the only format without lines
 
 
 def open_file(
     path: str | Path,
     *,
-    format: str | None = None,  # noqa: A002  the word that users know
+    format: str | None = None,  # noqa: A002  the name that users know
     position: Position | None = None,
     dead_letters: str | Path | None = None,
     batch: int = BATCH,
     origin_s: float = ORIGIN_S,
 ) -> FileSource:
-    """Open the file at `path`, "-" for standard input, as a source; `streamsched.connectors.open_source` tells how."""
+    """Open the file at `path`, "-" for standard input, as a source; see `streamsched.connectors.open_source`."""
     if batch < 1:
         raise SettingsError("batch", batch, "a whole number of 1 or more")
     if not math.isfinite(origin_s):
@@ -55,10 +54,10 @@ def open_file(
     return source
 
 
-class FileSource:
-    """A file as a `Source`; see `open_file`, which makes one.
+class FileSource(Source):
+    """A file or a pipe as a `Source`, opened by `open_file`.
 
-    A delivery's position counts bytes of the decompressed input, so resuming in a gzip decompresses what it skips.
+    A position counts bytes of the decompressed input, so resuming in a gzip decompresses everything before it.
     """
 
     def __init__(self, stream: ByteStream, kind: str, read: Read, rejections: Rejections, batch: int) -> None:
@@ -67,25 +66,30 @@ class FileSource:
         self._read = read
         self._rejections = rejections
         self._batch = batch
-        self._place = STDIN if stream.path == STDIN else str(Path(stream.path).resolve())
+        self._path = STDIN if stream.path == STDIN else str(Path(stream.path).resolve())
+        self.is_replayable = stream.path != STDIN and Path(stream.path).is_file()
         self._closed = False
         self._cuts = self._start(0)
 
     @property
     def rejected(self) -> int:
-        """Return how many records were rejected since the source was opened."""
+        """The number of records rejected since the source was opened."""
         return self._rejections.count
 
     @property
     def rejections(self) -> Sequence[Rejection]:
-        """Return the last rejections, at most 100, oldest first."""
+        """The last rejections, at most 100, oldest first."""
         return tuple(self._rejections.last)
 
+    def owns(self, path: str) -> bool:
+        """Return whether `path` is the absolute name of this file."""
+        return path == self._path
+
     def seek(self, position: Position) -> None:
-        """Go to `position`; raises SourceError where this file did not give it. O(1), in a gzip O(offset)."""
+        """Continue at `position`. Raises SourceError if it is of another file. O(1), in a gzip O(offset)."""
         self._check_open()
         path = self._stream.path
-        if (position.kind, position.path) != (self.format, self._place):
+        if (position.kind, position.path) != (self.format, self._path):
             reason = f"the position belongs to {position.path} ({position.kind}), not to this file ({self.format})"
             raise SourceError(path, reason)
         stream = ByteStream(path)
@@ -108,28 +112,17 @@ class FileSource:
         self._stream.close()
         self._rejections.close()
 
-    def __iter__(self) -> Self:
-        return self
-
     def __next__(self) -> Delivery:
-        """Return the next delivery; what it had to reject on the way is in the dead letters by then."""
+        """Return the next delivery, after the records rejected before it were written to the dead letters."""
         self._check_open()
         cut = next(self._cuts, None)
         self._rejections.flush()
         if cut is not None:
-            return Delivery(cut.outcomes, Position(self.format, self._place, cut.offset, cut.records))
+            return Delivery(cut.outcomes, Position(self.format, self._path, cut.offset, cut.records))
         damage, self._stream.damage = self._stream.damage, None
         if damage is not None:
             raise damage
         raise StopIteration
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _start(self, records: int) -> Iterator[Cut]:
         unit: Unit = "byte" if self.format == _BYTEWISE else "line"
@@ -150,11 +143,9 @@ def _choose_format(stream: ByteStream, asked: str | None) -> str:
     head = b"" if asked else stream.peek(HEAD_BYTES)
     found = asked or recognise_format(stream.path, head)
     if found is None and not head:
-        return FORMATS[0]  # empty: any will do
+        return FORMATS[0]  # empty: every format reads nothing
     if found is None:
-        reason = (
-            f"format not recognised: expected one of {', '.join(FORMATS)}, told by name or content, or named beforehand"
-        )
+        reason = f"format not recognised: expected one of {', '.join(FORMATS)}, by name or content"
         raise SourceError(stream.path, reason)
     return found
 

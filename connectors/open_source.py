@@ -1,64 +1,43 @@
-"""Any source by its name: a file, standard input, or a Kafka topic."""
+"""Opens any source by its name: a file, standard input, or a Kafka topic."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import overload
 
-from streamsched.connectors.file_source import BATCH, FileSource, open_file
+from streamsched.connectors.file_source import BATCH, open_file
 from streamsched.connectors.formats.microsoft import ORIGIN_S
 from streamsched.connectors.kafka import BATCH as MESSAGES
-from streamsched.connectors.kafka import SCHEME, KafkaSource, open_kafka
-from streamsched.connectors.source import Position
+from streamsched.connectors.kafka import SCHEME, open_kafka
+from streamsched.connectors.source import Position, Source
 from streamsched.errors import SettingsError
 
 __all__ = ["open_source"]
 
 
-@overload
-def open_source(
-    path: Path,
-    *,
-    format: str | None = ...,
-    position: Position | None = ...,
-    dead_letters: str | Path | None = ...,
-    batch: int = ...,
-    origin_s: float = ...,
-) -> FileSource: ...
-@overload
-def open_source(
-    path: str,
-    *,
-    format: str | None = ...,
-    position: Position | None = ...,
-    dead_letters: str | Path | None = ...,
-    batch: int = ...,
-    origin_s: float = ...,
-) -> FileSource | KafkaSource: ...
 def open_source(
     path: str | Path,
     *,
-    format: str | None = None,  # noqa: A002  the word that users know
+    format: str | None = None,  # noqa: A002  the name that users know
     position: Position | None = None,
     dead_letters: str | Path | None = None,
     batch: int = BATCH,
     origin_s: float = ORIGIN_S,
-) -> FileSource | KafkaSource:
+) -> Source:
     """Open `path` as a source of crawl outcomes: a file, "-" for standard input, or a topic, ``kafka://HOST/TOPIC?…``.
 
-    ``format``: "changes" (`formats.changelog`), "jsonl", "msgpack" or "microsoft", told by name and
-    content where None (a pipe is then waited on for its first 4 KiB); gzip is told by content, and what a message is by
-    its first bytes. ``position``: where to resume. ``dead_letters``: a file to append rejected records to, as JSON
-    lines. ``batch``: most records (lines, maps) in a delivery, of a topic at most 16,384 messages taken at a time; one
-    record, a frame or a page's history, may bring many outcomes. ``origin_s``: when Microsoft's collection started,
-    UTC epoch seconds. What else a topic's URL may say: `streamsched.connectors.kafka.kafka_settings`.
+    ``format``: "changes" (`formats.changelog`), "jsonl", "msgpack" or "microsoft"; None detects it by name and content
+    (a pipe is then read up to its first 4 KiB). Gzip is detected by content, and the format of a message by its first
+    bytes. ``position``: where to resume. ``dead_letters``: a file to which rejected records are appended, as JSON
+    lines. ``batch``: the most records (lines, maps) in a delivery, or messages of a topic in one poll, at most 16,384;
+    one record, a frame or a page's history, may contain many outcomes. ``origin_s``: when Microsoft's collection
+    started, UTC epoch seconds. Further settings of a topic's URL: `streamsched.connectors.kafka.kafka_settings`.
 
-    Raises SourceError where there is no such file or topic, it cannot be read, its format is not known or `position`
-    does not fit it, SettingsError where a setting cannot work. A truncated or damaged gzip is read up to there; then
-    iterating raises SourceError. An empty file gives no deliveries.
+    Raises SourceError if there is no such file or topic, if it cannot be read, if its format is unknown or if
+    `position` does not fit, and SettingsError if a setting is invalid. A truncated or damaged gzip is read up to the
+    damage; then iterating raises SourceError. An empty file has no deliveries.
     """
     if isinstance(path, str) and path.startswith(SCHEME):
         if format is not None:
-            raise SettingsError("format", format, "none: each message of a topic says what it is by its first bytes")
+            raise SettingsError("format", format, "no format: each message of a topic is recognised by its first bytes")
         return open_kafka(path, position=position, dead_letters=dead_letters, batch=min(batch, MESSAGES))
     return open_file(path, format=format, position=position, dead_letters=dead_letters, batch=batch, origin_s=origin_s)

@@ -1,34 +1,34 @@
-"""What every source of crawl outcomes has in common: deliveries, positions to resume at, and what it had to reject.
+"""The contract of every source of crawl outcomes: deliveries, positions to resume at, and rejected records.
 
-A source is iterated: each `Delivery` holds valid outcomes and the `Position` at which to go on after them. Whoever
-applies a delivery saves its position together with the state that resulted, and hands it to `Source.seek` after a
-restart. A source of many parts (a broker's partitions) delivers from one part at a time: keep the last position of
-each ``path``.
+A source is an iterator of `Delivery` objects, each with valid outcomes and the `Position` after them. Save that
+position together with the state that resulted from the delivery, and pass it to `Source.seek` after a restart. A source
+with several partitions delivers from one at a time: keep the last position of each ``path``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from types import TracebackType
-from typing import Literal, Protocol, Self, TypeAlias, TypeGuard, runtime_checkable
+from types import MappingProxyType, TracebackType
+from typing import Final, Literal, Protocol, Self, TypeAlias, TypeGuard, runtime_checkable
 
 from streamsched.errors import SourceError, shorten
 from streamsched.numerics.arrays import Floats
 from streamsched.outcomes import OutcomeBatch
 
-__all__ = ["Delivery", "Position", "Rejection", "Source", "Unit", "VisitBatch"]
+__all__ = ["Delivery", "Position", "Rejection", "RevokeCallback", "Source", "Unit", "VisitBatch"]
 
 Unit: TypeAlias = Literal["line", "byte", "message"]
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where to resume in one part of a source.
+    """Where to resume in a file or a partition.
 
-    ``kind``: what wrote it, a file's format or a broker's name; ``path``: the part, an absolute file name or a topic
-    and partition; ``offset``: the first byte (of the decompressed input) or message not read yet; ``records``: lines,
-    maps or messages before it, delivered, rejected or blank, so that line numbers go on where they stood.
+    ``kind``: a file's format, or "kafka"; ``path``: an absolute file name, or topic and partition; ``offset``: the
+    first byte (of the decompressed input) or message not read yet; ``records``: the number of lines, maps or messages
+    before it, delivered, rejected or blank, so that line numbers continue after a restart.
     """
 
     kind: str
@@ -37,7 +37,7 @@ class Position:
     records: int
 
     def to_json(self) -> dict[str, str | int]:
-        """Return the position as a map that JSON can hold.
+        """Return the position as a JSON object.
 
         >>> Position("jsonl", "/logs/day.jsonl", 5120, 64).to_json()
         {'kind': 'jsonl', 'path': '/logs/day.jsonl', 'offset': 5120, 'records': 64}
@@ -46,7 +46,7 @@ class Position:
 
     @classmethod
     def from_json(cls, value: Mapping[str, object]) -> Position:
-        """Return the position that `to_json` made `value` of; raises SourceError where it is none.
+        """Return the position that `to_json` encoded. Raises SourceError if `value` is not such a mapping.
 
         >>> Position.from_json({"kind": "jsonl", "path": "/logs/day.jsonl", "offset": 5120, "records": 64}).offset
         5120
@@ -57,13 +57,17 @@ class Position:
         raise SourceError(str(path), f"expected a position with kind, path, offset and records, found {shorten(value)}")
 
 
+RevokeCallback: TypeAlias = Callable[[Mapping[str, Position]], None]
+"""Receives the positions of the partitions that are about to be revoked."""
+
+
 def _is_count(value: object) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """Valid outcomes in stream order, at least one, and where to resume after them."""
+    """Valid outcomes in stream order, at least one, and the position after them."""
 
     outcomes: OutcomeBatch
     position: Position
@@ -71,10 +75,10 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """A record that broke its format: where it stood, which field, what was expected and what was found.
+    """A record that does not follow its format: its place, the field, what was expected and what was found.
 
-    ``offset`` counts lines from 1, bytes of the decompressed input from 0 or a partition's messages from 0, as ``unit``
-    says; ``field`` is "record" where the record as a whole could not be read.
+    ``offset`` counts in ``unit``: lines from 1, bytes of the decompressed input from 0, or messages of a partition
+    from 0. ``field`` is "record" if the record as a whole could not be read.
     """
 
     path: str
@@ -88,43 +92,103 @@ class Rejection:
         return f"{self.path}, {self.unit} {self.offset}: {self.field}: {self.reason}, found {self.found}"
 
 
+_EMPTY: Final[Mapping[str, Position]] = MappingProxyType({})
+
+
 @runtime_checkable
 class Source(Protocol):
-    """A stream of crawl outcomes that can be resumed; use it as a context manager or `close` it.
+    """A stream of crawl outcomes that can be resumed; use it as a context manager, or `close` it.
 
-    Iterating a second time goes on where the first stopped, as with a file. Errors: SourceError where the input cannot
-    be read on; what was read before has been delivered by then.
+    Iterating a second time continues after the last delivery. Raises SourceError if the input cannot be read further;
+    everything before that point has been delivered.
+
+    What is implemented here suits a source without partitions: no positions but those of its deliveries, no lag,
+    nothing to commit.
+
+    ``format``: the format of a file, or "kafka". ``is_replayable``: whether it can be read again from a position, as a
+    pipe cannot. ``is_partitioned``: whether it has partitions, which are assigned, committed and revoked.
+    ``on_revoke``: called before partitions are revoked, with their positions.
     """
 
+    format: str
+    is_replayable: bool = True
+    is_partitioned: bool = False
+    on_revoke: RevokeCallback | None = None
+
     @property
+    @abstractmethod
     def rejected(self) -> int:
-        """Return how many records were rejected since the source was opened."""
+        """The number of records rejected since the source was opened."""
         ...
 
     @property
+    @abstractmethod
     def rejections(self) -> Sequence[Rejection]:
-        """Return the last rejections, at most 100, oldest first."""
+        """The last rejections, at most 100, oldest first."""
         ...
 
+    @property
+    def positions(self) -> Mapping[str, Position]:
+        """The position of each assigned partition by path, past delivered and rejected messages."""
+        return _EMPTY
+
+    @property
+    def starts(self) -> Mapping[str, Position]:
+        """The position at which reading of each partition began last, by path."""
+        return _EMPTY
+
+    @property
+    def lag(self) -> Mapping[str, int]:
+        """The number of messages between each assigned partition's position and its end, by path."""
+        return {}
+
+    def counts(self) -> dict[str, int]:
+        """Return the source's counters by name, ``rejected`` among them."""
+        return {"rejected": self.rejected}
+
+    @abstractmethod
+    def owns(self, path: str) -> bool:
+        """Return whether `path`, of a saved position, names this file or a partition of this topic."""
+        ...
+
+    @abstractmethod
     def seek(self, position: Position) -> None:
-        """Go to `position`, in a source of many parts once for each; raises SourceError where it does not fit."""
+        """Continue at `position`; with several partitions, once for each. Raises SourceError if it does not fit."""
         ...
 
+    def deliveries(self, timeout_s: float) -> Iterator[Delivery | None]:
+        """Yield deliveries until the source ends, and None whenever none arrives within `timeout_s`.
+
+        A file or a pipe waits for its next delivery without a timeout.
+        """
+        del timeout_s
+        yield from self
+
+    def commit(self, positions: Mapping[str, Position]) -> None:
+        """Commit `positions` for other readers: only positions that a saved state holds."""
+
+    @abstractmethod
     def close(self) -> None:
-        """Let go of files and connections; a second call does nothing."""
+        """Close files and connections; a second call does nothing."""
         ...
 
-    def __iter__(self) -> Iterator[Delivery]: ...
+    def __iter__(self) -> Self:
+        return self
 
-    def __enter__(self) -> Self: ...
+    @abstractmethod
+    def __next__(self) -> Delivery: ...
+
+    def __enter__(self) -> Self:
+        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
+    ) -> None:
+        self.close()
 
 
 class VisitBatch(Protocol):
-    """The pages to visit next, as a sink publishes them; `streamsched.Batch` is one."""
+    """The pages to visit next, as a sink publishes them; `streamsched.Batch` implements it."""
 
     @property
     def urls(self) -> list[str]:
@@ -148,5 +212,5 @@ class VisitBatch(Protocol):
 
     @property
     def lease_until_s(self) -> float | None:
-        """When the leases of the pages expire, None where none was taken."""
+        """When the leases of the pages expire; None without leases."""
         ...

@@ -1,4 +1,4 @@
-"""Kafka topics as sources and sinks; `docs/kafka.md` tells an operator's side of it."""
+"""Kafka topics as sources and sinks; `docs/kafka.md` is the guide for operators."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def open_kafka(
 ) -> KafkaSource:
     """Open the topic at `url`, ``kafka://HOST:PORT/TOPIC?…``, as a source of crawl outcomes.
 
-    `settings`: more of what the URL's query may hold (`read_settings`), passwords for instance. ``position``: where to
-    begin in its partition. ``dead_letters``: a file to append rejected messages to, beside the topic of that name in
-    the settings. ``batch``: most messages taken at a time.
+    `settings`: further settings of the URL's query (`read_settings`), for example passwords. ``position``: where to
+    start in its partition. ``dead_letters``: a file to which rejected messages are appended, in addition to the topic
+    of that name in the settings. ``batch``: the most messages in one poll.
 
-    Raises SettingsError where a setting cannot work, SourceError where the brokers cannot be reached, refuse us or have
-    no such topic, or `position` does not fit.
+    Raises SettingsError if a setting is invalid, SourceError if the brokers cannot be reached, refuse the connection or
+    have no such topic, or if `position` does not fit.
     """
     source = KafkaSource(read_settings(url, settings), batch=batch, dead_letters=dead_letters)
     if position is not None:
@@ -41,5 +41,5 @@ def open_kafka(
 
 
 def open_sink(url: str, settings: Mapping[str, object] | None = None) -> KafkaSink:
-    """Open the topic at `url` to be written to; raises as `open_kafka` does, at the first message where not before."""
+    """Open the topic at `url` for writing. Raises like `open_kafka`, at the latest at the first message."""
     return KafkaSink(read_settings(url, settings))

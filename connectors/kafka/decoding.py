@@ -1,7 +1,7 @@
-"""Messages into outcomes: many small ones in one decode, each fault traced back to the message it stands in.
+"""Decodes messages into outcomes: many small messages in one call, each fault assigned to its message.
 
 A message is one event, as JSON or as a msgpack map, or one columnar frame; the three may be mixed. The schema version
-is 1 where nothing says otherwise: the header ``schema-version`` (digits) or the field ``v`` (in a frame required).
+is 1 unless the header ``schema-version`` (digits) or the field ``v`` (required in a frame) names another.
 """
 
 from __future__ import annotations
@@ -21,8 +21,17 @@ from streamsched.connectors.formats.msgpack_frames import VERSION
 from streamsched.connectors.formats.msgpack_maps import EventMaps, read_frame
 from streamsched.connectors.formats.msgpack_stream import MAX_MAP_BYTES
 from streamsched.connectors.kafka.clients.protocol import Headers, Messages
-from streamsched.connectors.kafka.envelopes import BROKEN, EMPTY, FIRST_BYTE, FRAME_MAP, JSON, MAP, OTHER, sort_messages
-from streamsched.connectors.kafka.message_keys import differ, host_keys
+from streamsched.connectors.kafka.message_keys import host_keys, not_equal
+from streamsched.connectors.kafka.message_kinds import (
+    BROKEN,
+    EMPTY,
+    FIRST_BYTE,
+    FRAME_MAP,
+    JSON,
+    MAP,
+    OTHER,
+    classify_messages,
+)
 from streamsched.connectors.reading.lines import LineChunk
 from streamsched.connectors.reading.rejections import MAX_RAW_BYTES, Fault, describe
 from streamsched.connectors.reading.validation import Malformed, sift
@@ -30,33 +39,33 @@ from streamsched.errors import shorten
 from streamsched.numerics.arrays import Bytes, Ints
 from streamsched.outcomes import OutcomeBatch
 
-__all__ = ["VERSION_FIELDS", "VERSION_HEADER", "Decoded", "Faulty", "Run", "decode_messages"]
+__all__ = ["VERSION_FIELDS", "VERSION_HEADER", "DecodedBatch", "DecodingResult", "RejectedMessage", "decode_messages"]
 
 VERSION_HEADER: Final = "schema-version"
-VERSION_FIELDS: Final = ("v", VERSION_HEADER)  # of faults that say that a message's version is not known
-_FEW: Final = 8  # messages of a shape, fewer of which are decoded one by one among others
+VERSION_FIELDS: Final = ("v", VERSION_HEADER)  # the fields of faults that mean an unknown schema version
+_MIN_BLOCK: Final = 8  # messages of one kind from which a call for them costs less than decoding each among others
 _SINGLES: Final = (BROKEN, EMPTY, JSON, MAP, OTHER)
+_OTHER_VERSION: Final = 6  # beside the kinds of `message_kinds`: the headers name an unknown schema version
 _MIXED: Final = 7
-_REFUSED: Final = 6  # beside the kinds of `envelopes`: the headers say that we cannot read it
 
 
 class VersionedEvent(Event):
-    """An event that may say which version of the schema it has."""
+    """An event with an optional schema version."""
 
     v: int | None = None
 
 
 def _refuse_version(events: Sequence[VersionedEvent]) -> Fault | None:
-    strange = set(map(attrgetter("v"), events)) - {None, VERSION}
-    return Fault("v", f"expected schema version {VERSION}", shorten(min(strange))) if strange else None
+    unknown = set(map(attrgetter("v"), events)) - {None, VERSION}
+    return Fault("v", f"expected schema version {VERSION}", shorten(min(unknown))) if unknown else None
 
 
 _LINES: Final = make_json_lines(VersionedEvent, _refuse_version)
 _MAPS: Final = EventMaps(VersionedEvent, _refuse_version)
 
 
-class Faulty(NamedTuple):
-    """What is wrong with the message at `offset`, or with a row of its frame, and that; `size` where `raw` is cut."""
+class RejectedMessage(NamedTuple):
+    """A fault of the message at `offset`, or of a row of its frame; `size` is the length of the value, which is cut."""
 
     offset: int
     fault: Fault
@@ -64,72 +73,72 @@ class Faulty(NamedTuple):
     size: int
 
 
-class Run(NamedTuple):
-    """Valid outcomes, at least one, and where the partition stands after them: the next offset, the messages taken.
+class DecodedBatch(NamedTuple):
+    """Valid outcomes, at least one; ``offset``: the next one after them; ``messages``: read since the block began.
 
-    ``misplaced``: how many of the outcomes came with a key that is not their host; ``unkeyed``: with none.
+    ``misplaced``, ``unkeyed``: how many outcomes have a message key other than their host, or no key.
     """
 
     outcomes: OutcomeBatch
     offset: int
-    taken: int
+    messages: int
     misplaced: int
     unkeyed: int
 
 
 @dataclass(slots=True)
-class Decoded:
-    """What became of some messages: outcomes in runs, and faults, those of a run in order of offset."""
+class DecodingResult:
+    """Outcomes in batches, and rejected messages, those of a batch in order of offset."""
 
-    runs: list[Run] = field(default_factory=list)
-    faults: list[Faulty] = field(default_factory=list)
+    batches: list[DecodedBatch] = field(default_factory=list)
+    rejected: list[RejectedMessage] = field(default_factory=list)
 
     def reject(self, offset: int, fault: Fault, raw: bytes, *, size: int | None = None) -> None:
-        """Write down a fault; see `streamsched.connectors.reading.rejections.Book`."""
-        self.faults.append(Faulty(offset, fault, raw[:MAX_RAW_BYTES], len(raw) if size is None else size))
+        """Add a rejected message; see `streamsched.connectors.reading.rejections.RejectionSink`."""
+        self.rejected.append(RejectedMessage(offset, fault, raw[:MAX_RAW_BYTES], len(raw) if size is None else size))
 
 
-def decode_messages(messages: Messages, rows: int = 1) -> Decoded:
-    """Return what `messages` say, neighbouring runs joined while they have no more than `rows` outcomes together.
+def decode_messages(messages: Messages, rows: int = 1) -> DecodingResult:
+    """Return the outcomes in `messages`; neighbouring batches are merged up to `rows` outcomes.
 
-    O(bytes); some 1.5 µs a small message, 25 µs a frame of 1,000.
+    O(bytes); about 1.5 µs for a small message, 25 µs for a frame of 1,000.
     """
-    decoded = Decoded()
+    result = DecodingResult()
     if not len(messages):
-        return decoded
+        return result
     values = [value or b"" for value in messages.values]
     data = b"".join(values)
     ends = np.zeros(len(values) + 1, np.int64)
     np.cumsum(np.fromiter(map(len, values), np.int64, len(values)), out=ends[1:])
-    kinds = sort_messages(np.frombuffer(data, np.uint8), ends, MAX_MAP_BYTES)
-    for i in _find_strangers(messages.headers):
-        kinds[i] = _REFUSED
-    stretch = _Stretch(messages, memoryview(data), ends, decoded)
-    for first, last, kind in _cut(kinds):
-        outcomes = _READERS[kind](stretch, first, last)
+    kinds = classify_messages(np.frombuffer(data, np.uint8), ends, MAX_MAP_BYTES)
+    for i in _find_other_versions(messages.headers):
+        kinds[i] = _OTHER_VERSION
+    block = _MessageBlock(messages, memoryview(data), ends, result)
+    for first, last, kind in _split_by_kind(kinds):
+        outcomes = _DECODERS[kind](block, first, last)
         if len(outcomes):
-            strange = _check_keys(stretch, first, last, outcomes)
-            decoded.runs.append(Run(outcomes, messages.offsets[last - 1] + 1, last, *strange))
-    decoded.runs = list(_join(decoded.runs, rows))
-    return decoded
+            misplaced, unkeyed = _check_keys(block, first, last, outcomes)
+            result.batches.append(DecodedBatch(outcomes, messages.offsets[last - 1] + 1, last, misplaced, unkeyed))
+    result.batches = list(_merge_small(result.batches, rows))
+    return result
 
 
-def _join(runs: list[Run], rows: int) -> Iterator[Run]:
-    """Return `runs`, neighbours as one while they have no more than `rows` outcomes together."""
+def _merge_small(batches: list[DecodedBatch], rows: int) -> Iterator[DecodedBatch]:
+    """Yield `batches`, neighbours merged while they have at most `rows` outcomes together."""
     start = 0
-    while start < len(runs):
-        stop, size = start + 1, len(runs[start].outcomes)
-        while stop < len(runs) and size + len(runs[stop].outcomes) <= rows:
-            size += len(runs[stop].outcomes)
+    while start < len(batches):
+        stop, size = start + 1, len(batches[start].outcomes)
+        while stop < len(batches) and size + len(batches[stop].outcomes) <= rows:
+            size += len(batches[stop].outcomes)
             stop += 1
-        own, last = runs[start:stop], runs[stop - 1]
-        misplaced, unkeyed = sum(run.misplaced for run in own), sum(run.unkeyed for run in own)
-        yield Run(join([run.outcomes for run in own]), last.offset, last.taken, misplaced, unkeyed)
+        merged, last = batches[start:stop], batches[stop - 1]
+        misplaced, unkeyed = sum(one.misplaced for one in merged), sum(one.unkeyed for one in merged)
+        yield DecodedBatch(join([one.outcomes for one in merged]), last.offset, last.messages, misplaced, unkeyed)
         start = stop
 
 
-def _find_strangers(headers: Sequence[Headers | None]) -> Iterator[int]:
-    """Return the messages whose header names a schema version that is not ours."""
+def _find_other_versions(headers: Sequence[Headers | None]) -> Iterator[int]:
+    """Yield the indices of messages whose header names another schema version."""
     for i, own in enumerate(headers):
         if own and _find_version(own) not in (None, str(VERSION).encode()):
             yield i
@@ -139,46 +148,45 @@ def _find_version(headers: Headers) -> bytes | None:
     return next((value or b"" for name, value in headers if name == VERSION_HEADER), None)
 
 
-def _cut(kinds: Bytes) -> Iterator[tuple[int, int, int]]:
-    """Return runs of messages that are decoded in one call, as bounds and kind; each frame is one of its own.
+def _split_by_kind(kinds: Bytes) -> Iterator[tuple[int, int, int]]:
+    """Yield ranges of messages that one call decodes, as bounds and kind; each frame is a range of its own.
 
-    Short runs of events in different shapes are one of kind `_MIXED`: a call for each would cost more than a message.
+    Short ranges of different kinds are merged into one of kind `_MIXED`.
     """
     edges = np.flatnonzero((kinds[1:] != kinds[:-1]) | (kinds[1:] == FRAME_MAP)) + 1
-    waiting = -1  # where a mixed run began, if one did
+    mixed_since = -1  # start of the current mixed range, if there is one
     for first, last in pairwise([0, *edges.tolist(), kinds.size]):
         kind = int(kinds[first])
-        if last - first < _FEW and kind in _SINGLES:
-            waiting = first if waiting < 0 else waiting
+        if last - first < _MIN_BLOCK and kind in _SINGLES:
+            mixed_since = first if mixed_since < 0 else mixed_since
             continue
-        if waiting >= 0:
-            yield waiting, first, _MIXED
-        waiting = -1
+        if mixed_since >= 0:
+            yield mixed_since, first, _MIXED
+        mixed_since = -1
         yield first, last, kind
-    if waiting >= 0:
-        yield waiting, kinds.size, _MIXED
+    if mixed_since >= 0:
+        yield mixed_since, kinds.size, _MIXED
 
 
-class _Stretch(NamedTuple):
-    """Messages, their values one after the other, where each ends, and where faults are written down."""
+class _MessageBlock(NamedTuple):
+    """Messages, their concatenated values, the end of each value, and the result to add rejections to."""
 
     messages: Messages
     data: memoryview
     ends: Ints
-    decoded: Decoded
+    result: DecodingResult
 
-    def each(self, first: int, last: int) -> dict[int, bytes]:
-        """Return the values by offset."""
+    def values_by_offset(self, first: int, last: int) -> dict[int, bytes]:
         return {self.messages.offsets[i]: self.messages.values[i] or b"" for i in range(first, last)}
 
 
-def _read_maps(stretch: _Stretch, first: int, last: int) -> OutcomeBatch:
-    outcomes = _MAPS.decode_run(stretch.data[stretch.ends[first] : stretch.ends[last]], last - first)
-    return _sift(stretch, first, last) if outcomes is None else outcomes
+def _decode_maps(block: _MessageBlock, first: int, last: int) -> OutcomeBatch:
+    outcomes = _MAPS.decode_run(block.data[block.ends[first] : block.ends[last]], last - first)
+    return _decode_each(block, first, last) if outcomes is None else outcomes
 
 
-def _sift(stretch: _Stretch, first: int, last: int) -> OutcomeBatch:
-    return sift(stretch.each(first, last), _parse, to_columns, stretch.decoded)
+def _decode_each(block: _MessageBlock, first: int, last: int) -> OutcomeBatch:
+    return sift(block.values_by_offset(first, last), _parse, to_columns, block.result)
 
 
 def _parse(raw: bytes) -> Event:
@@ -191,52 +199,52 @@ def _parse(raw: bytes) -> Event:
     raise Malformed(Fault("record", "expected a map, as JSON or msgpack", describe(raw) if raw else "no value"))
 
 
-def _read_one_frame(stretch: _Stretch, first: int, last: int) -> OutcomeBatch:
-    raw = stretch.data[stretch.ends[first] : stretch.ends[last]]
-    return read_frame(raw, stretch.messages.offsets[first], stretch.decoded)
+def _decode_frame(block: _MessageBlock, first: int, last: int) -> OutcomeBatch:
+    raw = block.data[block.ends[first] : block.ends[last]]
+    return read_frame(raw, block.messages.offsets[first], block.result)
 
 
-def _read_json(stretch: _Stretch, first: int, last: int) -> OutcomeBatch:
-    ends = np.diff(stretch.ends[first : last + 1]).cumsum() + np.arange(last - first)
-    chunk = LineChunk(b"\n".join(stretch.messages.values[first:last]), 1, ends, 0)  # type: ignore[arg-type]  # none is None
-    outcomes = _LINES.decode_whole(chunk)
+def _decode_json(block: _MessageBlock, first: int, last: int) -> OutcomeBatch:
+    ends = np.diff(block.ends[first : last + 1]).cumsum() + np.arange(last - first)
+    lines = b"\n".join(block.messages.values[first:last])  # type: ignore[arg-type]  # none of them is None
+    outcomes = _LINES.decode_whole(LineChunk(lines, 1, ends, 0))
     if outcomes is not None and not outcomes.problems():
         return outcomes
-    return _sift(stretch, first, last)
+    return _decode_each(block, first, last)
 
 
-def _refuse_versions(stretch: _Stretch, first: int, last: int) -> OutcomeBatch:
-    raws = stretch.each(first, last)
-    for (offset, raw), own in zip(raws.items(), stretch.messages.headers[first:last], strict=True):
+def _reject_versions(block: _MessageBlock, first: int, last: int) -> OutcomeBatch:
+    values = block.values_by_offset(first, last)
+    for (offset, raw), own in zip(values.items(), block.messages.headers[first:last], strict=True):
         fault = Fault(VERSION_HEADER, f"expected schema version {VERSION}", describe(_find_version(own or ()) or b""))
-        stretch.decoded.reject(offset, fault, raw)
+        block.result.reject(offset, fault, raw)
     return _NONE
 
 
 _NONE: Final = OutcomeBatch([], [])
-_READERS: Final[dict[int, Callable[[_Stretch, int, int], OutcomeBatch]]] = {
-    BROKEN: _sift,
-    EMPTY: _sift,
-    FRAME_MAP: _read_one_frame,
-    JSON: _read_json,
-    MAP: _read_maps,
-    OTHER: _sift,
-    _MIXED: _sift,
-    _REFUSED: _refuse_versions,
+_DECODERS: Final[dict[int, Callable[[_MessageBlock, int, int], OutcomeBatch]]] = {
+    BROKEN: _decode_each,
+    EMPTY: _decode_each,
+    FRAME_MAP: _decode_frame,
+    JSON: _decode_json,
+    MAP: _decode_maps,
+    OTHER: _decode_each,
+    _MIXED: _decode_each,
+    _OTHER_VERSION: _reject_versions,
 }
 
 
-def _check_keys(stretch: _Stretch, first: int, last: int, outcomes: OutcomeBatch) -> tuple[int, int]:
-    """Return how many outcomes of a run have a key that is not their host, and how many have none."""
-    keys = stretch.messages.keys[first:last]
+def _check_keys(block: _MessageBlock, first: int, last: int, outcomes: OutcomeBatch) -> tuple[int, int]:
+    """Return how many of `outcomes` have a key other than their host, and how many have none."""
+    keys = block.messages.keys[first:last]
     if not any(keys):
         return 0, len(outcomes)
     if last - first == 1:
-        keys *= len(outcomes)  # a frame's
+        keys *= len(outcomes)  # a frame's key is that of all its rows
     elif len(keys) != len(outcomes):
-        faulty = {faulty.offset for faulty in stretch.decoded.faults}
-        offsets = stretch.messages.offsets[first:last]
-        keys = [key for key, offset in zip(keys, offsets, strict=True) if offset not in faulty]
-    given = np.fromiter(map(bool, keys), np.bool_, len(keys))
-    strange = differ(host_keys(outcomes.urls), pack_bytes([key or b"" for key in keys]))
-    return int(np.count_nonzero(strange & given)), int(np.count_nonzero(~given))
+        rejected = {message.offset for message in block.result.rejected}
+        offsets = block.messages.offsets[first:last]
+        keys = [key for key, offset in zip(keys, offsets, strict=True) if offset not in rejected]
+    has_key = np.fromiter(map(bool, keys), np.bool_, len(keys))
+    differs = not_equal(host_keys(outcomes.urls), pack_bytes([key or b"" for key in keys]))
+    return int(np.count_nonzero(differs & has_key)), int(np.count_nonzero(~has_key))

@@ -1,4 +1,4 @@
-"""Hosts of URLs, which are the keys of messages, and the partition that Kafka's own clients give a key."""
+"""Hosts of URLs as message keys, and the partition that Kafka's own clients choose for a key."""
 
 from __future__ import annotations
 
@@ -11,46 +11,46 @@ from streamsched.numerics.jit import kernel
 from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.numerics.url_syntax import default_port, find_authority
 
-__all__ = ["choose_partitions", "differ", "host_keys"]
+__all__ = ["choose_partitions", "host_keys", "not_equal"]
 
-_SEED: Final = 0x9747B28C  # of the murmur2 that every Kafka client agrees on
+_SEED: Final = 0x9747B28C  # of the murmur2 variant that all Kafka clients share
 _FACTOR: Final = 0x5BD1E995
 _LOW: Final = 0xFFFFFFFF
 
 
 def host_keys(urls: PackedUrls) -> PackedUrls:
-    """Return the host of each of `urls`: lower case, with its port unless that is the scheme's own. O(bytes).
+    """Return the host of each of `urls` in lower case, with its port unless it is the scheme's default. O(bytes).
 
     >>> list(host_keys(PackedUrls.pack(["https://A.example:443/x", "http://b.example:8080"])))
     ['a.example', 'b.example:8080']
     """
     blob = np.empty(int(urls.offsets[-1] - urls.offsets[0]), np.uint8)
     offsets = np.zeros(len(urls) + 1, np.int64)
-    size = _spell(urls.blob, urls.offsets, blob, offsets)
+    size = _write_hosts(urls.blob, urls.offsets, blob, offsets)
     return PackedUrls(blob[:size], offsets)
 
 
-def differ(left: PackedUrls, right: PackedUrls) -> Bools:
-    """Return where two lists of equal length differ: bool[n]. O(bytes).
+def not_equal(left: PackedUrls, right: PackedUrls) -> Bools:
+    """Return whether the strings of two lists of equal length differ: bool[n]. O(bytes).
 
-    >>> differ(PackedUrls.pack(["a", "b"]), PackedUrls.pack(["a", "bc"])).tolist()
+    >>> not_equal(PackedUrls.pack(["a", "b"]), PackedUrls.pack(["a", "bc"])).tolist()
     [False, True]
     """
-    return _differ(left.blob, left.offsets, right.blob, right.offsets)
+    return _not_equal(left.blob, left.offsets, right.blob, right.offsets)
 
 
 def choose_partitions(keys: PackedUrls, count: int) -> Ints:
-    """Return the partition of each of `keys`: int64[n], among `count`, by murmur2 as Kafka's clients have it. O(bytes).
+    """Return the partition of each of `keys` among `count`: int64[n], by murmur2 as Kafka's clients do. O(bytes).
 
     >>> choose_partitions(PackedUrls.pack(["a.example", "b.example"]), 12).tolist()
     [2, 5]
     """
-    return _choose(keys.blob, keys.offsets, count)
+    return _murmur2_partitions(keys.blob, keys.offsets, count)
 
 
 @kernel
-def _spell(text: Bytes, offsets: Ints, blob: Bytes, ends: Ints) -> int:
-    """Write the host of each URL into `blob`, and where it ends into `ends`: int64[n + 1]; return the bytes written."""
+def _write_hosts(text: Bytes, offsets: Ints, blob: Bytes, ends: Ints) -> int:
+    """Write the host of each URL to `blob` and its end to `ends`: int64[n + 1]; return the number of bytes written."""
     at = 0
     for i in range(offsets.size - 1):
         first, last, scheme = find_authority(text, offsets[i], offsets[i + 1])
@@ -65,7 +65,7 @@ def _spell(text: Bytes, offsets: Ints, blob: Bytes, ends: Ints) -> int:
 
 
 @kernel
-def _differ(left: Bytes, left_offsets: Ints, right: Bytes, right_offsets: Ints) -> Bools:
+def _not_equal(left: Bytes, left_offsets: Ints, right: Bytes, right_offsets: Ints) -> Bools:
     found = np.zeros(left_offsets.size - 1, np.bool_)
     for i in range(found.size):
         start, other = left_offsets[i], right_offsets[i]
@@ -81,7 +81,7 @@ def _differ(left: Bytes, left_offsets: Ints, right: Bytes, right_offsets: Ints) 
 
 
 @kernel
-def _choose(keys: Bytes, offsets: Ints, count: int) -> Ints:
+def _murmur2_partitions(keys: Bytes, offsets: Ints, count: int) -> Ints:
     chosen = np.empty(offsets.size - 1, np.int64)
     for i in range(chosen.size):
         start, size = offsets[i], offsets[i + 1] - offsets[i]

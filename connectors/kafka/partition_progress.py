@@ -1,4 +1,4 @@
-"""The partitions that are ours at the moment, and how far each was read and handed out."""
+"""The assigned partitions, and how far each has been read and delivered."""
 
 from __future__ import annotations
 
@@ -7,49 +7,49 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 
-from streamsched.connectors.kafka.decoding import Decoded, Faulty, Run
+from streamsched.connectors.kafka.decoding import DecodedBatch, DecodingResult, RejectedMessage
 from streamsched.connectors.source import Position
 
-__all__ = ["AssignedPartitions", "Entry", "PartitionProgress"]
+__all__ = ["AssignedPartitions", "PartitionProgress", "PendingDelivery"]
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """What waits to be handed out of partition ``number``: a run, or None, and the faults that lie before its end.
+class PendingDelivery:
+    """Decoded outcomes of partition ``number`` that wait to be delivered, or None, and the messages rejected before.
 
-    ``position``: where the partition stands after it.
+    ``position``: the partition's position after this delivery.
     """
 
     number: int
     position: Position
-    run: Run | None
-    faults: Sequence[Faulty]
+    decoded: DecodedBatch | None
+    rejected: Sequence[RejectedMessage]
 
 
 @dataclass(slots=True)
 class PartitionProgress:
-    """A partition: ``read``: up to which its messages were decoded; ``given``: up to which they were handed out.
+    """Progress in one partition: up to ``read`` its messages are decoded, up to ``delivered`` they are delivered.
 
-    ``log_end``: the end of its log when it became ours; ``stops``: there we stop.
+    ``log_end``: the end of its log when it was assigned; ``stops``: whether reading stops there.
     """
 
     number: int
     read: Position
-    given: Position
+    delivered: Position
     log_end: int
     stops: bool
 
     def is_done(self) -> bool:
-        """Return whether everything was read that is to be read."""
+        """Return whether reading has reached the end at which it stops."""
         return self.stops and self.read.offset >= self.log_end
 
 
 class AssignedPartitions(Mapping[int, PartitionProgress]):
-    """Partitions by number, and what was read of them and waits to be handed out, in stream order."""
+    """The assigned partitions by number, and their pending deliveries in stream order."""
 
     def __init__(self) -> None:
         self._parts: dict[int, PartitionProgress] = {}
-        self._ready: deque[Entry] = deque()
+        self._pending: deque[PendingDelivery] = deque()
 
     def __getitem__(self, number: int) -> PartitionProgress:
         return self._parts[number]
@@ -61,59 +61,60 @@ class AssignedPartitions(Mapping[int, PartitionProgress]):
         return len(self._parts)
 
     def positions(self, numbers: Iterable[int] | None = None) -> dict[str, Position]:
-        """Return where each partition stands after what was handed out, by path; those of `numbers` only."""
-        chosen = self._parts if numbers is None else [one for one in numbers if one in self._parts]
-        return {self._parts[one].given.path: self._parts[one].given for one in chosen}
+        """Return the positions after the last delivery by path; of `numbers` only, if given."""
+        chosen = self._parts if numbers is None else [number for number in numbers if number in self._parts]
+        return {self._parts[number].delivered.path: self._parts[number].delivered for number in chosen}
 
     def begin(self, number: int, position: Position, log_end: int, *, stops: bool) -> None:
-        """Let a partition stand at `position`; what was read of it before and not handed out is dropped."""
+        """Set the position of a partition; its pending deliveries are dropped."""
         self.drop(number)
         self._parts[number] = PartitionProgress(number, position, position, log_end, stops)
 
     def drop(self, number: int) -> Position | None:
-        """Forget a partition; return where it stood, None where it was not ours."""
-        self._ready = deque(entry for entry in self._ready if entry.number != number)
+        """Remove a partition; return its position, or None if it was not assigned."""
+        self._pending = deque(pending for pending in self._pending if pending.number != number)
         part = self._parts.pop(number, None)
-        return None if part is None else part.given
+        return None if part is None else part.delivered
 
-    def add(self, number: int, decoded: Decoded, offset: int, taken: int) -> None:
-        """Let what was decoded wait to be handed out; `taken` messages up to `offset` were read."""
+    def add(self, number: int, result: DecodingResult, offset: int, messages: int) -> None:
+        """Append the outcomes of `result`, decoded from that many `messages` up to `offset`, as pending deliveries."""
         part = self._parts[number]
         before = part.read
-        faults = deque(sorted(decoded.faults, key=attrgetter("offset")))
-        for run in decoded.runs:
-            position = replace(before, offset=run.offset, records=before.records + run.taken)
-            self._ready.append(Entry(number, position, run, _take_before(faults, run.offset)))
-        part.read = replace(before, offset=offset, records=before.records + taken)
-        self._ready.append(Entry(number, part.read, None, list(faults)))
+        rejected = deque(sorted(result.rejected, key=attrgetter("offset")))
+        for decoded in result.batches:
+            position = replace(before, offset=decoded.offset, records=before.records + decoded.messages)
+            earlier = _pop_before(rejected, decoded.offset)
+            self._pending.append(PendingDelivery(number, position, decoded, earlier))
+        part.read = replace(before, offset=offset, records=before.records + messages)
+        self._pending.append(PendingDelivery(number, part.read, None, list(rejected)))
 
     def rewind(self) -> None:
-        """Drop what waits to be handed out."""
-        self._ready.clear()
+        """Drop all pending deliveries."""
+        self._pending.clear()
         for part in self._parts.values():
-            part.read = part.given
+            part.read = part.delivered
 
     def advance(self, number: int, offset: int | None) -> None:
-        """Go on to `offset` where only a gap lies before it, which nothing waiting to be handed out may follow."""
+        """Skip a gap in the log up to `offset`, unless deliveries are pending."""
         part = self._parts[number]
-        if offset is not None and offset > part.read.offset and not self._ready:
-            part.read = part.given = replace(part.read, offset=offset)
+        if offset is not None and offset > part.read.offset and not self._pending:
+            part.read = part.delivered = replace(part.read, offset=offset)
 
-    def take(self) -> Entry | None:
-        """Hand out the next entry, None where there is none."""
-        if not self._ready:
+    def take(self) -> PendingDelivery | None:
+        """Remove and return the next pending delivery, or None."""
+        if not self._pending:
             return None
-        entry = self._ready.popleft()
-        self._parts[entry.number].given = entry.position
-        return entry
+        pending = self._pending.popleft()
+        self._parts[pending.number].delivered = pending.position
+        return pending
 
     def are_done(self) -> bool:
-        """Return whether all was read up to the ends and handed out."""
-        return not self._ready and all(part.is_done() for part in self._parts.values())
+        """Return whether all partitions are read to their ends and nothing is pending."""
+        return not self._pending and all(part.is_done() for part in self._parts.values())
 
 
-def _take_before(faults: deque[Faulty], offset: int) -> list[Faulty]:
-    taken: list[Faulty] = []
-    while faults and faults[0].offset < offset:
-        taken.append(faults.popleft())
-    return taken
+def _pop_before(rejected: deque[RejectedMessage], offset: int) -> list[RejectedMessage]:
+    earlier: list[RejectedMessage] = []
+    while rejected and rejected[0].offset < offset:
+        earlier.append(rejected.popleft())
+    return earlier

@@ -1,4 +1,4 @@
-"""A Kafka topic as a sink: outcomes as frames or single messages, and the batches that a scheduler hands out."""
+"""A Kafka topic as a sink: outcomes as frames or single messages, and batches of pages to visit."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from streamsched.outcomes import OutcomeBatch
 __all__ = ["FORMATS", "FRAME_ROWS", "KafkaSink", "cut_frames"]
 
 FORMATS: Final = ("frames", "msgpack", "json")
-FRAME_ROWS: Final = 1_000  # outcomes of a frame: 80 kB, a tenth of what brokers take unless told otherwise
-_FRAME_BYTES: Final = 500_000  # of a frame, half of that: URLs may be long
-_ROW_BYTES: Final = 48  # of an outcome in a frame beside its URL, at most
+FRAME_ROWS: Final = 1_000  # outcomes in a frame: 80 kB, a tenth of the default limit of brokers
+_FRAME_BYTES: Final = 500_000  # of a frame, half of that limit: URLs may be long
+_ROW_BYTES: Final = 48  # most bytes of an outcome in a frame, besides its URL
 _ENCODERS: Final[dict[str, Callable[[object], bytes]]] = {
     "json": msgspec.json.Encoder().encode,
     "msgpack": msgspec.msgpack.Encoder().encode,
@@ -32,10 +32,10 @@ _ENCODERS: Final[dict[str, Callable[[object], bytes]]] = {
 
 
 class KafkaSink:
-    """Writes to the topic of `settings` by an idempotent producer: each message is stored once, or an error says why.
+    """Writes to the topic of `settings` with an idempotent producer: each message is stored once, or an error raised.
 
-    All messages of a host go to one partition, the one that Kafka's own clients give the host as key. Use it as a
-    context manager, or `close` it: only then, or after `flush`, is everything stored.
+    All messages of a host go to one partition, the one that Kafka's own clients choose for the host as key. Use it as a
+    context manager, or `close` it: everything is stored only after that, or after `flush`.
     """
 
     def __init__(self, settings: KafkaSettings) -> None:
@@ -45,7 +45,7 @@ class KafkaSink:
         self._waiting: dict[int, list[OutcomeBatch]] = {}
 
     def create(self, partitions: int) -> bool:
-        """Create the topic with so many partitions; False where it is there already."""
+        """Create the topic with `partitions`; return False if it exists already."""
         if partitions < 1:
             raise SettingsError("partitions", partitions, "a whole number of 1 or more")
         return self._producer.create(self.settings.topic, partitions)
@@ -53,8 +53,8 @@ class KafkaSink:
     def send_outcomes(self, outcomes: OutcomeBatch, format: str = "frames", rows: int = FRAME_ROWS) -> None:  # noqa: A002
         """Send `outcomes` as "frames" of `rows`, or each as one message, "msgpack" or "json". O(bytes).
 
-        A frame holds outcomes of one partition's hosts and has no key; what does not fill one waits for more, or for
-        `flush`. A single message has its host as key. Raises InvalidOutcome where one breaks the event format.
+        A frame holds outcomes of one partition's hosts and has no key; outcomes that do not fill one wait for more, or
+        for `flush`. A single message has its host as key. Raises InvalidOutcome if one breaks the event format.
         """
         for problem in outcomes.problems():
             raise problem
@@ -70,10 +70,10 @@ class KafkaSink:
         for event, host in zip(to_events(outcomes), hosts, strict=True):
             self._producer.send(self.settings.topic, encode(event), host.encode())
 
-    def send_batch(self, batch: VisitBatch, format: str = "json") -> None:  # noqa: A002  the word that users know
-        """Send each page of `batch` as a map for the crawler of its host, its key.
+    def send_batch(self, batch: VisitBatch, format: str = "json") -> None:  # noqa: A002  the name that users know
+        """Send each page of `batch` as a map, with its host as key.
 
-        The map has ``url``, ``host``, ``score``, ``now`` and, where the pages were leased, ``lease_until_s``.
+        The map has ``url``, ``host``, ``score``, ``now`` and, if the pages were leased, ``lease_until_s``.
         """
         encode = _ENCODERS.get(format)
         if encode is None:
@@ -84,12 +84,12 @@ class KafkaSink:
             self._producer.send(self.settings.topic, encode(page), host.encode())
 
     def flush(self) -> None:
-        """Send what waits and wait until everything is stored; raises SourceError where something is not."""
+        """Send incomplete frames and wait until everything is stored. Raises SourceError if a message is not."""
         self._send_waiting()
         self._producer.flush()
 
     def close(self) -> None:
-        """Flush, and let go of connections."""
+        """Flush, then close connections."""
         try:
             self.flush()
         finally:
@@ -102,7 +102,7 @@ class KafkaSink:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if error is not None:
-            self._waiting.clear()  # what waited is not what the caller meant to have sent
+            self._waiting.clear()  # the caller has failed: incomplete frames are not sent
         self.close()
 
     def _send_frames(self, outcomes: OutcomeBatch, rows: int) -> None:
@@ -123,7 +123,7 @@ class KafkaSink:
 
 
 def cut_frames(outcomes: OutcomeBatch, rows: int) -> list[OutcomeBatch]:
-    """Return `outcomes` in parts of at most `rows`, and 500 kB unless a single one is larger; at least one part."""
+    """Return `outcomes` in parts of at most `rows`, and 500 kB unless one outcome is larger; at least one part."""
     ends = outcomes.urls.offsets + np.arange(len(outcomes) + 1) * _ROW_BYTES
     parts, start = [], 0
     while start + rows < len(outcomes) or ends[-1] - ends[start] > _FRAME_BYTES:

@@ -5,164 +5,190 @@
     with open_source("kafka://localhost:9092/outcomes?group=crawl") as source:
         for delivery in source:
             scheduler.observe(delivery.outcomes)
-            ...  # now and then: save the state together with source.positions, then source.commit(those positions)
+            ...  # from time to time: save the state with source.positions, then source.commit(those positions)
 
-Reading never commits: the group's offsets are what `commit` was told, so that they only ever follow a saved state.
+Reading never commits offsets. Only `commit` does, so that committed offsets always follow a saved state.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 from streamsched.connectors.kafka.clients.factory import open_consumer, open_producer
 from streamsched.connectors.kafka.clients.options import connection_options
-from streamsched.connectors.kafka.clients.protocol import Messages, OffsetLost, part_path
+from streamsched.connectors.kafka.clients.protocol import Messages, OffsetOutOfRange, partition_path
 from streamsched.connectors.kafka.dead_letters import DeadLetters
 from streamsched.connectors.kafka.decoding import VERSION_FIELDS, decode_messages
-from streamsched.connectors.kafka.kafka_settings import KafkaSettings
+from streamsched.connectors.kafka.kafka_settings import SCHEME, KafkaSettings
 from streamsched.connectors.kafka.partition_progress import AssignedPartitions
-from streamsched.connectors.kafka.start_offsets import Bounds, Start, check_place, choose_start
-from streamsched.connectors.source import Delivery, Position, Rejection
+from streamsched.connectors.kafka.start_offsets import Bounds, StartOffset, choose_start, find_partition
+from streamsched.connectors.source import Delivery, Position, Rejection, RevokeCallback, Source
 from streamsched.errors import SettingsError, SourceError
 
 __all__ = ["BATCH", "KafkaSource"]
 
-BATCH: Final = 16_384  # messages taken at a time: one decode of small ones is shared by so many
-_ROWS: Final = 8_192  # of a delivery, where its frames are small: applying one costs 50 µs beside its rows
-_TICK_S: Final = 0.25  # after which a wait looks whether it is still wanted
-
-Handover = Callable[[Mapping[str, Position]], None]
+BATCH: Final = 16_384  # most messages in one poll: small messages share the cost of one decode
+_ROWS: Final = 8_192  # outcomes to which small frames are merged: applying a delivery costs 50 µs beside its rows
+_TICK_S: Final = 0.25  # interval at which a blocking iteration looks whether `stop` was called
 
 
-class KafkaSource:
-    """A topic as a `Source`; see `streamsched.connectors.kafka.open_kafka`, which makes one. For one thread.
+class KafkaSource(Source):
+    """A topic as a `Source`, opened by `streamsched.connectors.kafka.open_kafka`. For use by one thread.
 
-    ``on_revoke(positions)``: called before partitions are taken away, with where they stand: save the state with them
-    and commit them, and whoever reads on misses and repeats nothing. It runs while the caller waits in `poll` or for
-    the next delivery, perhaps on another thread, after everything delivered has been dealt with.
+    ``on_revoke(positions)`` is called before partitions are revoked: save the state with these positions and commit
+    them, and the next reader neither misses nor repeats a message. It runs while the caller waits in `poll` or for the
+    next delivery, possibly on another thread, after every earlier delivery has been processed.
 
-    ``starts``: where each partition was begun last, by path.
-    ``misplaced``, ``unkeyed``: outcomes whose message had another key than their host, or none; they are delivered.
-    ``skipped``: messages that were deleted before they were read, where the settings let that pass.
+    ``misplaced``, ``unkeyed``: delivered outcomes whose message had a key other than their host, or no key.
+    ``skipped``: messages that were deleted before they were read, if the settings allow that.
     """
 
-    format: Final = "kafka"
+    format = "kafka"
+    is_replayable = True
+    is_partitioned = True
 
     def __init__(self, settings: KafkaSettings, *, batch: int = BATCH, dead_letters: str | Path | None = None) -> None:
         if batch < 1:
             raise SettingsError("batch", batch, "a whole number of 1 or more")
         self.settings = settings
-        self.on_revoke: Handover | None = None
+        self.on_revoke: RevokeCallback | None = None
         self.misplaced = self.unkeyed = self.skipped = 0
         self._batch = batch
-        self._parts = AssignedPartitions()
-        self._saved: dict[int, Position] = {}  # to start at, once a partition is ours
-        self.starts: dict[str, Position] = {}
+        self._assigned = AssignedPartitions()
+        self._saved: dict[int, Position] = {}  # where to start in partitions once they are assigned
+        self._starts: dict[str, Position] = {}
         self._joined = self._stopped = self._closed = self._paused = False
-        self._failures: dict[int | None, SourceError] = {}  # by partition; None: of the topic
+        self._failures: dict[int | None, SourceError] = {}  # by partition; None: of the whole topic
         sender = replace(settings, options=connection_options(settings.options))
         self._letters = DeadLetters(settings.topic, settings.dead_letters, partial(open_producer, sender), dead_letters)
         with ExitStack() as undo:
             undo.callback(self._letters.close)
             self._consumer = open_consumer(settings)
             undo.callback(self._consumer.close)
-            self._numbers = self._choose_numbers()
+            self._numbers = self._choose_partitions()
             undo.pop_all()
         if settings.group is not None:
             self._consumer.subscribe(self)
 
     @property
     def rejected(self) -> int:
-        """Return how many records were rejected since the source was opened."""
-        return self._letters.book.count
+        """The number of records rejected since the source was opened."""
+        return self._letters.rejections.count
 
     @property
     def rejections(self) -> Sequence[Rejection]:
-        """Return the last rejections, at most 100, oldest first."""
-        return tuple(self._letters.book.last)
+        """The last rejections, at most 100, oldest first."""
+        return tuple(self._letters.rejections.last)
 
     @property
     def positions(self) -> dict[str, Position]:
-        """Return where each partition that is ours stands after what was delivered and rejected, by path."""
-        return self._parts.positions()
+        """The position of each assigned partition by path, past delivered and rejected messages."""
+        return self._assigned.positions()
+
+    @property
+    def starts(self) -> Mapping[str, Position]:
+        """The position at which reading of each partition began last, by path."""
+        return self._starts
 
     @property
     def lag(self) -> dict[str, int]:
-        """Return how many messages each partition that is ours is behind its end, as last heard; gaps count too."""
-        ends = [(part, max(self._consumer.end(part.number) or 0, part.log_end)) for part in self._parts.values()]
-        return {part.given.path: max(0, end - part.given.offset) for part, end in ends}
+        """The number of messages between each assigned partition's position and its last known end; gaps count."""
+        ends = [(part, max(self._consumer.end(part.number) or 0, part.log_end)) for part in self._assigned.values()]
+        return {part.delivered.path: max(0, end - part.delivered.offset) for part, end in ends}
 
     @property
     def ended(self) -> bool:
-        """Whether all was delivered up to the ends that the partitions had, where the settings say to stop there."""
-        return self.settings.until_end and self._joined and not self._failures and self._parts.are_done()
+        """Whether `until_end` is set and everything up to the ends at the start has been delivered."""
+        return self.settings.until_end and self._joined and not self._failures and self._assigned.are_done()
+
+    def counts(self) -> dict[str, int]:
+        """Return the counters ``rejected``, ``misplaced``, ``unkeyed`` and ``skipped``, and the total ``lag``."""
+        return {
+            "rejected": self.rejected,
+            "misplaced": self.misplaced,
+            "unkeyed": self.unkeyed,
+            "skipped": self.skipped,
+            "lag": sum(self.lag.values()),
+        }
+
+    def owns(self, path: str) -> bool:
+        """Return whether `path` names a partition of this topic."""
+        return path.startswith(SCHEME) and path.removeprefix(SCHEME).rpartition("/")[0] == self.settings.topic
 
     def seek(self, position: Position) -> None:
-        """Go to `position`, or begin there once its partition is ours; call it once for each partition.
+        """Continue at `position`, or start there once its partition is assigned; call it once for each partition.
 
-        Raises SourceError where it is of another topic or no longer in the log (see ``KafkaSettings.lost``).
+        Raises SourceError if it belongs to another topic or its offset is not in the log (see ``KafkaSettings.lost``).
         """
         self._check_open()
-        number = check_place(self.settings, position, self._numbers)
+        number = find_partition(self.settings, position, self._numbers)
         self._saved[number] = position
-        if number in self._parts:
+        if number in self._assigned:
             bounds = self._consumer.bounds([number])[number]
-            self._begin(number, bounds, None, self._parts[number].log_end)
-            self._consumer.seek(number, self._parts[number].given.offset)
-            self._consumer.resume([number])  # it may have been held at its end
+            self._begin(number, bounds, None, self._assigned[number].log_end)
+            self._consumer.seek(number, self._assigned[number].delivered.offset)
+            self._consumer.resume([number])  # it may have been paused at its end
             self._failures.pop(number, None)
             self._failures.pop(None, None)
 
     def poll(self, timeout_s: float) -> Delivery | None:
-        """Return the next delivery, None where none comes for `timeout_s`, the source is paused or it is at its end.
+        """Return the next delivery; None if none arrives within `timeout_s`, or if paused or at the end.
 
-        Keeps the membership in the group, also while paused: call it at least every few minutes. Raises SourceError
-        where the topic cannot be read on; while brokers are away it waits for them.
+        Keeps the membership in the group alive, also while paused: call it at least every few minutes. Raises
+        SourceError if the topic cannot be read further; unreachable brokers are waited for.
         """
         self._check_open()
         if not self._joined and self.settings.group is None:
             self._consumer.assign(self._begin_all(sorted(self._numbers.values())))
-        delivery = self._take()
+        delivery = self._next_delivery()
         if delivery is None and not self._failures and not self.ended:
             self._fetch(timeout_s)
-            delivery = self._take()
+            delivery = self._next_delivery()
         if delivery is None and self._failures:
             raise next(iter(self._failures.values()))
         return delivery
 
-    def commit(self, positions: Mapping[str, Position]) -> None:
-        """Commit `positions` for the group, those of partitions that are ours: only once a saved state holds them.
+    def deliveries(self, timeout_s: float) -> Iterator[Delivery | None]:
+        """Yield deliveries until the source ends, and None whenever none arrives within `timeout_s`."""
+        while not self.ended:
+            yield self.poll(timeout_s)
 
-        Does nothing without a group. Raises SourceError where the brokers do not take it, `retriable` where they may
-        take it later; nothing is lost by that, for the next commit makes up for it.
+    def commit(self, positions: Mapping[str, Position]) -> None:
+        """Commit `positions` of assigned partitions for the group; only positions that a saved state holds.
+
+        Does nothing without a group. Raises SourceError if the brokers do not accept it, `retriable` if they may accept
+        it later; the next commit makes up for a failed one.
         """
         self._check_open()
         numbers = {self._numbers.get(path): position for path, position in positions.items()}
-        offsets = {one: position.offset for one, position in numbers.items() if one is not None and one in self._parts}
+        offsets = {
+            number: position.offset
+            for number, position in numbers.items()
+            if number is not None and number in self._assigned
+        }
         if offsets and self.settings.group is not None:
             self._consumer.commit(offsets)
 
     def pause(self) -> None:
-        """Fetch nothing until `resume`; what is fetched already is still delivered."""
+        """Fetch nothing until `resume`; messages that are already fetched are still delivered."""
         self._paused = True
 
     def resume(self) -> None:
-        """Fetch again."""
+        """Fetch again after `pause`."""
         self._paused = False
-        self._consumer.resume([one for one, part in self._parts.items() if not part.is_done()])
+        self._consumer.resume([number for number, part in self._assigned.items() if not part.is_done()])
 
     def stop(self) -> None:
-        """End the iteration after the delivery at hand; a signal handler or another thread may call it."""
+        """End the iteration after the current delivery; may be called by a signal handler or another thread."""
         self._stopped = True
 
     def close(self) -> None:
-        """Leave the group and let go of connections; commits nothing, calls nobody. A second call does nothing."""
+        """Leave the group and close connections, without a commit or a callback; a second call does nothing."""
         if not self._closed:
             self._closed = True
             try:
@@ -171,33 +197,30 @@ class KafkaSource:
                 self._consumer.close()
 
     def on_assigned(self, partitions: Sequence[int]) -> Mapping[int, int]:
-        """Return where to start in `partitions`; the client calls it."""
+        """Return the offset to start at in each of `partitions`. Called by the client."""
         try:
             return self._begin_all(partitions)
         except SourceError as error:
             self._failures[None] = error
-            return dict.fromkeys(partitions, 0)  # none of them is ours yet, and what comes from there is dropped
+            return dict.fromkeys(partitions, 0)  # none of them counts as assigned, so their messages are dropped
 
     def on_revoked(self, partitions: Sequence[int], *, lost: bool) -> None:
-        """Hand `partitions` over; the client calls it."""
-        gone = self._parts.positions(partitions)
+        """Call ``on_revoke`` for `partitions`, unless they are `lost`, and drop them. Called by the client."""
+        revoked = self._assigned.positions(partitions)
         try:
-            if gone and self.on_revoke is not None and not lost and not self._closed:
-                self.on_revoke(gone)
+            if revoked and self.on_revoke is not None and not lost and not self._closed:
+                self.on_revoke(revoked)
         except SourceError as error:
             self._failures[None] = error
         finally:
-            for one in partitions:
-                self._failures.pop(one, None)
-                stood = self._parts.drop(one)
-                if stood is not None:
-                    self._saved[one] = stood  # the state goes on from there, should the partition come back
-
-    def __iter__(self) -> Self:
-        return self
+            for number in partitions:
+                self._failures.pop(number, None)
+                position = self._assigned.drop(number)
+                if position is not None:
+                    self._saved[number] = position  # to continue there if the partition is assigned again
 
     def __next__(self) -> Delivery:
-        """Return the next delivery, however long it takes; what was rejected before it is in the dead letters."""
+        """Return the next delivery, however long it takes, after the dead letters of records rejected before it."""
         while not self._stopped:
             delivery = self.poll(_TICK_S)
             if delivery is not None:
@@ -206,116 +229,111 @@ class KafkaSource:
                 break
         raise StopIteration
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def _choose_numbers(self) -> dict[str, int]:
-        """Return the partitions to read, or in a group those there are, by path."""
-        there = self._consumer.partitions()
+    def _choose_partitions(self) -> dict[str, int]:
+        """Return the numbers of the partitions to read, or with a group of all that exist, by path."""
+        existing = self._consumer.partitions()
         asked = self.settings.partitions
-        if asked is not None and (self.settings.group is not None or not set(asked) <= set(there)):
-            expected = f"some of the topic's, 0 to {there[-1]}, and no group"
+        if asked is not None and (self.settings.group is not None or not set(asked) <= set(existing)):
+            expected = f"some of the topic's, 0 to {existing[-1]}, and no group"
             raise SettingsError("partitions", asked, expected)
-        return {part_path(self.settings.topic, one): one for one in (there if asked is None else asked)}
+        return {partition_path(self.settings.topic, one): one for one in (existing if asked is None else asked)}
 
     def _begin_all(self, partitions: Sequence[int]) -> Mapping[int, int]:
-        """Let `partitions` begin, and return where; a failure to be raised later where an offset is gone."""
+        """Start `partitions` and return their first offsets; a lost offset is raised later, by `poll`."""
         bounds = self._consumer.bounds(partitions)
         committed = {} if self.settings.group is None else self._consumer.committed(partitions)
-        for one in partitions:
-            self._numbers.setdefault(part_path(self.settings.topic, one), one)
+        for number in partitions:
+            self._numbers.setdefault(partition_path(self.settings.topic, number), number)
             try:
-                self._begin(one, bounds[one], committed.get(one), bounds[one][1])
+                self._begin(number, bounds[number], committed.get(number), bounds[number][1])
             except SourceError as error:
-                self._failures[one] = error
-                self._stand(one, Start(error.offset or 0), bounds[one][1])
+                self._failures[number] = error
+                self._set_position(number, StartOffset(error.offset or 0), bounds[number][1])
         self._joined = True
-        return {one: min(max(self._parts[one].given.offset, bounds[one][0]), bounds[one][1]) for one in partitions}
+        return {
+            number: min(max(self._assigned[number].delivered.offset, bounds[number][0]), bounds[number][1])
+            for number in partitions
+        }
 
     def _begin(self, number: int, bounds: Bounds, committed: int | None, log_end: int) -> None:
         start = choose_start(self.settings, number, bounds, self._saved.get(number), committed)
-        self._stand(number, start, log_end)
+        self._set_position(number, start, log_end)
         self.skipped += start.skipped
 
-    def _stand(self, number: int, start: Start, log_end: int) -> None:
-        position = Position(self.format, part_path(self.settings.topic, number), start.offset, start.records)
-        self._parts.begin(number, position, log_end, stops=self.settings.until_end)
-        self.starts[position.path] = position
+    def _set_position(self, number: int, start: StartOffset, log_end: int) -> None:
+        position = Position(self.format, partition_path(self.settings.topic, number), start.offset, start.records)
+        self._assigned.begin(number, position, log_end, stops=self.settings.until_end)
+        self._starts[position.path] = position
 
-    def _take(self) -> Delivery | None:
-        """Hand out the next delivery that waits; what was rejected before it counts from now on."""
-        while (entry := self._parts.take()) is not None:
-            for faulty in entry.faults:
-                self._letters.count(entry.number, faulty)
-            if entry.faults:
-                self._letters.book.flush()
-            if entry.run is not None:
-                self.misplaced += entry.run.misplaced
-                self.unkeyed += entry.run.unkeyed
-                return Delivery(entry.run.outcomes, entry.position)
+    def _next_delivery(self) -> Delivery | None:
+        """Return the next pending delivery, and count the messages rejected before it."""
+        while (pending := self._assigned.take()) is not None:
+            for message in pending.rejected:
+                self._letters.count(pending.number, message)
+            if pending.rejected:
+                self._letters.rejections.flush()
+            if pending.decoded is not None:
+                self.misplaced += pending.decoded.misplaced
+                self.unkeyed += pending.decoded.unkeyed
+                return Delivery(pending.decoded.outcomes, pending.position)
         return None
 
     def _fetch(self, timeout_s: float) -> None:
-        """Take what the client has and decode it."""
+        """Poll the client once and decode the messages."""
         try:
-            held = [one for one, part in self._parts.items() if self._paused or part.is_done()]
+            held = [number for number, part in self._assigned.items() if self._paused or part.is_done()]
             if held:
                 self._consumer.pause(held)
             chunks = self._consumer.poll(timeout_s, self._batch)
-            # What has failed stays where it stands; what comes from there is read again after a seek.
-            self._read_all([chunk for chunk in chunks if chunk.partition in self._parts.keys() - self._failures.keys()])
+            # A failed partition keeps its position; its messages are read again after a seek.
+            active = self._assigned.keys() - self._failures.keys()
+            self._decode_all([chunk for chunk in chunks if chunk.partition in active])
             if not chunks:
-                for one in self._parts.keys() - self._failures.keys():
-                    self._parts.advance(one, self._consumer.position(one))
-        except OffsetLost as lost:
-            self._recover(lost.partition)
+                for number in self._assigned.keys() - self._failures.keys():
+                    self._assigned.advance(number, self._consumer.position(number))
+        except OffsetOutOfRange as lost:
+            self._restart(lost.partition)
         except SourceError as error:
             self._failures[None] = error
 
-    def _read_all(self, chunks: Sequence[Messages]) -> None:
+    def _decode_all(self, chunks: Sequence[Messages]) -> None:
         try:
             for messages in chunks:
-                self._read(messages)
+                self._decode(messages)
             self._letters.flush()
         except SourceError as error:
-            self._parts.rewind()  # nothing after a letter that is not stored may be dealt with
-            self._failures |= dict.fromkeys(self._parts, error)
+            self._assigned.rewind()  # nothing after a dead letter that is not stored may be delivered
+            self._failures |= dict.fromkeys(self._assigned, error)
 
-    def _read(self, messages: Messages) -> None:
-        part = self._parts[messages.partition]
+    def _decode(self, messages: Messages) -> None:
+        number = messages.partition
+        part = self._assigned[number]
         messages = messages.before(part.log_end) if part.stops else messages
-        decoded = decode_messages(messages, min(self._batch, _ROWS))
-        strange = [faulty for faulty in decoded.faults if faulty.fault.field in VERSION_FIELDS]
-        if strange and self.settings.versions == "stop":
-            first = min(strange)
-            reason = (
-                f"{first.fault.field}: {first.fault.reason}, found {first.fault.found}: update streamsched to go on"
-            )
-            path = part_path(self.settings.topic, messages.partition)
-            self._failures[messages.partition] = SourceError(path, reason, first.offset)
+        result = decode_messages(messages, min(self._batch, _ROWS))
+        unknown = [message for message in result.rejected if message.fault.field in VERSION_FIELDS]
+        if unknown and self.settings.versions == "stop":
+            first = min(unknown)
+            fault = first.fault
+            reason = f"{fault.field}: {fault.reason}, found {fault.found}: update streamsched to read it"
+            self._failures[number] = SourceError(partition_path(self.settings.topic, number), reason, first.offset)
             messages = messages.before(first.offset)
-            decoded = decode_messages(messages, min(self._batch, _ROWS))
+            result = decode_messages(messages, min(self._batch, _ROWS))
         if not len(messages):
             return
-        keys = dict(zip(messages.offsets, messages.keys, strict=True)) if decoded.faults else {}
-        for faulty in decoded.faults:
-            self._letters.send(messages.partition, keys[faulty.offset], faulty)
-        self._parts.add(messages.partition, decoded, messages.offsets[-1] + 1, len(messages))
+        keys = dict(zip(messages.offsets, messages.keys, strict=True)) if result.rejected else {}
+        for message in result.rejected:
+            self._letters.send(number, keys[message.offset], message)
+        self._assigned.add(number, result, messages.offsets[-1] + 1, len(messages))
 
-    def _recover(self, number: int) -> None:
-        """Go on in a partition whose next offset was deleted before it was read, if the settings let that pass."""
-        if number not in self._parts:
+    def _restart(self, number: int) -> None:
+        """Continue in a partition whose next offset was deleted before it was read, if the settings allow that."""
+        if number not in self._assigned:
             return
-        part = self._parts[number]
+        part = self._assigned[number]
         self._saved[number] = part.read
         try:
             self._begin(number, self._consumer.bounds([number])[number], None, part.log_end)
-            self._consumer.seek(number, self._parts[number].given.offset)
+            self._consumer.seek(number, self._assigned[number].delivered.offset)
         except SourceError as error:
             self._failures[number] = error
 

@@ -1,1 +1,1 @@
-"""The long-running process: its settings, what it takes outcomes from, what it tells while it does."""
+"""The long-running process behind ``streamsched run``: settings, ingest loop, evolution, published batches, log."""

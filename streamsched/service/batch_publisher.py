@@ -1,8 +1,7 @@
-"""BatchPublisher published to a topic, for crawlers that read what to visit next from Kafka."""
+"""Publishes batches of pages to visit to a topic, for crawlers that read from Kafka."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
@@ -13,7 +12,7 @@ from streamsched.errors import SnapshotError, SourceError
 from streamsched.numerics.argument_checks import check_whole
 from streamsched.numerics.durations import parse_duration
 from streamsched.scheduler.durable import DurableScheduler
-from streamsched.service.event_log import log_event
+from streamsched.service.event_log import LOG
 
 __all__ = ["BatchPlan", "BatchPublisher"]
 
@@ -22,7 +21,7 @@ __all__ = ["BatchPlan", "BatchPublisher"]
 class BatchPlan:
     """How batches are published: ``size`` pages every ``every``, leased for ``lease``, both as ``"10s"`` or seconds.
 
-    ``behind``: none while the stream is more messages behind: its outcomes are older than the leases, and end them.
+    ``behind``: the lag in messages above which none is published, because outcomes older than a lease would end it.
     """
 
     size: int = 1000
@@ -38,11 +37,11 @@ class BatchPlan:
 
 
 class BatchPublisher:
-    """Hands out pages of `scheduler` through `sink` by `plan`, as of the time of `wall`, when `clock` has gone on.
+    """Leases pages of `scheduler` and sends them to `sink` according to `plan`; a context manager.
 
-    The leases are on disk before a page is sent: a crash between costs the wait for their end, and no page is sent
-    twice before. While brokers are away no more is handed out; what waits for them is sent when they are back.
-    ``sent``: pages so far.
+    `wall` is the time of the leases, `clock` that of the interval. The leases are on disk before a page is sent: after
+    a crash in between, pages are sent again only once their leases have expired. While brokers are unreachable no
+    further batch is leased; the pending one is sent when they return. ``sent``: pages so far.
     """
 
     def __init__(
@@ -61,33 +60,33 @@ class BatchPublisher:
         self._wall = wall
         self._clock = clock
         self._due = clock()
-        self._waiting = 0  # pages that the brokers have not taken yet
+        self._unsent = 0  # pages that the brokers have not stored yet
 
     def tick(self, lag: int | None) -> None:
-        """Publish a batch if it is time and the stream no more than `lag` messages behind. Milliseconds mostly.
+        """Publish a batch if it is due and `lag` is at most ``plan.behind`` messages. Mostly milliseconds.
 
-        None: it is not known how far; then only what waits is sent.
+        With a `lag` of None, unknown, only a pending batch is sent.
         """
         if self._clock() < self._due:
             return
         self._due = self._clock() + float(self._plan.every)
-        if self._waiting or (lag is not None and lag <= self._plan.behind):
+        if self._unsent or (lag is not None and lag <= self._plan.behind):
             try:
                 self._publish()
-            except SnapshotError as error:  # told by whoever sees to saving; no lease, no batch
-                log_event("no batch", logging.ERROR, reason=str(error))
+            except SnapshotError as error:  # no lease on disk, no batch
+                LOG.error("no batch", reason=str(error))
             except SourceError as error:
-                log_event("batch waits for brokers", logging.ERROR, pages=self._waiting, reason=str(error))
+                LOG.error("batch waits for brokers", pages=self._unsent, reason=str(error))
 
     def _publish(self) -> None:
-        if not self._waiting:
+        if not self._unsent:
             batch = self._scheduler.next_batch(self._plan.size, now=self._wall(), lease=self._plan.lease)
-            self._waiting = len(batch)
+            self._unsent = len(batch)
             self._sink.send_batch(batch)
         self._sink.flush()
-        self.sent += self._waiting
-        log_event("batch", logging.DEBUG, pages=self._waiting)
-        self._waiting = 0
+        self.sent += self._unsent
+        LOG.debug("batch", pages=self._unsent)
+        self._unsent = 0
 
     def __enter__(self) -> Self:
         return self
@@ -98,4 +97,4 @@ class BatchPublisher:
         try:
             self._sink.close()
         except SourceError as unsent:
-            log_event("batch not taken", logging.ERROR, pages=self._waiting, reason=str(unsent))
+            LOG.error("batch not taken", pages=self._unsent, reason=str(unsent))

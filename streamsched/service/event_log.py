@@ -1,86 +1,104 @@
-"""What a run tells whoever watches it later: one event a line, as text or as JSON, on standard error."""
+"""The log of a run: one event a line on standard error, as text or as JSON.
+
+Modules of the service log with `LOG`, a structlog logger: ``LOG.info("saved", file=name, pages=12)``. What library
+modules log through `logging`, as ``streamsched.…``, appears in the same form.
+"""
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Final
 
+import structlog
 from rich.console import Console
+from structlog.dev import Column, ConsoleRenderer, KeyValueColumnFormatter
+from structlog.typing import EventDict, Processor
 
-__all__ = ["LOG", "log_event", "logging_to"]
+__all__ = ["LOG", "log_to"]
 
-LOG: Final = logging.getLogger("streamsched")
-
-
-def log_event(event: str, level: int = logging.INFO, /, **fields: Any) -> None:
-    """Log that `event` came about, with what is known of it.
-
-    >>> log_event("saved", file="snapshot-00000001.state", pages=12)
-    """
-    LOG.log(level, event, extra={"fields": fields})
+_LIBRARY: Final = logging.getLogger("streamsched")
+LOG: Final[structlog.stdlib.BoundLogger] = structlog.wrap_logger(
+    _LIBRARY,
+    processors=[structlog.stdlib.filter_by_level, structlog.stdlib.render_to_log_kwargs],
+    wrapper_class=structlog.stdlib.BoundLogger,
+    cache_logger_on_first_use=True,
+)
 
 
 @contextmanager
-def logging_to(console: Console, level: str, layout: str) -> Iterator[None]:
-    """Let what the library logs from `level` on appear on `console` in this block, as "text" or "json"."""
-    handler = _Lines(console, level.upper(), layout)
-    before, spread = LOG.level, LOG.propagate
-    LOG.addHandler(handler)
-    LOG.setLevel(level.upper())
-    LOG.propagate = False
+def log_to(console: Console, level: str, layout: str) -> Iterator[None]:
+    """Print events from `level` on to `console` within the block, with the layout "text" or "json"."""
+    handler = _ConsoleHandler(console)
+    handler.setFormatter(_make_formatter(_JSON if layout == "json" else _TEXT))
+    previous_level, previous_propagate = _LIBRARY.level, _LIBRARY.propagate
+    _LIBRARY.addHandler(handler)
+    _LIBRARY.setLevel(level.upper())
+    _LIBRARY.propagate = False
     try:
         yield
     finally:
-        LOG.removeHandler(handler)
-        LOG.setLevel(before)
-        LOG.propagate = spread
+        _LIBRARY.removeHandler(handler)
+        _LIBRARY.setLevel(previous_level)
+        _LIBRARY.propagate = previous_propagate
 
 
-class _Lines(logging.Handler):
-    """Prints records above the line of progress, where there is one."""
+class _ConsoleHandler(logging.Handler):
+    """Prints records above the progress line, if there is one."""
 
-    def __init__(self, console: Console, level: str, layout: str) -> None:
-        super().__init__(level)
+    def __init__(self, console: Console) -> None:
+        super().__init__()
         self._console = console
-        self._write = _as_json if layout == "json" else _as_text
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
-            text = self._write(record)
+            text = self.format(record)
             self._console.print(text, markup=False, highlight=False, emoji=False, soft_wrap=True)
-        except Exception:  # noqa: BLE001  what cannot be told must not stop what it tells of
+        except Exception:  # noqa: BLE001  an event that cannot be logged must not stop the run
             self.handleError(record)
 
 
-def _as_text(record: logging.LogRecord) -> str:
-    """Return time, level, event and ``name=value`` for each field, in quotes where a value has spaces."""
-    fields = " ".join(f"{name}={_show(value)}" for name, value in _fields(record).items())
-    message = _one_line(record.getMessage())
-    return f"{_when(record)} {record.levelname:<7} {message}{' ' if fields else ''}{fields}"
+def _make_formatter(renderers: Sequence[Processor]) -> logging.Formatter:
+    return structlog.stdlib.ProcessorFormatter(
+        foreign_pre_chain=[
+            structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
+            structlog.stdlib.add_log_level,
+            structlog.stdlib.ExtraAdder(),
+        ],
+        processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *renderers],
+    )
 
 
-def _as_json(record: logging.LogRecord) -> str:
-    told = {"time": _when(record), "level": record.levelname.lower(), "event": record.getMessage(), **_fields(record)}
-    return json.dumps(told, default=str)
+def _escape(_logger: object, _method: str, event: EventDict) -> EventDict:
+    """Escape control characters, so that no value breaks its line or controls a terminal; shorten floats."""
+    return {name: f"{value:.6g}" if isinstance(value, float) else _printable(value) for name, value in event.items()}
 
 
-def _fields(record: logging.LogRecord) -> dict[str, Any]:
-    fields: dict[str, Any] = getattr(record, "fields", {})
-    return fields
+def _printable(value: Any) -> str:
+    text = str(value)
+    return text if text.isprintable() else text.encode("unicode_escape").decode()
 
 
-def _when(record: logging.LogRecord) -> str:
-    return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+def _quote(value: object) -> str:
+    """Return `value` in quotes if it is empty or contains a space, a quote or an equals sign."""
+    text = str(value)
+    return json.dumps(text, ensure_ascii=False) if not text or set(text) & set(' "=') else text
 
 
-def _show(value: Any) -> str:
-    text = f"{value:.6g}" if isinstance(value, float) else _one_line(str(value))
-    return json.dumps(text, ensure_ascii=False) if not text or " " in text or '"' in text or "=" in text else text
-
-
-def _one_line(text: str) -> str:
-    return text.encode("unicode_escape").decode() if not text.isprintable() else text
+_plain: Final = partial(KeyValueColumnFormatter, value_style="", reset_style="")
+_TEXT: Final[Sequence[Processor]] = [
+    _escape,
+    ConsoleRenderer(
+        columns=[
+            Column("time", _plain(key_style=None, value_repr=str)),
+            Column("level", _plain(key_style=None, value_repr=lambda level: f"{str(level).upper():<7}")),
+            Column("event", _plain(key_style=None, value_repr=str)),
+            Column("", _plain(key_style="", value_repr=_quote)),
+        ],
+        sort_keys=False,
+    ),
+]
+_JSON: Final[Sequence[Processor]] = [structlog.processors.JSONRenderer(default=str)]

@@ -1,8 +1,7 @@
-"""Evolution along a stream: outcomes are cut where a cycle of their own time ends, and formulas evolved there."""
+"""Evolution of the formula during a run: beside a live stream, or between the cycles of a file's own time."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Protocol
@@ -15,30 +14,30 @@ from streamsched.outcomes import OutcomeBatch
 from streamsched.scheduler.any_scheduler import AnyScheduler
 from streamsched.scheduler.evolver import Evolver
 from streamsched.scheduler.results import Observed
-from streamsched.service.event_log import log_event
+from streamsched.service.event_log import LOG
 
 __all__ = ["Apply", "EvolutionHook", "FileEvolution", "LiveEvolution", "cut_at_cycles"]
 
 Apply = Callable[[OutcomeBatch, bool], Observed]
-"""Takes a part of a delivery, and whether it is the last."""
+"""Applies a part of a delivery; the second argument says whether it is the last part."""
 
 
 class EvolutionHook(Protocol):
-    """What an intake asks of those who evolve along with it. ``evolutions``: how many came to their end."""
+    """Evolution as the ingest loop drives it. ``evolutions``: the number completed."""
 
     evolutions: int
 
     def observe(self, outcomes: OutcomeBatch, apply: Apply) -> Observed:
-        """Have `apply` take `outcomes`."""
+        """Call `apply` with `outcomes`, in one or several parts."""
         ...
 
     def tick(self) -> None:
-        """See to what goes on beside, now and then."""
+        """Advance evolutions that run beside; called about every second."""
         ...
 
 
 class LiveEvolution:
-    """Takes outcomes of the present into a scheduler; `evolver` evolves beside, by the time of `clock`."""
+    """Evolution of a live stream: `evolver` runs beside the intake, by the time of `clock`."""
 
     def __init__(self, evolver: Evolver, clock: Callable[[], float]) -> None:
         self._evolver = evolver
@@ -46,29 +45,29 @@ class LiveEvolution:
         self.evolutions = 0
 
     def observe(self, outcomes: OutcomeBatch, apply: Apply) -> Observed:
-        """Have `apply` take all of `outcomes`. O(n)."""
-        seen = apply(outcomes, True)
-        self._evolver.note(seen)
-        return seen
+        """Call `apply` once with all `outcomes`. O(n)."""
+        observed = apply(outcomes, True)
+        self._evolver.note(observed)
+        return observed
 
     def tick(self) -> None:
-        """Begin an evolution where one is due, or see what became of the one under way. Milliseconds."""
+        """Start an evolution if one is due, or collect the result of the running one. Milliseconds."""
         try:
             record = self._evolver.tick(self._clock())
         except SnapshotError as error:  # the record could not be written: the champion stays
-            log_event("evolution not recorded", logging.ERROR, reason=str(error))
+            LOG.error("evolution not recorded", reason=str(error))
             return
         if record is not None:
             self.evolutions += 1
-            log_event("evolved", record=record.number, decision=record.decision, why=record.why)
+            LOG.info("evolved", record=record.number, decision=record.decision, why=record.why)
 
 
 class FileEvolution:
-    """Takes outcomes into `scheduler`, and evolves every so many cycles of their time, here and now.
+    """Evolution of a file's stream: runs in this thread, every few cycles of the outcomes' own time.
 
-    A file's past runs faster than the clock: evolution beside it would end at another outcome each time. Here it ends
-    before the next outcome is read, so that reading a file again leads to the same champions. `save` is called after
-    each evolution, so that its record and its champion are on disk together.
+    The past in a file runs faster than the clock, so an evolution beside it would end at a different outcome each time.
+    Here it ends before the next outcome is read, and reading a file again leads to the same champions. `save` is called
+    after each evolution, so that its record and its champion are on disk together.
     """
 
     def __init__(
@@ -77,24 +76,24 @@ class FileEvolution:
         self._scheduler = scheduler
         self._evolver = Evolver(scheduler, plan, state)
         self._save = save
-        self._cycle: int | None = None  # the newest that the stream has reached
+        self._cycle: int | None = None  # the newest cycle in the stream so far
         self.evolutions = 0
 
     def observe(self, outcomes: OutcomeBatch, apply: Apply) -> Observed:
-        """Have `apply` take `outcomes`, evolving between two of them where that is due. O(n), and the evolutions."""
+        """Call `apply` with the parts of `outcomes`, and evolve between two parts if due. O(n), and the evolutions."""
         total = Observed()
         parts = list(cut_at_cycles(outcomes, self._scheduler.cycle_s, self._cycle))
-        for place, (part, cycle) in enumerate(parts, 1):
+        for number, (part, cycle) in enumerate(parts, 1):
             if cycle is not None and cycle != self._cycle:
                 self._cycle = cycle
                 self._evolve(cycle * self._scheduler.cycle_s)
-            seen = apply(part, place == len(parts))
-            self._evolver.note(seen)
-            total += seen
+            observed = apply(part, number == len(parts))
+            self._evolver.note(observed)
+            total += observed
         return total
 
     def tick(self) -> None:
-        """Nothing goes on beside."""
+        """Do nothing: no evolution runs beside."""
 
     def _evolve(self, now: float) -> None:
         trigger = self._evolver.due(now)
@@ -102,16 +101,16 @@ class FileEvolution:
             record = self._evolver.evolve_now(now, trigger)
             self._save()
             self.evolutions += 1
-            log_event("evolved", record=record.number, decision=record.decision, why=record.why)
+            LOG.info("evolved", record=record.number, decision=record.decision, why=record.why)
 
 
 def cut_at_cycles(
     outcomes: OutcomeBatch, cycle_s: float, reached: int | None
 ) -> Iterator[tuple[OutcomeBatch, int | None]]:
-    """Yield `outcomes` in parts, each with the newest cycle that the stream has reached at its begin. O(n).
+    """Yield `outcomes` in parts, each with the newest cycle in the stream at its start. O(n).
 
-    `reached`: that before the first of them, None before there was any. Outcomes of an earlier cycle, which come late,
-    do not cut.
+    `reached`: the newest cycle before the first outcome, None if there was none. Late outcomes, of an earlier cycle,
+    start no part.
     """
     if len(outcomes) == 0:
         return

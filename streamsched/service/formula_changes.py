@@ -1,4 +1,4 @@
-"""Formulas set by hand: the scheduler ranks by them, and a record says so, so that the change can be taken back."""
+"""Formula changes by hand, each with a record, so that it can be undone."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ __all__ = ["set_formula", "use_recorded_formula"]
 
 
 def set_formula(scheduler: AnyScheduler, book: RecordBook, now: float, formula: str) -> EvolutionRecord:
-    """Rank by `formula` from `now` on, and write and return the record of it; saving the state is left to the caller.
+    """Rank by `formula` from `now` on; write and return the record of the change. The caller saves the state.
 
-    Raises FormulaError where it cannot be used, SnapshotError where the record cannot be written.
+    Raises FormulaError if it cannot be used, SnapshotError if the record cannot be written.
     """
     before, number = scheduler.champion, book.next_number()
     champion = Champion(parse_provided(formula), BY_HAND, number, now)
@@ -21,11 +21,11 @@ def set_formula(scheduler: AnyScheduler, book: RecordBook, now: float, formula: 
 
 
 def use_recorded_formula(scheduler: AnyScheduler, book: RecordBook, record: EvolutionRecord) -> EvolutionRecord:
-    """Rank by the champion that `record` leads to, and write and return the record.
+    """Rank by the champion in `record`; write and return the record.
 
-    Raises FormulaError where it cannot be used, SnapshotError where the record cannot be written.
+    Raises FormulaError if the formula cannot be used, SnapshotError if the record cannot be written.
     """
-    parse_provided(record.champion_after.formula)  # refuses one of another version before anything is written
+    parse_provided(record.champion_after.formula)  # raises for a formula of another version before anything is written
     record = book.append(record)
     scheduler.use(record.champion_after)
     return record

@@ -1,4 +1,4 @@
-"""Deliveries taken into a durable scheduler: applied, saved together with where the stream stands, then committed."""
+"""Applies deliveries of a source to a durable scheduler: apply, save with the source's positions, then commit."""
 
 from __future__ import annotations
 
@@ -8,228 +8,210 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
-from streamsched.connectors import Delivery, Position
-from streamsched.connectors.file_source import FileSource
-from streamsched.connectors.kafka import KafkaSource
+from streamsched.connectors.source import Delivery, Position, Source
 from streamsched.errors import SnapshotError, SourceError
 from streamsched.outcomes import OutcomeBatch
 from streamsched.scheduler.durable import DurableScheduler
 from streamsched.scheduler.results import Observed
 from streamsched.service.batch_publisher import BatchPublisher
-from streamsched.service.event_log import log_event
+from streamsched.service.event_log import LOG
 from streamsched.service.evolution import EvolutionHook
 
 __all__ = ["IngestLoop"]
 
-_CHORES_S: Final = 1.0  # between two looks at what was saved and what is wrong
-_NOTHING: Final = OutcomeBatch([], [])
+_HOUSEKEEPING_S: Final = 1.0  # interval of commits, and of looks at saves, rejections and evolution
+_NO_OUTCOMES: Final = OutcomeBatch([], [])
 
 
 class IngestLoop:
-    """Takes what `source` delivers into `scheduler`. For one thread, which may be another one during a rebalance.
+    """Applies what `source` delivers to `scheduler`. For one thread, which may be another one during a rebalance.
 
-    ``total``: what became of the outcomes so far. `again`: whether the source can be read again from a position; else
-    outcomes are logged as calls are, on disk before the next are read. `each_s`: how often progress is logged, never
-    where None.
+    ``total``: the result of the outcomes so far. `progress_s`: interval of progress events in the log, None for none.
+    Outcomes of a source that cannot be replayed are logged like calls: on disk before the next ones are read.
     """
 
-    def __init__(  # noqa: PLR0913  what it connects
+    def __init__(
         self,
         scheduler: DurableScheduler,
-        source: FileSource | KafkaSource,
+        source: Source,
         *,
-        again: bool = True,
-        evolving: EvolutionHook | None = None,
+        evolution: EvolutionHook | None = None,
         batches: BatchPublisher | None = None,
-        each_s: float | None = None,
+        progress_s: float | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.total = Observed()
         self._scheduler = scheduler
         self._source = source
-        self._again = again
-        self._evolving = evolving
+        self._evolution = evolution
         self._batches = batches
-        self._each_s = each_s
+        self._progress_s = progress_s
         self._clock = clock
-        self._chores_due = clock() + _CHORES_S
-        self._told_at, self._told = clock(), 0
-        self._rejected = source.rejected
-        self._saved = scheduler.saved
+        self._housekeeping_at = clock() + _HOUSEKEEPING_S
+        self._progress_at, self._progress_applied = clock(), 0
+        self._logged_rejected = source.rejected
+        self._logged_save = scheduler.saved
+        self._logged_trouble: SnapshotError | None = None
         self._committed: Mapping[str, Any] = {}
-        self._safe: set[str] = set()  # streams that every image kept knows
-        self._trouble: SnapshotError | None = None
-        if isinstance(source, KafkaSource):
-            source.on_revoke = self._hand_over
+        self._in_all_images: set[str] = set()  # streams whose positions every kept image holds
+        source.on_revoke = self._on_revoke
 
-    def take(self, deliveries: Iterable[Delivery | None], seen: Callable[[IngestLoop], None]) -> SourceError | None:
-        """Apply all `deliveries`, None where nothing came for a while; return what kept more from coming.
+    def run(self, deliveries: Iterable[Delivery | None], on_step: Callable[[IngestLoop], None]) -> SourceError | None:
+        """Apply all `deliveries`, None whenever none arrived for a while; return the error that ended them, if any.
 
-        `seen` is called after each.
+        `on_step` is called after each.
         """
         try:
             for delivery in deliveries:
                 if delivery is not None:
                     self._apply(delivery)
-                if self._clock() >= self._chores_due:
-                    self._chores_due = self._clock() + _CHORES_S
-                    self._do_chores(idle=delivery is None)
+                if self._clock() >= self._housekeeping_at:
+                    self._housekeeping_at = self._clock() + _HOUSEKEEPING_S
+                    self._do_housekeeping(idle=delivery is None)
                 if self._batches is not None:
-                    self._batches.tick(self.lag if isinstance(self._source, KafkaSource) else 0)
-                seen(self)
+                    self._batches.tick(self.lag if self._source.is_partitioned else 0)
+                on_step(self)
         except SourceError as error:
             return error
         return None
 
     def finish(self) -> None:
-        """Save what was taken, and let the group know. Raises SnapshotError where it cannot be saved."""
+        """Save what was applied and commit it. Raises SnapshotError if it cannot be saved."""
         self._note_positions()
         if not self._scheduler.is_saved:
             self._scheduler.snapshot()
-        self._tell_saved()
-        self._tell_rejected()
+        self._log_save()
+        self._log_rejected()
         self._commit()
-        if self._waits_to_commit():  # the first image of a state knew of no stream
+        if not self._in_all_images.issuperset(self._source.positions):  # the first image of a state knew no stream
             self._commit()
 
     @property
     def pages(self) -> int:
-        """How many pages are known."""
+        """The number of known pages."""
         return len(self._scheduler)
 
     @property
     def lag(self) -> int | None:
-        """How many messages the partitions that are ours are behind in all; None where none is ours."""
-        if not isinstance(self._source, KafkaSource) or not self._source.positions:
-            return None
-        return sum(self._source.lag.values())
+        """The number of messages that all assigned partitions are behind; None if none is assigned."""
+        return sum(self._source.lag.values()) if self._source.positions else None
 
     def counts(self) -> dict[str, int]:
-        """Return what became of the outcomes so far, by name."""
+        """Return the counters of outcomes, of the source, of evolutions and of published pages by name."""
         names = ("applied", "changed", "first_visits", "failures", "duplicates", "late")
-        counts = {name: int(getattr(self.total, name)) for name in names} | {"rejected": self._source.rejected}
-        if isinstance(self._source, KafkaSource):
-            counts |= {name: getattr(self._source, name) for name in ("misplaced", "unkeyed", "skipped")}
-            counts["lag"] = self.lag or 0
-        if self._evolving is not None:
-            counts["evolutions"] = self._evolving.evolutions
+        counts = {name: int(getattr(self.total, name)) for name in names} | self._source.counts()
+        if self._evolution is not None:
+            counts["evolutions"] = self._evolution.evolutions
         if self._batches is not None:
             counts["handed_out"] = self._batches.sent
         return counts
 
     def _apply(self, delivery: Delivery) -> None:
         path, position = delivery.position.path, delivery.position.to_json()
-        if isinstance(self._source, KafkaSource) and path not in self._scheduler.positions:
-            # Whoever reads it again for a call that comes before the first save must know where it was begun.
-            start = self._source.starts[path]
-            self._scheduler.take(_NOTHING, path, start.to_json())
-            level = logging.WARNING if start.offset else logging.INFO
-            log_event(
-                "partition begun: this state has nothing of what came before", level, partition=path, at=start.offset
-            )
+        start = self._source.starts.get(path)
+        if start is not None and path not in self._scheduler.positions:
+            self._note_start(start)
 
         def apply(part: OutcomeBatch, is_last: bool) -> Observed:
-            if not self._again:
+            if not self._source.is_replayable:
                 return self._scheduler.observe(part)
             return self._scheduler.take(part, path, position if is_last else None)
 
-        if self._evolving is None:
+        if self._evolution is None:
             self.total += apply(delivery.outcomes, True)
         else:
-            self.total += self._evolving.observe(delivery.outcomes, apply)
+            self.total += self._evolution.observe(delivery.outcomes, apply)
+
+    def _note_start(self, start: Position) -> None:
+        """Record where a new partition begins: a replay for a call before the first save starts there."""
+        self._scheduler.take(_NO_OUTCOMES, start.path, start.to_json())
+        level = logging.WARNING if start.offset else logging.INFO
+        event = "partition begun: this state has nothing of what came before"
+        LOG.log(level, event, partition=start.path, at=start.offset)
 
     def _note_positions(self) -> None:
-        """Let the state stand where the source does, past what was only rejected."""
-        if isinstance(self._source, KafkaSource):
-            for path, position in self._source.positions.items():
-                if self._scheduler.positions.get(path) != position.to_json():
-                    self._scheduler.take(_NOTHING, path, position.to_json())
+        """Record the positions of all partitions in the state, past messages that were only rejected."""
+        for path, position in self._source.positions.items():
+            if self._scheduler.positions.get(path) != position.to_json():
+                self._scheduler.take(_NO_OUTCOMES, path, position.to_json())
 
-    def _do_chores(self, *, idle: bool) -> None:
+    def _do_housekeeping(self, *, idle: bool) -> None:
         if idle:
             self._note_positions()
-        self._tell_saved()
-        self._tell_rejected()
+        self._log_save()
+        self._log_rejected()
         self._commit()
-        if self._evolving is not None:
-            self._evolving.tick()
-        if self._each_s is not None and self._clock() >= self._told_at + self._each_s:
-            self._tell_progress()
+        if self._evolution is not None:
+            self._evolution.tick()
+        if self._progress_s is not None and self._clock() >= self._progress_at + self._progress_s:
+            self._log_progress()
 
-    def _hand_over(self, positions: Mapping[str, Position]) -> None:
-        """Save before partitions go to another reader, and let it begin where they stand."""
+    def _on_revoke(self, positions: Mapping[str, Position]) -> None:
+        """Save and commit before partitions go to another reader, so that it starts at their positions."""
         self._note_positions()
         try:
             self._scheduler.snapshot()
-        except SnapshotError as error:  # then it begins where the last save stands: nothing is lost, for it or for us
-            log_event("not saved before partitions were taken away", logging.ERROR, reason=str(error))
+        except SnapshotError as error:  # the next reader starts at the last save: nothing is lost for either
+            LOG.error("not saved before partitions were taken away", reason=str(error))
         else:
-            self._tell_saved()
+            self._log_save()
             for _ in range(self._scheduler.plan.kept):
-                if self._is_safe(positions):
+                if self._ensure_in_all_images(positions):
                     break
-            self._commit(anyway=True)
-        log_event("partitions taken away", partitions=",".join(sorted(positions)))
+            self._commit(force=True)
+        LOG.info("partitions taken away", partitions=",".join(sorted(positions)))
 
-    def _waits_to_commit(self) -> bool:
-        return isinstance(self._source, KafkaSource) and not self._safe.issuperset(self._source.positions)
+    def _commit(self, *, force: bool = False) -> None:
+        """Commit the positions in the newest save; if brokers refuse them now, the next commit makes up for it.
 
-    def _commit(self, *, anyway: bool = False) -> None:
-        """Commit the positions that the newest save holds; what brokers do not take now they get with the next.
-
-        `anyway`: though an image may not know of them all, for another reader is waiting.
+        `force`: commit even if a kept image lacks one of them, because another reader is waiting.
         """
-        if not isinstance(self._source, KafkaSource):
-            return
         positions = self._scheduler.saved.positions
-        ours = {path: positions[path] for path in self._source.positions if path in positions}
-        if ours == self._committed or not (anyway or self._is_safe(ours)):
+        assigned = {path: positions[path] for path in self._source.positions if path in positions}
+        if assigned == self._committed or not (force or self._ensure_in_all_images(assigned)):
             return
         try:
-            self._source.commit({path: Position.from_json(position) for path, position in ours.items()})
-            self._committed = ours
+            self._source.commit({path: Position.from_json(position) for path, position in assigned.items()})
+            self._committed = assigned
         except SourceError as error:
-            log_event("not committed", logging.WARNING, reason=str(error))
+            LOG.warning("not committed", reason=str(error))
 
-    def _is_safe(self, paths: Iterable[str]) -> bool:
-        """Return whether all images know of `paths`, having seen to it that they soon will.
+    def _ensure_in_all_images(self, paths: Iterable[str]) -> bool:
+        """Return whether all kept images hold positions of `paths`; if not, save a full image, so that they soon will.
 
-        What is committed for a partition that a state does not know is where it begins: were a damaged image passed
-        over for one without its position, what lies between the two would be lost.
+        A state without a position for a partition starts at the committed offset. If recovery passed over a damaged
+        image for one without the position, the messages between the two would be lost.
         """
-        if not self._safe.issuperset(paths):
-            self._safe = self._scheduler.streams_in_all_images()
-        if not self._safe.issuperset(paths):
-            with suppress(SnapshotError):  # which is told as trouble
+        if not self._in_all_images.issuperset(paths):
+            self._in_all_images = self._scheduler.streams_in_all_images()
+        if not self._in_all_images.issuperset(paths):
+            with suppress(SnapshotError):  # logged by `_log_save`
                 self._scheduler.snapshot(full=True)
-            self._safe = self._scheduler.streams_in_all_images()
-        return self._safe.issuperset(paths)
+            self._in_all_images = self._scheduler.streams_in_all_images()
+        return self._in_all_images.issuperset(paths)
 
-    def _tell_saved(self) -> None:
+    def _log_save(self) -> None:
         saved, trouble = self._scheduler.saved, self._scheduler.trouble
-        if saved is not self._saved:
-            self._saved = saved
-            log_event("saved", file=saved.path.name, bytes=saved.nbytes, pages=len(self._scheduler))
-        if trouble is not None and str(trouble) != str(self._trouble):
-            log_event("cannot save", logging.ERROR, reason=str(trouble))
-        self._trouble = trouble
+        if saved is not self._logged_save:
+            self._logged_save = saved
+            LOG.info("saved", file=saved.path.name, bytes=saved.nbytes, pages=len(self._scheduler))
+        if trouble is not None and str(trouble) != str(self._logged_trouble):
+            LOG.error("cannot save", reason=str(trouble))
+        self._logged_trouble = trouble
 
-    def _tell_rejected(self) -> None:
-        new = self._source.rejected - self._rejected
+    def _log_rejected(self) -> None:
+        new = self._source.rejected - self._logged_rejected
         if new:
-            self._rejected += new
-            level = (
-                logging.WARNING if isinstance(self._source, KafkaSource) else logging.INFO
-            )  # of files told at the end
-            log_event("rejected", level, count=new, last=str(self._source.rejections[-1]))
+            self._logged_rejected += new
+            # The rejections of a file are printed at the end of the run.
+            level = logging.WARNING if self._source.is_partitioned else logging.INFO
+            LOG.log(level, "rejected", count=new, last=str(self._source.rejections[-1]))
 
-    def _tell_progress(self) -> None:
+    def _log_progress(self) -> None:
         now, applied = self._clock(), self.total.applied
-        fields: dict[str, Any] = {"applied": applied, "per_s": (applied - self._told) / (now - self._told_at)}
-        self._told_at, self._told = now, applied
-        fields |= {"pages": len(self._scheduler), "lag": self.lag}
-        if self._batches is not None:
-            fields["handed_out"] = self._batches.sent
-        log_event("progress", **fields)
-        if isinstance(self._source, KafkaSource) and self.lag is None:
-            log_event("waiting for partitions: others of the group may hold them", logging.WARNING)
+        per_s = (applied - self._progress_applied) / (now - self._progress_at)
+        self._progress_at, self._progress_applied = now, applied
+        fields: dict[str, Any] = {} if self._batches is None else {"handed_out": self._batches.sent}
+        LOG.info("progress", applied=applied, per_s=per_s, pages=len(self._scheduler), lag=self.lag, **fields)
+        if self._source.is_partitioned and self.lag is None:
+            LOG.warning("waiting for partitions: others of the group may hold them")

@@ -1,4 +1,4 @@
-"""The scheduler of a saved state, for commands that change it by a call and are soon done."""
+"""Opens the scheduler of a saved state, for short commands that change it by a call."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ __all__ = ["open_state"]
 
 
 def open_state(directory: Path) -> DurableScheduler:
-    """Return the scheduler whose state is in `directory`: what it is told is on disk when it answers. O(pages).
+    """Return the scheduler of the state in `directory`; its calls return once they are on disk. O(pages).
 
-    Raises SnapshotError where there is no state, StateInUse where another process owns it.
+    Raises SnapshotError if there is no state, StateInUse if another process owns it.
     """
     with lock_state(directory):
         newest_image(directory)
@@ -25,7 +25,7 @@ def open_state(directory: Path) -> DurableScheduler:
 
 
 def _reread(path: str, position: dict[str, Any] | None) -> Iterable[OutcomeBatch]:
-    # Imported only where it is asked for, after a crash: what reads files takes as long to import as `next` to answer.
+    # Imported after a crash only: reading files takes as long to import as `next` takes to run.
     from streamsched.service.stream_replay import reread_files  # noqa: PLC0415
 
     return reread_files(path, position)

@@ -1,4 +1,4 @@
-"""How far a run is, on a terminal: one line that is written over."""
+"""The progress line of a run on a terminal, redrawn in place."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from streamsched.service.ingest_loop import IngestLoop
 
 __all__ = ["ProgressLine"]
 
-_EACH_S: Final = 0.2  # between two readings of the speed
-_WEIGHT: Final = 0.3  # of the newest among them
+_SPEED_S: Final = 0.2  # interval of speed measurements
+_WEIGHT: Final = 0.3  # of the newest measurement in the moving average
 
 
 class ProgressLine:
-    """Shows how far an intake is while its block runs, where `console` is a terminal: ``is_shown``."""
+    """Shows the progress of an ingest loop while its block runs, if `console` is a terminal: ``is_shown``."""
 
     def __init__(self, console: Console) -> None:
         self.is_shown = console.is_terminal
@@ -29,16 +29,16 @@ class ProgressLine:
         self._applied = 0
         self._speed = 0.0
 
-    def show(self, intake: IngestLoop) -> None:
-        """Show how far `intake` is."""
+    def show(self, loop: IngestLoop) -> None:
+        """Update the line from `loop`."""
         if not self.is_shown:
             return
-        now, applied = time.monotonic(), intake.total.applied
-        if now >= self._since + _EACH_S:
+        now, applied = time.monotonic(), loop.total.applied
+        if now >= self._since + _SPEED_S:
             self._speed += (applied - self._applied) / (now - self._since) * _WEIGHT - self._speed * _WEIGHT
             self._applied, self._since = applied, now
-        lag = "" if intake.lag is None else f", {intake.lag:,} messages behind"
-        text = f"{applied:,} outcomes, {intake.pages:,} pages, {self._speed:,.0f} a second{lag}"
+        lag = "" if loop.lag is None else f", {loop.lag:,} messages behind"
+        text = f"{applied:,} outcomes, {loop.pages:,} pages, {self._speed:,.0f} a second{lag}"
         self._bar.update(self._task, description=text)
 
     def __enter__(self) -> Self:

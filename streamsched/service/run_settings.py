@@ -1,168 +1,235 @@
-"""What a run is to do, read from the words of a file, the environment and the command line.
-
-All that cannot work is told at once: every setting is tried alone by what will use it, which says what it expects;
-then those that belong together are tried together.
-"""
+"""The settings of a run: one model, read from the command line, the environment and a TOML file."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import fields
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
+from pydantic import BaseModel, Field, ValidationError, ValidationInfo, field_validator
+from pydantic_core import ErrorDetails
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from streamsched.connectors.formats.detection import FORMATS
 from streamsched.connectors.kafka import SCHEME, read_settings
 from streamsched.errors import FormulaError, SettingsError, SettingsErrors
-from streamsched.politeness.politeness_settings import HostRule, Politeness, Rule
-from streamsched.scheduler.durable import SavePlan
+from streamsched.politeness.politeness_settings import HostRule, Rule
 from streamsched.scheduler.scheduler import Scheduler
-from streamsched.service.batch_publisher import BatchPlan
-from streamsched.service.setting_parsers import MISSING, READERS, kafka_name, read_rule
-from streamsched.service.setting_sources import OPEN_TABLES, Word, Words
+from streamsched.service.setting_sources import PREFIX, CommandLine, Environment, Given, TomlFile
+from streamsched.service.setting_tables import (
+    NONE,
+    BatchesTable,
+    LogTable,
+    PolitenessTable,
+    SaveTable,
+    SchedulerTable,
+    Text,
+    TextPath,
+    check_topic,
+)
 
-__all__ = ["KNOWN", "RunSettings", "read_run_settings"]
+__all__ = ["SETTING_NAMES", "RunSettings", "read_run_settings"]
 
-KNOWN: Final = frozenset(READERS)
+_HIDDEN: Final = "…"  # in place of a value that may be a password
+_REQUIRED: Final = {
+    "source": "file:PATH, PATH, - for standard input, or kafka://HOST:PORT/TOPIC",
+    "state": "the directory of the saved state",
+}
+_HOST_RULE_NAMES: Final = frozenset(one.name for one in fields(HostRule))
 
 
-@dataclass(frozen=True, slots=True)
-class RunSettings:
-    """What a run is to do.
+class RunSettings(BaseSettings):
+    """What a run does; see `read_run_settings`.
 
-    ``source``: a file's path, "-" for standard input, or a topic's URL; ``scheduler``: what was said of the scheduler,
-    as it takes it; ``politeness``: None where nothing was said; ``rules``: by target, None to take one back; ``kafka``:
-    more of what the topics' URLs may say; ``evolve_every``: cycles; ``batches_to``: a topic's URL, None for none;
-    ``log_level``: None for that of the kind of source.
+    ``source``: a file's path, "-" for standard input, or a topic's URL; ``evolve_every``: cycles; ``kafka``: further
+    settings of the topics' URLs, by the names that `read_settings` takes; ``rules``: by target, None to remove one.
     """
 
-    source: str
-    state: Path
+    model_config = SettingsConfigDict(
+        frozen=True,
+        extra="forbid",
+        validate_default=False,
+        env_prefix=PREFIX,
+        env_nested_delimiter="_",
+        env_nested_max_split=1,
+    )
+
+    source: Text
+    state: TextPath
     format: str | None = None
     until_end: bool = False
     from_start: bool = False
-    dead_letters: Path | None = None
-    scheduler: Mapping[str, Any] = field(default_factory=dict)
-    politeness: Politeness | None = None
-    rules: Mapping[str, Rule | HostRule | None] = field(default_factory=dict)
-    kafka: Mapping[str, str] = field(default_factory=dict, repr=False)  # passwords are among them
-    save: SavePlan = field(default_factory=SavePlan)
-    evolve_every: int | None = None
+    dead_letters: TextPath | None = None
+    evolve_every: Annotated[int, Field(ge=1)] | None = None
     threads: int | None = None
-    batches_to: str | None = None
-    batches: BatchPlan = field(default_factory=BatchPlan)
-    log_level: str | None = None
-    log_format: str = "text"
+    scheduler: SchedulerTable = SchedulerTable()
+    politeness: PolitenessTable = PolitenessTable()
+    save: SaveTable = SaveTable()
+    batches: BatchesTable = BatchesTable()
+    log: LogTable = LogTable()
+    kafka: dict[str, Any] = Field(default={}, repr=False)  # may hold passwords
+    rules: dict[str, Rule | HostRule | None] = {}
 
     @property
     def is_topic(self) -> bool:
         """Whether outcomes come from Kafka."""
         return self.source.startswith(SCHEME)
 
+    @field_validator("source")
+    @classmethod
+    def _check_source(cls, source: str) -> str:
+        if source.startswith(SCHEME):
+            check_topic(source)
+        elif source.startswith("kafka:"):
+            raise SettingsError("", source.partition("?")[0], _REQUIRED["source"])
+        return source.removeprefix("file:")
 
-def read_run_settings(words: Words) -> RunSettings:
-    """Return what `words` say. Raises SettingsErrors, which names every setting that cannot work.
+    @field_validator("format")
+    @classmethod
+    def _check_format(cls, value: str | None) -> str | None:
+        if value is not None and value not in FORMATS:
+            raise SettingsError("", value, f"one of {', '.join(FORMATS)}")
+        return value
 
-    >>> read_run_settings({"source": Word("file:a.jsonl", "--source"), "state": Word("s", "--state")}).source
-    'a.jsonl'
-    """
-    reading = _Reading(words)
-    found = reading.read_all()
-    if reading.errors:
-        raise SettingsErrors(reading.errors)
-    return found
-
-
-class _Reading:
-    """One reading of `words`; ``errors`` gathers what cannot work."""
-
-    def __init__(self, words: Words) -> None:
-        self.errors: list[SettingsError] = []
-        self._words = words
-
-    def read_all(self) -> RunSettings:
-        found = {name: self._read(name, read) for name, read in READERS.items() if name in self._words}
-        for name in ("source", "state"):
-            if name not in self._words:
-                self.errors.append(SettingsError(f"--{name}", None, MISSING[name]))
-        for name, word in self._words.items():
-            if name not in KNOWN and name.split(".")[0] not in OPEN_TABLES:
-                self.errors.append(SettingsError(word.place, word.value, "a setting that docs/run.md lists"))
-        own = {name: value for name, value in found.items() if "." not in name}
-        tables = {table: _of_table(found, table) for table in ("scheduler", "politeness", "save", "batches", "log")}
-        scheduler = self._together("scheduler", tables["scheduler"], Scheduler)
-        politeness = self._together("politeness", tables["politeness"], Politeness)
-        save = self._together("save", tables["save"], SavePlan)
-        kafka, rules = self._read_kafka(), self._read_rules()
-        if self.errors:
-            return RunSettings("", Path())
-        logs = {f"log_{name}": value for name, value in tables["log"].items()}
-        return RunSettings(
-            **own, **logs, scheduler=scheduler, politeness=Politeness(**politeness) if politeness else None,
-            save=SavePlan(**save), kafka=kafka, rules=rules, batches_to=tables["batches"].pop("to", None),
-            batches=BatchPlan(**tables["batches"]),
-        )  # fmt: skip
-
-    def _read(self, name: str, read: Callable[[Any], Any]) -> Any:
-        word = self._words[name]
+    @field_validator("threads")
+    @classmethod
+    def _check_threads(cls, value: int | None) -> int | None:
         try:
-            return read(word.value)
-        except (SettingsError, FormulaError) as error:
-            self._refuse(word, error)
-        return None
+            Scheduler(threads=value)
+        except SettingsError as error:
+            raise SettingsError("", value, error.expected) from error
+        return value
 
-    def _refuse(self, word: Word, error: SettingsError | FormulaError) -> None:
-        expected = error.expected if isinstance(error, SettingsError) else f"a formula: {error}"
-        self.errors.append(SettingsError(word.place, word.value, expected))
+    @field_validator("kafka", mode="plain")
+    @classmethod
+    def _check_kafka(cls, table: Any, info: ValidationInfo) -> dict[str, Any]:
+        if not isinstance(table, dict):
+            raise SettingsError("", _HIDDEN, "a table")
+        source, batches = info.data.get("source"), info.data.get("batches")
+        if source is None or batches is None:  # reported already
+            return table
+        url = next((url for url in (source, batches.to) if url and url.startswith(SCHEME)), None)
+        if url is None:
+            expected = "no setting of Kafka without a topic kafka://… to read or write"
+            raise SettingsErrors([SettingsError(name, _HIDDEN, expected) for name in table])
+        _raise_all(_kafka_errors(url, table))
+        return table
 
-    def _together(self, table: str, values: dict[str, Any], make: Callable[..., object]) -> dict[str, Any]:
-        """Return `values` where `make` takes them all; what it refuses only together is told once."""
-        if values and not self.errors:
-            try:
-                make(**values)
-            except SettingsError as error:
-                word = self._words.get(f"{table}.{error.setting}")
-                self.errors.append(
-                    SettingsError(word.place if word else f"{table}.{error.setting}", error.found, error.expected)
-                )
-        return values
-
-    def _read_kafka(self) -> dict[str, str]:
-        """Return what is said beside the topic's URL, by the names that `read_settings` takes."""
-        topics = [self._words[name] for name in ("source", "batches.to") if name in self._words]
-        source = next((word for word in topics if str(word.value).startswith(SCHEME)), Word("", ""))
-        said = {kafka_name(name): word for name, word in self._words.items() if name.startswith("kafka.")}
-        if not source.place:
-            expected = "nothing, for there is no topic kafka://… to read or write"
-            self.errors += [SettingsError(word.place, "…", expected) for word in said.values()]  # it may be a secret
-            return {}
-        self._try(source.place, lambda: read_settings(source.value))
-        for name, word in said.items():
-            self._try(word.place, lambda name=name, word=word: read_settings(source.value, {name: word.value}), name)  # type: ignore[misc]
-        return {name: str(word.value) for name, word in said.items()}
-
-    def _read_rules(self) -> dict[str, Rule | HostRule | None]:
+    @field_validator("rules", mode="plain")
+    @classmethod
+    def _check_rules(cls, table: Any) -> dict[str, Rule | HostRule | None]:
+        if not isinstance(table, dict):
+            raise SettingsError("", table, "a table")
+        errors: list[SettingsError] = []
         rules: dict[str, Rule | HostRule | None] = {}
-        words = {name.removeprefix("rules."): word for name, word in self._words.items() if name.startswith("rules.")}
-        trial = Scheduler() if words else None
-        for target, word in words.items():
+        trial = Scheduler()
+        for target, value in table.items():
             try:
-                rules[target] = read_rule(word.value)
-                assert trial is not None
+                rules[target] = _make_rule(value)
                 trial.set_rule(target, rules[target])
             except SettingsError as error:
-                place = word.place if error.setting in ("target", "rule") else f"{word.place}.{error.setting}"
-                self.errors.append(SettingsError(place, error.found, error.expected))
+                name = target if error.setting in ("target", "rule") else f"{target}.{error.setting}"
+                errors.append(SettingsError(name, error.found, error.expected))
+        _raise_all(errors)
         return rules
 
-    def _try(self, place: str, work: Callable[[], object], setting: str | None = None) -> None:
-        """Tell what `work` refuses; of `setting` only, if one is named: the others are told where they stand."""
+
+def _setting_names() -> Iterator[str]:
+    for name, field in RunSettings.model_fields.items():
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            yield from (f"{name}.{inner}" for inner in field.annotation.model_fields)
+        elif name not in ("kafka", "rules"):
+            yield name
+
+
+SETTING_NAMES: Final = frozenset(_setting_names())
+"""All settings by dotted name, but for those of Kafka and the rules."""
+
+
+def read_run_settings(options: Mapping[str, Given], config: Path | None = None) -> tuple[RunSettings, list[str]]:
+    """Return the settings in `options`, by dotted name, then the environment, then the file `config`.
+
+    Also returns the variables of the environment that look like settings but are unknown. Raises SettingsErrors that
+    names every invalid setting, or SettingsError if the file cannot be read.
+
+    >>> options = {"source": Given("file:a.jsonl", "--source"), "state": Given("s", "--state")}
+    >>> read_run_settings(options)[0].source
+    'a.jsonl'
+    """
+    environment = Environment(RunSettings, SETTING_NAMES)
+    sources = (CommandLine(RunSettings, options), environment, TomlFile(RunSettings, config))
+    try:
+        return RunSettings(_build_sources=(sources, {})), environment.unknown
+    except ValidationError as error:
+        given = {name: one for source in reversed(sources) for name, one in source.given.items()}
+        details = error.errors(include_url=False, include_input=False)
+        raise SettingsErrors([found for one in details for found in _describe(one, given)]) from None
+
+
+def _describe(error: ErrorDetails, given: Mapping[str, Given]) -> Iterator[SettingsError]:
+    """Yield the errors in one of pydantic's, each with its place and the value that was given there."""
+    table = str(error["loc"][0])
+    name = ".".join(str(one) for one in error["loc"][: 1 if table in _REQUIRED else 2])
+    cause = error.get("ctx", {}).get("error")
+    if isinstance(cause, SettingsErrors):
+        for one in cause.errors:
+            full = f"{name}.{one.setting}" if one.setting else name
+            yield SettingsError(_find_place(full, given), one.found, one.expected)
+    elif isinstance(cause, SettingsError):
+        full = f"{name}.{cause.setting}" if cause.setting else name
+        hides = table in ("source", "kafka") or name == "batches.to"
+        found = given[full].value if full in given and not hides else cause.found
+        yield SettingsError(_find_place(full, given), found, cause.expected)
+    elif error["type"] == "extra_forbidden":
+        for full in given:
+            if full == name or full.startswith(f"{name}."):
+                yield SettingsError(given[full].place, _HIDDEN, "a setting that docs/run.md lists")
+    elif error["type"] == "missing":
+        yield SettingsError(f"--{name}", None, _REQUIRED[name])
+    else:
+        found = given[name].value if name in given else _HIDDEN
+        yield SettingsError(_find_place(name, given), found, _describe_expected(error, cause))
+
+
+def _describe_expected(error: ErrorDetails, cause: object) -> str:
+    if isinstance(cause, FormulaError):
+        return f"a formula: {cause}"
+    if error["type"] in ("model_type", "model_attributes_type"):
+        return "a table"
+    expected = error["msg"].removeprefix("Input should be ")
+    return expected if error["type"] == "literal_error" else expected.partition(",")[0]
+
+
+def _find_place(name: str, given: Mapping[str, Given]) -> str:
+    """Return the place of the setting `name`; of a name within it, with that after a colon."""
+    for end in range(len(name), 0, -1):
+        if name[:end] in given and name[end : end + 1] in ("", "."):
+            return given[name[:end]].place + (f": {name[end + 1 :]}" if name[end:] else "")
+    return name
+
+
+def _kafka_errors(url: str, table: Mapping[str, Any]) -> Iterator[SettingsError]:
+    for name, value in table.items():
         try:
-            work()
+            read_settings(url, {name: value})
         except SettingsError as error:
-            if setting is None or error.setting == setting:
-                where = place if setting is not None or error.setting == "source" else f"{place}: {error.setting}"
-                self.errors.append(SettingsError(where, error.found, error.expected))
+            yield SettingsError(name, error.found, error.expected)
 
 
-def _of_table(found: Mapping[str, Any], table: str) -> dict[str, Any]:
-    return {name.removeprefix(f"{table}."): value for name, value in found.items() if name.startswith(f"{table}.")}
+def _raise_all(errors: Iterable[SettingsError]) -> None:
+    if found := list(errors):
+        raise SettingsErrors(found)
+
+
+def _make_rule(value: object) -> Rule | HostRule | None:
+    """Return the rule in a table, None for "none". Raises SettingsError."""
+    if value == NONE:
+        return None
+    if not isinstance(value, dict):
+        raise SettingsError("rule", value, 'a table such as {delay = "2s"} or {never = true}, or "none"')
+    kind = HostRule if _HOST_RULE_NAMES & value.keys() else Rule
+    known = {one.name for one in fields(kind)}
+    for name in value.keys() - known:
+        raise SettingsError(name, value[name], f"one of {', '.join(sorted(known))}")
+    return kind(**value)

@@ -1,4 +1,4 @@
-"""Streams read again for calls that came after their outcomes: files by their names, topics at their brokers."""
+"""Replays streams for logged calls that depend on their outcomes: files by name, topics from their brokers."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from streamsched.persistence.call_codec import Rereader
 
 __all__ = ["reread_files", "reread_with"]
 
-_BATCH: Final = 1024  # messages taken at a time: few are read again
+_BATCH: Final = 1024  # messages in one poll: few have to be read again
 
 
 def reread_files(path: str, position: Mapping[str, Any] | None) -> Iterator[OutcomeBatch]:
-    """Yield the outcomes of the file at `path` from `position` on. Raises SourceError where it cannot be read."""
+    """Yield the outcomes of the file at `path` from `position` on. Raises SourceError if it cannot be read."""
     if path.startswith(SCHEME):
-        raise SourceError(path, "has to be read again first: start `streamsched run` with that topic as its source")
+        raise SourceError(path, "the topic has to be read again first: start `streamsched run` with it as source")
     with open_file(path, position=None if position is None else Position.from_json(position)) as source:
         for delivery in source:
             yield delivery.outcomes
 
 
-def reread_with(url: str, words: Mapping[str, object]) -> Rereader:
-    """Return what reads files and the partitions of the topic at `url` again."""
-    settings = read_settings(url, words)
+def reread_with(url: str, kafka: Mapping[str, object]) -> Rereader:
+    """Return a function that reads files, and partitions of the topic at `url` with the settings `kafka`, again."""
+    settings = read_settings(url, kafka)
 
     def reread(path: str, position: Mapping[str, Any] | None) -> Iterator[OutcomeBatch]:
         topic, _, number = path.removeprefix(SCHEME).rpartition("/")
@@ -43,7 +43,7 @@ def reread_with(url: str, words: Mapping[str, object]) -> Rereader:
 def _reread_partition(
     settings: KafkaSettings, number: int, position: Mapping[str, Any] | None
 ) -> Iterator[OutcomeBatch]:
-    """Yield the outcomes of a partition from `position`, or where the group began, without joining the group."""
+    """Yield the outcomes of a partition from `position`, or from ``settings.start``, without joining the group."""
     alone = replace(settings, group=None, partitions=(number,), until_end=True, dead_letters=None, versions="reject")
     with KafkaSource(alone, batch=_BATCH) as source:
         if position is not None:

@@ -80,7 +80,7 @@ def test_files_that_cannot_be_read_or_written_have_code_3(streamsched: Command, 
     assert "none.tsv" in answer.err
     (tmp_path / "notes.md").write_text("# Notes\n")
     answer = streamsched("evolve", tmp_path / "notes.md")
-    assert (answer.code, "told by name or content" in answer.err, "format=" in answer.err) == (3, True, False)
+    assert (answer.code, "by name or content" in answer.err, "format=" in answer.err) == (3, True, False)
     for option in ("--json", "--report"):
         answer = streamsched("evolve", log, option, tmp_path)
         assert (answer.code, answer.out) == (3, "")

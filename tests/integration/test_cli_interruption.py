@@ -38,6 +38,9 @@ class Interrupted:
                     signal.raise_signal(number)
             yield delivery
 
+    def deliveries(self, _timeout_s: float) -> Iterator[Delivery]:
+        return iter(self)
+
     def __enter__(self) -> Self:
         return self
 

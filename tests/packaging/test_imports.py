@@ -12,7 +12,19 @@ import pytest
 
 from tests.packaging.conftest import run
 
-SLOW_TO_IMPORT = {"kafka", "matplotlib", "msgpack", "msgspec", "rich", "river", "scipy", "sklearn"}
+SLOW_TO_IMPORT = {
+    "kafka",
+    "matplotlib",
+    "msgpack",
+    "msgspec",
+    "pydantic",
+    "pydantic_settings",
+    "rich",
+    "river",
+    "scipy",
+    "sklearn",
+    "structlog",
+}
 LINT_IMPORTS = (sys.executable, "-c", "from importlinter.cli import lint_imports_command as c; c()", "--no-cache")
 
 

@@ -12,8 +12,8 @@ from streamsched.connectors.formats.columns import join, pack_bytes
 from streamsched.connectors.formats.msgpack_frames import encode_frame
 from streamsched.connectors.kafka.clients.protocol import Messages
 from streamsched.connectors.kafka.decoding import decode_messages
-from streamsched.connectors.kafka.envelopes import sort_messages
-from streamsched.connectors.kafka.message_keys import choose_partitions, differ, host_keys
+from streamsched.connectors.kafka.message_keys import choose_partitions, host_keys, not_equal
+from streamsched.connectors.kafka.message_kinds import classify_messages
 from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.outcomes import Outcome, OutcomeBatch
 from tests.reference import message_keys
@@ -39,13 +39,13 @@ def packed(
     return np.frombuffer(b"".join(values), np.uint8), np.cumsum([0, *map(len, values)]).astype(np.int64)
 
 
-def spell(outcome: Outcome) -> dict[str, object]:
+def to_map(outcome: Outcome) -> dict[str, object]:
     return {field: getattr(outcome, field) for field in outcome.__slots__ if getattr(outcome, field) is not None}
 
 
 whole = (
-    st.builds(lambda one: msgspec.msgpack.encode(spell(one)), outcomes)
-    | st.builds(lambda one: msgspec.json.encode(spell(one)), outcomes)
+    st.builds(lambda one: msgspec.msgpack.encode(to_map(one)), outcomes)
+    | st.builds(lambda one: msgspec.json.encode(to_map(one)), outcomes)
     | st.builds(lambda many: encode_frame(OutcomeBatch.from_outcomes(many)), st.lists(outcomes, max_size=3))
 )
 broken = st.builds(lambda value, at: value[: at % (len(value) + 1)], whole, st.integers(0)) | st.binary(max_size=12)
@@ -54,7 +54,7 @@ values = st.lists(whole | broken | st.none(), max_size=40)
 
 @given(urls | texts)
 def test_hosts(found: list[str]) -> None:
-    assert list(host_keys(PackedUrls.pack(found))) == [message_keys.spell_host(url) for url in found]
+    assert list(host_keys(PackedUrls.pack(found))) == [message_keys.host_of(url) for url in found]
 
 
 @given(st.lists(st.binary(max_size=20)), st.integers(1, 1000))
@@ -66,35 +66,37 @@ def test_partitions_are_those_of_kafkas_own_clients(keys: list[bytes], count: in
 @given(st.lists(st.tuples(st.binary(max_size=4), st.binary(max_size=4))))
 def test_what_differs(pairs: list[tuple[bytes, bytes]]) -> None:
     left, right = pack_bytes([pair[0] for pair in pairs]), pack_bytes([pair[1] for pair in pairs])
-    assert differ(left, right).tolist() == [pair[0] != pair[1] for pair in pairs]
+    assert not_equal(left, right).tolist() == [pair[0] != pair[1] for pair in pairs]
 
 
 @given(st.lists(whole | broken, max_size=20))
 def test_what_a_message_is(found: list[bytes]) -> None:
     data, ends = packed(found)
-    assert sort_messages(data, ends, LIMIT).tolist() == [message_keys.sort_message(value, LIMIT) for value in found]
+    assert classify_messages(data, ends, LIMIT).tolist() == [
+        message_keys.classify_message(value, LIMIT) for value in found
+    ]
 
 
 @given(values, st.sampled_from([1, 3, 10_000]))
-def test_many_messages_say_what_each_says_alone(found: list[bytes | None], rows: int) -> None:
+def test_messages_decoded_together_equal_those_decoded_alone(found: list[bytes | None], rows: int) -> None:
     def read(offsets: list[int]) -> Messages:
         own = [found[i] for i in offsets]
         return Messages(0, [7 * i for i in offsets], [None] * len(own), own, [])
 
     together = decode_messages(read(list(range(len(found)))), rows)
     apart = [decode_messages(read([i])) for i in range(len(found))]
-    assert [one for run in together.runs for one in run.outcomes] == [
-        one for decoded in apart for run in decoded.runs for one in run.outcomes
+    assert [one for batch in together.batches for one in batch.outcomes] == [
+        one for result in apart for batch in result.batches for one in batch.outcomes
     ]
-    assert sorted(together.faults) == sorted(fault for decoded in apart for fault in decoded.faults)
-    offsets = [run.offset for run in together.runs]
+    assert sorted(together.rejected) == sorted(message for result in apart for message in result.rejected)
+    offsets = [batch.offset for batch in together.batches]
     assert offsets == sorted(set(offsets))
-    assert all(run.unkeyed == len(run.outcomes) and run.misplaced == 0 for run in together.runs)
+    assert all(batch.unkeyed == len(batch.outcomes) and batch.misplaced == 0 for batch in together.batches)
     # A message is delivered, rejected, or a frame without rows.
-    spoken = {fault.offset for fault in together.faults}
-    for i, decoded in enumerate(apart):
-        empty = not decoded.runs and 7 * i not in spoken
-        assert not empty or message_keys.sort_message(found[i] or b"", 1 << 26) == 2
+    rejected = {message.offset for message in together.rejected}
+    for i, result in enumerate(apart):
+        empty = not result.batches and 7 * i not in rejected
+        assert not empty or message_keys.classify_message(found[i] or b"", 1 << 26) == 2
 
 
 @given(st.lists(st.lists(outcomes, max_size=4), min_size=1, max_size=5))

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from streamsched.connectors.formats.msgpack_scan import FRAME
-from streamsched.connectors.kafka.envelopes import BROKEN, EMPTY, FRAME_MAP, JSON, MAP, OTHER
+from streamsched.connectors.kafka.message_kinds import BROKEN, EMPTY, FRAME_MAP, JSON, MAP, OTHER
 from tests.reference.estimators import MsgpackMap
 
 
-def sort_message(value: bytes, limit: int) -> int:
+def classify_message(value: bytes, limit: int) -> int:
     """What a message is, by its first byte and, where that begins a map, by whether the map is all of it."""
     if not value:
         return EMPTY
@@ -21,7 +21,7 @@ def sort_message(value: bytes, limit: int) -> int:
     return FRAME_MAP if found.kind == FRAME else MAP
 
 
-def spell_host(url: str) -> str:
+def host_of(url: str) -> str:
     """The host of a URL, in lower case, with its port unless the scheme implies it."""
     scheme, there, rest = url.partition("://")
     if not there or any(mark in scheme for mark in "/?#"):

@@ -1,1 +1,1 @@
-"""The two Kafka clients behind one protocol: kafka-python and librdkafka's."""
+"""Two Kafka clients with one interface: kafka-python and librdkafka."""

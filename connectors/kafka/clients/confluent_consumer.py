@@ -1,4 +1,4 @@
-"""librdkafka's client as a `Consumer`: it fetches in threads of its own, several times as fast."""
+"""A `Consumer` with librdkafka's client, which fetches in its own threads and is several times as fast."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from streamsched.connectors.kafka.clients.protocol import Listener, Messages, OffsetLost
+from streamsched.connectors.kafka.clients.protocol import Messages, OffsetOutOfRange, RebalanceListener
 from streamsched.connectors.kafka.kafka_settings import KafkaSettings
 from streamsched.errors import SettingsError, SourceError
 
-__all__ = ["ConfluentConsumer", "bad_setting", "confluent_options", "to_error", "translating"]
+__all__ = ["ConfluentConsumer", "confluent_options", "to_error", "to_settings_error", "translate_errors"]
 
-_NOBODY: Final = "streamsched-no-group"  # the client wants a name even where nothing is ever committed under it
-_BUFFER_KB: Final = "65536"  # fetched ahead, of all partitions together
-_LOST: Final = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)  # noqa: SLF001  how it names its own errors
-_TROUBLE: Final = (  # that passes by itself, or is for an administrator to end while we wait
+_NO_GROUP: Final = "streamsched-no-group"  # the client requires a name, though nothing is committed under it
+_BUFFER_KB: Final = "65536"  # of prefetched messages, of all partitions together
+_OUT_OF_RANGE: Final = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)  # noqa: SLF001  its API
+_TRANSIENT: Final = (  # errors that pass, or that an administrator resolves while we wait
     KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001
     KafkaError._TRANSPORT,  # noqa: SLF001
     KafkaError._RESOLVE,  # noqa: SLF001
@@ -28,13 +28,13 @@ _TROUBLE: Final = (  # that passes by itself, or is for an administrator to end 
     KafkaError.LEADER_NOT_AVAILABLE,
     KafkaError.NOT_LEADER_FOR_PARTITION,
 )
-_LOOK_S: Final = 0.1  # between two questions about the same
+_RETRY_S: Final = 0.1  # interval of repeated requests
 _NO_HEADERS: Final[list[Any]] = []
 
 
 @contextmanager
-def translating(settings: KafkaSettings, place: str | None = None) -> Iterator[None]:
-    """Raise what librdkafka's client raises as a SourceError about `place`, the topic where None."""
+def translate_errors(settings: KafkaSettings, place: str | None = None) -> Iterator[None]:
+    """Raise errors of librdkafka's client as a SourceError about `place`, by default the topic."""
     try:
         yield
     except KafkaException as error:
@@ -42,16 +42,16 @@ def translating(settings: KafkaSettings, place: str | None = None) -> Iterator[N
 
 
 def to_error(error: Any, settings: KafkaSettings, place: str | None = None) -> SourceError:
-    """Return a KafkaError as ours."""
-    retriable = bool(error.retriable()) or error.code() in _TROUBLE
+    """Return a KafkaError as a SourceError."""
+    retriable = bool(error.retriable()) or error.code() in _TRANSIENT
     reason = f"{settings.servers}: {error.name()}: {error.str()}"
     return SourceError(place or f"kafka://{settings.topic}", reason, retriable=retriable)
 
 
 def confluent_options(settings: KafkaSettings, options: Mapping[str, str]) -> dict[str, Any]:
-    """Return `options` and what every client of librdkafka is told."""
-    calm = {"reconnect.backoff.max.ms": "1000", "log_level": "0"}  # what goes wrong is raised, not printed
-    return {"bootstrap.servers": settings.servers, **calm, **options}
+    """Return `options` and the settings that all clients of librdkafka share."""
+    quiet = {"reconnect.backoff.max.ms": "1000", "log_level": "0"}  # errors are raised, not printed
+    return {"bootstrap.servers": settings.servers, **quiet, **options}
 
 
 class ConfluentConsumer:
@@ -62,28 +62,28 @@ class ConfluentConsumer:
         self._topic = settings.topic
         self._next: dict[int, int] = {}
         self._refused: SourceError | None = None
-        self._held: list[Any] = []
+        self._undelivered: list[Any] = []
         own = {
             "allow.auto.create.topics": "false",
             "auto.offset.reset": "error",
             "enable.auto.commit": "false",
             "enable.partition.eof": "true",
-            "group.id": settings.group or _NOBODY,
+            "group.id": settings.group or _NO_GROUP,
             "queued.max.messages.kbytes": _BUFFER_KB,
         }
-        told = confluent_options(settings, own | dict(settings.options))
+        options = confluent_options(settings, own | dict(settings.options))
         try:
-            self._consumer = Consumer({**told, "error_cb": self._hear})
+            self._consumer = Consumer({**options, "error_cb": self._on_error})
         except (KafkaException, TypeError, ValueError) as error:
-            raise bad_setting(error) from error
+            raise to_settings_error(error) from error
 
     def partitions(self) -> list[int]:
-        """Return the numbers of the topic's partitions; raises SourceError where there is no such topic."""
+        """Return the numbers of the topic's partitions. Raises SourceError if there is no such topic."""
         try:
-            with translating(self._settings):
+            with translate_errors(self._settings):
                 topic = self._consumer.list_topics(self._topic, self._settings.patience_s).topics[self._topic]
         except SourceError as error:
-            self._consumer.poll(0)  # what the client heard meanwhile says more than that it got no answer
+            self._consumer.poll(0)  # an error that the client received meanwhile says more than a timeout
             raise self._refused or error from error
         if topic.error is not None or not topic.partitions:
             raise SourceError(f"kafka://{self._topic}", f"{self._settings.servers} has no such topic: create it")
@@ -91,23 +91,23 @@ class ConfluentConsumer:
 
     def bounds(self, partitions: Iterable[int]) -> dict[int, tuple[int, int]]:
         """Return the first offset in the log and the next to be written, for each of `partitions`."""
-        return {one: self._ask_bounds(one) for one in partitions}
+        return {one: self._request_bounds(one) for one in partitions}
 
     def committed(self, partitions: Iterable[int]) -> dict[int, int]:
-        """Return the offsets that the group has committed of `partitions`; those without one are left out."""
-        asked = [self._part(one) for one in partitions]
-        with translating(self._settings):
-            found = self._consumer.committed(asked, self._settings.patience_s)
+        """Return the offsets that the group has committed for `partitions`; those without one are left out."""
+        parts = [self._part(one) for one in partitions]
+        with translate_errors(self._settings):
+            found = self._consumer.committed(parts, self._settings.patience_s)
         return {one.partition: one.offset for one in found if one.offset >= 0}
 
     def assign(self, starts: Mapping[int, int]) -> None:
-        """Read the partitions in `starts`, each from the offset given."""
+        """Read the partitions in `starts`, each from its offset."""
         self._next = dict(starts)
-        with translating(self._settings):
+        with translate_errors(self._settings):
             self._consumer.assign([self._part(one, offset) for one, offset in starts.items()])
 
-    def subscribe(self, listener: Listener) -> None:
-        """Join the group; the partitions it gives come and go by way of `listener`."""
+    def subscribe(self, listener: RebalanceListener) -> None:
+        """Join the group; `listener` is called when partitions are assigned or revoked."""
 
         def assign(_consumer: object, parts: list[Any]) -> None:
             self.assign(listener.on_assigned(sorted(part.partition for part in parts)))
@@ -120,20 +120,20 @@ class ConfluentConsumer:
             listener.on_revoked(sorted(part.partition for part in parts), lost=True)
             self._next = {}
 
-        with translating(self._settings):
+        with translate_errors(self._settings):
             self._consumer.subscribe([self._topic], on_assign=assign, on_revoke=revoke, on_lost=lose)
 
     def seek(self, partition: int, offset: int) -> None:
-        """Read `partition`, one that is assigned, from `offset` on."""
-        # `seek` is refused while a partition is still being started; assigning all anew is not.
+        """Read `partition`, which is assigned, from `offset` on."""
+        # The client refuses `seek` while a partition is starting, but not a new assignment of all.
         self.assign(self._next | {partition: offset})
 
     def poll(self, timeout_s: float, limit: int) -> list[Messages]:
-        """Return up to `limit` messages as soon as there are some, none after `timeout_s`; raises OffsetLost."""
-        if self._held:
-            found, self._held = self._held, []
+        """Return up to `limit` messages once there are any, none after `timeout_s`. Raises OffsetOutOfRange."""
+        if self._undelivered:
+            found, self._undelivered = self._undelivered, []
         else:
-            with translating(self._settings):
+            with translate_errors(self._settings):
                 found = self._consumer.consume(1, timeout_s)
                 if found and limit > 1:
                     found += self._consumer.consume(limit - 1, 0)
@@ -141,42 +141,43 @@ class ConfluentConsumer:
             refused, self._refused = self._refused, None
             raise refused
         if any(map(Message.error, found)):
-            strange = [message for message in found if message.error() is not None]
-            self._held = [message for message in found if message.error() is None]  # should one of the others raise
-            for message in strange:
-                self._note(message)
-            found, self._held = self._held, []
-        # Method by method and not message by message: 1 µs less of each.
+            events = [message for message in found if message.error() is not None]
+            # Kept for the next poll if an event raises.
+            self._undelivered = [message for message in found if message.error() is None]
+            for message in events:
+                self._handle_event(message)
+            found, self._undelivered = self._undelivered, []
+        # Column by column rather than message by message: 1 µs less for each.
         return [self._to_columns(partition, list(run)) for partition, run in groupby(found, Message.partition)]
 
     def position(self, partition: int) -> int | None:
-        """Return the offset to be read next, past gaps at the end of the log; None while it is not known."""
+        """Return the offset to be read next, past gaps at the end of the log; None while unknown."""
         return self._next.get(partition)
 
     def end(self, partition: int) -> int | None:
-        """Return the next offset to be written as last heard, without asking; None where nothing was heard."""
+        """Return the last known next offset to be written, without a request; None if unknown."""
         _, end = self._consumer.get_watermark_offsets(self._part(partition), cached=True)
         return end if end >= 0 else None
 
     def pause(self, partitions: Iterable[int]) -> None:
-        """Fetch nothing of `partitions` until `resume`."""
-        with translating(self._settings):
+        """Fetch nothing from `partitions` until `resume`."""
+        with translate_errors(self._settings):
             self._consumer.pause([self._part(one) for one in partitions])
 
     def resume(self, partitions: Iterable[int]) -> None:
-        """Fetch `partitions` again."""
-        with translating(self._settings):
+        """Fetch from `partitions` again."""
+        with translate_errors(self._settings):
             self._consumer.resume([self._part(one) for one in partitions])
 
     def commit(self, offsets: Mapping[int, int]) -> None:
-        """Store the group's offsets and wait for the answer."""
-        told = [self._part(one, offset) for one, offset in offsets.items()]
-        with translating(self._settings):
-            self._consumer.commit(offsets=told, asynchronous=False)
+        """Commit the group's offsets and wait for the response."""
+        committed = [self._part(one, offset) for one, offset in offsets.items()]
+        with translate_errors(self._settings):
+            self._consumer.commit(offsets=committed, asynchronous=False)
 
     def close(self) -> None:
-        """Leave the group and let go of connections."""
-        with translating(self._settings):
+        """Leave the group and close connections."""
+        with translate_errors(self._settings):
             self._consumer.close()
 
     def _part(self, partition: int, offset: int | None = None) -> Any:
@@ -184,20 +185,20 @@ class ConfluentConsumer:
             TopicPartition(self._topic, partition) if offset is None else TopicPartition(self._topic, partition, offset)
         )
 
-    def _ask_bounds(self, partition: int) -> tuple[int, int]:
-        """Ask until there is an answer or patience ends: a new topic's first leader takes a moment to be chosen."""
+    def _request_bounds(self, partition: int) -> tuple[int, int]:
+        """Request until there is an answer or the timeout ends: electing the first leader of a new topic takes time."""
         deadline = time.monotonic() + self._settings.patience_s
         while True:
             try:
-                with translating(self._settings):
+                with translate_errors(self._settings):
                     bounds: tuple[int, int] = self._consumer.get_watermark_offsets(
-                        self._part(partition), max(deadline - time.monotonic(), _LOOK_S)
+                        self._part(partition), max(deadline - time.monotonic(), _RETRY_S)
                     )
                 return bounds
             except SourceError as error:
                 if not error.retriable or time.monotonic() > deadline:
                     raise
-                time.sleep(_LOOK_S)
+                time.sleep(_RETRY_S)
 
     def _to_columns(self, partition: int, messages: list[Any]) -> Messages:
         headers = list(map(Message.headers, messages))
@@ -206,24 +207,24 @@ class ConfluentConsumer:
         keys, values = list(map(Message.key, messages)), list(map(Message.value, messages))
         return Messages(partition, offsets, keys, values, headers if any(headers) else _NO_HEADERS)
 
-    def _note(self, message: Any) -> None:
-        """Take in what is no message: the end of a partition, or an error, raised where it does not pass by itself."""
+    def _handle_event(self, message: Any) -> None:
+        """Handle the end of a partition, or an error, which is raised unless it is transient."""
         error = message.error()
         if error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001
             self._next[message.partition()] = message.offset()
-        elif error.code() in _LOST:
-            raise OffsetLost(message.partition())
-        elif error.code() not in _TROUBLE and not error.retriable():
+        elif error.code() in _OUT_OF_RANGE:
+            raise OffsetOutOfRange(message.partition())
+        elif error.code() not in _TRANSIENT and not error.retriable():
             raise to_error(error, self._settings)
 
-    def _hear(self, error: Any) -> None:
-        """Remember an error that no waiting mends: a password refused, a certificate that nobody signed."""
+    def _on_error(self, error: Any) -> None:
+        """Keep a permanent error, such as a refused password or an untrusted certificate."""
         if error.fatal() or error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL):  # noqa: SLF001
             self._refused = to_error(error, self._settings)
 
 
-def bad_setting(error: Exception) -> SettingsError:
-    """Return what librdkafka has against its settings as an error of ours."""
+def to_settings_error(error: Exception) -> SettingsError:
+    """Return librdkafka's error about a setting as a SettingsError."""
     found = error.args[0]
     reason = found.str() if isinstance(found, KafkaError) else str(found)
-    return SettingsError("options", reason, "settings that librdkafka takes")
+    return SettingsError("options", reason, "settings that librdkafka accepts")

@@ -1,4 +1,4 @@
-"""librdkafka's client as a `Producer`, idempotent."""
+"""An idempotent `Producer` with librdkafka's client."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from streamsched.connectors.kafka.clients.confluent_consumer import (
-    bad_setting,
     confluent_options,
     to_error,
-    translating,
+    to_settings_error,
+    translate_errors,
 )
 from streamsched.connectors.kafka.clients.options import connection_options
 from streamsched.connectors.kafka.clients.protocol import Headers
@@ -20,9 +20,9 @@ from streamsched.errors import SourceError
 
 __all__ = ["ConfluentProducer"]
 
-_LINGER_MS: Final = "5"  # small messages wait so long for others to share a request with
-_MOST_BYTES: Final = str(1 << 23)  # of one message; the broker's own limit, 1 MiB unless raised, comes before
-_LOOK_S: Final = 0.1  # between two looks whether there is room again
+_LINGER_MS: Final = "5"  # time that small messages wait to share a request with others
+_MOST_BYTES: Final = str(1 << 23)  # of one message; the broker's limit, by default 1 MiB, applies first
+_RETRY_S: Final = 0.1  # interval of attempts while the queue is full
 
 
 class ConfluentProducer:
@@ -35,23 +35,23 @@ class ConfluentProducer:
             "enable.idempotence": "true",
             "linger.ms": _LINGER_MS,
             "message.max.bytes": _MOST_BYTES,
-            "partitioner": "murmur2_random",  # as Kafka's own clients, so that a host has one partition whoever sends
+            "partitioner": "murmur2_random",  # as in Kafka's own clients: one partition a host
         }
         try:
             self._producer = Producer(confluent_options(settings, own | dict(settings.options)))
         except (KafkaException, TypeError, ValueError) as error:
-            raise bad_setting(error) from error
+            raise to_settings_error(error) from error
 
     def partitions(self, topic: str) -> int:
-        """Return how many partitions `topic` has; the broker may create it when asked. Raises SourceError."""
-        with translating(self._settings, f"kafka://{topic}"):
+        """Return the number of partitions of `topic`; the broker may create the topic. Raises SourceError."""
+        with translate_errors(self._settings, f"kafka://{topic}"):
             found = self._producer.list_topics(topic, self._settings.patience_s).topics[topic]
         if found.error is not None and found.error.code() != KafkaError.LEADER_NOT_AVAILABLE:
             raise to_error(found.error, self._settings, f"kafka://{topic}")
         return len(found.partitions)
 
     def create(self, topic: str, partitions: int) -> bool:
-        """Create `topic` with so many partitions; False where it is there already."""
+        """Create `topic` with `partitions`; return False if it exists already."""
         admin = AdminClient(confluent_options(self._settings, connection_options(self._settings.options)))
         answer = admin.create_topics([NewTopic(topic, partitions)], request_timeout=self._settings.patience_s)[topic]
         try:
@@ -70,35 +70,37 @@ class ConfluentProducer:
         headers: Headers = (),
         partition: int | None = None,
     ) -> None:
-        """Hand a message over to be sent; waits where too many are on their way. Raises what befell earlier ones."""
-        self._check()
+        """Queue a message; waits while too many are in flight. Raises the failure of an earlier message."""
+        self._raise_failure()
         place: dict[str, Any] = {} if partition is None else {"partition": partition}
         while True:
             try:
-                with translating(self._settings, f"kafka://{topic}"):
-                    self._producer.produce(topic, value, key, headers=list(headers), on_delivery=self._note, **place)
+                with translate_errors(self._settings, f"kafka://{topic}"):
+                    self._producer.produce(
+                        topic, value, key, headers=list(headers), on_delivery=self._delivered, **place
+                    )
                 break
             except BufferError:
-                self._producer.poll(_LOOK_S)
+                self._producer.poll(_RETRY_S)
         self._producer.poll(0)
 
     def flush(self) -> None:
-        """Wait until all messages handed over are stored; raises SourceError where one is not."""
+        """Wait until all queued messages are stored. Raises SourceError if one is not."""
         left = self._producer.flush(self._settings.patience_s)
-        self._check()
+        self._raise_failure()
         if left:
             reason = f"{self._settings.servers}: {left} messages still not stored after {self._settings.patience_s:g} s"
             raise SourceError(f"kafka://{self._settings.topic}", reason, retriable=True)
 
     def close(self) -> None:
-        """Flush, and let go of connections."""
+        """Flush, then close connections."""
         self.flush()
 
-    def _note(self, error: Any, message: Any) -> None:
+    def _delivered(self, error: Any, message: Any) -> None:
         if error is not None:
             self._failure = self._failure or to_error(error, self._settings, f"kafka://{message.topic()}")
 
-    def _check(self) -> None:
+    def _raise_failure(self) -> None:
         if self._failure is not None:
             failure, self._failure = self._failure, None
             raise failure

@@ -1,4 +1,4 @@
-"""Which client library reads and writes, and its consumer or producer."""
+"""Chooses the client library, and opens its consumer or producer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MODULES: Final = {"confluent": "confluent_kafka", "kafka-python": "kafka"}  # t
 
 
 def choose_client(asked: str) -> str:
-    """Return the client to use, the faster one installed for "auto"; raises SettingsError where it is not installed.
+    """Return the client to use; "auto" is the fastest installed one. Raises SettingsError if it is not installed.
 
     >>> choose_client("kafka-python")
     'kafka-python'
@@ -24,13 +24,13 @@ def choose_client(asked: str) -> str:
     if asked == "auto" and installed:
         return installed[0]
     if asked not in installed:
-        raise SettingsError("client", asked, "a client that is installed: pip install streamsched[confluent] adds one")
+        raise SettingsError("client", asked, "an installed client: pip install streamsched[confluent] adds one")
     return asked
 
 
 def open_consumer(settings: KafkaSettings) -> Consumer:
-    """Return a consumer of the client that `settings` ask for, connected. Raises SourceError, SettingsError."""
-    # Imported only where asked for: one may not be installed, and either costs time that files need not wait for.
+    """Return a connected consumer of the client in `settings`. Raises SourceError, SettingsError."""
+    # Imported on demand: one may not be installed, and both take time that reading files does not need.
     if choose_client(settings.client) == "confluent":
         from streamsched.connectors.kafka.clients.confluent_consumer import ConfluentConsumer  # noqa: PLC0415
 
@@ -41,7 +41,7 @@ def open_consumer(settings: KafkaSettings) -> Consumer:
 
 
 def open_producer(settings: KafkaSettings) -> Producer:
-    """Return a producer of the client that `settings` ask for, connected. Raises SourceError, SettingsError."""
+    """Return a connected producer of the client in `settings`. Raises SourceError, SettingsError."""
     if choose_client(settings.client) == "confluent":
         from streamsched.connectors.kafka.clients.confluent_producer import ConfluentProducer  # noqa: PLC0415
 

@@ -1,11 +1,16 @@
-"""kafka-python as a `Producer`, idempotent."""
+"""An idempotent `Producer` with kafka-python."""
 
 from __future__ import annotations
 
 from contextlib import suppress
 from typing import Any, Final
 
-from streamsched.connectors.kafka.clients.kafka_python_consumer import connect, library, python_options, translating
+from streamsched.connectors.kafka.clients.kafka_python_consumer import (
+    connect,
+    library,
+    python_options,
+    translate_errors,
+)
 from streamsched.connectors.kafka.clients.options import connection_options
 from streamsched.connectors.kafka.clients.protocol import Headers
 from streamsched.connectors.kafka.kafka_settings import KafkaSettings
@@ -13,9 +18,9 @@ from streamsched.errors import SourceError
 
 __all__ = ["PythonProducer"]
 
-_LINGER_MS: Final = 5  # small messages wait so long for others to share a request with
+_LINGER_MS: Final = 5  # time that small messages wait to share a request with others
 _BATCH_BYTES: Final = 1 << 18
-_MOST_BYTES: Final = 1 << 23  # of one message; the broker's own limit, 1 MiB unless raised, comes before
+_MOST_BYTES: Final = 1 << 23  # of one message; the broker's limit, by default 1 MiB, applies first
 
 
 class PythonProducer:
@@ -31,20 +36,20 @@ class PythonProducer:
             "max_block_ms": round(settings.patience_s * 1000),
             "max_request_size": _MOST_BYTES,
         }
-        told = python_options(settings, settings.options, library.KafkaProducer.DEFAULT_CONFIG)
-        self._producer = connect(settings, library.KafkaProducer, own | told)
+        options = python_options(settings, settings.options, library.KafkaProducer.DEFAULT_CONFIG)
+        self._producer = connect(settings, library.KafkaProducer, own | options)
 
     def partitions(self, topic: str) -> int:
-        """Return how many partitions `topic` has; the broker may create it when asked. Raises SourceError."""
-        with translating(self._settings, f"kafka://{topic}"):
+        """Return the number of partitions of `topic`; the broker may create the topic. Raises SourceError."""
+        with translate_errors(self._settings, f"kafka://{topic}"):
             return len(self._producer.partitions_for(topic))
 
     def create(self, topic: str, partitions: int) -> bool:
-        """Create `topic` with so many partitions; False where it is there already."""
-        options = connection_options(self._settings.options)
-        told = python_options(self._settings, options, library.KafkaAdminClient.DEFAULT_CONFIG)
-        admin = connect(self._settings, library.KafkaAdminClient, told)
-        with translating(self._settings, f"kafka://{topic}"):
+        """Create `topic` with `partitions`; return False if it exists already."""
+        connection = connection_options(self._settings.options)
+        options = python_options(self._settings, connection, library.KafkaAdminClient.DEFAULT_CONFIG)
+        admin = connect(self._settings, library.KafkaAdminClient, options)
+        with translate_errors(self._settings, f"kafka://{topic}"):
             try:
                 admin.create_topics({topic: {"num_partitions": partitions}}, wait_for_metadata=True)
             except library.errors.TopicAlreadyExistsError:
@@ -61,32 +66,32 @@ class PythonProducer:
         headers: Headers = (),
         partition: int | None = None,
     ) -> None:
-        """Hand a message over to be sent; waits where too many are on their way. Raises what befell earlier ones."""
-        self._check()
-        with translating(self._settings, f"kafka://{topic}"):
+        """Queue a message; waits while too many are in flight. Raises the failure of an earlier message."""
+        self._raise_failure()
+        with translate_errors(self._settings, f"kafka://{topic}"):
             sent = self._producer.send(topic, value, key, list(headers), partition)
-        sent.add_errback(self._note)
+        sent.add_errback(self._on_failure)
 
     def flush(self) -> None:
-        """Wait until all messages handed over are stored; raises SourceError where one is not."""
+        """Wait until all queued messages are stored. Raises SourceError if one is not."""
         try:
-            with translating(self._settings):
+            with translate_errors(self._settings):
                 self._producer.flush(self._settings.patience_s)
         finally:
-            self._check()
+            self._raise_failure()
 
     def close(self) -> None:
-        """Flush, and let go of connections."""
+        """Flush, then close connections."""
         try:
             self.flush()
         finally:
             with suppress(library.errors.KafkaTimeoutError):
                 self._producer.close(timeout=self._settings.patience_s)
 
-    def _note(self, error: Any) -> None:
+    def _on_failure(self, error: Any) -> None:
         self._failure = self._failure or error
 
-    def _check(self) -> None:
+    def _raise_failure(self) -> None:
         if self._failure is not None:
             failure, self._failure = self._failure, None
             retriable = isinstance(failure, library.errors.KafkaError) and bool(failure.retriable)

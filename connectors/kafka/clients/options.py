@@ -1,22 +1,22 @@
-"""A client's settings by the names that librdkafka and Kafka's documentation give them, for either client.
+"""Settings of either client, by their names in librdkafka's and Kafka's documentation.
 
 ====================================  ==================================================================
 ``security.protocol``                 PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL
-``ssl.ca.location``                   file of the authorities to trust
+``ssl.ca.location``                   file of the trusted authorities
 ``ssl.certificate.location``          file of the client's certificate
 ``ssl.key.location``                  file of its key
 ``ssl.key.password``                  the key's password; ``ssl.key.password.file``: a file with it
 ``ssl.crl.location``                  file of revoked certificates
-``ssl.cipher.suites``                 as OpenSSL writes them
+``ssl.cipher.suites``                 in OpenSSL's notation
 ``ssl.endpoint.identification...``    ``...algorithm``: https checks the brokers' names, none does not
 ``sasl.mechanism``                    PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, GSSAPI, OAUTHBEARER
-``sasl.username``                     of PLAIN and SCRAM
+``sasl.username``                     for PLAIN and SCRAM
 ``sasl.password``                     likewise; ``sasl.password.file``: a file with it
-``sasl.kerberos.service.name``        of GSSAPI
+``sasl.kerberos.service.name``        for GSSAPI
 ====================================  ==================================================================
 
-Any other goes to the client as it is, its dots as underscores for kafka-python. ``api.version`` (2.3) is that
-client's for brokers that do not say what they are.
+Others are passed to the client unchanged, for kafka-python with underscores in place of dots. ``api.version`` (2.3)
+is kafka-python's, for brokers that do not report their version.
 """
 
 from __future__ import annotations
@@ -55,42 +55,42 @@ _FLAGS: Final = {"true": True, "false": False, "https": True, "none": False, "":
 
 
 def connection_options(options: Mapping[str, str]) -> dict[str, str]:
-    """Return those of `options` that say how to reach and persuade a broker: consumers and producers share them.
+    """Return those of `options` that concern connections, which consumers and producers share.
 
     >>> connection_options({"sasl.username": "crawler", "fetch.min.bytes": "1"})
     {'sasl.username': 'crawler'}
     """
-    return {word: value for word, value in options.items() if word.startswith(_CONNECTION)}
+    return {option: value for option, value in options.items() if option.startswith(_CONNECTION)}
 
 
 def to_python(options: Mapping[str, str], defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `options` by kafka-python's names, each of the type that its entry in `defaults` has.
+    """Return `options` by kafka-python's names, each converted to the type of its entry in `defaults`.
 
-    Raises SettingsError where the client has no such setting or its value is of the wrong kind.
+    Raises SettingsError if the client has no such setting or its value has the wrong type.
 
     >>> to_python({"session.timeout.ms": "6000"}, {"session_timeout_ms": 45000})
     {'session_timeout_ms': 6000}
     """
-    found: dict[str, Any] = {}
-    for word, value in options.items():
-        name = _PYTHON_NAMES.get(word, word.replace(".", "_"))
+    converted: dict[str, Any] = {}
+    for option, value in options.items():
+        name = _PYTHON_NAMES.get(option, option.replace(".", "_"))
         if name not in defaults:
-            raise SettingsError(word, value, "a setting that kafka-python has")
-        found[name] = _convert(word, value, defaults[name])
-    return found
+            raise SettingsError(option, value, "a setting of kafka-python")
+        converted[name] = _convert(option, value, defaults[name])
+    return converted
 
 
-def _convert(word: str, value: str, default: object) -> object:
+def _convert(option: str, value: str, default: object) -> object:
     if isinstance(default, bool):
         flag = _FLAGS.get(value.lower())
         if flag is None:
-            raise SettingsError(word, value, "true or false")
+            raise SettingsError(option, value, "true or false")
         return flag
-    if word == "api.version":
+    if option == "api.version":
         return tuple(map(int, value.split(".")))
     if isinstance(default, int | float):
         try:
             return int(value)
         except ValueError:
-            raise SettingsError(word, value, "a whole number") from None
+            raise SettingsError(option, value, "a whole number") from None
     return value

@@ -1,7 +1,7 @@
-"""What the source and the sink ask of a Kafka client: the seam behind which kafka-python and librdkafka are alike.
+"""The interface of a Kafka client for the source and the sink, implemented with kafka-python and with librdkafka.
 
-Partitions are plain numbers, for one client reads one topic. Whatever a client's library raises comes out as a
-SourceError that names the topic, never as the library's own.
+Partitions are plain numbers, because one client reads one topic. Errors of a client's library are raised as a
+SourceError that names the topic.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Protocol, TypeAlias
 __all__ = [
     "Consumer",
     "Headers",
-    "Listener",
     "Messages",
-    "OffsetLost",
+    "OffsetOutOfRange",
     "Producer",
-    "part_path",
+    "RebalanceListener",
+    "partition_path",
 ]
 
 Headers: TypeAlias = Sequence[tuple[str, bytes | None]]
@@ -27,7 +27,7 @@ Headers: TypeAlias = Sequence[tuple[str, bytes | None]]
 class Messages:
     """Messages of one partition by ascending offset, gaps allowed, as columns of equal length.
 
-    ``headers`` is empty where no message has any.
+    ``headers`` is empty if no message has any.
     """
 
     partition: int
@@ -40,7 +40,7 @@ class Messages:
         return len(self.offsets)
 
     def before(self, offset: int) -> Messages:
-        """Return the messages before `offset`, all of them where they are. O(n)."""
+        """Return the messages before `offset`; the same object if all are. O(n)."""
         if not self.offsets or self.offsets[-1] < offset:
             return self
         count = sum(one < offset for one in self.offsets)
@@ -48,7 +48,7 @@ class Messages:
         return Messages(self.partition, self.offsets[:count], *columns)  # type: ignore[arg-type]
 
 
-class OffsetLost(Exception):
+class OffsetOutOfRange(Exception):
     """The next offset of a partition is no longer, or not yet, in the log."""
 
     def __init__(self, partition: int) -> None:
@@ -56,18 +56,18 @@ class OffsetLost(Exception):
         super().__init__(partition)
 
 
-class Listener(Protocol):
-    """Whom a consumer of a group tells about its partitions, while its caller waits in `Consumer.poll`.
+class RebalanceListener(Protocol):
+    """Callbacks of a consumer in a group, called while its caller waits in `Consumer.poll`.
 
-    Its methods may call the consumer and do not raise.
+    They may call the consumer, and do not raise.
     """
 
     def on_assigned(self, partitions: Sequence[int]) -> Mapping[int, int]:
-        """Return the offset to start at for each of `partitions`, which are the consumer's from now on."""
+        """Return the offset to start at in each of `partitions`, which are now assigned to the consumer."""
         ...
 
     def on_revoked(self, partitions: Sequence[int], *, lost: bool) -> None:
-        """Save and commit what was read of `partitions`, which others will read on; `lost`: they do so already."""
+        """Save and commit the progress in `partitions` before others read them; `lost`: others read them already."""
         ...
 
 
@@ -75,7 +75,7 @@ class Consumer(Protocol):
     """A reader of one topic; not safe for use by two threads at once."""
 
     def partitions(self) -> list[int]:
-        """Return the numbers of the topic's partitions; raises SourceError where there is no such topic."""
+        """Return the numbers of the topic's partitions. Raises SourceError if there is no such topic."""
         ...
 
     def bounds(self, partitions: Iterable[int]) -> dict[int, tuple[int, int]]:
@@ -83,59 +83,59 @@ class Consumer(Protocol):
         ...
 
     def committed(self, partitions: Iterable[int]) -> dict[int, int]:
-        """Return the offsets that the group has committed of `partitions`; those without one are left out."""
+        """Return the offsets that the group has committed for `partitions`; those without one are left out."""
         ...
 
     def assign(self, starts: Mapping[int, int]) -> None:
-        """Read the partitions in `starts`, each from the offset given."""
+        """Read the partitions in `starts`, each from its offset."""
         ...
 
-    def subscribe(self, listener: Listener) -> None:
-        """Join the group; the partitions it gives come and go by way of `listener`."""
+    def subscribe(self, listener: RebalanceListener) -> None:
+        """Join the group; `listener` is called when partitions are assigned or revoked."""
         ...
 
     def seek(self, partition: int, offset: int) -> None:
-        """Read `partition`, one that is assigned, from `offset` on."""
+        """Read `partition`, which is assigned, from `offset` on."""
         ...
 
     def poll(self, timeout_s: float, limit: int) -> list[Messages]:
-        """Return up to `limit` messages as soon as there are some, none after `timeout_s`; raises OffsetLost."""
+        """Return up to `limit` messages once there are any, none after `timeout_s`. Raises OffsetOutOfRange."""
         ...
 
     def position(self, partition: int) -> int | None:
-        """Return the offset to be read next, past gaps at the end of the log; None while it is not known."""
+        """Return the offset to be read next, past gaps at the end of the log; None while unknown."""
         ...
 
     def end(self, partition: int) -> int | None:
-        """Return the next offset to be written as last heard, without asking; None where nothing was heard."""
+        """Return the last known next offset to be written, without a request; None if unknown."""
         ...
 
     def pause(self, partitions: Iterable[int]) -> None:
-        """Fetch nothing of `partitions` until `resume`."""
+        """Fetch nothing from `partitions` until `resume`."""
         ...
 
     def resume(self, partitions: Iterable[int]) -> None:
-        """Fetch `partitions` again."""
+        """Fetch from `partitions` again."""
         ...
 
     def commit(self, offsets: Mapping[int, int]) -> None:
-        """Store the group's offsets and wait for the answer."""
+        """Commit the group's offsets and wait for the response."""
         ...
 
     def close(self) -> None:
-        """Leave the group and let go of connections."""
+        """Leave the group and close connections."""
         ...
 
 
 class Producer(Protocol):
-    """A writer of topics that sends each message once, in order within a partition, or says that it could not."""
+    """A writer of topics: stores each message once, in order within a partition, or raises."""
 
     def partitions(self, topic: str) -> int:
-        """Return how many partitions `topic` has; the broker may create it when asked. Raises SourceError."""
+        """Return the number of partitions of `topic`; the broker may create the topic. Raises SourceError."""
         ...
 
     def create(self, topic: str, partitions: int) -> bool:
-        """Create `topic` with so many partitions; False where it is there already."""
+        """Create `topic` with `partitions`; return False if it exists already."""
         ...
 
     def send(
@@ -146,22 +146,22 @@ class Producer(Protocol):
         headers: Headers = (),
         partition: int | None = None,
     ) -> None:
-        """Hand a message over to be sent; waits where too many are on their way. Raises what befell earlier ones."""
+        """Queue a message; waits while too many are in flight. Raises the failure of an earlier message."""
         ...
 
     def flush(self) -> None:
-        """Wait until all messages handed over are stored; raises SourceError where one is not."""
+        """Wait until all queued messages are stored. Raises SourceError if one is not."""
         ...
 
     def close(self) -> None:
-        """Flush, and let go of connections."""
+        """Flush, then close connections."""
         ...
 
 
-def part_path(topic: str, partition: int) -> str:
-    """Return the name that positions and rejections have for a partition.
+def partition_path(topic: str, partition: int) -> str:
+    """Return the path of a partition in positions and rejections.
 
-    >>> part_path("outcomes", 3)
+    >>> partition_path("outcomes", 3)
     'kafka://outcomes/3'
     """
     return f"kafka://{topic}/{partition}"

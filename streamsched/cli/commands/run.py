@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, Final
 
 import click
@@ -17,18 +15,17 @@ from streamsched.cli.exits import DONE, after_drain
 from streamsched.cli.interruption import Interruption
 from streamsched.cli.options import FILE, current_time
 from streamsched.cli.output import echo, echo_json, name_rejections
-from streamsched.connectors import Delivery
-from streamsched.connectors.file_source import FileSource
-from streamsched.connectors.kafka import KafkaSource
+from streamsched.connectors.source import Delivery, Source
 from streamsched.persistence.lock import lock_state
 from streamsched.scheduler.durable import DurableScheduler
 from streamsched.scheduler.scheduler import DEFAULT_FORMULA
-from streamsched.service.event_log import log_event, logging_to
+from streamsched.service.event_log import LOG, log_to
+from streamsched.service.evolution import EvolutionHook
 from streamsched.service.ingest_loop import IngestLoop
 from streamsched.service.progress import ProgressLine
-from streamsched.service.run_settings import KNOWN, RunSettings, read_run_settings
-from streamsched.service.setting_parsers import LOG_FORMATS, LOG_LEVELS
-from streamsched.service.setting_sources import Word, Words, read_assignments, read_environment, read_toml
+from streamsched.service.run_settings import RunSettings, read_run_settings
+from streamsched.service.setting_sources import Given, read_assignments
+from streamsched.service.setting_tables import LOG_FORMATS, LOG_LEVELS
 from streamsched.service.setup import open_run_batches, open_run_source, open_run_state, resume_source
 
 __all__ = ["command"]
@@ -48,8 +45,8 @@ _OPTIONS: Final = {  # settings that have an option
     "log_level": "log.level",
     "log_format": "log.format",
 }
-_TICK_S: Final = 0.25  # after which a wait for messages looks whether it is still wanted
-_PROGRESS_S: Final = 10.0  # between two lines of the log
+_TICK_S: Final = 0.25  # most time of a wait for messages before signals are checked
+_PROGRESS_S: Final = 10.0  # interval of progress events in the log
 _EPILOG: Final = """
 \b
 Examples:
@@ -112,80 +109,68 @@ def command(**given: Any) -> int:
     The outcomes come from a file or a Kafka topic. Reading starts where the last run on this state stopped. A file is
     read to its end, a topic until SIGTERM or Ctrl-C.
     """
-    arguments = SimpleNamespace(**given)
-    settings, strange = _read_settings(arguments)
+    options = {name: given[option] for option, name in _OPTIONS.items()}
+    settings, unknown = _read_settings(options, given["set"], given["config"])
     console = Console(stderr=True)
-    with logging_to(console, settings.log_level or ("info" if settings.is_topic else "warning"), settings.log_format):
-        for variable in strange:
-            log_event("a variable of the environment is no setting", logging.WARNING, variable=variable)
-        return _serve(settings, ProgressLine(console), as_json=arguments.json)
+    with log_to(console, settings.log.level or ("info" if settings.is_topic else "warning"), settings.log.format):
+        for variable in unknown:
+            LOG.warning("unknown setting in the environment", variable=variable)
+        return _serve(settings, ProgressLine(console), as_json=given["json"])
 
 
-def _read_settings(arguments: SimpleNamespace) -> tuple[RunSettings, list[str]]:
-    """Return the settings, and variables that are none. What stands on the command line goes before the environment.
-
-    The file comes last.
-    """
-    environment, strange = read_environment(os.environ, KNOWN)
-    config = arguments.config or os.environ.get("STREAMSCHED_CONFIG")
-    words: Words = {} if config is None else read_toml(Path(config))
-    words |= environment | read_assignments(arguments.set)
-    for option, name in _OPTIONS.items():
-        value = getattr(arguments, option)
-        if value is not None:
-            words[name] = Word(value, f"--{option.replace('_', '-')}")
-    return read_run_settings(words), strange
+def _read_settings(
+    options: Mapping[str, Any], assignments: Sequence[str], config: Path | None
+) -> tuple[RunSettings, list[str]]:
+    """Return the settings, options before assignments, and the unknown variables of the environment."""
+    places = {name: f"--{option.replace('_', '-')}" for option, name in _OPTIONS.items()}
+    given = {name: Given(value, places[name]) for name, value in options.items() if value is not None}
+    file = config or os.environ.get("STREAMSCHED_CONFIG")
+    return read_run_settings(read_assignments(assignments) | given, Path(file) if file is not None else None)
 
 
 def _serve(settings: RunSettings, display: ProgressLine, *, as_json: bool) -> int:
-    is_pipe = not settings.is_topic and not Path(settings.source).is_file()  # may make us wait; cannot be resumed
     with ExitStack() as stack:
         with lock_state(settings.state, make=True):
-            pass  # nothing is taken out of a pipe where the state is in use
-        source = open_run_source(settings)
-        stack.enter_context(source)
-        scheduler = open_run_state(settings, current_time(None))
-        stack.enter_context(scheduler)
-        if not is_pipe:
-            resume_source(source, scheduler, settings)
-        interruption = stack.enter_context(Interruption(waits=is_pipe))
-        evolving = stack.enter_context(_evolving(scheduler, settings))
+            pass  # nothing is read from a pipe if the state is in use
+        source = stack.enter_context(open_run_source(settings))
+        scheduler = stack.enter_context(open_run_state(settings, current_time(None)))
+        resume_source(source, scheduler, settings)
+        interruption = stack.enter_context(Interruption(waits=not source.is_replayable))
+        evolution = stack.enter_context(_open_evolution(scheduler, settings))
         batches = open_run_batches(settings, scheduler, lambda: current_time(None))
         if batches is not None:
             stack.enter_context(batches)
-        each_s = None if display.is_shown else _PROGRESS_S
-        intake = IngestLoop(scheduler, source, again=not is_pipe, evolving=evolving, batches=batches, each_s=each_s)
-        log_event("started", source=_without_query(settings.source), state=str(settings.state), pages=len(scheduler))
+        progress_s = None if display.is_shown else _PROGRESS_S
+        loop = IngestLoop(scheduler, source, evolution=evolution, batches=batches, progress_s=progress_s)
+        LOG.info("started", source=_without_query(settings.source), state=str(settings.state), pages=len(scheduler))
         with display:
-            failure = intake.take(_deliveries(source, interruption), display.show)
+            failure = loop.run(_deliveries(source, interruption), display.show)
         if interruption.number is not None:
-            log_event("stopping", signal=interruption.number)
-        intake.finish()
-        if not settings.is_topic and settings.log_format == "text":
+            LOG.info("stopping", signal=interruption.number)
+        loop.finish()
+        if not source.is_partitioned and settings.log.format == "text":
             name_rejections(source.rejections, source.rejected)
-        counts: dict[str, int | str] = {**intake.counts(), "pages": len(scheduler), "state": str(scheduler.saved.path)}
-        log_event("stopped", **counts)
-    _say_counts(counts, as_json=as_json)
+        counts: dict[str, int | str] = {**loop.counts(), "pages": len(scheduler), "state": str(scheduler.saved.path)}
+        LOG.info("stopped", **counts)
+    _print_counts(counts, as_json=as_json)
     if failure is not None:
         raise failure
     return DONE if interruption.number is None else after_drain(interruption.number)
 
 
-def _deliveries(source: FileSource | KafkaSource, interruption: Interruption) -> Iterator[Delivery | None]:
-    """Yield what comes until the source ends or a signal does; of a topic None where nothing comes for a while."""
-    if not isinstance(source, KafkaSource):
-        yield from interruption.until(source)
-        return
-    while interruption.number is None and not source.ended:
-        yield source.poll(_TICK_S)
+def _deliveries(source: Source, interruption: Interruption) -> Iterator[Delivery | None]:
+    """Yield deliveries, None whenever none arrives for a while, until the source ends or a signal arrives."""
+    # In tuples, because `until` ends at None.
+    for (delivery,) in interruption.until(zip(source.deliveries(_TICK_S), strict=False)):
+        yield delivery
 
 
 @contextmanager
-def _evolving(scheduler: DurableScheduler, settings: RunSettings) -> Iterator[Any]:
+def _open_evolution(scheduler: DurableScheduler, settings: RunSettings) -> Iterator[EvolutionHook | None]:
     if settings.evolve_every is None:
         yield None
         return
-    # Imported only where it is asked for: reading a stream needs none of it.
+    # Imported on demand: a run without evolution needs none of it.
     from streamsched.evolution.plan import EvolutionPlan  # noqa: PLC0415
     from streamsched.scheduler.evolver import Evolver  # noqa: PLC0415
     from streamsched.service.evolution import FileEvolution, LiveEvolution  # noqa: PLC0415
@@ -199,11 +184,11 @@ def _evolving(scheduler: DurableScheduler, settings: RunSettings) -> Iterator[An
 
 
 def _without_query(source: str) -> str:
-    """Return `source` without what its query may keep secret."""
+    """Return `source` without its query, which may hold passwords."""
     return source.partition("?")[0] if source.startswith("kafka://") else source
 
 
-def _say_counts(counts: dict[str, int | str], *, as_json: bool) -> None:
+def _print_counts(counts: dict[str, int | str], *, as_json: bool) -> None:
     if as_json:
         echo_json(counts)
         return

@@ -20,7 +20,7 @@ from streamsched.outcomes import Outcome, OutcomeBatch
 from streamsched.persistence.recovery import newest_image
 from tests.integration.kafka.broker import Address
 from tests.integration.kafka.proxy import Proxy
-from tests.integration.kafka.topics import Topic, spell
+from tests.integration.kafka.topics import Topic, encode_event
 from tests.support.command_line import Command, finish, start
 from tests.support.crawl_outcomes import make_outcomes
 from tests.support.killed_run import kill_after, warm_processes
@@ -86,7 +86,7 @@ def test_what_a_file_holds_leads_to_the_state_that_a_topic_leads_to(
     write_jsonl([OutcomeBatch.from_outcomes(stream(500))], tmp_path / "log.jsonl")
     with topic.producing() as producer:
         for one in stream(500):
-            producer.send(topic.name, spell(one.url, one.fetched_at, changed=one.changed), b"host", partition=2)
+            producer.send(topic.name, encode_event(one.url, one.fetched_at, changed=one.changed), b"host", partition=2)
     words = ("--json", "--log-level", "error")
     assert streamsched("run", "--source", tmp_path / "log.jsonl", "--state", tmp_path / "a", *words).code == 0
     url = topic.url(until_end="true")
@@ -300,7 +300,7 @@ def kill_and_compare(processes: ForkServerContext, topic: Topic, folder: Path, k
         more = stream(rng.randrange(1, 120), sent)
         with topic.producing() as producer:
             for one in more:
-                producer.send(topic.name, spell(one.url, one.fetched_at, changed=one.changed), b"k", partition=0)
+                producer.send(topic.name, encode_event(one.url, one.fetched_at, changed=one.changed), b"k", partition=0)
         twin.observe(more)
         sent += len(more)
         assert kill_after(processes, words, folder / "told", 0.2 + rng.random()) is None, (

@@ -13,7 +13,7 @@ from streamsched.connectors.kafka import KafkaSource, open_kafka, open_sink
 from streamsched.errors import SettingsError, SourceError
 from tests.integration.kafka.broker import PASSWORD, USER, Address, Broker, find_jars, free_ports
 from tests.integration.kafka.proxy import Proxy
-from tests.integration.kafka.topics import Topic, spell, wait_for
+from tests.integration.kafka.topics import Topic, encode_event, wait_for
 from tests.support.crawl_outcomes import read_out
 
 # A socket that kafka-python cannot connect is left to the garbage collector.
@@ -23,7 +23,7 @@ MakeTopic = Callable[..., Topic]
 
 
 def number(first: int, last: int) -> list[bytes | None]:
-    return [spell(f"https://a.example/{i}", float(i)) for i in range(first, last)]
+    return [encode_event(f"https://a.example/{i}", float(i)) for i in range(first, last)]
 
 
 def place(topic: Topic, offset: int) -> Position:
@@ -41,7 +41,7 @@ def test_an_offset_that_retention_deleted(topic: Topic) -> None:
         ) as raised:
             next(source)
         assert (raised.value.path, raised.value.offset) == (f"kafka://{topic.name}/0", 5)
-        source.seek(place(topic, 15))  # the error says how to go on, and this is another way
+        source.seek(place(topic, 15))  # an alternative to what the error suggests
         assert [one.fetched_at for one in read_out(source)] == [15, 16, 17, 18, 19]
     for lost, first, skipped in (("earliest", 12, 7), ("latest", 20, 15)):
         with topic.open(until_end="true", lost=lost) as source:
@@ -55,7 +55,7 @@ def test_an_offset_beyond_a_topic_made_anew(topic: Topic) -> None:
     topic.send(number(0, 3), partition=0)
     with topic.open(until_end="true") as source:
         source.seek(place(topic, 20))
-        with pytest.raises(SourceError, match="offset 20, the log ends at 3: the topic was made anew"):
+        with pytest.raises(SourceError, match="offset 20, the log ends at 3: the topic was recreated"):
             next(source)
     with topic.open(until_end="true", lost="earliest") as source:
         source.seek(place(topic, 20))
@@ -91,11 +91,11 @@ def test_gaps_that_compaction_leaves(make_topic: MakeTopic) -> None:
     )
     with topic.producing() as producer:
         for i in range(40):
-            producer.send(topic.name, spell("https://a.example/", float(i)), f"key{i % 4}".encode())
+            producer.send(topic.name, encode_event("https://a.example/", float(i)), f"key{i % 4}".encode())
             producer.flush()
         times, fresh = [0.0] * 40, 40
         while len(times) >= 20 and fresh < 400:  # the cleaner passes over the segment that is still written to
-            producer.send(topic.name, spell("https://a.example/", float(fresh)), b"key0")
+            producer.send(topic.name, encode_event("https://a.example/", float(fresh)), b"key0")
             producer.flush()
             fresh += 1
             with topic.open(until_end="true") as source:
@@ -213,7 +213,7 @@ def test_tls_and_a_password(topic: Topic, real: Address, tmp_path: Path) -> None
     secret.write_text(f"{PASSWORD}\n")
     url = secure_url(topic, real).replace(f"sasl.password={PASSWORD}", f"sasl.password.file={secret}")
     with open_sink(url) as sink, topic.producing() as producer:
-        producer.send(topic.name, spell("https://a.example/", 1.0))
+        producer.send(topic.name, encode_event("https://a.example/", 1.0))
         producer.flush()
         assert sink.create(4) is False
     with open_kafka(url) as source:

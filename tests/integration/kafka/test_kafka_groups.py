@@ -9,7 +9,7 @@ import pytest
 from streamsched.connectors import Position
 from streamsched.connectors.kafka import KafkaSource
 from streamsched.outcomes import Outcome
-from tests.integration.kafka.topics import Topic, spell, wait_for
+from tests.integration.kafka.topics import Topic, encode_event, wait_for
 from tests.support.crawl_outcomes import read_out
 
 pytestmark = pytest.mark.usefixtures("real")  # the mock keeps members that left until their session ends
@@ -19,7 +19,7 @@ GROUP = {"group": "crawl", "session.timeout.ms": 6000, "heartbeat.interval.ms": 
 
 def fill(topic: Topic, first: int, last: int) -> None:
     for partition in range(4):
-        values = [spell(f"https://host{partition}.example/{i}", float(i)) for i in range(first, last)]
+        values = [encode_event(f"https://host{partition}.example/{i}", float(i)) for i in range(first, last)]
         topic.send(values, partition=partition)
 
 

@@ -17,7 +17,7 @@ from streamsched.connectors.kafka.message_keys import choose_partitions, host_ke
 from streamsched.errors import SettingsError, SourceError
 from streamsched.outcomes import Outcome, OutcomeBatch
 from streamsched.scheduler.scheduler import Scheduler
-from tests.integration.kafka.topics import Topic, spell, wait_for
+from tests.integration.kafka.topics import Topic, encode_event, wait_for
 from tests.support.crawl_outcomes import make_outcomes, put, read_out
 
 OUTCOMES = make_outcomes(50)
@@ -54,7 +54,7 @@ def test_all_messages_of_a_host_are_in_the_partition_of_its_key(topic: Topic) ->
 
 
 def test_open_source_takes_a_topic_for_what_it_is(topic: Topic) -> None:
-    topic.send([spell("https://a.example/", 1.0)], partition=2)
+    topic.send([encode_event("https://a.example/", 1.0)], partition=2)
     with open_source(topic.url(until_end="true")) as source:
         assert isinstance(source, KafkaSource)
         assert source.format == "kafka"
@@ -65,7 +65,7 @@ def test_open_source_takes_a_topic_for_what_it_is(topic: Topic) -> None:
 def test_formats_may_be_mixed_and_order_within_a_partition_stays(topic: Topic) -> None:
     kinds: list[Callable[[Outcome], bytes]] = [
         lambda one: encode_frame(OutcomeBatch.from_outcomes([one])),
-        lambda one: spell(one.url, one.fetched_at),
+        lambda one: encode_event(one.url, one.fetched_at),
         lambda one: json.dumps({"url": one.url, "fetched_at": one.fetched_at}, indent=1).encode(),
     ]
     plain = [Outcome(one.url, one.fetched_at) for one in OUTCOMES]
@@ -74,7 +74,9 @@ def test_formats_may_be_mixed_and_order_within_a_partition_stays(topic: Topic) -
 
 
 def test_resuming_after_any_delivery_gives_the_rest(topic: Topic) -> None:
-    topic.send([spell(one.url, one.fetched_at) if i % 5 else b"?" for i, one in enumerate(OUTCOMES)], partition=3)
+    topic.send(
+        [encode_event(one.url, one.fetched_at) if i % 5 else b"?" for i, one in enumerate(OUTCOMES)], partition=3
+    )
     with open_source(topic.url(until_end="true", partitions=3), batch=4) as source:
         steps = [(delivery, source.rejected) for delivery in source]
         assert source.rejected == 10
@@ -91,7 +93,7 @@ def test_resuming_after_any_delivery_gives_the_rest(topic: Topic) -> None:
 
 
 def test_seeking_in_an_open_source(topic: Topic) -> None:
-    topic.send([spell(one.url, one.fetched_at) for one in OUTCOMES], partition=0)
+    topic.send([encode_event(one.url, one.fetched_at) for one in OUTCOMES], partition=0)
     with topic.open(until_end="true") as source:
         found = read_out(source)
         source.seek(Position("kafka", f"kafka://{topic.name}/0", 40, 40))
@@ -111,10 +113,10 @@ def test_positions_move_past_what_was_rejected(topic: Topic) -> None:
 
 
 def test_end_is_where_it_was_at_the_start(topic: Topic) -> None:
-    topic.send([spell("https://a.example/1", 1.0)], partition=0)
+    topic.send([encode_event("https://a.example/1", 1.0)], partition=0)
     with topic.open(until_end="true") as source:
         first = next(source)
-        topic.send([spell("https://a.example/2", 2.0)], partition=0)
+        topic.send([encode_event("https://a.example/2", 2.0)], partition=0)
         assert [*first.outcomes, *read_out(source)] == [Outcome("https://a.example/1", 1.0)]
     assert len(topic.read()) == 2
 
@@ -122,9 +124,9 @@ def test_end_is_where_it_was_at_the_start(topic: Topic) -> None:
 def test_without_an_end_a_source_goes_on_and_can_be_stopped(topic: Topic) -> None:
     with topic.open() as source:
         assert source.poll(0.01) is None
-        topic.send([spell("https://a.example/1", 1.0)], partition=0)
+        topic.send([encode_event("https://a.example/1", 1.0)], partition=0)
         assert len(wait_for(source, 1)) == 1
-        topic.send([spell("https://a.example/2", 2.0)], partition=0)
+        topic.send([encode_event("https://a.example/2", 2.0)], partition=0)
         assert [one.url for one in next(source).outcomes] == ["https://a.example/2"]
         source.stop()
         assert list(source) == []
@@ -134,14 +136,14 @@ def test_paused_it_fetches_nothing(topic: Topic) -> None:
     with topic.open() as source:
         assert source.poll(0.01) is None
         source.pause()
-        topic.send([spell("https://a.example/1", 1.0)], partition=0)
+        topic.send([encode_event("https://a.example/1", 1.0)], partition=0)
         assert source.poll(0.3) is None
         source.resume()
         assert len(wait_for(source, 1)) == 1
 
 
 def test_lag_counts_what_is_not_read_yet(topic: Topic) -> None:
-    topic.send([spell(one.url, one.fetched_at) for one in OUTCOMES], partition=2)
+    topic.send([encode_event(one.url, one.fetched_at) for one in OUTCOMES], partition=2)
     with open_source(topic.url(partitions=2), batch=20) as source:
         assert isinstance(source, KafkaSource)
         next(source)
@@ -149,16 +151,16 @@ def test_lag_counts_what_is_not_read_yet(topic: Topic) -> None:
 
 
 def test_start_latest_reads_what_comes(topic: Topic) -> None:
-    topic.send([spell("https://a.example/1", 1.0)], partition=0)
+    topic.send([encode_event("https://a.example/1", 1.0)], partition=0)
     with topic.open(start="latest") as source:
         assert source.poll(0.01) is None
-        topic.send([spell("https://a.example/2", 2.0)], partition=0)
+        topic.send([encode_event("https://a.example/2", 2.0)], partition=0)
         assert [one.url for one in wait_for(source, 1)] == ["https://a.example/2"]
 
 
 def test_keys_that_are_not_the_host_are_counted_and_delivered(topic: Topic) -> None:
     urls = ["https://A.example/1", "https://b.example:443/2", "http://a.example:8080/3"]
-    values = [spell(url, 1.0) for url in urls]
+    values = [encode_event(url, 1.0) for url in urls]
     for value, key in zip(values, (b"a.example", b"b.example", b"a.example:8080"), strict=True):
         topic.send([value], key)
     topic.send(values, b"other.example", partition=0)
@@ -171,10 +173,12 @@ def test_keys_that_are_not_the_host_are_counted_and_delivered(topic: Topic) -> N
 
 
 def test_versions_that_are_not_known_are_refused(topic: Topic) -> None:
-    good = spell("https://a.example/", 1.0)
+    good = encode_event("https://a.example/", 1.0)
     topic.send([good], headers=[("schema-version", b"1"), ("other", b"x")], partition=0)
     topic.send([good], headers=[("schema-version", b"2")], partition=0)
-    topic.send([spell("https://a.example/", 2.0, v=1), spell("https://a.example/", 2.0, v=7)], partition=0)
+    topic.send(
+        [encode_event("https://a.example/", 2.0, v=1), encode_event("https://a.example/", 2.0, v=7)], partition=0
+    )
     topic.send([b'{"url": "https://a.example/", "fetched_at": 3, "v": 8}'], partition=0)
     topic.send([msgspec.msgpack.encode({"v": 9, "url": b"", "url_offsets": b"\0" * 4, "fetched_at": b""})], partition=0)
     with topic.open(until_end="true") as source:
@@ -189,8 +193,8 @@ def test_versions_that_are_not_known_are_refused(topic: Topic) -> None:
 
 
 def test_a_source_may_stop_at_a_version_that_is_not_known(topic: Topic) -> None:
-    good = spell("https://a.example/", 1.0)
-    topic.send([good, b"?", spell("https://a.example/", 2.0, v=7), good], partition=0)
+    good = encode_event("https://a.example/", 1.0)
+    topic.send([good, b"?", encode_event("https://a.example/", 2.0, v=7), good], partition=0)
     with topic.open(until_end="true", versions="stop") as source:
         assert len(next(source).outcomes) == 1
         with pytest.raises(SourceError, match=r"v: expected schema version 1, found 7: update"):
@@ -203,11 +207,11 @@ def test_a_source_may_stop_at_a_version_that_is_not_known(topic: Topic) -> None:
 
 
 def test_a_source_may_stop_at_its_very_first_message(topic: Topic) -> None:
-    topic.send([spell("https://a.example/", 2.0, v=7)], partition=0)
+    topic.send([encode_event("https://a.example/", 2.0, v=7)], partition=0)
     with topic.open(until_end="true", versions="stop") as source:
         with pytest.raises(SourceError, match="found 7"):
             next(source)
-        topic.send([spell("https://a.example/", 3.0)], partition=0)
+        topic.send([encode_event("https://a.example/", 3.0)], partition=0)
     with topic.open(versions="stop") as source:  # a position behind it goes on
         source.seek(Position("kafka", f"kafka://{topic.name}/0", 1, 1))
         assert [one.fetched_at for one in wait_for(source, 1)] == [3.0]

@@ -15,7 +15,7 @@ from streamsched.connectors.kafka.clients.protocol import Headers, Producer
 from streamsched.outcomes import Outcome
 from tests.integration.kafka.broker import Address
 
-__all__ = ["CLIENTS", "Topic", "spell", "wait_for"]
+__all__ = ["CLIENTS", "Topic", "encode_event", "wait_for"]
 
 CLIENTS: Final = ("kafka-python", "confluent")
 _PATIENCE: Final = 240  # polls of a quarter second: a loaded machine may take its time
@@ -33,19 +33,19 @@ class Topic:
         """The same topic by way of `servers`."""
         return replace(self, address=replace(self.address, servers=servers))
 
-    def url(self, **words: object) -> str:
-        told = {"client": self.client, "patience": "20s", **words}
+    def url(self, **settings: object) -> str:
+        query = {"client": self.client, "patience": "20s", **settings}
         if not self.address.is_real and self.client == "kafka-python":
-            told["api.version"] = "2.3"  # the mock does not say its own
-        query = "&".join(f"{word.replace('_', '-')}={value}" for word, value in told.items())
-        return f"kafka://{self.address.servers}/{self.name}?{query}"
+            query["api.version"] = "2.3"  # the mock does not report its own
+        text = "&".join(f"{name.replace('_', '-')}={value}" for name, value in query.items())
+        return f"kafka://{self.address.servers}/{self.name}?{text}"
 
-    def open(self, **words: object) -> KafkaSource:
-        return open_kafka(self.url(**words))
+    def open(self, **settings: object) -> KafkaSource:
+        return open_kafka(self.url(**settings))
 
-    def read(self, **words: object) -> list[Outcome]:
+    def read(self, **settings: object) -> list[Outcome]:
         """All outcomes that are in the topic now."""
-        with self.open(until_end="true", **words) as source:
+        with self.open(until_end="true", **settings) as source:
             return [outcome for delivery in source for outcome in delivery.outcomes]
 
     def open_sink(self) -> KafkaSink:
@@ -77,8 +77,8 @@ class Topic:
                 assert producer.partitions(self.name) == partitions
             return
         with self.administering() as admin:
-            told = {"num_partitions": partitions, "replication_factor": 1, "configs": dict(configs)}
-            admin.create_topics({self.name: told}, wait_for_metadata=True)
+            settings = {"num_partitions": partitions, "replication_factor": 1, "configs": dict(configs)}
+            admin.create_topics({self.name: settings}, wait_for_metadata=True)
 
     @contextmanager
     def administering(self) -> Iterator[Any]:
@@ -98,13 +98,13 @@ class Topic:
             admin.delete_records({library.TopicPartition(self.name, partition): offset})
 
 
-def spell(url: str, fetched_at: float | str, **fields: object) -> bytes:
+def encode_event(url: str, fetched_at: float | str, **fields: object) -> bytes:
     """An event as a msgpack map."""
     return msgspec.msgpack.encode({"url": url, "fetched_at": fetched_at, **fields})
 
 
 def wait_for(source: KafkaSource, count: int) -> list[Outcome]:
-    """Poll until there are `count` outcomes; fails where they do not come."""
+    """Poll until there are `count` outcomes; fails if they do not arrive."""
     found: list[Outcome] = []
     for _ in range(_PATIENCE):
         delivery = source.poll(0.25)

@@ -1,4 +1,4 @@
-"""BatchPublisher for crawlers: published once, kept back while brokers are away or the stream is far behind."""
+"""BatchPublisher: pages are published once, and held back while brokers are away or the stream is far behind."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ def scheduler(tmp_path: Path) -> Iterator[DurableScheduler]:
 
 
 def make(scheduler: DurableScheduler, sink: Sink, **plan: Any) -> BatchPublisher:
-    told: dict[str, Any] = {"size": 3, "lease": "1d", "every": "30s", **plan}
-    return BatchPublisher(scheduler, cast(KafkaSink, sink), BatchPlan(**told), wall=lambda: 1000.0, clock=Clock())
+    settings: dict[str, Any] = {"size": 3, "lease": "1d", "every": "30s", **plan}
+    return BatchPublisher(scheduler, cast(KafkaSink, sink), BatchPlan(**settings), wall=lambda: 1000.0, clock=Clock())
 
 
 def test_each_page_is_published_once(scheduler: DurableScheduler) -> None:

@@ -9,18 +9,18 @@ import logging
 import pytest
 from rich.console import Console
 
-from streamsched.service.event_log import LOG, log_event, logging_to
+from streamsched.service.event_log import LOG, log_to
 
 HOSTILE = 'a b\n\x1b[2J[red]\u2028="x"'
 
 
 def logged(layout: str, level: str = "info") -> list[str]:
     out = io.StringIO()
-    with logging_to(Console(file=out, width=40), level, layout):
-        log_event("saved", file="snapshot-00000001.state", pages=12, share=1 / 3, nothing="")
-        log_event("rejected", logging.WARNING, last=HOSTILE)
+    with log_to(Console(file=out, width=40), level, layout):
+        LOG.info("saved", file="snapshot-00000001.state", pages=12, share=1 / 3, nothing="")
+        LOG.warning("rejected", last=HOSTILE)
         logging.getLogger("streamsched.persistence").error("damaged\nhere")
-    log_event("nobody listens any more")
+    LOG.info("after the block")
     return out.getvalue().splitlines()
 
 
@@ -50,6 +50,7 @@ def test_levels(level: str, count: int) -> None:
 
 
 def test_everything_is_as_it_was_afterwards() -> None:
-    before = LOG.level, LOG.propagate, list(LOG.handlers)
+    library = logging.getLogger("streamsched")
+    before = library.level, library.propagate, list(library.handlers)
     logged("json")
-    assert (LOG.level, LOG.propagate, LOG.handlers) == before
+    assert (library.level, library.propagate, library.handlers) == before

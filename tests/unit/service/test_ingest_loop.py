@@ -1,17 +1,15 @@
-"""An intake: what it commits only follows what is saved, and what cannot be done is told and tried again."""
+"""The ingest loop: commits follow saves, and what fails is logged and tried again."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from streamsched import Outcome, OutcomeBatch
-from streamsched.connectors import Delivery, Position
-from streamsched.connectors.kafka import KafkaSource
+from streamsched.connectors import Delivery, Position, Rejection, Source
 from streamsched.errors import SnapshotError, SourceError
 from streamsched.scheduler.durable import DurableScheduler, SavePlan
 from streamsched.service.ingest_loop import IngestLoop
@@ -19,14 +17,15 @@ from streamsched.service.ingest_loop import IngestLoop
 PATHS = ("kafka://t/0", "kafka://t/1")
 
 
-class Topic(KafkaSource):
+class Topic(Source):
     """A source without brokers: deliveries come from the test, commits are remembered."""
 
+    format = "kafka"
+    is_partitioned = True
+
     def __init__(self) -> None:
-        self.on_revoke = None
-        self.misplaced = self.unkeyed = self.skipped = 0
-        self.given = {path: Position("kafka", path, 5, 5) for path in PATHS}
-        self.starts = dict(self.given)
+        self.current = {path: Position("kafka", path, 5, 5) for path in PATHS}
+        self.begun = dict(self.current)
         self.committed: list[dict[str, int]] = []
         self.refuses = False
         self.rejected_so_far = 0
@@ -36,24 +35,40 @@ class Topic(KafkaSource):
         return self.rejected_so_far
 
     @property
-    def rejections(self) -> list[str]:  # type: ignore[override]
-        return ["a record"]
+    def rejections(self) -> list[Rejection]:
+        return [Rejection(PATHS[0], "message", 5, "url", "expected text", "1")]
 
     @property
     def positions(self) -> dict[str, Position]:
-        return dict(self.given)
+        return dict(self.current)
+
+    @property
+    def starts(self) -> dict[str, Position]:
+        return self.begun
 
     @property
     def lag(self) -> dict[str, int]:
         return dict.fromkeys(PATHS, 2)
 
-    def commit(self, positions: Any) -> None:
+    def owns(self, path: str) -> bool:
+        return path in PATHS
+
+    def seek(self, position: Position) -> None:
+        raise NotImplementedError
+
+    def close(self) -> None:
+        raise NotImplementedError
+
+    def __next__(self) -> Delivery:
+        raise StopIteration
+
+    def commit(self, positions: Mapping[str, Position]) -> None:
         if self.refuses:
             raise SourceError("kafka://t", "no broker", retriable=True)
         self.committed.append({path: position.offset for path, position in positions.items()})
 
     def deliver(self, path: str, number: int) -> Delivery:
-        position = self.given[path] = Position("kafka", path, number, number)
+        position = self.current[path] = Position("kafka", path, number, number)
         outcome = Outcome(f"https://a.example/{number}", float(number))
         return Delivery(OutcomeBatch.from_outcomes([outcome]), position)
 
@@ -80,40 +95,40 @@ def topic() -> Topic:
     return Topic()
 
 
-def make(scheduler: DurableScheduler, topic: Topic, each_s: float | None = None) -> IngestLoop:
-    return IngestLoop(scheduler, topic, each_s=each_s, clock=Clock())
+def make(scheduler: DurableScheduler, topic: Topic, progress_s: float | None = None) -> IngestLoop:
+    return IngestLoop(scheduler, topic, progress_s=progress_s, clock=Clock())
 
 
 def test_commits_follow_saves(scheduler: DurableScheduler, topic: Topic) -> None:
-    intake = make(scheduler, topic)
-    assert intake.take([topic.deliver(PATHS[0], 6), None, topic.deliver(PATHS[0], 7)], lambda _: None) is None
+    loop = make(scheduler, topic)
+    assert loop.run([topic.deliver(PATHS[0], 6), None, topic.deliver(PATHS[0], 7)], lambda _: None) is None
     assert topic.committed == []
     scheduler.snapshot()
     scheduler.take(OutcomeBatch([], []), PATHS[0], {"kind": "kafka", "path": PATHS[0], "offset": 9, "records": 9})
-    intake.take([None], lambda _: None)
+    loop.run([None], lambda _: None)
     assert topic.committed == [{PATHS[0]: 7, PATHS[1]: 5}]
-    intake.finish()
+    loop.finish()
     assert topic.committed[-1] == {PATHS[0]: 7, PATHS[1]: 5}
-    assert intake.counts()["applied"] == 2
+    assert loop.counts()["applied"] == 2
 
 
-def test_what_was_only_rejected_is_passed_when_it_is_quiet(scheduler: DurableScheduler, topic: Topic) -> None:
-    intake = make(scheduler, topic)
-    topic.given[PATHS[1]] = Position("kafka", PATHS[1], 8, 8)
-    intake.take([None], lambda _: None)
+def test_positions_pass_rejected_messages_when_idle(scheduler: DurableScheduler, topic: Topic) -> None:
+    loop = make(scheduler, topic)
+    topic.current[PATHS[1]] = Position("kafka", PATHS[1], 8, 8)
+    loop.run([None], lambda _: None)
     assert scheduler.positions[PATHS[1]]["offset"] == 8
 
 
-def test_brokers_that_do_not_answer_get_it_later(
+def test_a_refused_commit_is_made_up_for(
     scheduler: DurableScheduler, topic: Topic, caplog: pytest.LogCaptureFixture
 ) -> None:
-    intake = make(scheduler, topic)
+    loop = make(scheduler, topic)
     topic.refuses = True
-    intake.take([topic.deliver(PATHS[0], 6)], lambda _: None)
-    intake.finish()
+    loop.run([topic.deliver(PATHS[0], 6)], lambda _: None)
+    loop.finish()
     assert "not committed" in caplog.text
     topic.refuses = False
-    intake.take([None], lambda _: None)
+    loop.run([None], lambda _: None)
     assert topic.committed == [{PATHS[0]: 6, PATHS[1]: 5}]
 
 
@@ -121,7 +136,7 @@ def test_partitions_are_handed_over_saved_and_committed(
     scheduler: DurableScheduler, topic: Topic, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    make(scheduler, topic).take([topic.deliver(PATHS[0], 6)], lambda _: None)
+    make(scheduler, topic).run([topic.deliver(PATHS[0], 6)], lambda _: None)
     assert topic.on_revoke is not None
     topic.on_revoke(topic.positions)
     assert scheduler.saved.positions[PATHS[0]]["offset"] == 6
@@ -132,7 +147,7 @@ def test_partitions_are_handed_over_saved_and_committed(
 def test_partitions_that_cannot_be_saved_are_not_committed(
     scheduler: DurableScheduler, topic: Topic, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    make(scheduler, topic).take([topic.deliver(PATHS[0], 6)], lambda _: None)
+    make(scheduler, topic).run([topic.deliver(PATHS[0], 6)], lambda _: None)
 
     def refuse(**_: object) -> Path:
         raise SnapshotError("state", "cannot be written: No space left on device")
@@ -145,27 +160,27 @@ def test_partitions_that_cannot_be_saved_are_not_committed(
     assert "not saved before partitions were taken away" in caplog.text
 
 
-def test_progress_and_trouble_are_told(
+def test_progress_rejections_and_trouble_are_logged(
     scheduler: DurableScheduler, topic: Topic, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    intake = make(scheduler, topic, each_s=2.0)
+    loop = make(scheduler, topic, progress_s=2.0)
     topic.rejected_so_far = 3
     scheduler.trouble = SnapshotError("state", "cannot be written: No space left on device")
-    intake.take([topic.deliver(PATHS[0], 6), None, None], lambda _: None)
-    told = {record.message: getattr(record, "fields", {}) for record in caplog.records}
-    assert told["progress"]["lag"] == 4
-    assert told["rejected"] == {"count": 3, "last": "a record"}
-    assert "No space left" in told["cannot save"]["reason"]
+    loop.run([topic.deliver(PATHS[0], 6), None, None], lambda _: None)
+    logged = {record.message: vars(record) for record in caplog.records}
+    assert logged["progress"]["lag"] == 4
+    assert (logged["rejected"]["count"], logged["rejected"]["last"]) == (3, str(topic.rejections[-1]))
+    assert "No space left" in logged["cannot save"]["reason"]
     assert [record.message for record in caplog.records].count("cannot save") == 1
     scheduler.trouble = None
 
 
-def test_what_keeps_more_from_coming_is_returned(scheduler: DurableScheduler, topic: Topic) -> None:
-    def break_off() -> Iterator[Delivery]:
+def test_the_error_that_ends_the_deliveries_is_returned(scheduler: DurableScheduler, topic: Topic) -> None:
+    def fail() -> Iterator[Delivery]:
         yield topic.deliver(PATHS[0], 6)
         raise SourceError("kafka://t/0", "offset 9 is gone")
 
-    intake = make(scheduler, topic)
-    assert str(intake.take(break_off(), lambda _: None)) == "kafka://t/0: offset 9 is gone"
-    assert intake.total.applied == 1
+    loop = make(scheduler, topic)
+    assert str(loop.run(fail(), lambda _: None)) == "kafka://t/0: offset 9 is gone"
+    assert loop.total.applied == 1

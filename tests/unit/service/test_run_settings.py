@@ -1,52 +1,80 @@
-"""Settings of a run: where they may stand, which of them counts, and that all which cannot work is told at once."""
+"""Settings of a run: their sources and precedence, and that all invalid ones are reported at once."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from streamsched import HostRule, Politeness, Rule
 from streamsched.errors import SettingsError, SettingsErrors
-from streamsched.service.run_settings import KNOWN, RunSettings, read_run_settings
-from streamsched.service.setting_sources import Word, Words, read_assignments, read_environment, read_toml
+from streamsched.scheduler.durable import SavePlan
+from streamsched.service.batch_publisher import BatchPlan
+from streamsched.service.run_settings import SETTING_NAMES, RunSettings, read_run_settings
+from streamsched.service.setting_sources import Given, read_assignments
+from streamsched.service.setting_tables import BatchesTable, PolitenessTable, SaveTable
 
-LEAST = {"source": Word("file:a.jsonl", "--source"), "state": Word("s", "--state")}
+LEAST = {"source": Given("file:a.jsonl", "--source"), "state": Given("s", "--state")}
 
 
-def read(**words: object) -> RunSettings:
-    return read_run_settings(LEAST | {name.replace("__", "."): Word(value, name) for name, value in words.items()})
+@pytest.fixture(autouse=True)
+def no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the variables of whoever runs the tests."""
+    monkeypatch.delenv("STREAMSCHED_CONFIG", raising=False)
 
 
-def refused(words: Words) -> dict[str, str]:
+def read(options: Mapping[str, object] = {}, config: Path | None = None) -> RunSettings:
+    given = {name: value if isinstance(value, Given) else Given(value, name) for name, value in options.items()}
+    return read_run_settings(LEAST | given, config)[0]
+
+
+def refused(options: Mapping[str, object]) -> dict[str, str]:
     with pytest.raises(SettingsErrors) as raised:
-        read_run_settings(LEAST | words)
+        read(options)
     assert all(str(error) in str(raised.value) for error in raised.value.errors)
     return {error.setting: error.expected for error in raised.value.errors}
 
 
-def test_nothing_but_what_must_be() -> None:
+def test_defaults() -> None:
     found = read()
-    assert (found.source, found.state, found.politeness, found.rules) == ("a.jsonl", Path("s"), None, {})
-    assert (found.save.every, found.batches.size, found.until_end, found.is_topic) == (30.0, 1000, False, False)
+    assert (found.source, found.state, found.until_end, found.is_topic) == ("a.jsonl", Path("s"), False, False)
+    tables = (found.scheduler, found.politeness, found.save, found.batches)
+    assert [table.given() for table in tables] == [{}] * 4
+    assert (found.rules, found.kafka, found.log.level, found.log.format) == ({}, {}, None, "text")
+
+
+def test_tables_have_the_names_of_what_they_set() -> None:
+    for table, kind in ((PolitenessTable, Politeness), (SaveTable, SavePlan), (BatchesTable, BatchPlan)):
+        assert set(table.model_fields) - {"to"} == {one.name for one in fields(kind)}
 
 
 def test_numbers_and_flags_may_be_texts() -> None:
-    told = {
+    options = {
         "scheduler.seed": "-3",
         "scheduler.panel": "0.1",
         "politeness.retire_after": "none",
         "politeness.in_flight": "8",
+        "until_end": "True",
+        "evolve_every": "7",
     }
-    words = {name: Word(value, name) for name, value in told.items()}
-    found = read_run_settings(LEAST | words | {"until_end": Word("True", ""), "evolve_every": Word("7", "")})
-    assert found.scheduler == {"seed": -3, "panel": 0.1}
-    assert found.politeness == Politeness(in_flight=8, retire_after=None)
+    found = read(options)
+    assert found.scheduler.given() == {"seed": -3, "panel": 0.1}
+    assert Politeness(**found.politeness.given()) == Politeness(in_flight=8, retire_after=None)
     assert (found.until_end, found.evolve_every) == (True, 7)
 
 
 def test_a_formula_stays_a_text() -> None:
-    assert read(scheduler__formula="7").scheduler == {"formula": "7"}
+    assert read({"scheduler.formula": "7"}).scheduler.given() == {"formula": "7"}
+
+
+def test_settings_are_frozen() -> None:
+    found: Any = read()
+    for change in (found, found.save):
+        with pytest.raises(ValueError, match="frozen"):
+            change.format = "jsonl"
 
 
 @pytest.mark.parametrize(
@@ -55,27 +83,37 @@ def test_a_formula_stays_a_text() -> None:
         ("source", "kafka:broker/topic", "kafka://HOST:PORT/TOPIC"),
         ("source", "", "a text"),
         ("source", 5, "a text"),
+        ("state", "", "a text"),
         ("format", "xml", "one of"),
-        ("until_end", "perhaps", "true or false"),
-        ("evolve_every", "0", "1 or more cycles"),
-        ("evolve_every", "1.5", "1 or more cycles"),
+        ("until_end", "perhaps", "a valid boolean"),
+        ("evolve_every", "0", "greater than or equal to 1"),
+        ("evolve_every", "1.5", "a valid integer"),
         ("threads", 0, "1 to 256"),
+        ("scheduler", 5, "a table"),
         ("scheduler.cycle", "1ms", "seconds"),
+        ("scheduler.cycle", ["1d"], "a length of time"),
         ("scheduler.formula", "t +", "column 4"),
         ("scheduler.objective", "speed", "changes"),
         ("scheduler.panel", 1.5, "less than 1"),
+        ("scheduler.seed", True, "a number"),
+        ("scheduler.odd", 1, "docs/run.md"),
         ("politeness.delay", "soon", "a length of time"),
-        ("politeness.in_flight", "many", "1 or more pages"),
+        ("politeness.in_flight", "many", "a valid integer"),
+        ("politeness.in_flight", "0", "1 or more pages"),
         ("politeness.retire_after", 300, "1 to 255 answers"),
         ("save.every", 0, "a length of time"),
         ("save.share", 0, "above 0"),
         ("save.kept", "0", "1 or more images"),
+        ("save.kept", "none", "1 or more images"),
         ("batches.to", "kafka://broker/", "kafka://HOST:PORT"),
         ("batches.size", 0, "1 or more pages"),
         ("batches.lease", "x", "a length of time"),
-        ("log.level", "loud", "one of debug"),
-        ("kafka.group", "crawl", "no topic"),
+        ("log.level", "loud", "'debug', 'info', 'warning' or 'error'"),
+        ("kafka.group", "crawl", "without a topic"),
+        ("kafka", 5, "a table"),
         ("nonsense", 1, "docs/run.md"),
+        ("non.sense", 1, "docs/run.md"),
+        ("rules", 5, "a table"),
         ("rules.a.example", 5, "a table"),
         ("rules.a.example", {"speed": 1}, "one of max_revisit"),
         ("rules.a.example", {"delay": "soon"}, "a length of time"),
@@ -83,61 +121,77 @@ def test_a_formula_stays_a_text() -> None:
         ("rules.http://", {"never": True}, "a host, a URL"),
     ],
 )
-def test_what_cannot_work_is_named_with_its_place(name: str, value: object, expected: str) -> None:
-    told = refused({name: Word(value, "the place")})
-    assert len(told) == 1
-    ((place, why),) = told.items()
+def test_an_invalid_setting_is_named_with_its_place(name: str, value: object, expected: str) -> None:
+    found = refused({name: Given(value, "the place")})
+    assert len(found) == 1
+    ((place, reason),) = found.items()
     assert place.startswith("the place")
-    assert expected in why
+    assert expected in reason
 
 
-def test_everything_is_told_at_once() -> None:
-    told = refused({name: Word("?", name) for name in ("scheduler.cycle", "politeness.delay", "log.format", "odd")})
-    assert set(told) == {"scheduler.cycle", "politeness.delay", "log.format", "odd"}
+def test_everything_is_reported_at_once() -> None:
+    names = {"scheduler.cycle", "scheduler.panel", "politeness.delay", "log.format", "odd", "rules.a/b"}
+    assert set(refused(dict.fromkeys(names, "?"))) == names
 
 
-def test_what_is_missing_is_told() -> None:
+def test_the_error_shows_what_was_given() -> None:
+    with pytest.raises(SettingsError, match=r"^--set scheduler.panel: expected .* less than 1, found '7'$"):
+        read({"scheduler.panel": Given("7", "--set scheduler.panel")})
+
+
+def test_missing_settings_are_reported() -> None:
     with pytest.raises(SettingsErrors) as raised:
         read_run_settings({})
     assert [error.setting for error in raised.value.errors] == ["--source", "--state"]
 
 
-def test_what_goes_alone_may_not_go_together() -> None:
-    words = {"scheduler.formula": Word("t", "F"), "scheduler.objective": Word("changes", "O")}
-    assert list(refused(words)) in (["F"], ["O"])
-    revisits = {"politeness.min_revisit": Word("2d", "least"), "politeness.max_revisit": Word("1d", "most")}
+def test_settings_that_exclude_each_other() -> None:
+    formulas = {"scheduler.formula": Given("t", "F"), "scheduler.objective": Given("changes", "O")}
+    assert list(refused(formulas)) in (["F"], ["O"])
+    revisits = {"politeness.min_revisit": Given("2d", "least"), "politeness.max_revisit": Given("1d", "most")}
     assert list(refused(revisits)) == ["least"]
-    assert list(refused({"politeness.backoff": Word("9d", "b")})) == ["politeness.backoff_most"]
-    assert read(manners__backoff="9d", manners__backoff_most="30d").politeness == Politeness(
-        backoff="9d", backoff_most="30d"
-    )
+    assert list(refused({"politeness.backoff": "9d"})) == ["politeness.backoff_most"]
+    longer = {"politeness.backoff": "9d", "politeness.backoff_most": "30d"}
+    assert read(longer).politeness.given() == {"backoff": "9d", "backoff_most": "30d"}
 
 
-def test_words_for_kafka() -> None:
-    topic = {"source": Word("kafka://broker:9092/outcomes?group=a", "--source")}
-    said = {
-        "kafka.start": Word("latest", "s"),
-        "kafka.sasl_username": Word("secret", "env"),
-        "kafka.dead-letters": Word("d", ""),
-    }
-    found = read_run_settings(LEAST | topic | said)
-    assert found.kafka == {"start": "latest", "sasl.username": "secret", "dead-letters": "d"}
-    assert "secret" not in repr(found)
-    told = refused(
-        topic | {"kafka.start": Word("middle", "s"), "kafka.group.id": Word("x", "g"), "kafka.odd": Word(1, "o")}
-    )
-    assert set(told) == {"s", "g", "o"}
-    assert list(refused({"source": Word("kafka://broker:9092", "--source")})) == ["--source"]
-    assert list(refused({"source": Word("kafka://b:1/t?start=never", "--source")})) == ["--source: start"]
+def test_settings_of_kafka() -> None:
+    topic = {"source": Given("kafka://broker:9092/outcomes?group=a", "--source")}
+    found = read(topic | {"kafka.start": "latest", "kafka.sasl_username": "me", "kafka.dead-letters": "d"})
+    assert found.kafka == {"start": "latest", "sasl.username": "me", "dead_letters": "d"}
+    errors = refused(topic | {"kafka.start": Given("middle", "s"), "kafka.group.id": "x", "kafka.odd": Given(1, "o")})
+    assert set(errors) == {"s", "kafka.group.id", "o"}
+    assert list(refused({"source": Given("kafka://broker:9092", "--source")})) == ["--source"]
+    assert list(refused({"source": Given("kafka://b:1/t?start=never", "--source")})) == ["--source: start"]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"source": "kafka://b:1/t?colour=red&sasl.password=hush"},
+        {"source": "kafka://me:hush@b:1/t"},
+        {"source": "kafka:b:1/t?sasl.password=hush"},
+        {"batches.to": "kafka://b:1/t?start=never&sasl.password=hush"},
+        {"kafka.sasl.password": "hush"},
+        {"sasl.password": "hush"},
+        {"source": "kafka://b:1/t", "kafka.password": "hush"},
+        {"source": "kafka://b:1/t", "kafka.sasl.password": "hush", "save.kept": 0},
+    ],
+)
+def test_no_error_shows_a_password(options: dict[str, object]) -> None:
+    with pytest.raises(SettingsErrors) as raised:
+        read(options)
+    assert "hush" not in str(raised.value)
+    assert raised.value.__cause__ is None
+    assert "hush" not in repr(read({"source": "kafka://b:1/t", "kafka.sasl.password": "hush"}))
 
 
 def test_rules() -> None:
-    found = read_run_settings(
-        LEAST
-        | {
-            "rules.*.slow.example": Word({"delay": "30s"}, ""),
-            "rules.shop.example/cart/*": Word({"never": True}, ""),
-            "rules.was.example": Word("none", ""),
+    found = read(
+        {
+            "rules.*.slow.example": {"delay": "30s"},
+            "rules.shop.example/cart/*": {"never": True},
+            "rules.was.example": "none",
         }
     )
     assert found.rules == {
@@ -150,45 +204,77 @@ def test_rules() -> None:
 def test_a_toml_file(tmp_path: Path) -> None:
     path = tmp_path / "run.toml"
     path.write_text(
-        'source = "a"\n[kafka]\nsasl.username = "me"\n[rules."a.example"]\ndelay = "2s"\n[save]\nevery = 5\n'
+        'source = "kafka://b:1/t"\n[kafka]\nsasl.username = "me"\npartitions = [0, 2]\nuntil-end = true\n'
+        '[rules."a.example"]\ndelay = "2s"\n[save]\nevery = 5\n'
     )
-    words = read_toml(path)
-    assert {name: word.value for name, word in words.items()} == {
-        "source": "a",
-        "kafka.sasl.username": "me",
-        "rules.a.example": {"delay": "2s"},
-        "save.every": 5,
-    }
-    assert words["save.every"].place == f"{path}: save.every"
+    options = {"state": Given("s", "--state")}
+    found, _ = read_run_settings(options, path)
+    assert (found.source, found.kafka) == (
+        "kafka://b:1/t",
+        {"sasl.username": "me", "partitions": [0, 2], "until_end": True},
+    )
+    assert (found.rules, found.save.given()) == ({"a.example": HostRule(delay="2s")}, {"every": 5})
+    path.write_text('source = "a"\n[save]\nkept = 0\n[rules."a.example"]\ndelay = "soon"\n[log]\ncolour = 1\n')
+    with pytest.raises(SettingsErrors) as raised:
+        read_run_settings(options, path)
+    assert [error.setting for error in raised.value.errors] == [
+        f"{path}: save.kept",
+        f"{path}: log.colour",
+        f"{path}: rules.a.example: delay",
+    ]
 
 
 @pytest.mark.parametrize("content", [b"source = ", b"\xff\xfe", None])
-def test_a_file_that_is_no_toml(tmp_path: Path, content: bytes | None) -> None:
+def test_a_file_that_is_not_toml(tmp_path: Path, content: bytes | None) -> None:
     if content is not None:
         (tmp_path / "run.toml").write_bytes(content)
     with pytest.raises(SettingsError, match="--config: expected"):
-        read_toml(tmp_path / "run.toml")
+        read(config=tmp_path / "run.toml")
 
 
-def test_the_environment() -> None:
-    given = {
+def test_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    variables = {
+        "STREAMSCHED_SOURCE": "kafka://b:1/t",
+        "STREAMSCHED_UNTIL_END": "true",
         "STREAMSCHED_SCHEDULER_NEW_SHARE": "0.2",
-        "STREAMSCHED_KAFKA_SASL_PASSWORD_FILE": "/secret",
+        "STREAMSCHED_KAFKA_SASL_PASSWORD": "1e5",
+        "STREAMSCHED_KAFKA_PARTITIONS": "0,2",
         "STREAMSCHED_CONFIG": "run.toml",
         "STREAMSCHED_SCHEDULER_NEWSHARE": "0.3",
-        "HOME": "/",
+        "STREAMSCHED_SCHEDULER": "{}",
+        "STREAMSCHED_RULES_A": "none",
     }
-    words, strange = read_environment(given, KNOWN)
-    assert {name: word.value for name, word in words.items()} == {
-        "scheduler.new_share": "0.2",
-        "kafka.sasl_password_file": "/secret",
-    }
-    assert strange == ["STREAMSCHED_SCHEDULER_NEWSHARE"]
-    assert len({name.replace(".", "_") for name in KNOWN}) == len(KNOWN)  # no variable means two settings
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    found, unknown = read_run_settings({"state": Given("s", "--state")})
+    assert (found.source, found.until_end, found.scheduler.given()) == ("kafka://b:1/t", True, {"new_share": 0.2})
+    assert found.kafka == {"sasl.password": "1e5", "partitions": "0,2"}
+    known = {"STREAMSCHED_RULES_A", "STREAMSCHED_SCHEDULER", "STREAMSCHED_SCHEDULER_NEWSHARE"}
+    assert known <= set(unknown)
+    assert not set(unknown) & (set(variables) - known)
+    assert len({name.replace(".", "_") for name in SETTING_NAMES}) == len(SETTING_NAMES)  # no variable is ambiguous
+    monkeypatch.setenv("STREAMSCHED_SCHEDULER_NEW_SHARE", "all")
+    assert "STREAMSCHED_SCHEDULER_NEW_SHARE" in refused({"source": "kafka://b:1/t"})
+
+
+def test_the_command_line_comes_first_then_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "run.toml"
+    path.write_text(
+        'source = "kafka://b:1/t"\n[save]\nkept = 1\nevery = "1m"\nshare = 0.5\n'
+        '[kafka]\nsasl_username = "file"\nclient.id = "file"\nssl.ca.location = "file"\n'
+    )
+    monkeypatch.setenv("STREAMSCHED_SAVE_KEPT", "2")
+    monkeypatch.setenv("STREAMSCHED_SAVE_EVERY", "2m")
+    monkeypatch.setenv("STREAMSCHED_KAFKA_SASL_USERNAME", "environment")
+    monkeypatch.setenv("STREAMSCHED_KAFKA_CLIENT_ID", "environment")
+    options = {"state": "s", "save.kept": "3", "kafka.sasl.username": "option"}
+    found, _ = read_run_settings({name: Given(value, name) for name, value in options.items()}, path)
+    assert found.save.given() == {"kept": 3, "every": "2m", "share": 0.5}
+    assert found.kafka == {"sasl.username": "option", "client.id": "environment", "ssl.ca.location": "file"}
 
 
 def test_assignments() -> None:
-    assert read_assignments(["a.b=c=d"]) == {"a.b": Word("c=d", "--set a.b")}
+    assert read_assignments(["a.b=c=d"]) == {"a.b": Given("c=d", "--set a.b")}
     for text in ("a", "=b", ""):
         with pytest.raises(SettingsError, match="NAME=VALUE"):
             read_assignments([text])

@@ -11,11 +11,11 @@ from streamsched.connectors import Position, encode_frame
 from streamsched.connectors.kafka import read_settings
 from streamsched.connectors.kafka.clients.factory import choose_client
 from streamsched.connectors.kafka.clients.options import connection_options, to_python
-from streamsched.connectors.kafka.clients.protocol import Messages, part_path
+from streamsched.connectors.kafka.clients.protocol import Messages, partition_path
 from streamsched.connectors.kafka.decoding import decode_messages
 from streamsched.connectors.kafka.partition_progress import AssignedPartitions
 from streamsched.connectors.kafka.sink import cut_frames
-from streamsched.connectors.kafka.start_offsets import Start, choose_start
+from streamsched.connectors.kafka.start_offsets import StartOffset, choose_start
 from streamsched.errors import SettingsError, SourceError
 from streamsched.outcomes import OutcomeBatch
 from tests.support.crawl_outcomes import make_outcomes
@@ -114,17 +114,17 @@ def test_the_faster_client_is_chosen_of_those_installed(monkeypatch: pytest.Monk
 
 def test_where_to_begin() -> None:
     settings = read_settings(URL)
-    saved = Position("kafka", part_path("outcomes", 0), 7, 5)
-    assert choose_start(settings, 0, (2, 9), saved, 4) == Start(7, 5)
-    assert choose_start(settings, 0, (2, 9), None, 4) == Start(4)
-    assert choose_start(settings, 0, (2, 9), None, None) == Start(2)
-    assert choose_start(read_settings(f"{URL}?start=latest"), 0, (2, 9), None, None) == Start(9)
+    saved = Position("kafka", partition_path("outcomes", 0), 7, 5)
+    assert choose_start(settings, 0, (2, 9), saved, 4) == StartOffset(7, 5)
+    assert choose_start(settings, 0, (2, 9), None, 4) == StartOffset(4)
+    assert choose_start(settings, 0, (2, 9), None, None) == StartOffset(2)
+    assert choose_start(read_settings(f"{URL}?start=latest"), 0, (2, 9), None, None) == StartOffset(9)
     for bounds in ((8, 9), (0, 6)):
-        with pytest.raises(SourceError, match="cannot go on at offset 7"):
+        with pytest.raises(SourceError, match="cannot continue at offset 7"):
             choose_start(settings, 0, bounds, saved, None)
-    assert choose_start(read_settings(f"{URL}?lost=earliest"), 0, (8, 20), saved, None) == Start(8, 5, 1)
-    assert choose_start(read_settings(f"{URL}?lost=latest"), 0, (8, 20), saved, None) == Start(20, 5, 13)
-    assert choose_start(read_settings(f"{URL}?lost=earliest"), 0, (0, 6), saved, None) == Start(0, 5)
+    assert choose_start(read_settings(f"{URL}?lost=earliest"), 0, (8, 20), saved, None) == StartOffset(8, 5, 1)
+    assert choose_start(read_settings(f"{URL}?lost=latest"), 0, (8, 20), saved, None) == StartOffset(20, 5, 13)
+    assert choose_start(read_settings(f"{URL}?lost=earliest"), 0, (0, 6), saved, None) == StartOffset(0, 5)
 
 
 def make_parts(values: list[bytes]) -> AssignedPartitions:
@@ -140,9 +140,11 @@ def test_faults_are_handed_out_with_what_stands_behind_them() -> None:
     frame = encode_frame(OutcomeBatch(["https://a.example/"], [1.0]))
     parts = make_parts([b"?", good, frame, b"?", b"?"])
     seen = []
-    while (entry := parts.take()) is not None:
+    while (pending := parts.take()) is not None:
         position = parts.positions()["kafka://outcomes/3"]
-        seen.append((position.offset, position.records, [one.offset for one in entry.faults], entry.run is None))
+        seen.append(
+            (position.offset, position.records, [one.offset for one in pending.rejected], pending.decoded is None)
+        )
     assert seen == [(13, 4, [10], False), (15, 5, [], False), (20, 7, [16, 18], True)]
     assert parts.are_done()
 
@@ -160,7 +162,7 @@ def test_rewound_it_stands_where_it_was_handed_out() -> None:
     parts = make_parts([b'{"url": "https://a.example/", "fetched_at": 1}'])
     parts.rewind()
     assert parts.take() is None
-    assert parts[3].read == parts[3].given == Position("kafka", "kafka://outcomes/3", 10, 2)
+    assert parts[3].read == parts[3].delivered == Position("kafka", "kafka://outcomes/3", 10, 2)
     parts.advance(3, 15)
     assert parts.positions()["kafka://outcomes/3"].offset == 15
 

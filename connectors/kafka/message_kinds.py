@@ -1,4 +1,4 @@
-"""What each message of a topic is, told by its first bytes and its structure before anything is decoded."""
+"""The kind of each message of a topic, from its first bytes and its structure, before anything is decoded."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from streamsched.connectors.formats.msgpack_scan import FRAME, MAX_DEPTH, measur
 from streamsched.numerics.arrays import Bytes, Ints
 from streamsched.numerics.jit import kernel
 
-__all__ = ["BROKEN", "EMPTY", "FIRST_BYTE", "FRAME_MAP", "JSON", "MAP", "OTHER", "sort_messages"]
+__all__ = ["BROKEN", "EMPTY", "FIRST_BYTE", "FRAME_MAP", "JSON", "MAP", "OTHER", "classify_messages"]
 
-EMPTY: Final = 0  # no value, as a tombstone
+EMPTY: Final = 0  # no value: a tombstone
 MAP: Final = 1  # one msgpack map, an event
 FRAME_MAP: Final = 2  # one msgpack map, a frame
 JSON: Final = 3
-BROKEN: Final = 4  # begins like a msgpack map
+BROKEN: Final = 4  # begins like a msgpack map, but is not one
 OTHER: Final = 5
 
 
@@ -31,8 +31,8 @@ FIRST_BYTE: Final = _tabulate()
 
 
 @kernel
-def sort_messages(data: Bytes, ends: Ints, limit: int) -> Bytes:
-    """Return what each message is: uint8[n]; message i is ``data[ends[i]:ends[i + 1]]``. O(tokens), hostile or not."""
+def classify_messages(data: Bytes, ends: Ints, limit: int) -> Bytes:
+    """Return the kind of each message ``data[ends[i]:ends[i + 1]]``: uint8[n]. O(tokens), also for hostile input."""
     kinds = np.zeros(ends.size - 1, np.uint8)
     left = np.empty(MAX_DEPTH, np.int64)
     for i in range(kinds.size):
