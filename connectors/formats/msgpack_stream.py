@@ -11,17 +11,21 @@ from collections.abc import Generator, Iterator
 from itertools import pairwise
 from typing import Final
 
-import numpy as np
-
 from streamsched.connectors.formats.columns import to_columns
+from streamsched.connectors.formats.msgpack_boundaries import (
+    ANONYMOUS,
+    FRAME,
+    INCOMPLETE,
+    MALFORMED,
+    MapScanner,
+    ValueBoundaries,
+)
 from streamsched.connectors.formats.msgpack_maps import EventMaps, read_frame, show_bytes
-from streamsched.connectors.formats.msgpack_scan import FRAME, INCOMPLETE, find_map, walk_maps
 from streamsched.connectors.reading.byte_stream import BLOCK_BYTES
 from streamsched.connectors.reading.record_reader import Cut, RecordReader
 from streamsched.connectors.reading.rejections import MAX_RAW_BYTES, Fault, RejectionCounter
 from streamsched.connectors.reading.validation import sift
 from streamsched.errors import SourceError
-from streamsched.numerics.arrays import Ints
 from streamsched.outcomes import OutcomeBatch
 
 __all__ = ["MAX_MAP_BYTES", "read_maps"]
@@ -36,11 +40,11 @@ def read_maps(intake: RecordReader) -> Iterator[Cut]:
 
     Holds one block, or twice the longest map. O(bytes), hostile or not.
     """
-    reader = _Reader(intake)
+    maps = _MapReader(intake)
     rest = b""
     while block := _read_more(intake, len(rest)):
-        rest = yield from reader.consume(rest + block, final=False)
-    yield from reader.consume(rest, final=True)
+        rest = yield from maps.consume(rest + block, final=False)
+    yield from maps.consume(rest, final=True)
 
 
 def _read_more(intake: RecordReader, held: int) -> bytes:
@@ -53,7 +57,7 @@ def _read_more(intake: RecordReader, held: int) -> bytes:
     return b"".join(blocks)
 
 
-class _Skipped:
+class _SkippedBytes:
     """Bytes that are no map, one rejection in the end."""
 
     def __init__(self) -> None:
@@ -75,58 +79,88 @@ class _Skipped:
             self.size = 0
 
 
-class _Reader:
-    """Turns stretches of the input into cuts; remembers the maps before and the bytes being skipped."""
+class _MapReader:
+    """Turns blocks of the input into chunks; counts the maps and keeps the head of bytes that are being skipped."""
 
     def __init__(self, intake: RecordReader) -> None:
         self._intake = intake
         self._records = intake.records
-        self._skipped = _Skipped()
-        most = min(intake.batch, BLOCK_BYTES)  # a block holds no more maps
-        self._ends, self._kinds = np.empty(most, np.int64), np.empty(most, np.int64)
+        self._skipped = _SkippedBytes()
+        self._chunk_maps = min(intake.batch, BLOCK_BYTES)  # a block holds no more maps
+        self._after_frame = False
 
     def consume(self, data: bytes, *, final: bool) -> Generator[Cut, None, bytes]:
-        """Yield what is in `data`, the last of the input where `final`; return the bytes that want what comes next."""
-        view = np.frombuffer(data, np.uint8)
-        base, at, stop = self._intake.stream.offset - len(data), 0, 0
-        while at < len(data) and (stop != INCOMPLETE or final):
-            if self._skipped.size or stop:
-                first = at + 1 if stop else at
-                found_at, found = find_map(view, first, MAX_MAP_BYTES, final)
-                self._skipped.add(base + at, data[at:found_at])
-                at = found_at
-                if not found:
-                    break
-                self._skipped.report(self._intake.ledger, None)
-            count, stop = walk_maps(view, at, MAX_MAP_BYTES, self._ends, self._kinds)
-            if count:
-                yield from self._deliver(data, at, self._ends[:count], self._kinds[:count])
-                at = int(self._ends[count - 1])
+        """Yield the chunks in `data`, the last of the input if `final`; return the bytes that need the next block."""
+        at = 0
+        if not self._skipped.size and not self._after_frame and len(data) <= MAX_MAP_BYTES:
+            at = yield from self._read_events(data)
+        at = yield from self._read_maps(data, at, final=final)
         if final:
             self._skipped.report(self._intake.ledger, self._intake.stream.damage)
         return data[at:]
 
-    def _deliver(self, data: bytes, start: int, ends: Ints, kinds: Ints) -> Iterator[Cut]:
-        """Return a cut for each frame and each run of events between frames, in stream order."""
-        base = self._intake.stream.offset - len(data)
-        edges = np.flatnonzero((kinds[1:] == FRAME) | (kinds[:-1] == FRAME)) + 1
-        for run in np.split(np.arange(ends.size), edges):
-            stop = int(ends[run[-1]])
-            if kinds[run[0]] == FRAME:
-                outcomes = read_frame(memoryview(data)[start:stop], base + start, self._intake.ledger)
-            else:
-                bounds = [start, *ends[run].tolist()]
-                outcomes = _decode_events(memoryview(data), base, bounds, self._intake.ledger)
-            start = stop
-            self._records += run.size
-            if len(outcomes):
-                yield Cut(outcomes, base + start, self._records)
+    def _read_events(self, data: bytes) -> Generator[Cut, None, int]:
+        """Yield chunks as long as they hold valid events only; return the start of the first one that does not."""
+        boundaries, at = ValueBoundaries(data), 0
+        while ends := boundaries.take(self._chunk_maps):
+            outcomes = _EVENTS.decode_run(memoryview(data)[at : ends[-1]], len(ends))
+            if outcomes is None:
+                break
+            at = ends[-1]
+            yield from self._make_chunk(outcomes, at - len(data), len(ends))
+        return at
 
+    def _read_maps(self, data: bytes, at: int, *, final: bool) -> Generator[Cut, None, int]:
+        """Yield the chunks in ``data[at:]``, measuring each map; return the start of the bytes that need more."""
+        scanner = MapScanner(data, MAX_MAP_BYTES, final=final)
+        bounds = [at]  # of events that follow each other, not yet decoded
+        while at < len(data):
+            end, kind = (MALFORMED, ANONYMOUS) if self._skipped.size else scanner.measure(at)
+            if end == INCOMPLETE and not final:
+                break
+            if end > 0 and kind != FRAME and len(bounds) <= self._chunk_maps:
+                at = end
+                bounds.append(at)
+                continue
+            yield from self._decode_events(data, bounds)
+            if end > 0 and kind == FRAME:
+                yield from self._decode_frame(data, at, end)
+                at = end
+            elif end < 0:
+                at, found = self._skip(data, at, scanner)
+                if not found:
+                    return at
+            self._after_frame = kind == FRAME
+            bounds = [at]
+        yield from self._decode_events(data, bounds)
+        return at
 
-def _decode_events(data: memoryview, base: int, bounds: list[int], ledger: RejectionCounter) -> OutcomeBatch:
-    """Return the valid events between `bounds`: all in one call where none is faulty, else one by one."""
-    outcomes = _EVENTS.decode_run(data[bounds[0] : bounds[-1]], len(bounds) - 1)
-    if outcomes is not None:
-        return outcomes
-    maps = {base + start: bytes(data[start:end]) for start, end in pairwise(bounds)}
-    return sift(maps, _EVENTS.parse, to_columns, ledger)
+    def _skip(self, data: bytes, at: int, scanner: MapScanner) -> tuple[int, bool]:
+        """Skip the bytes at `at`, which are no map; return where they end and whether a map begins there."""
+        next_at, found = scanner.find(at) if self._skipped.size else scanner.find_after(at)
+        self._skipped.add(self._intake.stream.offset - len(data) + at, data[at:next_at])
+        if found:
+            self._skipped.report(self._intake.ledger, None)
+        return next_at, found
+
+    def _decode_events(self, data: bytes, bounds: list[int]) -> Iterator[Cut]:
+        """Return the chunk of the valid events between `bounds`: decoded in one call, or one by one if that fails."""
+        if len(bounds) == 1:
+            return
+        outcomes = _EVENTS.decode_run(memoryview(data)[bounds[0] : bounds[-1]], len(bounds) - 1)
+        if outcomes is None:
+            base = self._intake.stream.offset - len(data)
+            maps = {base + start: data[start:end] for start, end in pairwise(bounds)}
+            outcomes = sift(maps, _EVENTS.parse, to_columns, self._intake.ledger)
+        yield from self._make_chunk(outcomes, bounds[-1] - len(data), len(bounds) - 1)
+
+    def _decode_frame(self, data: bytes, start: int, end: int) -> Iterator[Cut]:
+        offset = self._intake.stream.offset - len(data) + start
+        outcomes = read_frame(memoryview(data)[start:end], offset, self._intake.ledger)
+        yield from self._make_chunk(outcomes, end - len(data), 1)
+
+    def _make_chunk(self, outcomes: OutcomeBatch, end: int, maps: int) -> Iterator[Cut]:
+        """Count `maps`, the last of which ends at `end` from the position of the stream; none without outcomes."""
+        self._records += maps
+        if len(outcomes):
+            yield Cut(outcomes, self._intake.stream.offset + end, self._records)

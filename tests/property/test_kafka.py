@@ -71,8 +71,7 @@ def test_what_differs(pairs: list[tuple[bytes, bytes]]) -> None:
 
 @given(st.lists(whole | broken, max_size=20))
 def test_what_a_message_is(found: list[bytes]) -> None:
-    data, ends = packed(found)
-    assert sort_messages(data, ends, LIMIT).tolist() == [message_keys.sort_message(value, LIMIT) for value in found]
+    assert sort_messages(found, LIMIT).tolist() == [message_keys.sort_message(value, LIMIT) for value in found]
 
 
 @given(values, st.sampled_from([1, 3, 10_000]))
