@@ -11,6 +11,8 @@ from collections.abc import Generator, Iterator
 from itertools import pairwise
 from typing import Final
 
+from msgpack import Unpacker
+
 from streamsched.connectors.formats.columns import to_columns
 from streamsched.connectors.formats.msgpack_boundaries import (
     ANONYMOUS,
@@ -18,7 +20,7 @@ from streamsched.connectors.formats.msgpack_boundaries import (
     INCOMPLETE,
     MALFORMED,
     MapScanner,
-    ValueBoundaries,
+    find_ends,
 )
 from streamsched.connectors.formats.msgpack_maps import EventMaps, read_frame, show_bytes
 from streamsched.connectors.reading.byte_stream import BLOCK_BYTES
@@ -91,38 +93,39 @@ class _MapReader:
 
     def consume(self, data: bytes, *, final: bool) -> Generator[Cut, None, bytes]:
         """Yield the chunks in `data`, the last of the input if `final`; return the bytes that need the next block."""
-        at = 0
+        bounds = [0]
         if not self._skipped.size and not self._after_frame and len(data) <= MAX_MAP_BYTES:
-            at = yield from self._read_events(data)
-        at = yield from self._read_maps(data, at, final=final)
+            bounds = yield from self._read_events(data)
+        at = yield from self._read_maps(data, bounds, final=final)
         if final:
             self._skipped.report(self._intake.ledger, self._intake.stream.damage)
         return data[at:]
 
-    def _read_events(self, data: bytes) -> Generator[Cut, None, int]:
-        """Yield chunks as long as they hold valid events only; return the start of the first one that does not."""
-        boundaries, at = ValueBoundaries(data), 0
-        while ends := boundaries.take(self._chunk_maps):
+    def _read_events(self, data: bytes) -> Generator[Cut, None, list[int]]:
+        """Yield chunks as long as they hold valid events only; return the bounds of the values in the next one."""
+        unpacker, at = Unpacker(max_buffer_size=0), 0
+        unpacker.feed(data)
+        while ends := find_ends(unpacker, self._chunk_maps):
             outcomes = _EVENTS.decode_run(memoryview(data)[at : ends[-1]], len(ends))
             if outcomes is None:
                 break
             at = ends[-1]
             yield from self._make_chunk(outcomes, at - len(data), len(ends))
-        return at
+        return [at, *ends]
 
-    def _read_maps(self, data: bytes, at: int, *, final: bool) -> Generator[Cut, None, int]:
-        """Yield the chunks in ``data[at:]``, measuring each map; return the start of the bytes that need more."""
-        scanner = MapScanner(data, MAX_MAP_BYTES, final=final)
-        bounds = [at]  # of events that follow each other, not yet decoded
+    def _read_maps(self, data: bytes, bounds: list[int], *, final: bool) -> Generator[Cut, None, int]:
+        """Yield the chunks from ``bounds[0]``, measuring each map; return the start of the bytes that need more."""
+        scanner, at = MapScanner(data, MAX_MAP_BYTES, final=final, bounds=bounds), bounds[0]
+        events = [at]  # bounds of those that follow each other and are not decoded yet
         while at < len(data):
             end, kind = (MALFORMED, ANONYMOUS) if self._skipped.size else scanner.measure(at)
             if end == INCOMPLETE and not final:
                 break
-            if end > 0 and kind != FRAME and len(bounds) <= self._chunk_maps:
+            if end > 0 and kind != FRAME and len(events) <= self._chunk_maps:
                 at = end
-                bounds.append(at)
+                events.append(at)
                 continue
-            yield from self._decode_events(data, bounds)
+            yield from self._decode_events(data, events)
             if end > 0 and kind == FRAME:
                 yield from self._decode_frame(data, at, end)
                 at = end
@@ -131,8 +134,8 @@ class _MapReader:
                 if not found:
                     return at
             self._after_frame = kind == FRAME
-            bounds = [at]
-        yield from self._decode_events(data, bounds)
+            events = [at]
+        yield from self._decode_events(data, events)
         return at
 
     def _skip(self, data: bytes, at: int, scanner: MapScanner) -> tuple[int, bool]:

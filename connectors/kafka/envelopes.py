@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-import msgspec
 import numpy as np
 
-from streamsched.connectors.formats.events import UNREADABLE
-from streamsched.connectors.formats.msgpack_boundaries import FRAME, MapScanner
+from streamsched.connectors.formats.msgpack_boundaries import FRAME, MapScanner, is_event
 from streamsched.numerics.arrays import Bytes
 
 __all__ = ["BROKEN", "EMPTY", "FIRST_BYTE", "FRAME_MAP", "JSON", "MAP", "OTHER", "sort_messages"]
@@ -32,22 +30,11 @@ def _tabulate() -> list[int]:
 FIRST_BYTE: Final = _tabulate()
 
 
-class _EventStart(msgspec.Struct):
-    """The field that makes a map an event if its value is text; other fields are skipped."""
-
-    url: str
-
-
-_EVENT: Final = msgspec.msgpack.Decoder(_EventStart)
-
-
 def sort_messages(values: Sequence[bytes], limit: int) -> Bytes:
     """Return what each of `values` is: uint8[n]. Linear in the bytes; 0.3 µs an event, 4 µs a frame."""
     kinds = np.array([FIRST_BYTE[value[0]] if value else EMPTY for value in values], np.uint8)
     for i in np.flatnonzero(kinds == MAP).tolist():
-        try:
-            _EVENT.decode(values[i])
-        except UNREADABLE:
+        if not is_event(values[i]):
             end, kind = MapScanner(values[i], limit, final=True).measure(0)
             kinds[i] = BROKEN if end != len(values[i]) else FRAME_MAP if kind == FRAME else MAP
     return kinds

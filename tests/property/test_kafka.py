@@ -33,12 +33,6 @@ urls = st.lists(
 )
 
 
-def packed(
-    values: list[bytes],
-) -> tuple[np.ndarray[tuple[int], np.dtype[np.uint8]], np.ndarray[tuple[int], np.dtype[np.int64]]]:
-    return np.frombuffer(b"".join(values), np.uint8), np.cumsum([0, *map(len, values)]).astype(np.int64)
-
-
 def spell(outcome: Outcome) -> dict[str, object]:
     return {field: getattr(outcome, field) for field in outcome.__slots__ if getattr(outcome, field) is not None}
 
