@@ -341,6 +341,8 @@ def _sizes(first: int) -> tuple[int, int, int]:
 def find_map(data: bytes, start: int, limit: int, *, final: bool) -> tuple[int, bool]:
     """Where the next map with a URL begins, and whether there is one."""
     for at in range(start, len(data)):
+        if 0x80 <= data[at] <= 0x8F and at + 1 < len(data) and _family(data[at + 1]) != "str":
+            continue  # whose first key, if whole, is no text
         found = MsgpackMap(data, at, limit)
         if found.end > 0 and found.kind != ANONYMOUS:
             return at, True
