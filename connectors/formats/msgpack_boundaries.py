@@ -1,4 +1,4 @@
-"""Where the maps of a msgpack stream begin and end, by `msgpack.Unpacker`, and the search for the next map after damage.
+"""Boundaries of the maps of a msgpack stream, by `msgpack.Unpacker`, and the search for the next map after damage.
 
 Nothing is decoded but the top-level keys of maps that are measured one by one, so a header that declares a huge
 length costs no memory.
@@ -168,7 +168,8 @@ class _Attempt:
     def work(self) -> int:
         """The cost so far, in bytes examined."""
         copied = (self._fed - self._start) // _COPIES_PER_BYTE
-        return max(self._unpacker.tell(), copied) + _PAIR_BYTES * self._pairs
+        examined: int = self._unpacker.tell()
+        return max(examined, copied) + _PAIR_BYTES * self._pairs
 
     def run(self) -> tuple[int, int]:
         """Return the end and the kind of the map; see `MapScanner.measure`."""

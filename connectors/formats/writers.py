@@ -1,4 +1,4 @@
-"""Outcomes into files that `open_source` reads: JSON Lines and msgpack, gzip where the name ends in ``.gz``.
+"""Outcomes into files that `open_source` reads: JSON Lines and msgpack, gzip if the name ends in ``.gz``.
 
 A file appears under its name only once it is whole. The same batches give the same bytes.
 """

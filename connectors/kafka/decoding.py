@@ -24,8 +24,8 @@ from streamsched.connectors.kafka.clients.protocol import Headers, Messages
 from streamsched.connectors.kafka.envelopes import BROKEN, EMPTY, FIRST_BYTE, FRAME_MAP, JSON, MAP, OTHER, sort_messages
 from streamsched.connectors.kafka.message_keys import differ, host_keys
 from streamsched.connectors.reading.lines import LineChunk
-from streamsched.connectors.reading.rejections import MAX_RAW_BYTES, Fault, describe
-from streamsched.connectors.reading.validation import Malformed, sift
+from streamsched.connectors.reading.rejections import MAX_RAW_BYTES, RecordProblem, describe
+from streamsched.connectors.reading.validation import ParseError, parse_valid
 from streamsched.errors import shorten
 from streamsched.numerics.arrays import Bytes, Ints
 from streamsched.outcomes import OutcomeBatch
@@ -46,9 +46,9 @@ class VersionedEvent(Event):
     v: int | None = None
 
 
-def _refuse_version(events: Sequence[VersionedEvent]) -> Fault | None:
+def _refuse_version(events: Sequence[VersionedEvent]) -> RecordProblem | None:
     strange = set(map(attrgetter("v"), events)) - {None, VERSION}
-    return Fault("v", f"expected schema version {VERSION}", shorten(min(strange))) if strange else None
+    return RecordProblem("v", f"expected schema version {VERSION}", shorten(min(strange))) if strange else None
 
 
 _LINES: Final = make_json_lines(VersionedEvent, _refuse_version)
@@ -59,7 +59,7 @@ class Faulty(NamedTuple):
     """What is wrong with the message at `offset`, or with a row of its frame, and that; `size` where `raw` is cut."""
 
     offset: int
-    fault: Fault
+    fault: RecordProblem
     raw: bytes
     size: int
 
@@ -84,8 +84,8 @@ class Decoded:
     runs: list[Run] = field(default_factory=list)
     faults: list[Faulty] = field(default_factory=list)
 
-    def reject(self, offset: int, fault: Fault, raw: bytes, *, size: int | None = None) -> None:
-        """Write down a fault; see `streamsched.connectors.reading.rejections.Book`."""
+    def reject(self, offset: int, fault: RecordProblem, raw: bytes, *, size: int | None = None) -> None:
+        """Record a rejection; see `streamsched.connectors.reading.rejections.RejectionSink`."""
         self.faults.append(Faulty(offset, fault, raw[:MAX_RAW_BYTES], len(raw) if size is None else size))
 
 
@@ -178,17 +178,19 @@ def _read_maps(stretch: _Stretch, first: int, last: int) -> OutcomeBatch:
 
 
 def _sift(stretch: _Stretch, first: int, last: int) -> OutcomeBatch:
-    return sift(stretch.each(first, last), _parse, to_columns, stretch.decoded)
+    return parse_valid(stretch.each(first, last), _parse, to_columns, stretch.decoded)
 
 
 def _parse(raw: bytes) -> Event:
-    """Return the event in a message; raises Malformed."""
+    """Return the event in a message; raises ParseError."""
     kind = FIRST_BYTE[raw[0]] if raw else EMPTY
     if kind == MAP:
         return _MAPS.parse(raw)
     if kind == JSON:
         return _LINES.parse_line(raw)
-    raise Malformed(Fault("record", "expected a map, as JSON or msgpack", describe(raw) if raw else "no value"))
+    raise ParseError(
+        RecordProblem("record", "expected a map, as JSON or msgpack", describe(raw) if raw else "no value")
+    )
 
 
 def _read_one_frame(stretch: _Stretch, first: int, last: int) -> OutcomeBatch:
@@ -208,7 +210,9 @@ def _read_json(stretch: _Stretch, first: int, last: int) -> OutcomeBatch:
 def _refuse_versions(stretch: _Stretch, first: int, last: int) -> OutcomeBatch:
     raws = stretch.each(first, last)
     for (offset, raw), own in zip(raws.items(), stretch.messages.headers[first:last], strict=True):
-        fault = Fault(VERSION_HEADER, f"expected schema version {VERSION}", describe(_find_version(own or ()) or b""))
+        fault = RecordProblem(
+            VERSION_HEADER, f"expected schema version {VERSION}", describe(_find_version(own or ()) or b"")
+        )
         stretch.decoded.reject(offset, fault, raw)
     return _NONE
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import msgspec
-import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 from kafka.partitioner.default import murmur2
