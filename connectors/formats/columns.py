@@ -77,7 +77,7 @@ def to_events(outcomes: OutcomeBatch) -> Iterator[Event]:
 
 
 def join(batches: Sequence[OutcomeBatch]) -> OutcomeBatch:
-    """Return the records of `batches`, at least one, as one batch. O(bytes), itself where there is only one.
+    """Return the records of `batches`, at least one, as one batch. O(bytes), itself if there is only one.
 
     >>> len(join([OutcomeBatch(["https://a.example/"], [1.0]), OutcomeBatch(["https://b.example/"], [2.0])]))
     2

@@ -59,7 +59,7 @@ def accept_all(_events: Sequence[Any]) -> RecordProblem | None:
 
 
 def read_fingerprint(value: int | str) -> int:
-    """Return a fingerprint given as a number or as 16 hexadecimal digits; raises ParseError where it is neither.
+    """Return a fingerprint given as a number or as 16 hexadecimal digits; raises ParseError if it is neither.
 
     >>> read_fingerprint("00000000000000ff")
     255
@@ -73,7 +73,7 @@ def read_fingerprint(value: int | str) -> int:
 
 
 def diagnose(record: object) -> RecordProblem | None:
-    """Return the first fault of `record`, an event decoded without types; None where it has none that a type shows.
+    """Return the first problem of `record`, an event decoded without types; None if its types are valid.
 
     >>> diagnose({"url": "https://example.org/", "fetched_at": "now"})
     RecordProblem(field='fetched_at', reason='expected a number', found="'now'")
@@ -93,14 +93,14 @@ def diagnose(record: object) -> RecordProblem | None:
 def explain(error: Exception, decode: Callable[[], object], shown: str) -> RecordProblem:
     """Return why a typed decode failed with `error`: `decode` is the same without types, `shown` the record's text."""
     try:
-        fault = diagnose(decode())
+        problem = diagnose(decode())
     except UNREADABLE:
-        fault = None
-    return describe_error(error, shown) if fault is None else fault
+        problem = None
+    return describe_error(error, shown) if problem is None else problem
 
 
 def describe_error(error: Exception, shown: str) -> RecordProblem:
-    """Return the fault that a decoder's message names, with the field where it ends in a path."""
+    """Return a decoder's message as a problem, with the field if the message ends in a path."""
     message, _, path = str(error).partition(" - at `$")
     return RecordProblem(path.strip("`.[]") or "record", f"cannot be read: {message}", shown)
 

@@ -43,16 +43,16 @@ def make_json_lines(kind: type[Event] = Event, refuse: Refuse = accept_all) -> L
             raise ParseError(explain(error, partial(msgspec.json.decode, line), describe(line))) from error
         if event.fingerprint is not None:
             event.fingerprint = read_fingerprint(event.fingerprint)
-        fault = refuse([event])
-        if fault is not None:
-            raise ParseError(fault)
+        problem = refuse([event])
+        if problem is not None:
+            raise ParseError(problem)
         return event
 
     return LineFormat(decode_whole, parse_line, to_columns)
 
 
 def _has_map_per_line(chunk: LineChunk) -> bool:
-    """True where every line but the last ends a map and the next begins one, white space apart from CR refused.
+    """Return whether every line but the last ends a map and the next begins one, white space apart from CR refused.
 
     `decode_lines` passes over newlines within a map and takes several maps on a line; here a line is one map.
     """

@@ -10,7 +10,7 @@ scheduler may observe them as they come, whoever needs one clock sorts them firs
 
 Companions are looked for beside it, plain or with ``.gz``: ``url_urlid_hostid.txt`` gives the URL, without it page 5
 is ``http://unknown.invalid/urlid/5``; ``urlid_imp.txt`` gives ``importance``, absent without it. The host file is not
-needed: a host stands in the URL. A page whose id the URL file lacks is rejected.
+needed: a URL contains its host. A page whose id the URL file lacks is rejected.
 
 The start is published as "2017" only: `ORIGIN_S` takes that year's first second, UTC. So hours of the day and of the
 week mean nothing in this data, unless you know better and say so.
@@ -86,11 +86,11 @@ class CrawlHistory:
     def _decode(self, chunk: LineChunk, rejections: RejectionCounter) -> OutcomeBatch:
         urls, importances = self._load(rejections)
         lines = chunk.numbered()
-        pages, faults = parse_each(lines, _parse_page)
+        pages, problems = parse_each(lines, _parse_page)
         for number in _find_lines_without_url(pages, urls):
             found = str(pages.pop(number).url_id)
-            faults[number] = RecordProblem("url_id", f"expected an id that {URLS} has", found)
-        reject_each(lines, faults, rejections)
+            problems[number] = RecordProblem("url_id", f"expected an id that {URLS} has", found)
+        reject_each(lines, problems, rejections)
         return self._join(list(pages.values()), urls, importances)
 
     def _load(self, rejections: RejectionCounter) -> tuple[UrlTable | None, ImportanceTable | None]:

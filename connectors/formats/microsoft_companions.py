@@ -69,7 +69,7 @@ class UrlTable:
         self._urls = _join(parts)
 
     def find(self, ids: Ints) -> Rows:
-        """Return the row of each of `ids`: int64[m], -1 where there is none. O(m log n)."""
+        """Return the row of each of `ids`: int64[m], -1 if there is none. O(m log n)."""
         return self._index.find(ids)
 
     def take(self, rows: Rows) -> PackedUrls:
@@ -119,8 +119,8 @@ def _read_rows(
     try:
         for chunk in split_lines(RecordReader(stream, own, _LINES)):
             lines = chunk.numbered()
-            rows, faults = parse_each(lines, parse)
-            reject_each(lines, faults, own)
+            rows, problems = parse_each(lines, parse)
+            reject_each(lines, problems, own)
             yield [url_id for url_id, _ in rows.values()], [value for _, value in rows.values()]
     finally:
         stream.close()

@@ -126,7 +126,7 @@ class MapScanner:
     def find(self, start: int) -> tuple[int, bool]:
         """Return the start of the next whole map with a key "url" at or after `start`, and True.
 
-        If there is none, returns where the search has to go on once more bytes are there, and False: the end, or
+        If there is none, returns where the search continues with more bytes, and False: the end, or
         unless `final` the start of a map that those bytes may complete.
         """
         at = start

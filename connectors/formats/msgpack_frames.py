@@ -19,7 +19,7 @@ key              value                               meaning
 ===============  ==================================  ==========================================================
 
 The element type follows from the length. Any column but ``url_offsets`` and ``given`` may be a msgpack list instead,
-nil where a record lacks the field; ``url`` is then a list of str and ``url_offsets`` absent. Unknown keys are ignored.
+nil if a record lacks the field; ``url`` is then a list of str and ``url_offsets`` absent. Unknown keys are ignored.
 """
 
 from __future__ import annotations

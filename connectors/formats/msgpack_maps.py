@@ -60,9 +60,9 @@ class EventMaps:
             raise ParseError(explain(error, partial(msgspec.msgpack.decode, raw), show_bytes(raw))) from error
         if event.fingerprint is not None:
             event.fingerprint = read_fingerprint(event.fingerprint)
-        fault = self._refuse([event])
-        if fault is not None:
-            raise ParseError(fault)
+        problem = self._refuse([event])
+        if problem is not None:
+            raise ParseError(problem)
         return event
 
 
@@ -80,9 +80,9 @@ def read_frame(raw: memoryview, offset: int, rejections: RejectionSink) -> Outco
         rejections.reject(offset, describe_error(error, show_bytes(raw)), bytes(raw))
         return _NONE
 
-    def reject(record: int, fault: RecordProblem) -> None:
+    def reject(record: int, problem: RecordProblem) -> None:
         row = np.array([record], np.intp)
-        in_frame = RecordProblem(fault.field, f"{fault.reason}, in row {record} of the frame", fault.found)
+        in_frame = RecordProblem(problem.field, f"{problem.reason}, in row {record} of the frame", problem.found)
         rejections.reject(offset, in_frame, encode_frame(outcomes.take(row)))
 
     return keep_valid(outcomes, reject)

@@ -23,7 +23,7 @@ class ByteStream:
     """The decompressed bytes of the file at `path` ("-": standard input); gzip is detected by its first bytes.
 
     ``offset``: bytes read so far; ``damage``: why the input ended early (truncated, damaged, unreadable), None
-    if it did not. Raises SourceError where the file cannot be opened.
+    if it did not. Raises SourceError if the file cannot be opened.
     """
 
     def __init__(self, path: str) -> None:
@@ -63,7 +63,7 @@ class ByteStream:
     def skip_to(self, offset: int) -> bytes:
         """Go to byte `offset` and return the byte before it, none at 0; O(1) where plain, O(offset) in gzip.
 
-        Raises SourceError where the input ends before `offset` or cannot be resumed, as standard input.
+        Raises SourceError if the input ends before `offset` or cannot be resumed, as standard input.
         """
         if self.path == STDIN or not self._file.seekable():
             raise SourceError(self.path, "standard input and pipes cannot be resumed: start them without a position")
@@ -101,7 +101,7 @@ class ByteStream:
 
 
 class _Inflater:
-    """Gzip members one after the other, zero padding between and after them; EOFError where the last is cut off."""
+    """Gzip members one after the other, zero padding between and after them; EOFError if the last is cut off."""
 
     def __init__(self, file: FileIO, head: bytes) -> None:
         self._file = file

@@ -80,7 +80,7 @@ def split_lines(reader: RecordReader) -> Iterator[LineChunk]:
             long.reject(reader.rejections, line, data[:end])
             line, data = line + 1, data[end + 1 :]
         ends = np.flatnonzero(np.frombuffer(data, np.uint8) == ord("\n"))
-        yield from _cut(data, line, ends, stream.offset - len(data), reader.batch)
+        yield from _split(data, line, ends, stream.offset - len(data), reader.batch)
         line, rest = line + ends.size, data[ends[-1] + 1 :] if ends.size else data
     if long.size + len(rest) > MAX_LINE_BYTES:
         long.reject(reader.rejections, line, rest)
@@ -110,14 +110,14 @@ class _OversizedLine:
     def reject(self, rejections: RejectionCounter, line: int, tail: bytes) -> None:
         """Report the line, of which `tail` is the last part, and forget it."""
         head, size = self._head or tail[:MAX_RAW_BYTES], self.size + len(tail)
-        fault = RecordProblem(
+        problem = RecordProblem(
             "record", f"expected a line of at most {MAX_LINE_BYTES} bytes", f"{size} bytes, {describe(head)}"
         )
-        rejections.reject(line, fault, head, size=size)
+        rejections.reject(line, problem, head, size=size)
         self.size, self._head = 0, b""
 
 
-def _cut(data: bytes, line: int, ends: Ints, offset: int, batch: int) -> Iterator[LineChunk]:
+def _split(data: bytes, line: int, ends: Ints, offset: int, batch: int) -> Iterator[LineChunk]:
     """Return the lines that end in `data`, which begins with `line` at byte `offset`, in chunks of at most `batch`."""
     start = 0
     for index in range(0, ends.size, batch):

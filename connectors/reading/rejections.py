@@ -47,7 +47,7 @@ class Rejections:
     """Counts rejections, keeps the last 100 and writes all of them to a dead-letter file if one is given.
 
     A dead letter is a JSON line with ``path``, ``unit``, ``offset``, ``field``, ``reason``, ``found`` and the record as
-    ``raw`` where it is UTF-8 or ``raw_base64`` where it is not, cut to 1 MiB with its full ``raw_bytes`` beside it.
+    ``raw`` if it is UTF-8 or else ``raw_base64``, cut to 1 MiB with its full ``raw_bytes`` beside it.
     Lines are appended, and passed to the operating system before the position after them is delivered.
     """
 
