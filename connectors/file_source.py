@@ -14,7 +14,7 @@ from streamsched.connectors.formats.jsonl import JSON_LINES
 from streamsched.connectors.formats.microsoft import ORIGIN_S, CrawlHistory
 from streamsched.connectors.formats.msgpack_stream import read_maps
 from streamsched.connectors.reading.byte_stream import STDIN, ByteStream
-from streamsched.connectors.reading.record_reader import Cut, Read, RecordReader
+from streamsched.connectors.reading.record_reader import OutcomeChunk, Read, RecordReader
 from streamsched.connectors.reading.rejections import RejectionCounter, Rejections
 from streamsched.connectors.source import Delivery, Position, Rejection, Source, Unit
 from streamsched.errors import SettingsError, SourceError, shorten
@@ -124,7 +124,7 @@ class FileSource(Source):
             raise damage
         raise StopIteration
 
-    def _start(self, records: int) -> Iterator[Cut]:
+    def _start(self, records: int) -> Iterator[OutcomeChunk]:
         unit: Unit = "byte" if self.format == _BYTEWISE else "line"
         return self._read(
             RecordReader(

@@ -30,7 +30,7 @@ OPTIONAL: Final[dict[str, tuple[int, np.dtype[Any]]]] = {
 def to_columns(events: Sequence[Event]) -> OutcomeBatch:
     """Return `events` as columns, in order. O(n), some 0.3 µs an event.
 
-    Raises ValueError or OverflowError where a fingerprint is none; `read_fingerprint` tells which and why.
+    Raises ValueError or OverflowError if a fingerprint is invalid; `read_fingerprint` says why.
     """
     given = np.zeros(len(events), np.uint8)
     columns: dict[str, npt.NDArray[Any]] = {}
@@ -77,7 +77,7 @@ def to_events(outcomes: OutcomeBatch) -> Iterator[Event]:
 
 
 def join(batches: Sequence[OutcomeBatch]) -> OutcomeBatch:
-    """Return the records of `batches`, at least one, as one batch. O(bytes), itself where there is only one.
+    """Return the records of `batches`, at least one, as one batch. O(bytes), itself if there is only one.
 
     >>> len(join([OutcomeBatch(["https://a.example/"], [1.0]), OutcomeBatch(["https://b.example/"], [2.0])]))
     2

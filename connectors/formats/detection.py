@@ -1,4 +1,4 @@
-"""Which format a file has, told by its name where that says something, else by its first lines."""
+"""Detection of a file's format, by its name or else by its first lines."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from streamsched.connectors.formats.microsoft import HISTORY
 __all__ = ["FORMATS", "HEAD_BYTES", "recognise_format"]
 
 FORMATS: Final = ("changes", "jsonl", "microsoft", "msgpack")
-HEAD_BYTES: Final = 4096  # of the decompressed input that are looked at
+HEAD_BYTES: Final = 4096  # of the decompressed input that are inspected
 
 _SUFFIXES: Final = {
     ".json": "jsonl",
@@ -30,7 +30,7 @@ _MAP: Final = re.compile(rb"[\x80-\x8f\xde\xdf]")
 
 
 def recognise_format(name: str, head: bytes) -> str | None:
-    """Return the format of the file `name` that begins with `head`, None where neither tells; O(head).
+    """Return the format of the file `name` that begins with `head`, None if neither shows it; O(head).
 
     >>> recognise_format("today.jsonl.gz", b""), recognise_format("log", b'{"url": "https://example.org/"')
     ('jsonl', 'jsonl')

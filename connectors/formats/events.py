@@ -13,8 +13,8 @@ from typing import Annotated, Any, Final, TypeAlias
 
 import msgspec
 
-from streamsched.connectors.reading.rejections import Fault
-from streamsched.connectors.reading.validation import Malformed
+from streamsched.connectors.reading.rejections import RecordProblem
+from streamsched.connectors.reading.validation import ParseError
 from streamsched.errors import shorten
 from streamsched.outcomes import MAX_STATUS
 
@@ -49,17 +49,17 @@ class Event(msgspec.Struct, gc=False, omit_defaults=True):
     retry_after: float | None = None
 
 
-Refuse: TypeAlias = Callable[[Sequence[Any]], Fault | None]
+Refuse: TypeAlias = Callable[[Sequence[Any]], RecordProblem | None]
 """Returns what is wrong with the first faulty one of some events of a type with more fields, None where nothing is."""
 
 
-def accept_all(_events: Sequence[Any]) -> Fault | None:
+def accept_all(_events: Sequence[Any]) -> RecordProblem | None:
     """Return None: an event that decodes has nothing else that could be wrong with it."""
     return None
 
 
 def read_fingerprint(value: int | str) -> int:
-    """Return a fingerprint given as a number or as 16 hexadecimal digits; raises Malformed where it is neither.
+    """Return a fingerprint given as a number or as 16 hexadecimal digits; raises ParseError if it is neither.
 
     >>> read_fingerprint("00000000000000ff")
     255
@@ -69,40 +69,40 @@ def read_fingerprint(value: int | str) -> int:
             return int(value, 16)
     elif value <= _MAX_FINGERPRINT:
         return value
-    raise Malformed(Fault("fingerprint", f"expected {_FIELDS['fingerprint'][0]}", shorten(value)))
+    raise ParseError(RecordProblem("fingerprint", f"expected {_FIELDS['fingerprint'][0]}", shorten(value)))
 
 
-def diagnose(record: object) -> Fault | None:
-    """Return the first fault of `record`, an event decoded without types; None where it has none that a type shows.
+def diagnose(record: object) -> RecordProblem | None:
+    """Return the first problem of `record`, an event decoded without types; None if its types are valid.
 
     >>> diagnose({"url": "https://example.org/", "fetched_at": "now"})
-    Fault(field='fetched_at', reason='expected a number', found="'now'")
+    RecordProblem(field='fetched_at', reason='expected a number', found="'now'")
     """
     if not isinstance(record, Mapping):
-        return Fault("record", "expected a map", shorten(record))
+        return RecordProblem("record", "expected a map", shorten(record))
     for field, (expected, fits) in _FIELDS.items():
         value = record.get(field, _NOTHING)
         required = field in ("url", "fetched_at")
         if value is _NOTHING and required:
-            return Fault(field, f"expected {expected}", "nothing")
+            return RecordProblem(field, f"expected {expected}", "nothing")
         if (required or value not in (None, _NOTHING)) and not fits(value):
-            return Fault(field, f"expected {expected}", shorten(value))
+            return RecordProblem(field, f"expected {expected}", shorten(value))
     return None
 
 
-def explain(error: Exception, decode: Callable[[], object], shown: str) -> Fault:
+def explain(error: Exception, decode: Callable[[], object], shown: str) -> RecordProblem:
     """Return why a typed decode failed with `error`: `decode` is the same without types, `shown` the record's text."""
     try:
-        fault = diagnose(decode())
+        problem = diagnose(decode())
     except UNREADABLE:
-        fault = None
-    return describe_error(error, shown) if fault is None else fault
+        problem = None
+    return describe_error(error, shown) if problem is None else problem
 
 
-def describe_error(error: Exception, shown: str) -> Fault:
-    """Return the fault that a decoder's message names, with the field where it ends in a path."""
+def describe_error(error: Exception, shown: str) -> RecordProblem:
+    """Return a decoder's message as a problem, with the field if the message ends in a path."""
     message, _, path = str(error).partition(" - at `$")
-    return Fault(path.strip("`.[]") or "record", f"cannot be read: {message}", shown)
+    return RecordProblem(path.strip("`.[]") or "record", f"cannot be read: {message}", shown)
 
 
 def _is_number(value: Any) -> bool:

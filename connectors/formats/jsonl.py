@@ -15,7 +15,7 @@ from streamsched.connectors.formats.columns import to_columns
 from streamsched.connectors.formats.events import UNREADABLE, Event, Refuse, accept_all, explain, read_fingerprint
 from streamsched.connectors.reading.lines import LineChunk, LineFormat
 from streamsched.connectors.reading.rejections import describe
-from streamsched.connectors.reading.validation import Malformed
+from streamsched.connectors.reading.validation import ParseError
 from streamsched.outcomes import OutcomeBatch
 
 __all__ = ["JSON_LINES", "make_json_lines"]
@@ -36,23 +36,23 @@ def make_json_lines(kind: type[Event] = Event, refuse: Refuse = accept_all) -> L
             return None
 
     def parse_line(line: bytes) -> Event:
-        """Return the event on `line`; raises Malformed. O(bytes)."""
+        """Return the event on `line`; raises ParseError. O(bytes)."""
         try:
             event = decoder.decode(line)
         except UNREADABLE as error:
-            raise Malformed(explain(error, partial(msgspec.json.decode, line), describe(line))) from error
+            raise ParseError(explain(error, partial(msgspec.json.decode, line), describe(line))) from error
         if event.fingerprint is not None:
             event.fingerprint = read_fingerprint(event.fingerprint)
-        fault = refuse([event])
-        if fault is not None:
-            raise Malformed(fault)
+        problem = refuse([event])
+        if problem is not None:
+            raise ParseError(problem)
         return event
 
     return LineFormat(decode_whole, parse_line, to_columns)
 
 
 def _has_map_per_line(chunk: LineChunk) -> bool:
-    """True where every line but the last ends a map and the next begins one, white space apart from CR refused.
+    """Return whether every line but the last ends a map and the next begins one, white space apart from CR refused.
 
     `decode_lines` passes over newlines within a map and takes several maps on a line; here a line is one map.
     """

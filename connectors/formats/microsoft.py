@@ -10,7 +10,7 @@ scheduler may observe them as they come, whoever needs one clock sorts them firs
 
 Companions are looked for beside it, plain or with ``.gz``: ``url_urlid_hostid.txt`` gives the URL, without it page 5
 is ``http://unknown.invalid/urlid/5``; ``urlid_imp.txt`` gives ``importance``, absent without it. The host file is not
-needed: a host stands in the URL. A page whose id the URL file lacks is rejected.
+needed: a URL contains its host. A page whose id the URL file lacks is rejected.
 
 The start is published as "2017" only: `ORIGIN_S` takes that year's first second, UTC. So hours of the day and of the
 week mean nothing in this data, unless you know better and say so.
@@ -31,9 +31,9 @@ from streamsched.connectors.formats.events import UNREADABLE
 from streamsched.connectors.formats.microsoft_companions import ImportanceTable, UrlTable, parse_id, parse_number
 from streamsched.connectors.reading.byte_stream import STDIN
 from streamsched.connectors.reading.lines import LineChunk, split_lines
-from streamsched.connectors.reading.record_reader import Cut, RecordReader
-from streamsched.connectors.reading.rejections import Fault, RejectionCounter, describe
-from streamsched.connectors.reading.validation import Malformed, parse_each, reject_each
+from streamsched.connectors.reading.record_reader import OutcomeChunk, RecordReader
+from streamsched.connectors.reading.rejections import RecordProblem, RejectionCounter, describe
+from streamsched.connectors.reading.validation import ParseError, parse_each, reject_each
 from streamsched.numerics.arrays import Bools, Floats, Ints
 from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.outcomes import CHANGED, IMPORTANCE, OutcomeBatch
@@ -76,29 +76,29 @@ class CrawlHistory:
         self._origin_s = origin_s
         self._tables: tuple[UrlTable | None, ImportanceTable | None] | None = None
 
-    def read(self, intake: RecordReader) -> Iterator[Cut]:
+    def read(self, reader: RecordReader) -> Iterator[OutcomeChunk]:
         """Return the outcomes of each chunk of lines; rejects lines that are malformed or have no URL. O(bytes)."""
-        for chunk in split_lines(intake):
-            outcomes = self._decode(chunk, intake.ledger)
+        for chunk in split_lines(reader):
+            outcomes = self._decode(chunk, reader.rejections)
             if len(outcomes):
-                yield Cut(outcomes, chunk.stop, chunk.first + len(chunk) - 1)
+                yield OutcomeChunk(outcomes, chunk.stop, chunk.first + len(chunk) - 1)
 
-    def _decode(self, chunk: LineChunk, ledger: RejectionCounter) -> OutcomeBatch:
-        urls, importances = self._load(ledger)
+    def _decode(self, chunk: LineChunk, rejections: RejectionCounter) -> OutcomeBatch:
+        urls, importances = self._load(rejections)
         lines = chunk.numbered()
-        pages, faults = parse_each(lines, _parse_page)
-        for number in _orphans(pages, urls):
+        pages, problems = parse_each(lines, _parse_page)
+        for number in _find_lines_without_url(pages, urls):
             found = str(pages.pop(number).url_id)
-            faults[number] = Fault("url_id", f"expected an id that {URLS} has", found)
-        reject_each(lines, faults, ledger)
+            problems[number] = RecordProblem("url_id", f"expected an id that {URLS} has", found)
+        reject_each(lines, problems, rejections)
         return self._join(list(pages.values()), urls, importances)
 
-    def _load(self, ledger: RejectionCounter) -> tuple[UrlTable | None, ImportanceTable | None]:
+    def _load(self, rejections: RejectionCounter) -> tuple[UrlTable | None, ImportanceTable | None]:
         if self._tables is None:
             urls, importances = (_find_companion(self._path, name) for name in (URLS, IMPORTANCES))
             self._tables = (
-                None if urls is None else UrlTable(urls, ledger),
-                None if importances is None else ImportanceTable(importances, ledger),
+                None if urls is None else UrlTable(urls, rejections),
+                None if importances is None else ImportanceTable(importances, rejections),
             )
         return self._tables
 
@@ -117,10 +117,10 @@ class CrawlHistory:
             columns["importance"] = np.repeat(values, counts)
             given |= np.repeat(np.where(known, IMPORTANCE, 0).astype(np.uint8), counts)
         fetched_at = self._origin_s + _DAY_S * np.concatenate([page.days for page in pages])
-        return assemble(_spell_urls(ids, counts, urls), fetched_at, given, columns)
+        return assemble(_expand_urls(ids, counts, urls), fetched_at, given, columns)
 
 
-def _orphans(pages: dict[int, _Page], urls: UrlTable | None) -> list[int]:
+def _find_lines_without_url(pages: dict[int, _Page], urls: UrlTable | None) -> list[int]:
     """Return the line numbers of `pages` whose ids `urls` lacks."""
     if urls is None or not pages:
         return []
@@ -128,7 +128,7 @@ def _orphans(pages: dict[int, _Page], urls: UrlTable | None) -> list[int]:
     return [number for number, row in zip(pages, rows, strict=True) if row < 0]
 
 
-def _spell_urls(ids: Ints, counts: Ints, urls: UrlTable | None) -> PackedUrls:
+def _expand_urls(ids: Ints, counts: Ints, urls: UrlTable | None) -> PackedUrls:
     """Return the URL of each of `ids`, repeated `counts` times."""
     if urls is not None:
         return urls.take(np.repeat(urls.find(ids), counts))
@@ -144,16 +144,16 @@ def _find_companion(history: str, name: str) -> Path | None:
 
 
 def _parse_page(line: bytes) -> _Page:
-    """Return what `line` says of a page; raises Malformed. O(bytes)."""
+    """Return what `line` says of a page; raises ParseError. O(bytes)."""
     fields = line.split(None, 2)
     if len(fields) != 3:
-        raise Malformed(Fault("record", "expected url_id, first crawl and history", describe(line)))
+        raise ParseError(RecordProblem("record", "expected url_id, first crawl and history", describe(line)))
     url_id, first = parse_id(fields[0]), parse_number("first_crawl", fields[1])
     try:
         pairs = _PAIRS.decode(fields[2])
     except UNREADABLE as error:
         message = f"expected a list of [days, 0 or 1]: {error}"
-        raise Malformed(Fault("history", message, describe(fields[2]))) from error
+        raise ParseError(RecordProblem("history", message, describe(fields[2]))) from error
     history = np.fromiter(chain((first, 0), *pairs), np.float64, 2 * len(pairs) + 2).reshape(-1, 2)
     return _Page(url_id, np.cumsum(history[:, 0]), history[:, 1] != 0)
 

@@ -1,7 +1,7 @@
 """The files beside Microsoft's crawl history: each page's URL and importance, found by its id.
 
 Read once, front to back, into sorted arrays: 24 bytes a row in each and the URLs' text, about twice that while
-loading, 1.7 µs a row. So the 18 million URLs published need some 2 GB and a minute. Where an id stands twice the
+loading, 1.7 µs a row. So the 18 million URLs published need some 2 GB and a minute. If an id occurs twice the
 first row counts.
 """
 
@@ -18,8 +18,8 @@ from streamsched.connectors.formats.columns import pack_bytes
 from streamsched.connectors.reading.byte_stream import ByteStream
 from streamsched.connectors.reading.lines import split_lines
 from streamsched.connectors.reading.record_reader import RecordReader
-from streamsched.connectors.reading.rejections import Fault, RejectionCounter, describe
-from streamsched.connectors.reading.validation import Malformed, parse_each, reject_each
+from streamsched.connectors.reading.rejections import RecordProblem, RejectionCounter, describe
+from streamsched.connectors.reading.validation import ParseError, parse_each, reject_each
 from streamsched.numerics.arrays import Bools, Floats, Ints, Rows
 from streamsched.numerics.packed_urls import MAX_URL_BYTES, PackedUrls
 
@@ -28,24 +28,24 @@ __all__ = ["ImportanceTable", "UrlTable", "parse_id", "parse_number"]
 _ID: Final = re.compile(rb"\d{1,18}")  # what int64 holds
 _NUMBER: Final = re.compile(rb"\d{1,30}(?:\.\d{1,30})?(?:[eE][+-]?\d{1,2})?")
 _MAX_NUMBER: Final = float(np.finfo(np.float32).max)
-_LINES: Final = 65_536  # taken at a time
+_LINES: Final = 65_536  # read at a time
 
 Value = TypeVar("Value")
 
 
 def parse_id(raw: bytes) -> int:
-    """Return a URL_ID; raises Malformed.
+    """Return a URL_ID; raises ParseError.
 
     >>> parse_id(b"5")
     5
     """
     if not _ID.fullmatch(raw):
-        raise Malformed(Fault("url_id", "expected a whole number of at most 18 digits", describe(raw)))
+        raise ParseError(RecordProblem("url_id", "expected a whole number of at most 18 digits", describe(raw)))
     return int(raw)
 
 
 def parse_number(field: str, raw: bytes) -> float:
-    """Return a number from 0 to the largest float32; raises Malformed.
+    """Return a number from 0 to the largest float32; raises ParseError.
 
     >>> parse_number("importance", b"5.5143055555555556")
     5.514305555555556
@@ -53,23 +53,23 @@ def parse_number(field: str, raw: bytes) -> float:
     number = float(raw) if _NUMBER.fullmatch(raw) else -1.0
     if 0 <= number <= _MAX_NUMBER:
         return number
-    raise Malformed(Fault(field, f"expected a number from 0 to {_MAX_NUMBER:.4g}", describe(raw)))
+    raise ParseError(RecordProblem(field, f"expected a number from 0 to {_MAX_NUMBER:.4g}", describe(raw)))
 
 
 class UrlTable:
     """URLs by id, from ``url_urlid_hostid.txt``: URL, URL_ID and Host_ID between tabs."""
 
-    def __init__(self, path: Path, ledger: RejectionCounter) -> None:
-        """Read `path` whole; rows that are malformed go into `ledger`. O(n log n)."""
+    def __init__(self, path: Path, rejections: RejectionCounter) -> None:
+        """Read `path` whole; rows that are malformed go into `rejections`. O(n log n)."""
         ids, parts = [], []
-        for chunk_ids, urls in _read_rows(path, ledger, _parse_url_row):
+        for chunk_ids, urls in _read_rows(path, rejections, _parse_url_row):
             ids.append(np.array(chunk_ids, np.int64))
             parts.append(pack_bytes(urls))
         self._index = _IdIndex(ids)
         self._urls = _join(parts)
 
     def find(self, ids: Ints) -> Rows:
-        """Return the row of each of `ids`: int64[m], -1 where there is none. O(m log n)."""
+        """Return the row of each of `ids`: int64[m], -1 if there is none. O(m log n)."""
         return self._index.find(ids)
 
     def take(self, rows: Rows) -> PackedUrls:
@@ -80,14 +80,14 @@ class UrlTable:
 class ImportanceTable:
     """Importances by id, from ``urlid_imp.txt``: URL_ID and Importance_score."""
 
-    def __init__(self, path: Path, ledger: RejectionCounter) -> None:
-        """Read `path` whole; rows that are malformed go into `ledger`. O(n log n)."""
+    def __init__(self, path: Path, rejections: RejectionCounter) -> None:
+        """Read `path` whole; rows that are malformed go into `rejections`. O(n log n)."""
         ids, values = [], []
-        for chunk_ids, importances in _read_rows(path, ledger, _parse_importance_row):
+        for chunk_ids, importances in _read_rows(path, rejections, _parse_importance_row):
             ids.append(np.array(chunk_ids, np.int64))
             values.append(np.array(importances, np.float64))
         self._index = _IdIndex(ids)
-        self._values = np.concatenate([*values, np.zeros(1)])  # the last stands for ids that are absent
+        self._values = np.concatenate([*values, np.zeros(1)])  # the last is for absent ids
 
     def find(self, ids: Ints) -> tuple[Floats, Bools]:
         """Return the importance of each of `ids`: int64[m], and whether there is one. O(m log n)."""
@@ -111,16 +111,16 @@ class _IdIndex:
 
 
 def _read_rows(
-    path: Path, ledger: RejectionCounter, parse: Callable[[bytes], tuple[int, Value]]
+    path: Path, rejections: RejectionCounter, parse: Callable[[bytes], tuple[int, Value]]
 ) -> Iterator[tuple[list[int], list[Value]]]:
     """Return ids and values of the rows that parse, a chunk of lines at a time."""
     stream = ByteStream(str(path))
-    own = ledger.beside(str(path))
+    own = rejections.beside(str(path))
     try:
         for chunk in split_lines(RecordReader(stream, own, _LINES)):
             lines = chunk.numbered()
-            rows, faults = parse_each(lines, parse)
-            reject_each(lines, faults, own)
+            rows, problems = parse_each(lines, parse)
+            reject_each(lines, problems, own)
             yield [url_id for url_id, _ in rows.values()], [value for _, value in rows.values()]
     finally:
         stream.close()
@@ -131,21 +131,23 @@ def _read_rows(
 def _parse_url_row(line: bytes) -> tuple[int, bytes]:
     fields = line.rstrip(b"\r").split(b"\t")
     if len(fields) not in (2, 3):
-        raise Malformed(Fault("record", "expected url, url_id and host_id with a tab between them", describe(line)))
+        raise ParseError(
+            RecordProblem("record", "expected url, url_id and host_id with a tab between them", describe(line))
+        )
     url = fields[0]
     try:
         fits = len(url.decode("utf-8").encode("utf-8")) in range(1, MAX_URL_BYTES + 1)
     except UnicodeDecodeError:
         fits = False
     if not fits:
-        raise Malformed(Fault("url", f"expected 1 to {MAX_URL_BYTES} bytes of UTF-8", describe(url)))
+        raise ParseError(RecordProblem("url", f"expected 1 to {MAX_URL_BYTES} bytes of UTF-8", describe(url)))
     return parse_id(fields[1]), url
 
 
 def _parse_importance_row(line: bytes) -> tuple[int, float]:
     fields = line.split()
     if len(fields) != 2:
-        raise Malformed(Fault("record", "expected url_id and importance", describe(line)))
+        raise ParseError(RecordProblem("record", "expected url_id and importance", describe(line)))
     return parse_id(fields[0]), parse_number("importance", fields[1])
 
 

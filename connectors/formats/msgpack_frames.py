@@ -19,7 +19,7 @@ key              value                               meaning
 ===============  ==================================  ==========================================================
 
 The element type follows from the length. Any column but ``url_offsets`` and ``given`` may be a msgpack list instead,
-nil where a record lacks the field; ``url`` is then a list of str and ``url_offsets`` absent. Unknown keys are ignored.
+nil if a record lacks the field; ``url`` is then a list of str and ``url_offsets`` absent. Unknown keys are ignored.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _Packed = memoryview | list[Any] | None
 
 
 class FrameColumns(msgspec.Struct):
-    """A frame as decoded from the wire, its packed arrays still views of the bytes it came in."""
+    """A frame as decoded from the wire, its packed arrays are views of the input."""
 
     v: Any = None
     url: _Packed = None
@@ -74,7 +74,7 @@ class FrameColumns(msgspec.Struct):
 def encode_frame(outcomes: OutcomeBatch) -> bytes:
     """Return `outcomes` as one columnar frame, valid or not. O(bytes); about 80 bytes an outcome.
 
-    Raises ValueError where the URLs exceed 4 GiB, which 32-bit offsets cannot reach.
+    Raises ValueError if the URLs exceed 4 GiB, which 32-bit offsets cannot reach.
 
     >>> batch = OutcomeBatch(["https://a.example/"], [1.0], changed=[True])
     >>> list(decode_frame(msgspec.msgpack.decode(encode_frame(batch)))) == list(batch)
@@ -112,7 +112,7 @@ def decode_frame(columns: Mapping[str, Any]) -> OutcomeBatch:
     """Return the outcomes of a frame, given as the map that a msgpack decoder makes of it.
 
     O(n), the URLs are not copied. Records may still break the event format: see `OutcomeBatch.problems`. Raises
-    InvalidOutcome naming the column where the frame itself does not hold together; its record is the first value at
+    InvalidOutcome naming the column if the frame is inconsistent; its record is the first value at
     fault in a list, else 0.
     """
     if columns.get("v") != VERSION or isinstance(columns["v"], bool):

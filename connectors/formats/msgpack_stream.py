@@ -1,8 +1,24 @@
-"""A stream of msgpack maps: single events, columnar frames, or both mixed.
+"""A stream of msgpack maps, one after another: single events, columnar frames, or both mixed.
 
-A map whose ``url`` is a packed array or a list is a frame (see `formats.msgpack_frames`), any other an event
-with the fields of SPEC 2. Bytes that are no map are skipped up to the next whole map with a key ``url``, and reported
-as one rejection with their number. A map of more than 64 MiB counts as such bytes.
+=================  =================================  ==================================================
+key of an event    value                              meaning
+=================  =================================  ==================================================
+``url``            str                                the page, 1 to 8,192 bytes of UTF-8
+``fetched_at``     float or int                       UTC epoch seconds
+``status``         int, 0 to 999                      optional, as all below: absent or nil
+``fingerprint``    int, 0 to 2**64 - 1, or str        of the content; a str has 16 hexadecimal digits
+``changed``        bool                               whether the content changed since the visit before
+``importance``     float or int, 0 to 3.4e38
+``cost``           float or int, 0 to 3.4e38
+``retry_after``    float or int, 0 to 3.4e38          seconds
+=================  =================================  ==================================================
+
+A map whose ``url`` is bin or an array is a frame (`formats.msgpack_frames`). Keys are str; unknown keys are ignored;
+of a key that occurs twice the last value counts. Nothing separates the maps. A map may have 64 MiB and 1,025 levels
+of arrays and maps. A map that breaks this table is one rejection.
+
+Other bytes, larger maps among them, are skipped up to the next whole map with a key ``url`` and are one rejection with
+their number.
 """
 
 from __future__ import annotations
@@ -11,50 +27,56 @@ from collections.abc import Generator, Iterator
 from itertools import pairwise
 from typing import Final
 
-import numpy as np
+from msgpack import Unpacker
 
 from streamsched.connectors.formats.columns import to_columns
+from streamsched.connectors.formats.msgpack_boundaries import (
+    ANONYMOUS,
+    FRAME,
+    INCOMPLETE,
+    MALFORMED,
+    MapScanner,
+    find_ends,
+)
 from streamsched.connectors.formats.msgpack_maps import EventMaps, read_frame, show_bytes
-from streamsched.connectors.formats.msgpack_scan import FRAME, INCOMPLETE, find_map, walk_maps
 from streamsched.connectors.reading.byte_stream import BLOCK_BYTES
-from streamsched.connectors.reading.record_reader import Cut, RecordReader
-from streamsched.connectors.reading.rejections import MAX_RAW_BYTES, Fault, RejectionCounter
-from streamsched.connectors.reading.validation import sift
+from streamsched.connectors.reading.record_reader import OutcomeChunk, RecordReader
+from streamsched.connectors.reading.rejections import MAX_RAW_BYTES, RecordProblem, RejectionCounter
+from streamsched.connectors.reading.validation import parse_valid
 from streamsched.errors import SourceError
-from streamsched.numerics.arrays import Ints
 from streamsched.outcomes import OutcomeBatch
 
 __all__ = ["MAX_MAP_BYTES", "read_maps"]
 
-MAX_MAP_BYTES: Final = 64 << 20  # a frame of 500,000 outcomes; what a header may make the reader hold
+MAX_MAP_BYTES: Final = 64 << 20  # a frame of 500,000 outcomes; bounds the memory that a header can make the reader use
 
 _EVENTS: Final = EventMaps()
 
 
-def read_maps(intake: RecordReader) -> Iterator[Cut]:
-    """Return the valid outcomes of each run of at most ``intake.batch`` events and of each frame; rejects the others.
+def read_maps(reader: RecordReader) -> Iterator[OutcomeChunk]:
+    """Return the valid outcomes of each run of at most ``reader.batch`` events and of each frame; rejects the others.
 
     Holds one block, or twice the longest map. O(bytes), hostile or not.
     """
-    reader = _Reader(intake)
+    maps = _MapReader(reader)
     rest = b""
-    while block := _read_more(intake, len(rest)):
-        rest = yield from reader.consume(rest + block, final=False)
-    yield from reader.consume(rest, final=True)
+    while block := _read_more(reader, len(rest)):
+        rest = yield from maps.consume(rest + block, final=False)
+    yield from maps.consume(rest, final=True)
 
 
-def _read_more(intake: RecordReader, held: int) -> bytes:
-    """Return the next block; as much again as is `held` where that is long, so that growing stays linear."""
-    blocks = [intake.stream.read()]
+def _read_more(reader: RecordReader, held: int) -> bytes:
+    """Return the next block; at least `held` bytes if that is more than a block, so that growing stays linear."""
+    blocks = [reader.stream.read()]
     size = len(blocks[0])
     while held > BLOCK_BYTES and size < held and blocks[-1]:
-        blocks.append(intake.stream.read())
+        blocks.append(reader.stream.read())
         size += len(blocks[-1])
     return b"".join(blocks)
 
 
-class _Skipped:
-    """Bytes that are no map, one rejection in the end."""
+class _SkippedBytes:
+    """Bytes that are no map: their number and their head, for one rejection."""
 
     def __init__(self) -> None:
         self.size = 0
@@ -67,66 +89,97 @@ class _Skipped:
         self._head += data[: MAX_RAW_BYTES - len(self._head)]
         self.size += len(data)
 
-    def report(self, ledger: RejectionCounter, damage: SourceError | None) -> None:
+    def report(self, rejections: RejectionCounter, damage: SourceError | None) -> None:
         if self.size:
             cause = "" if damage is None else f", {damage.reason}"
-            fault = Fault("record", f"expected a map: {self.size} bytes skipped{cause}", show_bytes(self._head))
-            ledger.reject(self._start, fault, self._head, size=self.size)
+            fault = RecordProblem("record", f"expected a map: {self.size} bytes skipped{cause}", show_bytes(self._head))
+            rejections.reject(self._start, fault, self._head, size=self.size)
             self.size = 0
 
 
-class _Reader:
-    """Turns stretches of the input into cuts; remembers the maps before and the bytes being skipped."""
+class _MapReader:
+    """Turns blocks of the input into chunks; counts the maps and keeps the head of bytes that are being skipped."""
 
-    def __init__(self, intake: RecordReader) -> None:
-        self._intake = intake
-        self._records = intake.records
-        self._skipped = _Skipped()
-        most = min(intake.batch, BLOCK_BYTES)  # a block holds no more maps
-        self._ends, self._kinds = np.empty(most, np.int64), np.empty(most, np.int64)
+    def __init__(self, reader: RecordReader) -> None:
+        self._reader = reader
+        self._records = reader.records
+        self._skipped = _SkippedBytes()
+        self._chunk_maps = min(reader.batch, BLOCK_BYTES)  # a block holds no more maps
+        self._after_frame = False
 
-    def consume(self, data: bytes, *, final: bool) -> Generator[Cut, None, bytes]:
-        """Yield what is in `data`, the last of the input where `final`; return the bytes that want what comes next."""
-        view = np.frombuffer(data, np.uint8)
-        base, at, stop = self._intake.stream.offset - len(data), 0, 0
-        while at < len(data) and (stop != INCOMPLETE or final):
-            if self._skipped.size or stop:
-                first = at + 1 if stop else at
-                found_at, found = find_map(view, first, MAX_MAP_BYTES, final)
-                self._skipped.add(base + at, data[at:found_at])
-                at = found_at
-                if not found:
-                    break
-                self._skipped.report(self._intake.ledger, None)
-            count, stop = walk_maps(view, at, MAX_MAP_BYTES, self._ends, self._kinds)
-            if count:
-                yield from self._deliver(data, at, self._ends[:count], self._kinds[:count])
-                at = int(self._ends[count - 1])
+    def consume(self, data: bytes, *, final: bool) -> Generator[OutcomeChunk, None, bytes]:
+        """Yield the chunks in `data`, the last of the input if `final`; return the bytes that need the next block."""
+        bounds = [0]
+        if not self._skipped.size and not self._after_frame and len(data) <= MAX_MAP_BYTES:
+            bounds = yield from self._read_events(data)
+        at = yield from self._read_maps(data, bounds, final=final)
         if final:
-            self._skipped.report(self._intake.ledger, self._intake.stream.damage)
+            self._skipped.report(self._reader.rejections, self._reader.stream.damage)
         return data[at:]
 
-    def _deliver(self, data: bytes, start: int, ends: Ints, kinds: Ints) -> Iterator[Cut]:
-        """Return a cut for each frame and each run of events between frames, in stream order."""
-        base = self._intake.stream.offset - len(data)
-        edges = np.flatnonzero((kinds[1:] == FRAME) | (kinds[:-1] == FRAME)) + 1
-        for run in np.split(np.arange(ends.size), edges):
-            stop = int(ends[run[-1]])
-            if kinds[run[0]] == FRAME:
-                outcomes = read_frame(memoryview(data)[start:stop], base + start, self._intake.ledger)
-            else:
-                bounds = [start, *ends[run].tolist()]
-                outcomes = _decode_events(memoryview(data), base, bounds, self._intake.ledger)
-            start = stop
-            self._records += run.size
-            if len(outcomes):
-                yield Cut(outcomes, base + start, self._records)
+    def _read_events(self, data: bytes) -> Generator[OutcomeChunk, None, list[int]]:
+        """Yield chunks as long as they hold valid events only; return the bounds of the values in the next one."""
+        unpacker, at = Unpacker(max_buffer_size=0), 0
+        unpacker.feed(data)
+        while ends := find_ends(unpacker, self._chunk_maps):
+            outcomes = _EVENTS.decode_run(memoryview(data)[at : ends[-1]], len(ends))
+            if outcomes is None:
+                break
+            at = ends[-1]
+            yield from self._make_chunk(outcomes, at - len(data), len(ends))
+        return [at, *ends]
 
+    def _read_maps(self, data: bytes, bounds: list[int], *, final: bool) -> Generator[OutcomeChunk, None, int]:
+        """Yield the chunks from ``bounds[0]``, measuring each map; return the start of the bytes that need more."""
+        scanner, at = MapScanner(data, MAX_MAP_BYTES, final=final, bounds=bounds), bounds[0]
+        events = [at]  # bounds of those that follow each other and are not decoded yet
+        while at < len(data):
+            end, kind = (MALFORMED, ANONYMOUS) if self._skipped.size else scanner.measure(at)
+            if end == INCOMPLETE and not final:
+                break
+            if end > 0 and kind != FRAME and len(events) <= self._chunk_maps:
+                at = end
+                events.append(at)
+                continue
+            yield from self._decode_events(data, events)
+            if end > 0 and kind == FRAME:
+                yield from self._decode_frame(data, at, end)
+                at = end
+            elif end < 0:
+                at, found = self._skip(data, at, scanner)
+                if not found:
+                    return at
+            self._after_frame = kind == FRAME
+            events = [at]
+        yield from self._decode_events(data, events)
+        return at
 
-def _decode_events(data: memoryview, base: int, bounds: list[int], ledger: RejectionCounter) -> OutcomeBatch:
-    """Return the valid events between `bounds`: all in one call where none is faulty, else one by one."""
-    outcomes = _EVENTS.decode_run(data[bounds[0] : bounds[-1]], len(bounds) - 1)
-    if outcomes is not None:
-        return outcomes
-    maps = {base + start: bytes(data[start:end]) for start, end in pairwise(bounds)}
-    return sift(maps, _EVENTS.parse, to_columns, ledger)
+    def _skip(self, data: bytes, at: int, scanner: MapScanner) -> tuple[int, bool]:
+        """Skip the bytes at `at`, which are no map; return where they end and whether a map begins there."""
+        next_at, found = scanner.find(at) if self._skipped.size else scanner.find_after(at)
+        self._skipped.add(self._reader.stream.offset - len(data) + at, data[at:next_at])
+        if found:
+            self._skipped.report(self._reader.rejections, None)
+        return next_at, found
+
+    def _decode_events(self, data: bytes, bounds: list[int]) -> Iterator[OutcomeChunk]:
+        """Return the chunk of the valid events between `bounds`: decoded in one call, or one by one if that fails."""
+        if len(bounds) == 1:
+            return
+        outcomes = _EVENTS.decode_run(memoryview(data)[bounds[0] : bounds[-1]], len(bounds) - 1)
+        if outcomes is None:
+            base = self._reader.stream.offset - len(data)
+            maps = {base + start: data[start:end] for start, end in pairwise(bounds)}
+            outcomes = parse_valid(maps, _EVENTS.parse, to_columns, self._reader.rejections)
+        yield from self._make_chunk(outcomes, bounds[-1] - len(data), len(bounds) - 1)
+
+    def _decode_frame(self, data: bytes, start: int, end: int) -> Iterator[OutcomeChunk]:
+        offset = self._reader.stream.offset - len(data) + start
+        outcomes = read_frame(memoryview(data)[start:end], offset, self._reader.rejections)
+        yield from self._make_chunk(outcomes, end - len(data), 1)
+
+    def _make_chunk(self, outcomes: OutcomeBatch, end: int, maps: int) -> Iterator[OutcomeChunk]:
+        """Count `maps`, the last of which ends at `end` from the position of the stream; none without outcomes."""
+        self._records += maps
+        if len(outcomes):
+            yield OutcomeChunk(outcomes, self._reader.stream.offset + end, self._records)

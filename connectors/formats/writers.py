@@ -1,4 +1,4 @@
-"""Outcomes into files that `open_source` reads: JSON Lines and msgpack, gzip where the name ends in ``.gz``.
+"""Outcomes into files that `open_source` reads: JSON Lines and msgpack, gzip if the name ends in ``.gz``.
 
 A file appears under its name only once it is whole. The same batches give the same bytes.
 """
@@ -29,7 +29,7 @@ _GZIP_LEVEL: Final = 6
 def write_jsonl(batches: Iterable[OutcomeBatch], path: str | Path) -> int:
     """Write the outcomes of `batches` as JSON Lines and return how many; some 2 µs each.
 
-    Raises InvalidOutcome where one breaks the event format; the file is then not written.
+    Raises InvalidOutcome if one breaks the event format; the file is then not written.
     """
     encoder = msgspec.json.Encoder()
     return _write(batches, path, lambda batch: [encoder.encode_lines(to_events(batch))])
@@ -38,7 +38,7 @@ def write_jsonl(batches: Iterable[OutcomeBatch], path: str | Path) -> int:
 def write_msgpack(batches: Iterable[OutcomeBatch], path: str | Path, *, frames: bool = True) -> int:
     """Write the outcomes of `batches` as msgpack and return how many: columnar frames, or a map for each event.
 
-    Raises InvalidOutcome where one breaks the event format; the file is then not written.
+    Raises InvalidOutcome if one breaks the event format; the file is then not written.
     """
     encoder = msgspec.msgpack.Encoder()
     return _write(batches, path, _frame if frames else lambda batch: map(encoder.encode, to_events(batch)))
@@ -56,16 +56,16 @@ def _write(batches: Iterable[OutcomeBatch], path: str | Path, encode: Callable[[
 
 
 def _frame(batch: OutcomeBatch) -> Iterator[bytes]:
-    """Return `batch` as frames of at most 4,096 outcomes: 32 MiB where every URL is as long as may be."""
+    """Return `batch` as frames of at most 4,096 outcomes: 32 MiB if every URL has the maximum length."""
     for start in range(0, len(batch), _FRAME_ROWS):
         yield encode_frame(batch.take(np.arange(start, min(start + _FRAME_ROWS, len(batch)))))
 
 
 @contextmanager
 def replacing(path: Path, *, pack: bool) -> Iterator[BinaryIO]:
-    """Open a file that takes the name `path` when the block ends, and vanishes where it raises; gzip with `pack`.
+    """Open a file that takes the name `path` when the block ends, and is removed if the block raises; gzip with `pack`.
 
-    Raises SourceError where it cannot be written.
+    Raises SourceError if it cannot be written.
     """
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:

@@ -33,8 +33,8 @@ from streamsched.connectors.kafka.message_kinds import (
     classify_messages,
 )
 from streamsched.connectors.reading.lines import LineChunk
-from streamsched.connectors.reading.rejections import MAX_RAW_BYTES, Fault, describe
-from streamsched.connectors.reading.validation import Malformed, sift
+from streamsched.connectors.reading.rejections import MAX_RAW_BYTES, RecordProblem, describe
+from streamsched.connectors.reading.validation import ParseError, parse_valid
 from streamsched.errors import shorten
 from streamsched.numerics.arrays import Bytes, Ints
 from streamsched.outcomes import OutcomeBatch
@@ -55,9 +55,9 @@ class VersionedEvent(Event):
     v: int | None = None
 
 
-def _refuse_version(events: Sequence[VersionedEvent]) -> Fault | None:
+def _refuse_version(events: Sequence[VersionedEvent]) -> RecordProblem | None:
     unknown = set(map(attrgetter("v"), events)) - {None, VERSION}
-    return Fault("v", f"expected schema version {VERSION}", shorten(min(unknown))) if unknown else None
+    return RecordProblem("v", f"expected schema version {VERSION}", shorten(min(unknown))) if unknown else None
 
 
 _LINES: Final = make_json_lines(VersionedEvent, _refuse_version)
@@ -68,7 +68,7 @@ class RejectedMessage(NamedTuple):
     """A fault of the message at `offset`, or of a row of its frame; `size` is the length of the value, which is cut."""
 
     offset: int
-    fault: Fault
+    fault: RecordProblem
     raw: bytes
     size: int
 
@@ -93,7 +93,7 @@ class DecodingResult:
     batches: list[DecodedBatch] = field(default_factory=list)
     rejected: list[RejectedMessage] = field(default_factory=list)
 
-    def reject(self, offset: int, fault: Fault, raw: bytes, *, size: int | None = None) -> None:
+    def reject(self, offset: int, fault: RecordProblem, raw: bytes, *, size: int | None = None) -> None:
         """Add a rejected message; see `streamsched.connectors.reading.rejections.RejectionSink`."""
         self.rejected.append(RejectedMessage(offset, fault, raw[:MAX_RAW_BYTES], len(raw) if size is None else size))
 
@@ -110,7 +110,7 @@ def decode_messages(messages: Messages, rows: int = 1) -> DecodingResult:
     data = b"".join(values)
     ends = np.zeros(len(values) + 1, np.int64)
     np.cumsum(np.fromiter(map(len, values), np.int64, len(values)), out=ends[1:])
-    kinds = classify_messages(np.frombuffer(data, np.uint8), ends, MAX_MAP_BYTES)
+    kinds = classify_messages(values, MAX_MAP_BYTES)
     for i in _find_other_versions(messages.headers):
         kinds[i] = _OTHER_VERSION
     block = _MessageBlock(messages, memoryview(data), ends, result)
@@ -186,17 +186,19 @@ def _decode_maps(block: _MessageBlock, first: int, last: int) -> OutcomeBatch:
 
 
 def _decode_each(block: _MessageBlock, first: int, last: int) -> OutcomeBatch:
-    return sift(block.values_by_offset(first, last), _parse, to_columns, block.result)
+    return parse_valid(block.values_by_offset(first, last), _parse, to_columns, block.result)
 
 
 def _parse(raw: bytes) -> Event:
-    """Return the event in a message; raises Malformed."""
+    """Return the event in a message; raises ParseError."""
     kind = FIRST_BYTE[raw[0]] if raw else EMPTY
     if kind == MAP:
         return _MAPS.parse(raw)
     if kind == JSON:
         return _LINES.parse_line(raw)
-    raise Malformed(Fault("record", "expected a map, as JSON or msgpack", describe(raw) if raw else "no value"))
+    raise ParseError(
+        RecordProblem("record", "expected a map, as JSON or msgpack", describe(raw) if raw else "no value")
+    )
 
 
 def _decode_frame(block: _MessageBlock, first: int, last: int) -> OutcomeBatch:
@@ -216,8 +218,8 @@ def _decode_json(block: _MessageBlock, first: int, last: int) -> OutcomeBatch:
 def _reject_versions(block: _MessageBlock, first: int, last: int) -> OutcomeBatch:
     values = block.values_by_offset(first, last)
     for (offset, raw), own in zip(values.items(), block.messages.headers[first:last], strict=True):
-        fault = Fault(VERSION_HEADER, f"expected schema version {VERSION}", describe(_find_version(own or ()) or b""))
-        block.result.reject(offset, fault, raw)
+        found = describe(_find_version(own or ()) or b"")
+        block.result.reject(offset, RecordProblem(VERSION_HEADER, f"expected schema version {VERSION}", found), raw)
     return _NONE
 
 

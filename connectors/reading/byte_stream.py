@@ -20,10 +20,10 @@ _GZIP_WINDOW: Final = 31  # zlib's code for "gzip header and trailer, largest wi
 
 
 class ByteStream:
-    """The decompressed bytes of the file at `path` ("-": standard input); gzip is told by its first bytes.
+    """The decompressed bytes of the file at `path` ("-": standard input); gzip is detected by its first bytes.
 
-    ``offset``: bytes handed out so far; ``damage``: why the input ended early (truncated, damaged, unreadable), None
-    while nothing is known against it. Raises SourceError where the file cannot be opened.
+    ``offset``: bytes read so far; ``damage``: why the input ended early (truncated, damaged, unreadable), None
+    if it did not. Raises SourceError if the file cannot be opened.
     """
 
     def __init__(self, path: str) -> None:
@@ -46,7 +46,7 @@ class ByteStream:
             self._fetch = lambda size: self._file.read(size) or b""
 
     def read(self, size: int = BLOCK_BYTES) -> bytes:
-        """Return 1 to `size` bytes, none at the end; never raises, so that what stands before a damage can be used."""
+        """Return 1 to `size` bytes, none at the end; never raises, so that bytes before a damage can be used."""
         if self._peeked:
             data, self._peeked = self._peeked[:size], self._peeked[size:]
         else:
@@ -55,7 +55,7 @@ class ByteStream:
         return data
 
     def peek(self, size: int) -> bytes:
-        """Return the next `size` bytes, fewer only at the end, without handing them out."""
+        """Return the next `size` bytes, fewer only at the end, without consuming them."""
         while len(self._peeked) < size and (more := self._fetch_safely(size - len(self._peeked))):
             self._peeked += more
         return self._peeked[:size]
@@ -63,7 +63,7 @@ class ByteStream:
     def skip_to(self, offset: int) -> bytes:
         """Go to byte `offset` and return the byte before it, none at 0; O(1) where plain, O(offset) in gzip.
 
-        Raises SourceError where the input ends before `offset` or cannot be resumed, as standard input.
+        Raises SourceError if the input ends before `offset` or cannot be resumed, as standard input.
         """
         if self.path == STDIN or not self._file.seekable():
             raise SourceError(self.path, "standard input and pipes cannot be resumed: start them without a position")
@@ -101,7 +101,7 @@ class ByteStream:
 
 
 class _Inflater:
-    """Gzip members one after the other, zero padding between and after them; EOFError where the last is cut off."""
+    """Gzip members one after the other, zero padding between and after them; EOFError if the last is cut off."""
 
     def __init__(self, file: FileIO, head: bytes) -> None:
         self._file = file
@@ -132,7 +132,7 @@ class _Inflater:
 
 
 def _read_head(file: FileIO) -> bytes:
-    """Return the first bytes of `file`, as many as tell gzip; a pipe may hand out less at a time."""
+    """Return the first bytes of `file`, enough to detect gzip; a pipe may return fewer at a time."""
     head = b""
     while len(head) < len(_MAGIC) and (more := file.read(len(_MAGIC) - len(head))):
         head += more

@@ -8,9 +8,9 @@ from typing import Final, Generic, TypeVar
 
 import numpy as np
 
-from streamsched.connectors.reading.record_reader import Cut, RecordReader
-from streamsched.connectors.reading.rejections import MAX_RAW_BYTES, Fault, RejectionCounter, describe
-from streamsched.connectors.reading.validation import sift
+from streamsched.connectors.reading.record_reader import OutcomeChunk, RecordReader
+from streamsched.connectors.reading.rejections import MAX_RAW_BYTES, RecordProblem, RejectionCounter, describe
+from streamsched.connectors.reading.validation import parse_valid
 from streamsched.numerics.arrays import Ints
 from streamsched.outcomes import OutcomeBatch
 
@@ -25,7 +25,7 @@ Row = TypeVar("Row")
 class LineChunk:
     """Whole lines in ``data``, the first of them line ``first`` (from 1), up to byte ``stop`` of the input.
 
-    ``ends``: int64[n], where in ``data`` each line's newline stands; the last line of the input may lack it.
+    ``ends``: int64[n], position in ``data`` of each line's newline; the last line of the input may lack it.
     """
 
     data: bytes
@@ -45,31 +45,31 @@ class LineChunk:
 class LineFormat(Generic[Row]):
     """A format of one record a line.
 
-    ``decode_whole(chunk)``: all its lines at once, None where one wants a closer look;
-    ``parse_line(line)``: one line's record, raises Malformed; ``to_columns(rows)``: records that parsed, as a batch.
+    ``decode_whole(chunk)``: all its lines at once, None if they must be parsed one by one;
+    ``parse_line(line)``: one line's record, raises ParseError; ``to_columns(rows)``: records that parsed, as a batch.
     """
 
     decode_whole: Callable[[LineChunk], OutcomeBatch | None]
     parse_line: Callable[[bytes], Row]
     to_columns: Callable[[Sequence[Row]], OutcomeBatch]
 
-    def read(self, intake: RecordReader) -> Iterator[Cut]:
+    def read(self, reader: RecordReader) -> Iterator[OutcomeChunk]:
         """Return the valid outcomes of each chunk of lines, chunks without one left out; rejects the others."""
-        for chunk in split_lines(intake):
+        for chunk in split_lines(reader):
             outcomes = self.decode_whole(chunk)
             if outcomes is None or outcomes.problems():
-                outcomes = sift(chunk.numbered(), self.parse_line, self.to_columns, intake.ledger)
+                outcomes = parse_valid(chunk.numbered(), self.parse_line, self.to_columns, reader.rejections)
             if len(outcomes):
-                yield Cut(outcomes, chunk.stop, chunk.first + len(chunk) - 1)
+                yield OutcomeChunk(outcomes, chunk.stop, chunk.first + len(chunk) - 1)
 
 
-def split_lines(intake: RecordReader) -> Iterator[LineChunk]:
-    """Return chunks of 1 to ``intake.batch`` lines; rejects lines of more than 4 MiB and one that a damage cut off.
+def split_lines(reader: RecordReader) -> Iterator[LineChunk]:
+    """Return chunks of 1 to ``reader.batch`` lines; rejects lines of more than 4 MiB and one that a damage cut off.
 
     A last line without newline is a line. Holds at most a line and a block. O(bytes).
     """
-    stream = intake.stream
-    line, rest, long = intake.records + 1, b"", _LongLine()
+    stream = reader.stream
+    line, rest, long = reader.records + 1, b"", _OversizedLine()
     while block := stream.read():
         data = rest + block
         end = data.find(b"\n")
@@ -77,21 +77,23 @@ def split_lines(intake: RecordReader) -> Iterator[LineChunk]:
             rest = long.swallow(data)
             continue
         if long.size + end > MAX_LINE_BYTES:
-            long.reject(intake.ledger, line, data[:end])
+            long.reject(reader.rejections, line, data[:end])
             line, data = line + 1, data[end + 1 :]
         ends = np.flatnonzero(np.frombuffer(data, np.uint8) == ord("\n"))
-        yield from _cut(data, line, ends, stream.offset - len(data), intake.batch)
+        yield from _split(data, line, ends, stream.offset - len(data), reader.batch)
         line, rest = line + ends.size, data[ends[-1] + 1 :] if ends.size else data
     if long.size + len(rest) > MAX_LINE_BYTES:
-        long.reject(intake.ledger, line, rest)
+        long.reject(reader.rejections, line, rest)
     elif rest and stream.damage is not None:
-        intake.ledger.reject(line, Fault("record", f"cut off: {stream.damage.reason}", describe(rest)), rest)
+        reader.rejections.reject(
+            line, RecordProblem("record", f"cut off: {stream.damage.reason}", describe(rest)), rest
+        )
     elif rest:
         yield LineChunk(rest, line, np.array([len(rest)]), stream.offset)
 
 
-class _LongLine:
-    """What is remembered of a line that grew beyond the limit: its size and its head."""
+class _OversizedLine:
+    """Size and head of a line that exceeds the limit."""
 
     def __init__(self) -> None:
         self.size = 0
@@ -105,15 +107,17 @@ class _LongLine:
         self.size += len(data)
         return b""
 
-    def reject(self, ledger: RejectionCounter, line: int, tail: bytes) -> None:
+    def reject(self, rejections: RejectionCounter, line: int, tail: bytes) -> None:
         """Report the line, of which `tail` is the last part, and forget it."""
         head, size = self._head or tail[:MAX_RAW_BYTES], self.size + len(tail)
-        fault = Fault("record", f"expected a line of at most {MAX_LINE_BYTES} bytes", f"{size} bytes, {describe(head)}")
-        ledger.reject(line, fault, head, size=size)
+        problem = RecordProblem(
+            "record", f"expected a line of at most {MAX_LINE_BYTES} bytes", f"{size} bytes, {describe(head)}"
+        )
+        rejections.reject(line, problem, head, size=size)
         self.size, self._head = 0, b""
 
 
-def _cut(data: bytes, line: int, ends: Ints, offset: int, batch: int) -> Iterator[LineChunk]:
+def _split(data: bytes, line: int, ends: Ints, offset: int, batch: int) -> Iterator[LineChunk]:
     """Return the lines that end in `data`, which begins with `line` at byte `offset`, in chunks of at most `batch`."""
     start = 0
     for index in range(0, ends.size, batch):

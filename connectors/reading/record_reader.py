@@ -1,4 +1,4 @@
-"""What a format reads from, and what it hands on: the seam between an opened file and the formats."""
+"""The interface between an opened file and the formats: a format reads bytes and yields chunks of outcomes."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from streamsched.connectors.reading.byte_stream import ByteStream
 from streamsched.connectors.reading.rejections import RejectionCounter
 from streamsched.outcomes import OutcomeBatch
 
-__all__ = ["Cut", "Read", "RecordReader"]
+__all__ = ["OutcomeChunk", "Read", "RecordReader"]
 
 
 @dataclass(frozen=True, slots=True)
 class RecordReader:
-    """The stream at the first byte to read, the book of rejections, and the records (lines, maps) before that byte.
+    """A stream at its first unread byte, the counter of rejections, and the number of records (lines, maps) before.
 
-    ``batch``: most records in one delivery, at least 1.
+    ``batch``: maximum number of records in one chunk, at least 1.
     """
 
     stream: ByteStream
-    ledger: RejectionCounter
+    rejections: RejectionCounter
     batch: int
     records: int = 0
 
 
-class Cut(NamedTuple):
-    """Valid outcomes, at least one, and where the input stands after them: the next byte and the records before it."""
+class OutcomeChunk(NamedTuple):
+    """Valid outcomes, at least one; the offset of the byte after them and the number of records before that byte."""
 
     outcomes: OutcomeBatch
     offset: int
     records: int
 
 
-Read: TypeAlias = Callable[[RecordReader], Iterator[Cut]]
+Read: TypeAlias = Callable[[RecordReader], Iterator[OutcomeChunk]]

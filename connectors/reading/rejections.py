@@ -1,4 +1,4 @@
-"""The book of rejected records: how many, the last of them, and all of them in a dead-letter file on request."""
+"""Rejected records: their number, the last 100, and on request all of them in a dead-letter file."""
 
 from __future__ import annotations
 
@@ -15,40 +15,40 @@ import msgspec
 from streamsched.connectors.source import Rejection, Unit
 from streamsched.errors import InvalidOutcome, SourceError, shorten
 
-__all__ = ["MAX_RAW_BYTES", "Fault", "RejectionCounter", "RejectionSink", "Rejections", "describe"]
+__all__ = ["MAX_RAW_BYTES", "RecordProblem", "RejectionCounter", "RejectionSink", "Rejections", "describe"]
 
 KEPT: Final = 100  # rejections at hand for a report; the dead-letter file has all
 MAX_RAW_BYTES: Final = 1 << 20  # of a record in a dead letter: a frame fits, endless garbage does not
 _SHOWN_BYTES: Final = 200  # more than a report shows of a record
 
 
-class Fault(NamedTuple):
-    """What is wrong with a record: the field, the reason as "expected …", and what was found."""
+class RecordProblem(NamedTuple):
+    """A problem of a record: the field, the reason as "expected …", and what was found."""
 
     field: str
     reason: str
     found: str
 
     @classmethod
-    def of(cls, problem: InvalidOutcome, where: str = "") -> Fault:
-        """Return the fault that `problem` describes; `where` is added to the reason."""
+    def of(cls, problem: InvalidOutcome, where: str = "") -> RecordProblem:
+        """Return `problem` as a RecordProblem; `where` is appended to the reason."""
         return cls(problem.field, f"expected {problem.expected}{where}", shorten(problem.found))
 
 
 class RejectionSink(Protocol):
-    """Where decoders write down what they reject."""
+    """Receives the records that a decoder rejects."""
 
-    def reject(self, offset: int, fault: Fault, raw: bytes, *, size: int | None = None) -> None:
-        """Write down the record at `offset`; `size` is its length where `raw` is only its head."""
+    def reject(self, offset: int, fault: RecordProblem, raw: bytes, *, size: int | None = None) -> None:
+        """Record a rejection of the record at `offset`; `size` is its length if `raw` is only its head."""
         ...
 
 
 class Rejections:
-    """Counts rejections, remembers the last 100 and writes all of them to a dead-letter file where one is given.
+    """Counts rejections, keeps the last 100 and writes all of them to a dead-letter file if one is given.
 
     A dead letter is a JSON line with ``path``, ``unit``, ``offset``, ``field``, ``reason``, ``found`` and the record as
-    ``raw`` where it is UTF-8 or ``raw_base64`` where it is not, cut to 1 MiB with its full ``raw_bytes`` beside it.
-    Lines are appended; they are on their way to the disk before the position after them is handed out.
+    ``raw`` if it is UTF-8 or else ``raw_base64``, cut to 1 MiB with its full ``raw_bytes`` beside it.
+    Lines are appended, and passed to the operating system before the position after them is delivered.
     """
 
     def __init__(self, dead_letters: str | Path | None = None) -> None:
@@ -65,10 +65,10 @@ class Rejections:
         self.last.append(rejection)
         if self._letters is not None:
             with _writing(self._letters.name):
-                self._letters.write(_spell_letter(rejection, raw, size))
+                self._letters.write(_format_dead_letter(rejection, raw, size))
 
     def flush(self) -> None:
-        """Hand the dead letters written so far to the operating system."""
+        """Pass the dead letters written so far to the operating system."""
         if self._letters is not None:
             with _writing(self._letters.name):
                 self._letters.flush()
@@ -82,19 +82,19 @@ class Rejections:
 
 @dataclass(frozen=True, slots=True)
 class RejectionCounter:
-    """The page of `rejections` on which one file's are written, at lines from 1, bytes from 0 or messages."""
+    """Counts the rejections of one file or partition; offsets are lines from 1, bytes from 0 or messages."""
 
     rejections: Rejections
     path: str
     unit: Unit
 
-    def reject(self, offset: int, fault: Fault, raw: bytes, *, size: int | None = None) -> None:
-        """Write down the record at `offset`; `size` is its length where `raw` is only its head."""
+    def reject(self, offset: int, fault: RecordProblem, raw: bytes, *, size: int | None = None) -> None:
+        """Record a rejection of the record at `offset`; `size` is its length if `raw` is only its head."""
         rejection = Rejection(self.path, self.unit, offset, *fault)
         self.rejections.add(rejection, raw, len(raw) if size is None else size)
 
     def beside(self, path: str) -> RejectionCounter:
-        """Return the page of a companion file."""
+        """Return the counter for a companion file."""
         return replace(self, path=path)
 
 
@@ -107,7 +107,7 @@ def _writing(path: str | Path) -> Iterator[None]:
 
 
 def describe(raw: bytes) -> str:
-    """Return the beginning of `raw` as a report can show it.
+    """Return the beginning of `raw` as text for a report.
 
     >>> describe(b"1692662400 M https://example.org/")
     "'1692662400 M https://example.org/'"
@@ -115,7 +115,7 @@ def describe(raw: bytes) -> str:
     return shorten(raw[:_SHOWN_BYTES].decode("utf-8", "replace"))
 
 
-def _spell_letter(rejection: Rejection, raw: bytes, size: int) -> bytes:
+def _format_dead_letter(rejection: Rejection, raw: bytes, size: int) -> bytes:
     letter: dict[str, Any] = {field: getattr(rejection, field) for field in rejection.__slots__}
     head = raw[:MAX_RAW_BYTES]
     try:

@@ -1,4 +1,4 @@
-"""The sieve that lets only valid records through, record by record once a whole stretch did not pass."""
+"""Validation of records: valid ones become outcomes, the others rejections with field, expectation and finding."""
 
 from __future__ import annotations
 
@@ -7,66 +7,68 @@ from typing import TypeVar
 
 import numpy as np
 
-from streamsched.connectors.reading.rejections import Fault, RejectionSink
+from streamsched.connectors.reading.rejections import RecordProblem, RejectionSink
 from streamsched.outcomes import OutcomeBatch
 
-__all__ = ["Malformed", "keep_valid", "parse_each", "reject_each", "sift"]
+__all__ = ["ParseError", "keep_valid", "parse_each", "parse_valid", "reject_each"]
 
 Row = TypeVar("Row")
 
 
-class Malformed(ValueError):
-    """A record that cannot be delivered; ``fault`` says why."""
+class ParseError(ValueError):
+    """A record could not be decoded; ``problem`` says why."""
 
-    def __init__(self, fault: Fault) -> None:
-        self.fault = fault
-        super().__init__(fault)
+    def __init__(self, problem: RecordProblem) -> None:
+        self.problem = problem
+        super().__init__(problem)
 
 
-def keep_valid(outcomes: OutcomeBatch, reject: Callable[[int, Fault], None]) -> OutcomeBatch:
-    """Return the valid records of `outcomes`, itself where all are, and call `reject` with the others. O(n)."""
+def keep_valid(outcomes: OutcomeBatch, reject: Callable[[int, RecordProblem], None]) -> OutcomeBatch:
+    """Return the valid records of `outcomes` and call `reject` with the others; itself if all are valid."""
     problems = outcomes.problems()
     if not problems:
         return outcomes
     keep = np.ones(len(outcomes), np.bool_)
     for problem in problems:
         keep[problem.record] = False
-        reject(problem.record, Fault.of(problem))
+        reject(problem.record, RecordProblem.of(problem))
     return outcomes.take(np.flatnonzero(keep))
 
 
-def parse_each(records: Mapping[int, bytes], parse: Callable[[bytes], Row]) -> tuple[dict[int, Row], dict[int, Fault]]:
-    """Return what `parse` makes of each of `records`, by line or offset, and the faults of those it calls Malformed."""
+def parse_each(
+    records: Mapping[int, bytes], parse: Callable[[bytes], Row]
+) -> tuple[dict[int, Row], dict[int, RecordProblem]]:
+    """Return the parsed `records` and the problems of those for which `parse` raises ParseError, by line or offset."""
     rows: dict[int, Row] = {}
-    faults: dict[int, Fault] = {}
+    problems: dict[int, RecordProblem] = {}
     for offset, raw in records.items():
         try:
             rows[offset] = parse(raw)
-        except Malformed as malformed:
-            faults[offset] = malformed.fault
-    return rows, faults
+        except ParseError as error:
+            problems[offset] = error.problem
+    return rows, problems
 
 
-def sift(
+def parse_valid(
     records: Mapping[int, bytes],
     parse: Callable[[bytes], Row],
     to_columns: Callable[[Sequence[Row]], OutcomeBatch],
-    ledger: RejectionSink,
+    rejections: RejectionSink,
 ) -> OutcomeBatch:
-    """Return what is valid of `records`, raw bytes by line or offset, and reject the others in that order. O(bytes).
+    """Return the valid outcomes of `records`, raw bytes by line or offset, and reject the others in order. O(bytes).
 
-    `parse` raises Malformed where a record is none; `to_columns` takes those that parsed, one outcome each.
+    `parse` raises ParseError if a record cannot be decoded; `to_columns` makes one outcome of each parsed record.
     """
-    rows, faults = parse_each(records, parse)
+    rows, problems = parse_each(records, parse)
     offsets = list(rows)
     outcomes = keep_valid(
-        to_columns(list(rows.values())), lambda record, fault: faults.update({offsets[record]: fault})
+        to_columns(list(rows.values())), lambda record, problem: problems.update({offsets[record]: problem})
     )
-    reject_each(records, faults, ledger)
+    reject_each(records, problems, rejections)
     return outcomes
 
 
-def reject_each(records: Mapping[int, bytes], faults: Mapping[int, Fault], ledger: RejectionSink) -> None:
-    """Reject those of `records` that have `faults`, in order."""
-    for offset in sorted(faults):
-        ledger.reject(offset, faults[offset], records[offset])
+def reject_each(records: Mapping[int, bytes], problems: Mapping[int, RecordProblem], rejections: RejectionSink) -> None:
+    """Reject the `records` that have `problems`, in order."""
+    for offset in sorted(problems):
+        rejections.reject(offset, problems[offset], records[offset])

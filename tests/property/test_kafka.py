@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import msgspec
-import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 from kafka.partitioner.default import murmur2
@@ -31,12 +30,6 @@ urls = st.lists(
         st.sampled_from(["", "/", "/a:443", "?q=//", "#@"]),
     )
 )
-
-
-def packed(
-    values: list[bytes],
-) -> tuple[np.ndarray[tuple[int], np.dtype[np.uint8]], np.ndarray[tuple[int], np.dtype[np.int64]]]:
-    return np.frombuffer(b"".join(values), np.uint8), np.cumsum([0, *map(len, values)]).astype(np.int64)
 
 
 def to_map(outcome: Outcome) -> dict[str, object]:
@@ -71,10 +64,7 @@ def test_what_differs(pairs: list[tuple[bytes, bytes]]) -> None:
 
 @given(st.lists(whole | broken, max_size=20))
 def test_what_a_message_is(found: list[bytes]) -> None:
-    data, ends = packed(found)
-    assert classify_messages(data, ends, LIMIT).tolist() == [
-        message_keys.classify_message(value, LIMIT) for value in found
-    ]
+    assert classify_messages(found, LIMIT).tolist() == [message_keys.classify_message(value, LIMIT) for value in found]
 
 
 @given(values, st.sampled_from([1, 3, 10_000]))

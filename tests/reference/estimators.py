@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from streamsched.connectors.formats.msgpack_scan import ANONYMOUS, EVENT, FRAME, INCOMPLETE, MALFORMED, MAX_DEPTH
+from streamsched.connectors.formats.msgpack_boundaries import ANONYMOUS, EVENT, FRAME, INCOMPLETE, MALFORMED, MAX_DEPTH
 from streamsched.estimation.simhash import SEPARATORS, WORDS_ALONE
 from streamsched.formula import Constant, Node, Terminal, Unary
 from streamsched.numerics.jit import mix
@@ -260,11 +260,12 @@ class _NoMap(Exception):
 
 
 class MsgpackMap:
-    """One map of a msgpack stream, token by token: its end or a verdict, its kind, and the number of tokens read."""
+    """One map of a msgpack stream, token by token: its end or a verdict, and its kind."""
 
     def __init__(self, data: bytes, start: int, limit: int) -> None:
-        self.data, self.start, self.at, self.limit = data, start, start, limit
-        self.tokens, self.kind = 0, ANONYMOUS
+        self.data, self.start, self.at, self.limit = data[: start + limit], start, start, limit
+        self.incomplete = INCOMPLETE if len(data) - start < limit else MALFORMED
+        self.kind = ANONYMOUS
         try:
             self._read()
             self.end = self.at
@@ -273,11 +274,14 @@ class MsgpackMap:
 
     def _read(self) -> None:
         if self.data[self.start : self.start + 1] and _family(self.data[self.start]) != "map":
-            self.tokens = 1
             raise _NoMap(MALFORMED)
         _, _, values = self._read_token(depth=-1)
+        if values > self.limit:
+            raise _NoMap(MALFORMED)
         for _ in range(values // 2):
-            _, key, _ = self._read_token(depth=0, is_key=True)
+            family, key, _ = self._read_token(depth=0)
+            if family != "str":
+                raise _NoMap(MALFORMED)
             family, _, values = self._read_token(depth=0)
             if key == b"url":
                 self.kind = FRAME if family in ("bin", "array") else EVENT
@@ -288,10 +292,10 @@ class MsgpackMap:
             _, _, values = self._read_token(depth)
             self._read_values(values, depth + 1)
 
-    def _read_token(self, depth: int, *, is_key: bool = False) -> tuple[str, bytes, int]:
+    def _read_token(self, depth: int) -> tuple[str, bytes, int]:
         """The token's family, its payload, and how many values follow as its children."""
         if self.at >= len(self.data):
-            raise _NoMap(INCOMPLETE if len(self.data) - self.start < self.limit else MALFORMED)
+            raise _NoMap(self.incomplete)
         first = self.data[self.at]
         family, size_bytes, size, fixed = _family(first), *_sizes(first)
         body = self.at + 1 + size_bytes
@@ -303,12 +307,12 @@ class MsgpackMap:
             end = body if family in ("map", "array") else body + size + fixed
         else:
             end = body
-        self.tokens += 1
-        wrong = family == "never" or (is_key and family != "str") or (children and depth + 1 == MAX_DEPTH)
-        if wrong or end + children - self.start > self.limit:
+        if family == "never" or (children and depth + 1 == MAX_DEPTH):
             raise _NoMap(MALFORMED)
+        if depth == 0 and size_bytes == 4 and size > self.limit:
+            self.incomplete = MALFORMED  # even if it is a list or map, whose children come one by one
         if end > len(self.data):
-            raise _NoMap(INCOMPLETE)
+            raise _NoMap(self.incomplete)
         self.at = end
         return family, self.data[body:end], children
 
@@ -334,18 +338,17 @@ def _sizes(first: int) -> tuple[int, int, int]:
     return field.get(first, 0), held if first < 0xC0 else 0, fixed.get(first, 0)
 
 
-def find_map(data: bytes, start: int, limit: int, *, final: bool) -> tuple[int, bool, int]:
-    """Where the next map with a URL begins, whether there is one, and how many tokens were read to find out."""
-    at, visited = start, 0
-    while at < len(data):
+def find_map(data: bytes, start: int, limit: int, *, final: bool) -> tuple[int, bool]:
+    """Where the next map with a URL begins, and whether there is one."""
+    for at in range(start, len(data)):
+        if 0x80 <= data[at] <= 0x8F and at + 1 < len(data) and _family(data[at + 1]) != "str":
+            continue  # whose first key, if whole, is no text
         found = MsgpackMap(data, at, limit)
-        visited += found.tokens
         if found.end > 0 and found.kind != ANONYMOUS:
-            return at, True, visited
+            return at, True
         if found.end == INCOMPLETE and not final:
-            return at, False, visited
-        at += 1 + found.tokens // 16
-    return len(data), False, visited
+            return at, False
+    return len(data), False
 
 
 def split_maps(data: bytes, limit: int) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
@@ -357,7 +360,7 @@ def split_maps(data: bytes, limit: int) -> tuple[list[tuple[int, int]], list[tup
             maps.append((at, end))
             at = end
             continue
-        after, _, _ = find_map(data, at + 1, limit, final=True)
+        after, _ = find_map(data, at + 1, limit, final=True)
         gaps.append((at, after))
         at = after
     return maps, gaps

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from streamsched.connectors.formats.msgpack_scan import FRAME
+from streamsched.connectors.formats.msgpack_boundaries import FRAME
 from streamsched.connectors.kafka.message_kinds import BROKEN, EMPTY, FRAME_MAP, JSON, MAP, OTHER
 from tests.reference.estimators import MsgpackMap
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from streamsched.connectors.formats.columns import pack_bytes, to_columns, to_events
 from streamsched.connectors.formats.events import Event
-from streamsched.connectors.reading.validation import Malformed
+from streamsched.connectors.reading.validation import ParseError
 from streamsched.outcomes import Outcome, OutcomeBatch
 from tests.support.crawl_outcomes import outcomes
 
@@ -27,7 +27,7 @@ def test_columns_hold_what_the_events_said(rows: list[Outcome]) -> None:
 def test_fingerprints_as_text() -> None:
     batch = to_columns([Event("u", 1.0, fingerprint=value) for value in ("00000000000000ff", 7, None)])
     assert [outcome.fingerprint for outcome in batch] == [255, 7, None]
-    with pytest.raises(Malformed):
+    with pytest.raises(ParseError):
         to_columns([Event("u", 1.0, fingerprint="255")])
     with pytest.raises(OverflowError):
         to_columns([Event("u", 1.0, fingerprint=2**64)])

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from streamsched.connectors import Rejection, encode_frame, open_source
 from streamsched.connectors.formats import msgpack_stream
-from streamsched.connectors.formats.msgpack_scan import FRAME
+from streamsched.connectors.formats.msgpack_boundaries import FRAME
 from streamsched.outcomes import Outcome, OutcomeBatch
 from tests.reference import estimators
 from tests.support.crawl_outcomes import make_outcomes, pack, read_out

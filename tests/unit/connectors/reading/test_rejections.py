@@ -8,10 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from streamsched.connectors.reading.rejections import MAX_RAW_BYTES, Fault, RejectionCounter, Rejections, describe
+from streamsched.connectors.reading.rejections import (
+    MAX_RAW_BYTES,
+    RecordProblem,
+    RejectionCounter,
+    Rejections,
+    describe,
+)
 from streamsched.errors import InvalidOutcome, SourceError
 
-FAULT = Fault("status", "expected a whole number from 0 to 999", "1000")
+FAULT = RecordProblem("status", "expected a whole number from 0 to 999", "1000")
 
 
 def test_all_are_counted_and_the_last_hundred_kept() -> None:
@@ -76,7 +82,7 @@ def test_a_full_disk_is_an_error() -> None:
 
 def test_faults_of_invalid_outcomes_and_long_values() -> None:
     problem = InvalidOutcome(3, "url", "x" * 9000, "1 to 8192 bytes of UTF-8")
-    fault = Fault.of(problem)
+    fault = RecordProblem.of(problem)
     assert fault[:2] == ("url", "expected 1 to 8192 bytes of UTF-8")
     assert len(fault.found) == 80
     assert len(describe(b"\xff" * 10**6)) == 80
