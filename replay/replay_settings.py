@@ -12,7 +12,7 @@ from streamsched.replay.simulation.policies import STEADY, check_policy
 from streamsched.replay.simulation.simulator import DAY_S, Reading, Schedule
 from streamsched.replay.truth.ground_truth import ChangeLog, Window
 
-__all__ = ["ReplaySettings", "choose_window", "is_dated", "spell_time"]
+__all__ = ["ReplaySettings", "choose_window", "format_time", "is_dated"]
 
 _FIRST_EPOCH_S: Final = -62_135_596_800.0  # year 1, Python's first
 _LAST_EPOCH_S: Final = 253_402_300_799.0  # the last second of year 9999; beyond it lie milliseconds taken for seconds
@@ -59,7 +59,7 @@ class ReplaySettings:
         _require(self.workers >= 1, "workers", self.workers, "1 or more")
         for edge, time_s in (("start", self.start_s), ("end", self.end_s)):
             _require(time_s is None or is_dated(time_s), edge, time_s, "epoch seconds of the years 1 to 9999")
-        _require((self.start_s or 0.0) % DAY_S == 0, "start", spell_time(self.start_s or 0.0), "a UTC midnight")
+        _require((self.start_s or 0.0) % DAY_S == 0, "start", format_time(self.start_s or 0.0), "a UTC midnight")
         for policy in self.policies:
             check_policy(policy)
 
@@ -78,24 +78,24 @@ def choose_window(log: ChangeLog, settings: ReplaySettings) -> Window:
         raise ReplayError(f"the log's times run from {log.first_s:.0f} to {log.last_s:.0f}: expected epoch seconds")
     start_s = math.ceil(log.first_s / DAY_S) * DAY_S if settings.start_s is None else settings.start_s
     end_s = log.last_s if settings.end_s is None else settings.end_s
-    extent = f"the log runs from {spell_time(log.first_s)} to {spell_time(log.last_s)}"
+    extent = f"the log runs from {format_time(log.first_s)} to {format_time(log.last_s)}"
     if end_s > log.last_s + max(DAY_S, settings.cycle_s):
-        raise ReplayError(f"the window ends at {spell_time(end_s)}, of which nothing is known: {extent}")
+        raise ReplayError(f"the window ends at {format_time(end_s)}, of which nothing is known: {extent}")
     cycles = math.floor((end_s - start_s) / settings.cycle_s)
     if cycles <= settings.warmup:
         raise ReplayError(
-            f"the window from {spell_time(start_s)} to {spell_time(end_s)} holds {max(0, cycles)} whole cycles: "
+            f"the window from {format_time(start_s)} to {format_time(end_s)} holds {max(0, cycles)} whole cycles: "
             f"expected more than the {settings.warmup} of the warm-up; {extent}"
         )
     if not log.alive(start_s).size:
-        raise ReplayError(f"no page is alive at {spell_time(start_s)}: {extent}")
+        raise ReplayError(f"no page is alive at {format_time(start_s)}: {extent}")
     return log.window(start_s, settings.cycle_s, cycles, later_pages=settings.later_pages)
 
 
-def spell_time(epoch_s: float) -> str:
+def format_time(epoch_s: float) -> str:
     """Return the time as ISO 8601 in UTC, the date alone at midnight.
 
-    >>> spell_time(1755820800.0), spell_time(1755820801.0)
+    >>> format_time(1755820800.0), format_time(1755820801.0)
     ('2025-08-22', '2025-08-22T00:00:01Z')
     """
     moment = datetime.fromtimestamp(epoch_s, UTC)

@@ -20,7 +20,7 @@ from streamsched.replay.gp4c.prior import fit_prior
 from streamsched.replay.gp4c.protocol_settings import FOLDS, SPANS, ProtocolSettings
 from streamsched.replay.truth.ground_truth import Window
 
-__all__ = ["Rotation", "Stages", "cut_history", "deal_folds", "rotate_folds", "split_history"]
+__all__ = ["Rotation", "Stages", "assign_folds", "cut_history", "rotate_folds", "split_history"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,19 +57,19 @@ def rotate_folds(folds: int = FOLDS) -> tuple[Rotation, ...]:
     return tuple(Rotation(tuple(turn[:-2]), turn[-2], turn[-1]) for turn in turns)
 
 
-def deal_folds(hashes: Hashes, folds: int, seed: int) -> Ints:
+def assign_folds(hashes: Hashes, folds: int, seed: int) -> Ints:
     """Return each page's fold: int64[pages], equal in size but for one page. O(pages log pages).
 
-    Pages are dealt out in turn in the order of their salted ``hashes``: uint64[pages]; neither the order of the log nor
+    Pages are fold_of out in turn in the order of their salted ``hashes``: uint64[pages]; neither the order of the log nor
     anything a URL says decides.
 
-    >>> deal_folds(np.arange(6, dtype=np.uint64), 3, seed=0).tolist()
+    >>> assign_folds(np.arange(6, dtype=np.uint64), 3, seed=0).tolist()
     [1, 2, 1, 0, 0, 2]
     """
     order = np.lexsort((hashes, tie_keys(hashes, seed)))
-    dealt = np.empty(hashes.size, np.int64)
-    dealt[order] = np.arange(hashes.size) % folds
-    return dealt
+    fold_of = np.empty(hashes.size, np.int64)
+    fold_of[order] = np.arange(hashes.size) % folds
+    return fold_of
 
 
 def cut_history(window: Window) -> ChangeHistory:
@@ -85,8 +85,8 @@ def cut_history(window: Window) -> ChangeHistory:
     return ChangeHistory.of(changed, hashes=_hash_urls(window.urls), importance=importance)
 
 
-def split_history(history: ChangeHistory, dealt: Ints, rotation: Rotation, settings: ProtocolSettings) -> Stages:
-    """Return what the rotation trains, validates and tests on, ``dealt``: int64[pages] as of `deal_folds`.
+def split_history(history: ChangeHistory, fold_of: Ints, rotation: Rotation, settings: ProtocolSettings) -> Stages:
+    """Return what the rotation trains, validates and tests on, ``fold_of``: int64[pages] as of `assign_folds`.
 
     O(pages · cycles). Raises ReplayError where a fold is too small to visit one page a cycle, or nothing changes in the
     ranked cycles of a stage.
@@ -96,10 +96,10 @@ def split_history(history: ChangeHistory, dealt: Ints, rotation: Rotation, setti
     for span, (name, folds) in enumerate(
         (("train", rotation.train), ("validation", (rotation.validation,)), ("test", (rotation.test,)))
     ):
-        parts[name] = history.take(np.flatnonzero(np.isin(dealt, folds))).span(span * cycles, cycles)
+        parts[name] = history.take(np.flatnonzero(np.isin(fold_of, folds))).span(span * cycles, cycles)
         if not parts[name].changed[:, settings.warmup :].any():
             raise ReplayError(
-                f"none of the {parts[name].pages} pages of {_spell_folds(folds)} changes in the ranked cycles of span "
+                f"none of the {parts[name].pages} pages of {_name_folds(folds)} changes in the ranked cycles of span "
                 f"{span + 1}: there is nothing to {_PURPOSES[name]}; expected a longer window or more pages"
             )
     shape, mean = fit_prior(parts["train"].changed)
@@ -121,7 +121,7 @@ def _give_prior(history: ChangeHistory, shape: float, mean: float) -> ChangeHist
     )
 
 
-def _spell_folds(folds: tuple[int, ...]) -> str:
+def _name_folds(folds: tuple[int, ...]) -> str:
     numbers = ", ".join(str(fold + 1) for fold in folds)
     return f"fold {numbers}" if len(folds) == 1 else f"folds {numbers}"
 

@@ -20,7 +20,7 @@ from streamsched.evolution.simulation.trials import Trial
 from streamsched.formula import Formula
 from streamsched.numerics.arrays import Floats
 from streamsched.replay.experiment import Progress
-from streamsched.replay.gp4c.folds import Stages, cut_history, deal_folds, rotate_folds, split_history
+from streamsched.replay.gp4c.folds import Stages, assign_folds, cut_history, rotate_folds, split_history
 from streamsched.replay.gp4c.protocol_results import BASELINES, SELECTIONS, Choice, Evolved, Outcome, ProtocolResult
 from streamsched.replay.gp4c.protocol_settings import FOLDS, METRICS, ProtocolSettings, choose_spans
 from streamsched.replay.simulation.policies import FORMULAS
@@ -39,7 +39,7 @@ class _Tested(NamedTuple):
     cuts: Sequence[Series]
 
 
-class _Bred(NamedTuple):
+class _Rotation(NamedTuple):
     """One evolution: what each selection chose, how it fared, and how training went."""
 
     choices: dict[Selection, Choice]
@@ -69,9 +69,9 @@ def evolve_log(log: ChangeLog, settings: ProtocolSettings, progress: Progress | 
             f"of {settings.budget:g} visits a page of each of {FOLDS} folds"
         )
     history = cut_history(window)
-    dealt = deal_folds(history.hashes, FOLDS, settings.seed)
-    stages = [split_history(history, dealt, rotation, settings) for rotation in rotate_folds()]
-    tick = _Tick(progress, settings)
+    fold_of = assign_folds(history.hashes, FOLDS, settings.seed)
+    stages = [split_history(history, fold_of, rotation, settings) for rotation in rotate_folds()]
+    tick = _ProgressCounter(progress, settings)
     baselines = {name: _gather([_test(stage, _baseline(name), settings) for stage in stages]) for name in BASELINES}
     evolved = tuple(
         _evolve(stages, metric, terminals, settings, tick)
@@ -93,13 +93,13 @@ def evolve_log(log: ChangeLog, settings: ProtocolSettings, progress: Progress | 
 
 
 def _evolve(
-    stages: Sequence[Stages], metric: Metric, terminals: TerminalSet, settings: ProtocolSettings, tick: _Tick
+    stages: Sequence[Stages], metric: Metric, terminals: TerminalSet, settings: ProtocolSettings, tick: _ProgressCounter
 ) -> Evolved:
     """Return the five evolutions for one metric from one terminal set."""
     bred = []
     for number, stage in enumerate(stages):
         tick.label = f"{metric}, {terminals}, fold {number + 1}"
-        bred.append(_breed(stage, number, metric, terminals, settings, tick))
+        bred.append(_run_rotation(stage, number, metric, terminals, settings, tick))
     return Evolved(
         metric,
         terminals,
@@ -114,9 +114,14 @@ def _evolve(
     )
 
 
-def _breed(
-    stage: Stages, number: int, metric: Metric, terminals: TerminalSet, settings: ProtocolSettings, tick: _Tick
-) -> _Bred:
+def _run_rotation(
+    stage: Stages,
+    number: int,
+    metric: Metric,
+    terminals: TerminalSet,
+    settings: ProtocolSettings,
+    tick: _ProgressCounter,
+) -> _Rotation:
     """Return what one rotation's evolution chose, each selection's formula tested."""
     evolution = replace(settings.evolution, metric=metric, terminals=terminals)
     alphabet, workers = evolution.alphabet, evolution.workers
@@ -133,7 +138,7 @@ def _breed(
         figures = (float(train[index]), float(validated[index]), tests[how].whole.mean(metric))
         choices[how] = Choice(str(formula), *figures)
     curves = np.array([[generation.best for generation in run.generations] for run in found.runs])
-    return _Bred(choices, tests, np.fmax.accumulate(curves, axis=1), training.evaluated)
+    return _Rotation(choices, tests, np.fmax.accumulate(curves, axis=1), training.evaluated)
 
 
 def _test(stage: Stages, formula: Formula, settings: ProtocolSettings) -> _Tested:
@@ -169,7 +174,7 @@ def _baseline(name: str) -> Formula:
     return Formula.parse(_CHANCE if name == "rand" else FORMULAS[name])
 
 
-class _Tick:
+class _ProgressCounter:
     """Counts generations towards the progress of the whole."""
 
     def __init__(self, progress: Progress | None, settings: ProtocolSettings) -> None:

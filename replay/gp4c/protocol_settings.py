@@ -9,7 +9,7 @@ from typing import Final
 from streamsched.errors import ReplayError
 from streamsched.evolution.gp.evolution_settings import EvolutionSettings, Metric
 from streamsched.evolution.gp.symbols import TERMINAL_SETS, TerminalSet
-from streamsched.replay.replay_settings import ReplaySettings, spell_time
+from streamsched.replay.replay_settings import ReplaySettings, format_time
 from streamsched.replay.simulation.simulator import DAY_S
 from streamsched.replay.truth.ground_truth import ChangeLog, Window
 
@@ -73,10 +73,10 @@ def choose_spans(log: ChangeLog, settings: ProtocolSettings) -> Window:
 
     Raises ReplayError where the log or the window is too short, saying how many cycles there are.
     """
-    known = _spell_extent(log)
+    known = _describe_extent(log)
     end_s = log.last_s if settings.end_s is None else settings.end_s
     if end_s > log.last_s + max(DAY_S, settings.cycle_s):
-        raise ReplayError(f"the window ends at {spell_time(end_s)}, of which nothing is known: {known}")
+        raise ReplayError(f"the window ends at {format_time(end_s)}, of which nothing is known: {known}")
     first_s = math.ceil(log.first_s / DAY_S) * DAY_S if settings.start_s is None else settings.start_s
     found = max(0, math.floor((end_s - first_s) / settings.cycle_s))
     wanted = SPANS * max(SPAN_CYCLES, settings.warmup + 1)
@@ -84,7 +84,7 @@ def choose_spans(log: ChangeLog, settings: ProtocolSettings) -> Window:
         wanted = max(found // SPANS, settings.warmup + 1) * SPANS
     if found < wanted:
         raise ReplayError(
-            f"from {spell_time(first_s)} to {spell_time(end_s)} there are {found} whole cycles: expected {wanted} or "
+            f"from {format_time(first_s)} to {format_time(end_s)} there are {found} whole cycles: expected {wanted} or "
             f"more, {SPANS} spans of {wanted // SPANS} of which {settings.warmup} warm up; {known}"
         )
     if settings.start_s is None:
@@ -92,10 +92,10 @@ def choose_spans(log: ChangeLog, settings: ProtocolSettings) -> Window:
     return log.window(first_s, settings.cycle_s, wanted)
 
 
-def _spell_extent(log: ChangeLog) -> str:
+def _describe_extent(log: ChangeLog) -> str:
     """Return from when to when the log runs. Raises ReplayError where its times are no epoch seconds."""
     try:
-        return f"the log runs from {spell_time(log.first_s)} to {spell_time(log.last_s)}"
+        return f"the log runs from {format_time(log.first_s)} to {format_time(log.last_s)}"
     except (OSError, OverflowError, ValueError):
         raise ReplayError(
             f"the log's times run from {log.first_s:.0f} to {log.last_s:.0f}: expected epoch seconds"

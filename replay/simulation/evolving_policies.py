@@ -1,7 +1,7 @@
 """Policies that evolve the formula they rank by, from what they have seen so far: our loop, and the paper's way.
 
 `EvolvingPolicy` is a running scheduler with its evolver: the posterior is the first champion, formulas are evolved
-again and again, and one replaces the champion where it proves better. `PublishedPolicy` does what GP4C describes
+again and again, and one replaces the champion where it proves better. `PaperPolicy` does what GP4C describes
 (section 5.2), as far as a crawler can: one evolution from 19 cycles, whose winner then serves to the end. The paper
 trains on all that happened in them; a crawler has only its visits' word, so the gaps are drawn from the posterior.
 """
@@ -35,7 +35,7 @@ from streamsched.replay.simulation.simulator import PolicyQuery, Schedule
 from streamsched.scheduler.evolver import Evolver
 from streamsched.scheduler.scheduler import Scheduler
 
-__all__ = ["Evolves", "EvolvingPolicy", "PublishedPolicy", "make_plan", "publish_settings"]
+__all__ = ["EvolvingPolicy", "PaperPolicy", "SupportsEvolution", "make_paper_settings", "make_plan"]
 
 FIRST_CYCLE: Final = 16  # of the replay: 15 cycles are known by then, the fewest that part the lucky from the good
 _KNOWN: Final = 19  # cycles that the paper evolves from: 2 of warm-up and 17
@@ -46,7 +46,7 @@ Announce = Callable[[str], object]
 
 
 @runtime_checkable
-class Evolves(Protocol):
+class SupportsEvolution(Protocol):
     """A policy that evolves: ``announce`` is told before it does."""
 
     evolutions: list[Evolution]
@@ -60,7 +60,7 @@ def make_plan(schedule: Schedule, seed: int, workers: int) -> EvolutionPlan:
     return EvolutionPlan(drift=None, seed=derive_seed(seed, 0), settings=settings)
 
 
-def publish_settings(schedule: Schedule, workers: int) -> EvolutionSettings:
+def make_paper_settings(schedule: Schedule, workers: int) -> EvolutionSettings:
     """Return the paper's settings for a replay by `schedule`: its budget and reading, all else as published. O(1)."""
     return EvolutionSettings(budget=min(1.0, schedule.budget), reading=schedule.reading, workers=workers)
 
@@ -75,21 +75,21 @@ class EvolvingPolicy(ScheduledPolicy):
         super().__init__(scheduler)
         self.evolutions: list[Evolution] = []
         self.records: list[EvolutionRecord] = []
-        self.announce: Announce = _say_nothing
+        self.announce: Announce = _ignore
         self._evolver = Evolver(scheduler, plan)
         self._first = first_cycle
 
-    def rank(self, question: PolicyQuery) -> Rows:
+    def rank(self, query: PolicyQuery) -> Rows:
         """Return the rows of the scheduler's best pages, after an evolution where one is due."""
-        now = question.now - self.scheduler.cycle_s
+        now = query.now - self.scheduler.cycle_s
         # From one interval before the first evolution on, the evolver counts the cycles to it.
-        trigger = self._evolver.due(now) if question.cycle >= self._first - self._evolver.plan.every else None
+        trigger = self._evolver.due(now) if query.cycle >= self._first - self._evolver.plan.every else None
         if trigger is not None:
             self.announce("evolving")
             record = self._evolver.evolve_now(now, trigger)
             self.records.append(record)
-            self.evolutions.append(Evolution.of(record, question.cycle))
-        return super().rank(question)
+            self.evolutions.append(Evolution.of(record, query.cycle))
+        return super().rank(query)
 
     def save(self, directory: Path) -> Path:
         """Save the scheduler's state, the records and the elites: an evolver can go on from there. O(pages)."""
@@ -97,7 +97,7 @@ class EvolvingPolicy(ScheduledPolicy):
         return super().save(directory)
 
 
-class PublishedPolicy(ScheduledPolicy):
+class PaperPolicy(ScheduledPolicy):
     """A Scheduler that serves its first formula until enough cycles are known, then what one evolution makes of them.
 
     There is no contest: what is best on the validation pages serves, as in the paper.
@@ -107,21 +107,21 @@ class PublishedPolicy(ScheduledPolicy):
         super().__init__(scheduler)
         self.evolutions: list[Evolution] = []
         self.records: list[EvolutionRecord] = []
-        self.announce: Announce = _say_nothing
+        self.announce: Announce = _ignore
         self._settings = settings
         self._seed = derive_seed(seed, 1)
         self._known = known
 
-    def rank(self, question: PolicyQuery) -> Rows:
+    def rank(self, query: PolicyQuery) -> Rows:
         """Return the rows of the scheduler's best pages, after the one evolution where it is due."""
-        now = question.now - self.scheduler.cycle_s
-        if not self.records and question.cycle > self._known <= self.scheduler.known_cycles(now=now):
+        now = query.now - self.scheduler.cycle_s
+        if not self.records and query.cycle > self._known <= self.scheduler.known_cycles(now=now):
             self.announce("evolving")
             record = self._evolve(now)
             self.scheduler.use(record.champion_after)
             self.records.append(record)
-            self.evolutions.append(Evolution.of(record, question.cycle))
-        return super().rank(question)
+            self.evolutions.append(Evolution.of(record, query.cycle))
+        return super().rank(query)
 
     def save(self, directory: Path) -> Path:
         """Save the scheduler's state and the record. O(pages)."""
@@ -149,7 +149,7 @@ class PublishedPolicy(ScheduledPolicy):
         draft = replace(draft, data=data)
         if history.pages < _FEWEST_PAGES or history.cycles <= settings.warmup:
             return draft
-        candidates = evolve_published(history, settings, self._seed)
+        candidates = evolve_once(history, settings, self._seed)
         winner = candidates[0].formula
         return replace(
             draft,
@@ -162,7 +162,7 @@ class PublishedPolicy(ScheduledPolicy):
         )
 
 
-def evolve_published(history: ChangeHistory, settings: EvolutionSettings, seed: int) -> list[Candidate]:
+def evolve_once(history: ChangeHistory, settings: EvolutionSettings, seed: int) -> list[Candidate]:
     """Return the elites of all runs, the best by the settings' selection first: trained on most pages, validated on
     the rest. O(evaluations) crawls.
     """
@@ -196,5 +196,5 @@ def evolve_published(history: ChangeHistory, settings: EvolutionSettings, seed: 
     ]
 
 
-def _say_nothing(_: str) -> None:
+def _ignore(_: str) -> None:
     pass

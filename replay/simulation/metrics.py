@@ -16,8 +16,8 @@ from streamsched.numerics.arrays import Bools, Floats, Hashes, Ints
 __all__ = [
     "DECILES",
     "WAITS_DAYS",
+    "assign_deciles",
     "change_rate",
-    "deciles",
     "discounts",
     "freshness",
     "moving_mean",
@@ -94,19 +94,19 @@ def freshness(first_unseen_s: Floats, start_s: float, end_s: float, weights: Flo
     return float(1.0 - (stale * weights).sum() / (span * weights.sum()))
 
 
-def deciles(changes: Ints, ties: Hashes) -> Ints:
+def assign_deciles(changes: Ints, ties: Hashes) -> Ints:
     """Return each page's tenth by number of changes: int64[pages], 0 for the least changing. O(pages log pages).
 
     ``changes``: int64[pages]; ``ties``: uint64[pages] splits pages of equal numbers, so that a decile boundary inside
     a long run of equals (most pages never change) cuts at random and not by URL order.
 
-    >>> deciles(np.array([5, 0, 9, 1]), np.arange(4, dtype=np.uint64)).tolist()
+    >>> assign_deciles(np.array([5, 0, 9, 1]), np.arange(4, dtype=np.uint64)).tolist()
     [5, 0, 7, 2]
     """
     order = np.lexsort((ties, changes))
-    tenths = np.empty(changes.size, np.int64)
-    tenths[order] = np.arange(changes.size) * DECILES // max(1, changes.size)
-    return tenths
+    deciles = np.empty(changes.size, np.int64)
+    deciles[order] = np.arange(changes.size) * DECILES // max(1, changes.size)
+    return deciles
 
 
 def moving_mean(series: Floats, counted: Bools, width: int) -> Floats:

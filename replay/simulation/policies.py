@@ -28,7 +28,7 @@ from streamsched.numerics.arrays import Floats, Rows
 from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.numerics.topk_order import select_top
 from streamsched.outcomes import OutcomeBatch
-from streamsched.replay.simulation.evolving_policies import EvolvingPolicy, PublishedPolicy, make_plan, publish_settings
+from streamsched.replay.simulation.evolving_policies import EvolvingPolicy, PaperPolicy, make_paper_settings, make_plan
 from streamsched.replay.simulation.scheduler_policy import ScheduledPolicy
 from streamsched.replay.simulation.simulator import Policy, PolicyQuery, Schedule
 from streamsched.scheduler.scheduler import DEFAULT_FORMULA, Scheduler
@@ -58,7 +58,7 @@ EVOLVING: Final = ("gp4c", "gp4c-paper")  # a minute or more for a year of 2,000
 STEADY: Final = ("rand", *FORMULAS, "default", "oracle")
 POLICIES: Final = ("rand", *FORMULAS, "default", *EVOLVING, "oracle")
 
-_USUAL: Final = Schedule(0.05, 2, "since_visit")
+_DEFAULT_SCHEDULE: Final = Schedule(0.05, 2, "since_visit")
 
 _NAME: Final = re.compile(r"[A-Za-z_][\w-]*")  # a lone word: more likely a policy's name misspelt than a formula
 
@@ -93,7 +93,9 @@ def formula_of(name: str) -> str | None:
     return DEFAULT_FORMULA if name == "default" else FORMULAS.get(name, name)
 
 
-def make_policy(name: str, cycle_s: float, seed: int, schedule: Schedule = _USUAL, workers: int = 1) -> Policy:
+def make_policy(
+    name: str, cycle_s: float, seed: int, schedule: Schedule = _DEFAULT_SCHEDULE, workers: int = 1
+) -> Policy:
     """Return a fresh policy of that name or formula; `seed` salts the order of equals and all chance. O(1).
 
     `schedule`: what evolution prepares for; `workers`: its threads, on which no result depends. Raises as
@@ -101,22 +103,22 @@ def make_policy(name: str, cycle_s: float, seed: int, schedule: Schedule = _USUA
     """
     check_policy(name)
     if name == "rand":
-        return _Drawn(_score_alike, cycle_s, seed)
+        return _StatelessPolicy(_score_equally, cycle_s, seed)
     if name == "oracle":
-        return _Drawn(_score_truth, cycle_s, seed)
+        return _StatelessPolicy(_score_by_truth, cycle_s, seed)
     scheduler = Scheduler(cycle=cycle_s, seed=seed, surges=name != "posterior")
     if name == "gp4c":
         return EvolvingPolicy(scheduler, make_plan(schedule, seed, workers))
     if name == "gp4c-paper":
         scheduler.use(FORMULAS["nad"])
-        return PublishedPolicy(scheduler, publish_settings(schedule, workers), seed)
+        return PaperPolicy(scheduler, make_paper_settings(schedule, workers), seed)
     if name != "default":
         scheduler.use(FORMULAS.get(name, name))
     return ScheduledPolicy(scheduler)
 
 
-class _Drawn:
-    """A policy that scores from the question alone and draws lots, afresh each cycle, among pages of equal score."""
+class _StatelessPolicy:
+    """A policy that scores from the query alone and draws lots, afresh each cycle, among pages of equal score."""
 
     def __init__(self, score: Callable[[PolicyQuery], Floats], cycle_s: float, seed: int) -> None:
         self._score = score
@@ -125,16 +127,16 @@ class _Drawn:
     def discover(self, urls: PackedUrls, now: float) -> None:
         self._pages.discover(urls, now=now)
 
-    def rank(self, question: PolicyQuery) -> Rows:
-        return select_top(self._score(question), self._pages.tie_keys(now=question.now), question.k)
+    def rank(self, query: PolicyQuery) -> Rows:
+        return select_top(self._score(query), self._pages.tie_keys(now=query.now), query.k)
 
     def observe(self, outcomes: OutcomeBatch) -> None:
         pass
 
 
-def _score_alike(question: PolicyQuery) -> Floats:
-    return np.zeros(question.known)
+def _score_equally(query: PolicyQuery) -> Floats:
+    return np.zeros(query.known)
 
 
-def _score_truth(question: PolicyQuery) -> Floats:
-    return question.changed.astype(np.float64)
+def _score_by_truth(query: PolicyQuery) -> Floats:
+    return query.changed.astype(np.float64)

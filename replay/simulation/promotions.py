@@ -10,12 +10,12 @@ __all__ = ["Evolution"]
 
 
 class Evolution(NamedTuple):
-    """One evolution. ``cycle``: the first that its decision ranks, of all cycles of the replay, from 0; ``when_s``: its
-    begin, UTC epoch seconds. ``gain`` and ``noise``: shares of the champion's fitness, None where there was no contest.
+    """One evolution. ``cycle``: the first that its decision ranks, of all cycles of the replay, from 0; ``start_s``: its
+    start, UTC epoch seconds. ``gain`` and ``noise``: shares of the champion's fitness, None where there was no contest.
     """
 
     cycle: int
-    when_s: float
+    start_s: float
     champion: str
     challenger: str | None
     gain: float | None

@@ -23,9 +23,9 @@ class ScheduledPolicy:
         """Add pages that the scheduler has not seen."""
         self.scheduler.discover(urls, now=now)
 
-    def rank(self, question: PolicyQuery) -> Rows:
+    def rank(self, query: PolicyQuery) -> Rows:
         """Return the rows of the scheduler's best pages, its surge_probes among them."""
-        return self.scheduler.rank(k=question.k, now=question.now, surge_probes=True).rows
+        return self.scheduler.rank(k=query.k, now=query.now, surge_probes=True).rows
 
     def observe(self, outcomes: OutcomeBatch) -> None:
         """Hand the outcomes to the scheduler."""

@@ -71,7 +71,7 @@ class Policy(Protocol):
         """Take note of further pages, which get the next rows."""
         ...
 
-    def rank(self, question: PolicyQuery) -> Rows:
+    def rank(self, query: PolicyQuery) -> Rows:
         """Return the rows to visit, best first: intp[k], each once."""
         ...
 
@@ -112,15 +112,15 @@ class Trace:
 
 
 def simulate(
-    window: Window, policy: Policy, schedule: Schedule, tenths: Ints, tick: Callable[[], None] | None = None
+    window: Window, policy: Policy, schedule: Schedule, deciles: Ints, tick: Callable[[], None] | None = None
 ) -> Trace:
     """Run `policy` through `window` and return what it did; `tick` is called after each cycle.
 
-    ``tenths``: int64[pages], each page's decile by true change rate. Each cycle costs O(pages · log changes) beside the
+    ``deciles``: int64[pages], each page's decile by true change rate. Each cycle costs O(pages · log changes) beside the
     policy's own ranking; memory is O(pages + detections).
     """
     crawl = _Crawl(window, schedule.reading)
-    ledger = _Ledger(window.cycles - schedule.warmup, tenths)
+    trace = _TraceBuilder(window.cycles - schedule.warmup, deciles)
     for cycle in range(window.cycles):
         known = window.known(cycle)
         if known > crawl.known:
@@ -129,14 +129,14 @@ def simulate(
         if cycle < schedule.warmup:
             rows = np.arange(known)
         else:
-            question = PolicyQuery(schedule.visits(known), known, cycle, crawl.now, crawl.changed)
-            rows = policy.rank(question)
-            ledger.write(cycle - schedule.warmup, rows, crawl)
+            query = PolicyQuery(schedule.visits(known), known, cycle, crawl.now, crawl.changed)
+            rows = policy.rank(query)
+            trace.write(cycle - schedule.warmup, rows, crawl)
         policy.observe(crawl.outcomes(rows))
         crawl.visit(rows)
         if tick is not None:
             tick()
-    return ledger.close(crawl)
+    return trace.close(crawl)
 
 
 class _Crawl:
@@ -199,11 +199,11 @@ class _Crawl:
         return np.where(self._visited, self._passed - self._seen, 0)
 
 
-class _Ledger:
+class _TraceBuilder:
     """What the metrics say of each ranked cycle, collected to a `CrawlTrace`."""
 
-    def __init__(self, cycles: int, tenths: Ints) -> None:
-        self.tenths = tenths
+    def __init__(self, cycles: int, deciles: Ints) -> None:
+        self.deciles = deciles
         self.counted = np.zeros(cycles, np.bool_)
         self.change_rate, self.ndcg, self.freshness = np.zeros(cycles), np.zeros(cycles), np.zeros(cycles)
         self.visits = np.zeros(cycles, np.int64)
@@ -223,7 +223,7 @@ class _Ledger:
         found = rows[crawl.missed[rows]]
         self.delays.append((crawl.now - crawl.first_unseen_s[found]) / DAY_S)
         self.seen += np.searchsorted(np.sort(crawl.waits_days(found)), WAITS_DAYS, "right")
-        self.decile_visits += np.bincount(self.tenths[rows], minlength=DECILES)
+        self.decile_visits += np.bincount(self.deciles[rows], minlength=DECILES)
 
     def close(self, crawl: _Crawl) -> Trace:
         """Return the trace, with what `crawl` has left unseen."""

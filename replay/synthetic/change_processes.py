@@ -15,10 +15,10 @@ from streamsched.numerics.arrays import Bools, Floats, Ints
 from streamsched.replay.synthetic.sites import Sites
 from streamsched.replay.synthetic.synthetic_settings import KINDS, SyntheticSettings
 
-__all__ = ["RHYTHMS", "Changes", "draw_bulk_edits", "draw_rates"]
+__all__ = ["CHANGE_PROCESSES", "Changes", "draw_bulk_edits", "draw_rates"]
 
 Changes: TypeAlias = tuple[Ints, Ints]
-Rhythm: TypeAlias = Callable[[SyntheticSettings, Sites, Ints, np.random.Generator], Changes]
+ChangeProcess: TypeAlias = Callable[[SyntheticSettings, Sites, Ints, np.random.Generator], Changes]
 
 _DAY_S: Final = 86_400
 _HOUR_S: Final = 3_600
@@ -31,8 +31,8 @@ def draw_rates(settings: SyntheticSettings, sites: Sites, pages: Ints, rng: np.r
     """Return changes a day of Poisson pages: float64[k], a mixture over hosts, prefixes and pages. O(k + hosts)."""
     spread = settings.host_spread
     hosts = np.exp(spread * rng.standard_normal(int(sites.host[-1]) + 1) - spread**2 / 2)
-    prefixes = hosts[sites.host] * _vary(settings.prefix_shape, sites.host.size, rng)
-    return settings.rate_per_day * prefixes[sites.prefix[pages]] * _vary(settings.page_shape, pages.size, rng)
+    prefixes = hosts[sites.host] * _draw_factors(settings.prefix_shape, sites.host.size, rng)
+    return settings.rate_per_day * prefixes[sites.prefix[pages]] * _draw_factors(settings.page_shape, pages.size, rng)
 
 
 def _draw_poisson(settings: SyntheticSettings, sites: Sites, pages: Ints, rng: np.random.Generator) -> Changes:
@@ -54,7 +54,7 @@ def _draw_weekday(settings: SyntheticSettings, sites: Sites, pages: Ints, rng: n
     prefix = sites.prefix[pages[row]]
     begin, end = (int(hour * _HOUR_S) for hour in settings.office_hours)
     second = np.where(
-        fixed[prefix], minute[prefix] + _be_late(settings, row.size, rng), rng.integers(begin, end, row.size)
+        fixed[prefix], minute[prefix] + _draw_delays(settings, row.size, rng), rng.integers(begin, end, row.size)
     )
     return pages[row], _since_begin(settings, days[column], second)
 
@@ -72,7 +72,7 @@ def _draw_clock(settings: SyntheticSettings, sites: Sites, pages: Ints, rng: np.
     row, number = row[kept], number[kept]
     hours = number % often[row] * _HOUR_S
     start = np.where(often[row] == 1, minute[row], minute[row] % _HOUR_S)
-    second = start + hours + _be_late(settings, row.size, rng)
+    second = start + hours + _draw_delays(settings, row.size, rng)
     return pages[row], _since_begin(settings, days[number // often[row]], second)
 
 
@@ -103,7 +103,7 @@ def _draw_bursts(settings: SyntheticSettings, count: int, rng: np.random.Generat
 def _draw_lengths(settings: SyntheticSettings, bursts: Bools, rng: np.random.Generator) -> Ints:
     """Return how many days, 1 or more, each burst or quiet stretch takes: int64[n]."""
     more = np.where(bursts, settings.burst_days, settings.quiet_days) - 1
-    lengths = more * _vary(settings.burst_regularity, bursts.size, rng)
+    lengths = more * _draw_factors(settings.burst_regularity, bursts.size, rng)
     return 1 + np.floor(lengths + rng.random(bursts.size)).astype(np.int64)
 
 
@@ -133,7 +133,7 @@ def _draw_minutes(settings: SyntheticSettings, prefixes: int, rng: np.random.Gen
     return rng.integers(0, (_DAY_S - settings.jitter_s) // 60, prefixes) * 60
 
 
-def _be_late(settings: SyntheticSettings, count: int, rng: np.random.Generator) -> Ints:
+def _draw_delays(settings: SyntheticSettings, count: int, rng: np.random.Generator) -> Ints:
     return rng.integers(0, int(settings.jitter_s) + 1, count)
 
 
@@ -153,12 +153,12 @@ def _since_begin(settings: SyntheticSettings, days: Ints, seconds: Ints) -> Ints
     return days * _DAY_S + seconds - int(settings.zone_hours * _HOUR_S) - int(settings.start_s)
 
 
-def _vary(shape: float, count: int, rng: np.random.Generator) -> Floats:
+def _draw_factors(shape: float, count: int, rng: np.random.Generator) -> Floats:
     """Return `count` gamma factors of mean 1: float64[count]; the larger the shape, the more alike."""
     return rng.gamma(shape, 1 / shape, count)
 
 
-RHYTHMS: Final[Mapping[str, Rhythm]] = {
+CHANGE_PROCESSES: Final[Mapping[str, ChangeProcess]] = {
     "poisson": _draw_poisson,
     "weekday": _draw_weekday,
     "clock": _draw_clock,

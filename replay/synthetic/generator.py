@@ -7,8 +7,8 @@ from typing import Final
 
 import numpy as np
 
-from streamsched.replay.synthetic.change_processes import RHYTHMS, Changes, draw_bulk_edits
-from streamsched.replay.synthetic.sites import Sites, lay_out, spell_urls
+from streamsched.replay.synthetic.change_processes import CHANGE_PROCESSES, Changes, draw_bulk_edits
+from streamsched.replay.synthetic.sites import Sites, draw_sites, make_urls
 from streamsched.replay.synthetic.synthetic_settings import KINDS, SyntheticSettings
 from streamsched.replay.truth.ground_truth import ChangeLog
 
@@ -42,13 +42,13 @@ def synthesize(settings: SyntheticSettings, seed: int = 0) -> ChangeLog:
 def synthesize_corpus(settings: SyntheticSettings, seed: int = 0) -> SyntheticCorpus:
     """Return the log that `synthesize` gives together with the truth behind it. Costs as much."""
     streams = [np.random.default_rng(stream) for stream in np.random.SeedSequence(seed).spawn(3 + len(KINDS))]
-    sites = lay_out(settings, streams[0])
-    urls = spell_urls(settings, sites, streams[1])
+    sites = draw_sites(settings, streams[0])
+    urls = make_urls(settings, sites, streams[1])
     drawn = [draw_bulk_edits(settings, sites, streams[2])]
     for kind, stream in zip(KINDS, streams[3:], strict=True):
         pages = sites.pages(kind)
-        if kind in RHYTHMS and pages.size:
-            drawn.append(RHYTHMS[kind](settings, sites, pages, stream))
+        if kind in CHANGE_PROCESSES and pages.size:
+            drawn.append(CHANGE_PROCESSES[kind](settings, sites, pages, stream))
     pages, seconds = _sort_changes(settings, drawn)
     times_s = np.asarray(settings.start_s + seconds, np.float64)
     offsets = np.zeros(settings.pages + 1, np.int64)

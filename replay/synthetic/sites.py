@@ -11,7 +11,7 @@ from streamsched.numerics.arrays import Bytes, Ints
 from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.replay.synthetic.synthetic_settings import KINDS, SyntheticSettings
 
-__all__ = ["Sites", "lay_out", "spell_urls"]
+__all__ = ["Sites", "draw_sites", "make_urls"]
 
 _WORDS: Final = b"newsblogshopdocsteamwikilisttags"  # of prefixes, each of ...
 _WORD_BYTES: Final = 4  # ... one length, so that all URLs are
@@ -40,7 +40,7 @@ class Sites:
         return np.flatnonzero(self.kinds() == KINDS.index(kind))
 
 
-def lay_out(settings: SyntheticSettings, rng: np.random.Generator) -> Sites:
+def draw_sites(settings: SyntheticSettings, rng: np.random.Generator) -> Sites:
     """Return hosts with a Pareto distribution of pages, cut into prefixes of a kind each. O(pages)."""
     begins_host = np.zeros(settings.pages, np.bool_)
     begins_host[_first_pages(settings, rng)] = True
@@ -48,7 +48,7 @@ def lay_out(settings: SyntheticSettings, rng: np.random.Generator) -> Sites:
     starts = np.flatnonzero(begins)
     host = np.cumsum(begins_host)[starts] - 1
     offsets = np.append(starts, settings.pages)
-    return Sites(np.cumsum(begins) - 1, offsets, host, _deal_kinds(settings, offsets, host, rng))
+    return Sites(np.cumsum(begins) - 1, offsets, host, _assign_kinds(settings, offsets, host, rng))
 
 
 def _first_pages(settings: SyntheticSettings, rng: np.random.Generator) -> Ints:
@@ -59,7 +59,7 @@ def _first_pages(settings: SyntheticSettings, rng: np.random.Generator) -> Ints:
     return np.asarray(np.arange(hosts) + np.floor(np.append(0.0, ends[:-1]) * (settings.pages - hosts)), np.int64)
 
 
-def _deal_kinds(settings: SyntheticSettings, offsets: Ints, host: Ints, rng: np.random.Generator) -> Ints:
+def _assign_kinds(settings: SyntheticSettings, offsets: Ints, host: Ints, rng: np.random.Generator) -> Ints:
     """Return a kind for each prefix: int64[p]. O(p log p).
 
     All pages are laid on a line, prefixes in random order, and the line is cut by the kinds' shares: so these are met
@@ -80,7 +80,7 @@ def _last_kind(settings: SyntheticSettings) -> int:
     return max(place for place, share in enumerate(settings.shares) if share > 0)
 
 
-def spell_urls(settings: SyntheticSettings, sites: Sites, rng: np.random.Generator) -> PackedUrls:
+def make_urls(settings: SyntheticSettings, sites: Sites, rng: np.random.Generator) -> PackedUrls:
     """Return the pages' URLs, such as ``https://site0000.example/news-00/0000.html``, all of one length. O(bytes).
 
     Numbers count hosts, the prefixes of a host and the pages of a prefix.
@@ -91,13 +91,13 @@ def spell_urls(settings: SyntheticSettings, sites: Sites, rng: np.random.Generat
     words = np.frombuffer(_WORDS, np.uint8).reshape(-1, _WORD_BYTES)
     columns = (
         _repeat(b"https://site", settings.pages),
-        _spell_digits(host),
+        _format_digits(host),
         _repeat(f".{settings.domain}/".encode(), settings.pages),
         words[rng.integers(0, len(words), sites.host.size)][sites.prefix],
         _repeat(b"-", settings.pages),
-        _spell_digits(prefixes)[sites.prefix],
+        _format_digits(prefixes)[sites.prefix],
         _repeat(b"/", settings.pages),
-        _spell_digits(pages - sites.offsets[sites.prefix]),
+        _format_digits(pages - sites.offsets[sites.prefix]),
         _repeat(b".html", settings.pages),
     )
     text = np.concatenate(columns, axis=1)
@@ -109,10 +109,10 @@ def _repeat(text: bytes, count: int) -> Bytes:
     return np.broadcast_to(np.frombuffer(text, np.uint8), (count, len(text)))
 
 
-def _spell_digits(numbers: Ints) -> Bytes:
+def _format_digits(numbers: Ints) -> Bytes:
     """Return whole numbers from 0 in decimal, all as long as the largest: uint8[n, digits].
 
-    >>> _spell_digits(np.array([7, 120])).tobytes()
+    >>> _format_digits(np.array([7, 120])).tobytes()
     b'007120'
     """
     width = len(str(int(numbers.max())))

@@ -38,7 +38,7 @@ def write_changes(log: ChangeLog, path: str | Path, progress: Callable[[int, int
     times_s = np.maximum(log.times_s, log.first_s)
     order = np.argsort(times_s, kind="stable")
     chunks = (order[start : start + _CHUNK] for start in range(0, order.size, _CHUNK))
-    lines = _spell_chunks(log, page, times_s, chunks)
+    lines = _format_chunks(log, page, times_s, chunks)
     packed = str(path).endswith(".gz")
     with replacing(Path(path), pack=False) as file:
         done = 0
@@ -50,13 +50,13 @@ def write_changes(log: ChangeLog, path: str | Path, progress: Callable[[int, int
     return order.size
 
 
-def _spell_chunks(log: ChangeLog, page: Ints, times_s: Floats, chunks: Iterator[Ints]) -> Iterator[bytes]:
+def _format_chunks(log: ChangeLog, page: Ints, times_s: Floats, chunks: Iterator[Ints]) -> Iterator[bytes]:
     """Return the lines of each of `chunks`, changes by number."""
     text = log.urls.blob.tobytes()
     urls = [text[start:end] + b"\n" for start, end in pairwise(log.urls.offsets.tolist())]
     ops = _name_ops(log)
     for chunk in chunks:
-        fields = zip(_spell_times(times_s[chunk]), ops[chunk].tolist(), page[chunk].tolist(), strict=True)
+        fields = zip(_format_times(times_s[chunk]), ops[chunk].tolist(), page[chunk].tolist(), strict=True)
         yield b"".join([b"%b\t%b\t%b" % (epoch, op, urls[at]) for epoch, op, at in fields])
 
 
@@ -67,7 +67,7 @@ def _name_ops(log: ChangeLog) -> npt.NDArray[np.bytes_]:
     return np.where(log.gone, b"D", np.where(appears, b"A", b"M"))
 
 
-def _spell_times(times_s: Floats) -> list[bytes]:
+def _format_times(times_s: Floats) -> list[bytes]:
     whole = times_s.astype(np.int64)
     if np.array_equal(whole, times_s):
         return [b"%d" % time_s for time_s in whole.tolist()]

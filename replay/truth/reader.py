@@ -72,14 +72,14 @@ def read_outcomes(
     Crawl outcomes outside `span_s`, epoch seconds from the first to before the second, are passed over; changes that
     are known as such are all taken. O(records).
     """
-    roll, sieve, exact = _Roll(), _Sieve(change_bits), True
+    page_numbers, extractor, exact = _PageNumbers(), _ChangeExtractor(change_bits), True
     for delivery in deliveries:
         exact = delivery.position.kind == _CHANGE_LOG
         outcomes = delivery.outcomes if exact else _within(delivery.outcomes, span_s)
         if len(outcomes):
-            pages = roll.number(outcomes.urls)
-            sieve.take(pages, len(roll), outcomes, exact=exact)
-    log = sieve.collect(roll.urls(), exact=exact)
+            pages = page_numbers.number(outcomes.urls)
+            extractor.take(pages, len(page_numbers), outcomes, exact=exact)
+    log = extractor.collect(page_numbers.urls(), exact=exact)
     return log if exact else replace(log, note=_NOTE)
 
 
@@ -88,7 +88,7 @@ def _within(outcomes: OutcomeBatch, span_s: tuple[float, float]) -> OutcomeBatch
     return outcomes.take(np.flatnonzero(~outside)) if outside.any() else outcomes
 
 
-class _Roll:
+class _PageNumbers:
     """URLs and their numbers, in the order of their first record: the rows of a page table."""
 
     def __init__(self) -> None:
@@ -110,7 +110,7 @@ class _Roll:
         return PackedUrls.pack(url_texts(self._table.arrays, np.arange(len(self))))
 
 
-class _Sieve:
+class _ChangeExtractor:
     """Keeps the changes among outcomes, and of each page what its next visit is judged against."""
 
     def __init__(self, change_bits: int) -> None:
@@ -125,14 +125,14 @@ class _Sieve:
 
     def take(self, pages: Ints, total: int, outcomes: OutcomeBatch, *, exact: bool) -> None:
         """Take in one delivery, of ``pages``: int64[n]; `total` pages have been named so far."""
-        self._make_room(total)
+        self._grow(total)
         status = _fill(outcomes.status, len(outcomes))
         status[(outcomes.given & STATUS) == 0] = 200
         changes = np.arange(len(outcomes))
         if not exact:
             fingerprint, changed = (_fill(column, len(outcomes)) for column in (outcomes.fingerprint, outcomes.changed))
             columns = (outcomes.fetched_at, outcomes.given, status, fingerprint, changed)
-            kept, since_s = _sift(pages, columns, self._states, self._change_bits)
+            kept, since_s = _extract_changes(pages, columns, self._states, self._change_bits)
             changes = np.flatnonzero(kept)
             self._since.append(since_s[changes])
         weighed = np.flatnonzero(outcomes.given & IMPORTANCE)
@@ -169,7 +169,7 @@ class _Sieve:
         order = np.lexsort((times_s, pages))  # as `ChangeLog.collect` has them
         return Crawls(self._states["visits"][:count].copy(), self._states["watched_s"][:count].copy(), since_s[order])
 
-    def _make_room(self, pages: int) -> None:
+    def _grow(self, pages: int) -> None:
         if pages > self._states.size:
             more = max(pages, 2 * self._states.size) - self._states.size
             self._states = np.concatenate([self._states, np.zeros(more, _STATE)])
@@ -182,7 +182,7 @@ def _fill(column: npt.NDArray[Any], count: int) -> npt.NDArray[Any]:
 
 
 @kernel
-def _sift(pages: Ints, columns: tuple[Any, ...], states: Records, change_bits: int) -> tuple[Bools, Floats]:
+def _extract_changes(pages: Ints, columns: tuple[Any, ...], states: Records, change_bits: int) -> tuple[Bools, Floats]:
     """Return which outcomes saw a change: bool[n], and when their page was there at the visit before: float64[n].
 
     -inf for pages that were not. Carries the pages' states on; late outcomes see no change. O(n).

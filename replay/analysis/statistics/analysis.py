@@ -19,11 +19,11 @@ from streamsched.replay.analysis.statistics.analysis_settings import (
     choose_span,
 )
 from streamsched.replay.analysis.statistics.frequencies import HeatMap, Histogram, count_intervals, count_near
-from streamsched.replay.analysis.statistics.observation import Observation, look_at, read_visits
-from streamsched.replay.analysis.statistics.page_types import Kinds, count_kinds
+from streamsched.replay.analysis.statistics.observation import Observation, observe_steps, observe_visits
+from streamsched.replay.analysis.statistics.page_types import PageTypes, count_page_types
 from streamsched.replay.analysis.statistics.rates import Rates, estimate_rates
 from streamsched.replay.analysis.statistics.resolution import FINEST_S, find_grid, find_typical
-from streamsched.replay.analysis.statistics.week import Arrivals, count_arrivals
+from streamsched.replay.analysis.statistics.week import WeekProfile, count_week
 from streamsched.replay.truth.ground_truth import ChangeLog
 from streamsched.replay.truth.reader import read_outcomes
 
@@ -35,13 +35,13 @@ Progress: TypeAlias = Callable[[str], None]
 WeekDetail: TypeAlias = Literal["hours", "days", "none"]
 """As what a log's week can be shown."""
 
-_TELLS_HOURS_S: Final = (
+_MAX_HOURLY_STEP_S: Final = (
     6 * HOUR_S
 )  # between visits at most for hours of the day to be told: the smoothing's five, about
-_TELLS_DAYS_S: Final = 36 * HOUR_S  # likewise for weekdays
+_MAX_DAILY_STEP_S: Final = 36 * HOUR_S  # likewise for weekdays
 _UNDATED: Final = "microsoft"  # the format whose days are counted from a date that nobody published
-_OTHER_MEANS_S: Final = (HOUR_S, DAY_S, 3 * DAY_S, WEEK_S, 30 * DAY_S, 90 * DAY_S)  # to look near instead
-_SPOKEN: Final = 250_000  # outcomes between two words on how far reading is
+_ALTERNATIVE_MEANS_S: Final = (HOUR_S, DAY_S, 3 * DAY_S, WEEK_S, 30 * DAY_S, 90 * DAY_S)  # to look near instead
+_PROGRESS_RECORDS: Final = 250_000  # outcomes between two words on how far reading is
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,7 +51,7 @@ class Analysis:
     ``pages`` were there, ``changing`` of them changed; ``changes``, and ``seen`` of them at steps of ``step_s``.
     ``exact``: the log tells changes as such, at times on a grid of ``resolution_s``; else they are placed at visits,
     ``resolution_s`` apart. ``near``: of the mean asked for, a day unless said otherwise; of another where nobody
-    asked and there is nothing to see near a day; None where steps are too long. ``nearer``: which other mean has more
+    asked and there is nothing to see near a day; None where steps are too long. ``alternative``: which other mean has more
     intervals, and how many. ``dated``: whether it is known which day the log's days were. ``rejected``, ``rejections``
     and ``note`` are the `ChangeLog`'s.
     """
@@ -68,10 +68,10 @@ class Analysis:
     step_s: float
     heat: HeatMap
     near: Histogram | None
-    nearer: tuple[float, int] | None
-    arrivals: Arrivals | None
+    alternative: tuple[float, int] | None
+    week: WeekProfile | None
     rates: Rates
-    kinds: Kinds
+    page_types: PageTypes
     rejected: int
     rejections: tuple[Rejection, ...]
     note: str
@@ -79,9 +79,9 @@ class Analysis:
     @property
     def week_detail(self) -> WeekDetail:
         """As what the week can be shown."""
-        if not self.dated or self.arrivals is None or self.resolution_s > _TELLS_DAYS_S:
+        if not self.dated or self.week is None or self.resolution_s > _MAX_DAILY_STEP_S:
             return "none"
-        return "hours" if self.resolution_s <= _TELLS_HOURS_S else "days"
+        return "hours" if self.resolution_s <= _MAX_HOURLY_STEP_S else "days"
 
 
 def run_analysis(settings: AnalysisSettings, progress: Progress | None = None) -> Analysis:
@@ -90,7 +90,7 @@ def run_analysis(settings: AnalysisSettings, progress: Progress | None = None) -
     Some 2 µs and 100 bytes a change. Raises ReplayError where the log holds nothing of the span, SourceError where it
     cannot be read.
     """
-    tell = progress or _say_nothing
+    tell = progress or _ignore
     asked = tuple(
         unbounded if edge is None else edge
         for edge, unbounded in ((settings.start_s, -np.inf), (settings.end_s, np.inf))
@@ -111,27 +111,27 @@ def analyze_log(
     `dated`: whether it is known which day the log's days were. Raises ReplayError where the log holds nothing of the
     span that `settings` ask for.
     """
-    tell = progress or _say_nothing
+    tell = progress or _ignore
     span = choose_span(log, settings)
     exact = log.crawls is None
     if not exact and settings.step_s is not None:
         raise ReplayError("--step is for logs of changes: this one holds crawl outcomes, whose visits are its steps")
     tell("Looking at intervals")
-    truth = look_at(log, span, _resolve(log)) if log.crawls is None else read_visits(log, log.crawls)
+    truth = observe_steps(log, span, _resolve(log)) if log.crawls is None else observe_visits(log, log.crawls)
     resolution_s = float(truth.step_s[0]) if exact else find_typical(truth.step_s, truth.visits)
     step_s = max(settings.step_s or HOUR_S, resolution_s) if exact else resolution_s
-    seen = look_at(log, span, step_s) if exact else truth
+    seen = observe_steps(log, span, step_s) if exact else truth
     if not truth.visits.any():
         raise ReplayError("nothing to analyze: no page was visited twice in this span of the log")
     heat = count_intervals(seen, step_s)
-    near, nearer = _look_close(seen, step_s, settings.near_s)
+    near, alternative = _choose_mean(seen, step_s, settings.near_s)
     tell("Finding hours of the week")
     # Midnights of a zone that the log does not name are no times to be told by another's clock.
-    clocks = replace(settings, local=settings.local and not (exact and resolution_s > _TELLS_HOURS_S))
-    arrivals = count_arrivals(log, span, clocks) if dated else None
+    clocks = replace(settings, local=settings.local and not (exact and resolution_s > _MAX_HOURLY_STEP_S))
+    week = count_week(log, span, clocks) if dated else None
     rates = estimate_rates(seen, truth if exact and resolution_s < step_s else None)
     tell("Testing pages")
-    kinds = count_kinds(truth, settings.level)
+    page_types = count_page_types(truth, settings.level)
     return Analysis(
         settings=settings,
         span=span,
@@ -145,10 +145,10 @@ def analyze_log(
         step_s=step_s,
         heat=heat,
         near=near,
-        nearer=nearer,
-        arrivals=arrivals,
+        alternative=alternative,
+        week=week,
         rates=rates,
-        kinds=kinds,
+        page_types=page_types,
         rejected=log.rejected,
         rejections=log.rejections,
         note=log.note,
@@ -162,12 +162,12 @@ def _resolve(log: ChangeLog) -> float:
     return find_grid(log.times_s[changes]) if changes.any() else FINEST_S
 
 
-def _look_close(
+def _choose_mean(
     seen: Observation, step_s: float, asked_s: float | None
 ) -> tuple[Histogram | None, tuple[float, int] | None]:
     """Return the histogram near a mean interval, and which other mean has more intervals, None where none has."""
     near = count_near(seen, step_s, DAY_S if asked_s is None else asked_s)
-    others = [other for mean_s in _OTHER_MEANS_S if (other := count_near(seen, step_s, mean_s)) is not None]
+    others = [other for mean_s in _ALTERNATIVE_MEANS_S if (other := count_near(seen, step_s, mean_s)) is not None]
     best = max(others, key=lambda other: other.intervals, default=None)
     if best is None or best.intervals <= (near.intervals if near else 0):
         return near, None
@@ -183,10 +183,10 @@ def _watch(deliveries: Iterable[Delivery], formats: set[str], tell: Progress) ->
         formats.add(delivery.position.kind)
         yield delivery
         count += len(delivery.outcomes)
-        if count - told >= _SPOKEN:
+        if count - told >= _PROGRESS_RECORDS:
             told = count
             tell(f"Reading the log: {count:,} records")
 
 
-def _say_nothing(doing: str) -> None:
+def _ignore(doing: str) -> None:
     pass

@@ -11,7 +11,7 @@ from streamsched.errors import ReplayError, SettingsError
 from streamsched.estimation.seasonality.regions import REGIONS, TimeRegion, check_regions
 from streamsched.estimation.seasonality.timezones import find_zone
 from streamsched.replay.analysis.statistics.site_regions import ZONES
-from streamsched.replay.replay_settings import is_dated, spell_time
+from streamsched.replay.replay_settings import format_time, is_dated
 from streamsched.replay.truth.ground_truth import ChangeLog
 
 __all__ = ["DAY_S", "HOUR_S", "WEEK_S", "AnalysisSettings", "Span", "choose_span"]
@@ -53,7 +53,7 @@ class AnalysisSettings:
         for edge, time_s in (("from", self.start_s), ("to", self.end_s)):
             _require(time_s is None or is_dated(time_s), edge, time_s, "epoch seconds of the years 1 to 9999")
         if self.start_s is not None and self.end_s is not None:
-            _require(self.start_s < self.end_s, "to", spell_time(self.end_s), "a time after --from")
+            _require(self.start_s < self.end_s, "to", format_time(self.end_s), "a time after --from")
         _require(self.step_s is None or 1 <= self.step_s <= WEEK_S, "step", self.step_s, "a time from 1s to 1w")
         _require(self.near_s is None or HOUR_S <= self.near_s < math.inf, "near", self.near_s, "a time of 1h or more")
         _require(0 < self.level < 0.5, "level", self.level, "a share above 0 and below 0.5, such as 0.01")
@@ -74,8 +74,8 @@ def choose_span(log: ChangeLog, settings: AnalysisSettings) -> Span:
     start_s = log.first_s if settings.start_s is None else settings.start_s
     end_s = math.nextafter(log.last_s, math.inf) if settings.end_s is None else settings.end_s
     if start_s >= end_s or start_s > log.last_s or end_s <= log.first_s:
-        asked = f"{spell_time(start_s)} to {spell_time(end_s)}"
-        extent = f"{spell_time(log.first_s)} to {spell_time(log.last_s)}"
+        asked = f"{format_time(start_s)} to {format_time(end_s)}"
+        extent = f"{format_time(log.first_s)} to {format_time(log.last_s)}"
         raise ReplayError(f"nothing to analyze from {asked}: the log runs from {extent}")
     return max(start_s, log.first_s), min(end_s, math.nextafter(log.last_s, math.inf))
 

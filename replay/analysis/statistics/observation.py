@@ -15,7 +15,7 @@ from streamsched.numerics.jit import kernel
 from streamsched.replay.analysis.statistics.analysis_settings import Span
 from streamsched.replay.truth.ground_truth import ChangeLog, Crawls
 
-__all__ = ["Observation", "find_arrivals", "look_at", "read_visits"]
+__all__ = ["Observation", "find_appearances", "observe_steps", "observe_visits"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,7 +35,7 @@ class Observation:
     steps: Ints
     offsets: Ints
 
-    def owners(self) -> Ints:
+    def interval_pages(self) -> Ints:
         """Return the page of each interval: int64[k]. O(k)."""
         return np.repeat(np.arange(self.visits.size), np.diff(self.offsets))
 
@@ -44,7 +44,7 @@ class Observation:
         return np.asarray(self.steps * np.repeat(self.step_s, np.diff(self.offsets)))
 
 
-def find_arrivals(log: ChangeLog) -> Bools:
+def find_appearances(log: ChangeLog) -> Bools:
     """Return which entries of `log` are no changes of a page but its coming, or coming back: bool[m]. O(m)."""
     if log.crawls is not None:
         return np.isneginf(log.crawls.since_s)
@@ -54,7 +54,7 @@ def find_arrivals(log: ChangeLog) -> Bools:
     return comes
 
 
-def look_at(log: ChangeLog, span: Span, step_s: float) -> Observation:
+def observe_steps(log: ChangeLog, span: Span, step_s: float) -> Observation:
     """Return what visits of all pages at every whole `step_s` since 1970 see of `log` within `span`. O(changes).
 
     The last of them is the first that sees all, so it may come up to a step after the span's end.
@@ -65,9 +65,9 @@ def look_at(log: ChangeLog, span: Span, step_s: float) -> Observation:
     return Observation(np.full(visits.size, step_s), visits, changes, watched_s, steps, offsets)
 
 
-def read_visits(log: ChangeLog, crawls: Crawls) -> Observation:
+def observe_visits(log: ChangeLog, crawls: Crawls) -> Observation:
     """Return what the visits saw that `log` was made of. O(changes)."""
-    begins = find_arrivals(log)
+    begins = find_appearances(log)
     owner = np.repeat(np.arange(len(log.urls)), np.diff(log.offsets))
     changes = np.bincount(owner[~begins], minlength=len(log.urls))
     visits = crawls.visits

@@ -24,23 +24,23 @@ import numpy as np
 from scipy.special import chdtrc
 
 from streamsched.numerics.arrays import Bools, Floats, Ints
-from streamsched.replay.analysis.statistics.detection_chances import CLEAR, FEWEST, NEARLY, weigh_intervals
 from streamsched.replay.analysis.statistics.observation import Observation
+from streamsched.replay.analysis.statistics.poisson_null import CLEAR, MIN_INTERVALS, NEARLY, score_intervals
 
 __all__ = [
-    "KINDS",
+    "PAGE_TYPES",
     "PERIODS_S",
     "UNTESTED",
-    "Kinds",
+    "PageTypes",
     "Tests",
-    "count_kinds",
-    "name_kinds",
+    "classify_pages",
+    "count_page_types",
     "simulate_poisson",
     "test_pages",
 ]
 
 PERIODS_S: Final = {"hourly": 3_600.0, "daily": 86_400.0, "weekly": 604_800.0}
-KINDS: Final = ("poisson", *PERIODS_S, "other", "fast", "few")
+PAGE_TYPES: Final = ("poisson", *PERIODS_S, "other", "fast", "few")
 """What a page may be named: consistent with Poisson, near a period, neither, changed at nearly every visit so that no
 test could tell, or of too few intervals."""
 
@@ -48,12 +48,12 @@ _SIMULATED: Final = 20_000  # pages drawn to see how many Poisson ones are misna
 _INTERVALS: Final = 4_000_000  # ... or fewer of many intervals
 _GENERAL: Final = len(PERIODS_S)  # the place of the test for other ways among the tests
 
-_PART: Final = 1 / 3  # of its intervals near a period, from which on a page is named after that
+_PERIOD_SHARE: Final = 1 / 3  # of its intervals near a period, from which on a page is named after that
 _FAST_SHARE: Final = 0.9  # of intervals of one step, from which on a page changes at nearly every visit
 UNTESTED: Final = ("fast", "few")
 """The kinds of pages of which no test tells anything."""
 
-_POISSON, _OTHER, _FAST, _FEW = (KINDS.index(kind) for kind in ("poisson", "other", "fast", "few"))
+_POISSON, _OTHER, _FAST, _FEW = (PAGE_TYPES.index(kind) for kind in ("poisson", "other", "fast", "few"))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -78,10 +78,10 @@ class Tests:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Kinds:
+class PageTypes:
     """How many pages are of each kind, and how many would be misnamed.
 
-    By kind in KINDS: ``counts``, pages of the log; ``simulated``, shares of ``drawn`` simulated Poisson pages with as
+    By kind in PAGE_TYPES: ``counts``, pages of the log; ``simulated``, shares of ``drawn`` simulated Poisson pages with as
     many intervals of the same mean as those tested. By period: ``near`` and ``expected``, how many intervals of tested
     pages lie near it and how many would under Poisson; ``intervals``, of how many. ``unclear``: periods that the step
     is too long to tell from shorter ones; ``untestable``: those shorter than the step.
@@ -110,7 +110,7 @@ def test_pages(seen: Observation) -> Tests:
     p_values = np.full((pages, _GENERAL + 1), np.nan)
     near, expected = np.zeros((pages, _GENERAL), np.int64), np.zeros((pages, _GENERAL))
     ratio, freedom = np.zeros(pages), np.zeros(pages, np.int64)
-    weigh_intervals(seen.steps, seen.offsets, seen.step_s, periods, (p_values, near, expected, ratio, freedom))
+    score_intervals(seen.steps, seen.offsets, seen.step_s, periods, (p_values, near, expected, ratio, freedom))
     general = freedom > 0
     p_values[general, _GENERAL] = chdtrc(freedom[general], ratio[general])
     ones = np.concatenate([[0], np.cumsum(seen.steps == 1)])
@@ -121,39 +121,41 @@ def test_pages(seen: Observation) -> Tests:
 test_pages.__test__ = False  # type: ignore[attr-defined]
 
 
-def name_kinds(tests: Tests, level: float) -> Ints:
-    """Return the place in KINDS of each page's kind: int64[n]. O(n).
+def classify_pages(tests: Tests, level: float) -> Ints:
+    """Return the place in PAGE_TYPES of each page's kind: int64[n]. O(n).
 
     >>> p_values = np.array([[1.0, 1e-9, 0.5, 1e-12], [1.0, 0.4, 0.5, 1e-5], [np.nan] * 4])
     >>> near, counts = np.full((3, 3), 8), np.array([20, 40, 2])
     >>> tests = Tests(p_values, near, np.zeros((3, 3)), counts, np.zeros(3, np.bool_))
-    >>> [KINDS[kind] for kind in name_kinds(tests, 0.01)]
+    >>> [PAGE_TYPES[kind] for kind in classify_pages(tests, 0.01)]
     ['daily', 'other', 'few']
     """
     p_values = np.where(np.isnan(tests.p_values), 1.0, tests.p_values)
     bound = level / (_GENERAL + 1)
     rejected = (p_values <= bound).any(axis=1)
-    periods = np.where(tests.near >= _PART * tests.counts[:, None], p_values[:, :_GENERAL], 1.0)
+    periods = np.where(tests.near >= _PERIOD_SHARE * tests.counts[:, None], p_values[:, :_GENERAL], 1.0)
     best = periods.argmin(axis=1)
     kinds = np.where(rejected, _OTHER, np.where(tests.fast, _FAST, _POISSON))
     kinds = np.where(periods[np.arange(best.size), best] <= bound, best + 1, kinds)
     return np.asarray(np.where(tests.tested, kinds, _FEW), np.int64)
 
 
-def count_kinds(seen: Observation, level: float, seed: int = 0) -> Kinds:
+def count_page_types(seen: Observation, level: float, seed: int = 0) -> PageTypes:
     """Return how many pages are of each kind, and what to expect of Poisson pages. O(intervals)."""
     tests = test_pages(seen)
-    named = name_kinds(tests, level)
-    found = np.bincount(named[seen.visits > 0], minlength=len(KINDS))
+    named = classify_pages(tests, level)
+    found = np.bincount(named[seen.visits > 0], minlength=len(PAGE_TYPES))
     drawn = simulate_poisson(seen, np.flatnonzero(tests.tested & (named != _FAST)), seed)
-    misnamed = np.bincount(name_kinds(test_pages(drawn), level), minlength=len(KINDS)) / max(1, drawn.visits.size)
+    misnamed = np.bincount(classify_pages(test_pages(drawn), level), minlength=len(PAGE_TYPES)) / max(
+        1, drawn.visits.size
+    )
     counts = np.diff(seen.offsets)
     totals = [int(counts[~np.isnan(tests.p_values[:, place])].sum()) for place in range(_GENERAL)]
-    active = seen.step_s[counts >= FEWEST]
+    active = seen.step_s[counts >= MIN_INTERVALS]
     typical = float(np.median(active)) if active.size else 0.0
-    return Kinds(
-        counts=dict(zip(KINDS, found.tolist(), strict=True)),
-        simulated=dict(zip(KINDS, misnamed.tolist(), strict=True)),
+    return PageTypes(
+        counts=dict(zip(PAGE_TYPES, found.tolist(), strict=True)),
+        simulated=dict(zip(PAGE_TYPES, misnamed.tolist(), strict=True)),
         drawn=drawn.visits.size,
         near=dict(zip(PERIODS_S, tests.near.sum(0).tolist(), strict=True)),
         expected=dict(zip(PERIODS_S, tests.expected.sum(0).tolist(), strict=True)),

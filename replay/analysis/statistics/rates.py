@@ -11,9 +11,9 @@ from streamsched.estimation.published_estimators import modified_interval, naive
 from streamsched.numerics.arrays import Floats
 from streamsched.replay.analysis.statistics.observation import Observation
 
-__all__ = ["MARKS_S", "Rates", "estimate_rates", "share_within"]
+__all__ = ["THRESHOLDS_S", "Rates", "estimate_rates", "share_within"]
 
-MARKS_S: Final = {
+THRESHOLDS_S: Final = {
     "1 h": 3_600.0,
     "4 h": 14_400.0,
     "12 h": 43_200.0,

@@ -14,7 +14,7 @@ __all__ = ["FINEST_S", "find_grid", "find_typical"]
 FINEST_S: Final = 1.0  # what is finer than a second is taken as one
 _GRIDS_S: Final = (86_400, 43_200, 21_600, 14_400, 10_800, 7_200, 3_600, 1_800, 900, 600, 300, 60, 1)
 _SAMPLE: Final = 100_000  # changes looked at: the share of those off a grid is known to a tenth of a per cent
-_FEWEST: Final = 8  # different times: so many do not meet on a grid by chance
+_MIN_TIMES: Final = 8  # different times: so many do not meet on a grid by chance
 _ON_GRID: Final = 0.99
 _ZONES_S: Final = 900  # what zones lie apart: dates and hours, written as times, are whole in one of them
 
@@ -30,7 +30,7 @@ def find_grid(times_s: Floats) -> float:
     """
     every = max(1, times_s.size // _SAMPLE)
     times = np.unique(times_s[::every])
-    if times.size < _FEWEST:
+    if times.size < _MIN_TIMES:
         return FINEST_S
     for grid_s in _GRIDS_S:
         phases, counts = np.unique(np.mod(times, grid_s), return_counts=True)

@@ -133,7 +133,7 @@ def _tell(result: ReplayResult, arguments: argparse.Namespace) -> None:
     if arguments.json not in (None, _STDIO):
         write_file(Path(arguments.json), figures)
     if arguments.report is not None:
-        from streamsched.replay.reporting.html_report import render_report  # noqa: PLC0415  matplotlib takes half a second to import
+        from streamsched.replay.reporting.replay_report import render_report  # noqa: PLC0415  matplotlib takes half a second to import
 
         write_file(arguments.report, render_report(result))
         _note(f"report: {arguments.report}", arguments)

@@ -21,10 +21,10 @@ from streamsched.replay import ChangeLog, ReplaySettings, experiment, replay_log
 from streamsched.replay.simulation import policies
 from streamsched.replay.simulation.evolving_policies import (
     EvolvingPolicy,
-    PublishedPolicy,
+    PaperPolicy,
     evolve_published,
+    make_paper_settings,
     make_plan,
-    publish_settings,
 )
 from streamsched.replay.simulation.policies import formula_of, make_policy
 from streamsched.replay.simulation.scheduler_policy import ScheduledPolicy
@@ -52,7 +52,7 @@ def log() -> ChangeLog:
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Policies by name evolve little."""
     monkeypatch.setattr(policies, "make_plan", lambda schedule, seed, workers: _with_workers(schedule, seed, workers))
-    monkeypatch.setattr(policies, "publish_settings", lambda _, workers: replace(PUBLISHED, workers=workers))
+    monkeypatch.setattr(policies, "make_paper_settings", lambda _, workers: replace(PUBLISHED, workers=workers))
 
 
 def _with_workers(schedule: Schedule, seed: int, workers: int) -> EvolutionPlan:
@@ -64,8 +64,8 @@ def evolving(formula: str = POOR) -> EvolvingPolicy:
     return EvolvingPolicy(Scheduler(cycle=DAY, formula=formula), PLAN)
 
 
-def published() -> PublishedPolicy:
-    return PublishedPolicy(Scheduler(cycle=DAY, formula="1 - exp(-NAD * t)"), PUBLISHED, 1)
+def published() -> PaperPolicy:
+    return PaperPolicy(Scheduler(cycle=DAY, formula="1 - exp(-NAD * t)"), PUBLISHED, 1)
 
 
 def run(policy: ScheduledPolicy, log: ChangeLog, days: int = DAYS) -> tuple[Trace, list[list[int]]]:
@@ -225,7 +225,7 @@ def test_the_published_way_evolves_once_and_lets_its_best_serve(log: ChangeLog) 
 
 
 def test_published_settings_are_the_papers() -> None:
-    settings = publish_settings(Schedule(2.0, 2, "that_day"), 3)
+    settings = make_paper_settings(Schedule(2.0, 2, "that_day"), 3)
     assert settings == EvolutionSettings(budget=1.0, reading="that_day", workers=3)
     assert (settings.population, settings.generations, settings.seeds, settings.selection) == (300, 50, 5, "best")
 
@@ -266,7 +266,7 @@ def test_policies_by_name_evolve_for_the_schedule_they_are_replayed_by() -> None
     assert (plan.settings.budget, plan.settings.reading, plan.settings.workers) == (0.2, "that_day", 2)
     assert plan.seed != make_plan(SCHEDULE, 8, 2).seed
     paper = make_policy("gp4c-paper", DAY, 2**64 - 1)
-    assert isinstance(paper, PublishedPolicy)
+    assert isinstance(paper, PaperPolicy)
     assert paper.scheduler.formula.terminals == ("NAD", "t")
 
 

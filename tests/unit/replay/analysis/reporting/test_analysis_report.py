@@ -172,10 +172,10 @@ def test_a_place_for_pictures_that_cannot_be_written_is_named(result: Analysis, 
 
 
 def test_what_was_put_into_the_log_is_found(result: Analysis) -> None:
-    assert (result.kinds.counts["daily"], result.kinds.counts["hourly"]) == (20, 5)
+    assert (result.page_types.counts["daily"], result.page_types.counts["hourly"]) == (20, 5)
     assert result.near is not None
     assert result.near.peak[0] > 5 * result.near.peak[1]
-    assert {part.region for part in result.arrivals.parts} == {"CJK", "FIGS", "other"} if result.arrivals else False
+    assert {part.region for part in result.week.regions} == {"CJK", "FIGS", "other"} if result.week else False
     words = " ".join(spell_findings(result))
     assert "5 hourly, 20 daily, 0 weekly" in words
     assert "CJK: most changes come in the hour around" in words
