@@ -1,4 +1,4 @@
-"""A comparison: many policies and seeds through the same window of the same log."""
+"""Run policies and seeds through the same window of the same log."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from streamsched.replay.truth.reader import read_truth
 __all__ = ["KeepPolicy", "Progress", "replay_log", "run_replay"]
 
 Progress: TypeAlias = Callable[[int, int, str], None]
-"""Called with the cycles done, the cycles in all and the policy at work: each cycle, with several workers each run."""
+"""Called with the cycles done, all cycles and the current policy: after each cycle, with several workers each run."""
 
 KeepPolicy: TypeAlias = Callable[[str, int, Policy], None]
-"""Handed each policy that evolves at the end of its run, with its name and seed."""
+"""Called with name, seed and policy at the end of each run of a policy that evolves."""
 
-WORTH_WORKERS_S = 10.0  # of expected work: a process takes two seconds to start and load its kernels
+WORTH_WORKERS_S = 10.0  # of expected work; starting a process and loading its kernels takes two seconds
 _CYCLE_S = 6e-4  # a cycle's cost of any size ...
 _PAGE_S = 2e-7  # ... and of each page in it; measured on 2,180 pages and on 400,000
 
 
 class _SharedInputs(NamedTuple):
-    """What all runs of a replay share."""
+    """Inputs that all runs of a replay share."""
 
     window: Window
     schedule: Schedule
@@ -51,9 +51,9 @@ class _Run(NamedTuple):
 def run_replay(
     settings: ReplaySettings, progress: Progress | None = None, keep: KeepPolicy | None = None
 ) -> ReplayResult:
-    """Read the log and return how each policy fares on it; the same settings give the same result to the last bit.
+    """Read the log and replay each policy on it; the same settings give the same result to the last bit.
 
-    Raises ReplayError where the log does not hold the window, SourceError where it cannot be read.
+    Raises ReplayError if the log does not contain the window, SourceError if it cannot be read.
     """
     return replay_log(read_truth(settings.log), settings, progress, keep)
 
@@ -61,9 +61,9 @@ def run_replay(
 def replay_log(
     log: ChangeLog, settings: ReplaySettings, progress: Progress | None = None, keep: KeepPolicy | None = None
 ) -> ReplayResult:
-    """Return how each policy fares on `log`, already read; ``settings.log`` is only its name.
+    """Replay each policy on `log`, already read; ``settings.log`` is used as its name.
 
-    O(policies · seeds · cycles · pages). Raises ReplayError where the log does not hold the window.
+    O(policies · seeds · cycles · pages). Raises ReplayError if the log does not contain the window.
     """
     window = choose_window(log, settings)
     changes = window.changes()
@@ -80,29 +80,29 @@ def replay_log(
 
 
 def _trace_all(shared: _SharedInputs, runs: Sequence[_Run], progress: Progress, keep: KeepPolicy | None) -> list[Trace]:
-    """Return the traces of `runs` in their order, whoever finishes first."""
+    """Return the traces of `runs` in their order."""
     total = shared.window.cycles * len(runs)
-    # Those that evolve are this process's, and its threads'; so is the first of the others in any case: kernels it
-    # compiles are on disk when other processes want them.
-    order = sorted(range(len(runs)), key=lambda place: runs[place].policy not in EVOLVING)
+    # This process runs the policies that evolve, with its threads, and the first of the others: the kernels that it
+    # compiles are on disk when other processes need them.
+    order = sorted(range(len(runs)), key=lambda index: runs[index].policy not in EVOLVING)
     evolving = sum(run.policy in EVOLVING for run in runs)
-    worth = shared.workers > 1 and _expect_s(shared.window) * (len(runs) - evolving - 1) > WORTH_WORKERS_S
+    worth = shared.workers > 1 and _expected_s(shared.window) * (len(runs) - evolving - 1) > WORTH_WORKERS_S
     here = evolving + 1 if worth else len(runs)
     traces: dict[int, Trace] = {}
-    for place in order[:here]:
-        run = runs[place]
-        traces[place] = _trace(
+    for index in order[:here]:
+        run = runs[index]
+        traces[index] = _trace(
             shared, run, _ProgressCounter(progress, len(traces) * shared.window.cycles, total, run.policy), keep
         )
-    others = [runs[place] for place in order[here:]]
-    for place, trace in zip(order[here:], _trace_apart(shared, others), strict=True):
-        traces[place] = trace
-        progress(len(traces) * shared.window.cycles, total, runs[place].policy)
-    return [traces[place] for place in range(len(runs))]
+    others = [runs[index] for index in order[here:]]
+    for index, trace in zip(order[here:], _trace_apart(shared, others), strict=True):
+        traces[index] = trace
+        progress(len(traces) * shared.window.cycles, total, runs[index].policy)
+    return [traces[index] for index in range(len(runs))]
 
 
 def _trace_apart(shared: _SharedInputs, runs: Sequence[_Run]) -> Iterator[Trace]:
-    """Return the traces of `runs` in their order, from processes of their own."""
+    """Return the traces of `runs` in their order, each from a separate process."""
     if not runs:
         return
     # Spawned, not forked: a fork of a process that runs threads (the ranking's, a progress bar's) may hang.
@@ -125,13 +125,13 @@ def _trace(
     return replace(trace, evolutions=tuple(policy.evolutions))
 
 
-def _expect_s(window: Window) -> float:
-    """Return about how many seconds a run takes."""
+def _expected_s(window: Window) -> float:
+    """Return the expected duration of a run in seconds."""
     return window.cycles * (_CYCLE_S + window.pages * _PAGE_S)
 
 
 class _ProgressCounter:
-    """Counts cycles towards the progress of the whole."""
+    """Reports progress: counts cycles over all runs."""
 
     def __init__(self, progress: Progress, done: int, total: int, policy: str) -> None:
         self._progress, self._done, self._total, self._policy = progress, done, total, policy
@@ -140,16 +140,16 @@ class _ProgressCounter:
         self._done += 1
         self._progress(self._done, self._total, self._policy)
 
-    def announce(self, doing: str) -> None:
-        """Say what takes long within a cycle."""
-        self._progress(self._done, self._total, f"{self._policy}, {doing}")
+    def announce(self, action: str) -> None:
+        """Report a slow step within a cycle."""
+        self._progress(self._done, self._total, f"{self._policy}, {action}")
 
 
 def _ignore(done: int, total: int, policy: str) -> None:
     pass
 
 
-_shared: list[_SharedInputs] = []  # in a worker process: what its parent handed over at its start
+_shared: list[_SharedInputs] = []  # in a worker process: the inputs from its parent
 
 
 def _share(shared: _SharedInputs) -> None:

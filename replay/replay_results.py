@@ -22,11 +22,11 @@ METRICS: Final = ("change_rate", "ndcg", "freshness", "delay_mean", "delay_p95")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PolicyResult:
-    """One policy's figures, by name in METRICS, and its runs, one a seed.
+    """One policy's figures, by name in METRICS, and its runs, one per seed.
 
-    ``formula``: what it ranks by; None for `rand`, `oracle` and policies that evolve theirs. ChangeRate and NDCG are
-    means over the ranked cycles in which some page had changed, freshness over all ranked cycles; delays are in days,
-    of the changes that were found.
+    ``formula``: the ranking formula; None for `rand`, `oracle` and policies that evolve formulas. ChangeRate and NDCG
+    are means over the ranked cycles in which some page had changed, freshness over all ranked cycles. Delays, in days,
+    cover the changes that were found.
     """
 
     name: str
@@ -35,7 +35,7 @@ class PolicyResult:
     traces: tuple[Trace, ...]
 
     def total(self, count: Callable[[Trace], float]) -> float:
-        """Return a count's mean over the seeds, a whole number as int. O(seeds)."""
+        """Return the mean of a count over the seeds, as int if whole. O(seeds)."""
         mean = sum(count(trace) for trace in self.traces) / len(self.traces)
         return int(mean) if mean == int(mean) else mean
 
@@ -51,7 +51,7 @@ class PolicyResult:
 
     @property
     def undetected(self) -> float:
-        """Changes that no visit had seen by the end of the window, mean over seeds."""
+        """Changes not seen by any visit before the end of the window, mean over seeds."""
         return self.total(lambda trace: trace.undetected)
 
     @property
@@ -62,10 +62,10 @@ class PolicyResult:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReplayResult:
-    """A whole replay: what was asked, what the window held, and each policy's result in the order asked.
+    """Results of a replay: its settings, the window, and each policy's result in the order asked.
 
-    ``changes``: int64[pages], changes of each page after the window's start; ``deciles``: int64[pages], its decile by
-    that. ``rejected``, ``rejections`` and ``note`` are the `ChangeLog`'s.
+    ``changes``: int64[pages], changes of each page after the window's start; ``deciles``: int64[pages], the page's
+    decile by changes. ``rejected``, ``rejections`` and ``note`` are those of the `ChangeLog`.
     """
 
     settings: ReplaySettings
@@ -79,7 +79,7 @@ class ReplayResult:
 
 
 def summarise(name: str, formula: str | None, traces: Sequence[Trace]) -> PolicyResult:
-    """Return the figures of a policy from its runs, one a seed. O(seeds · (cycles + detections))."""
+    """Return the figures of a policy from its runs, one per seed. O(seeds · (cycles + detections))."""
     return PolicyResult(name, formula, {metric: _FIGURES[metric](traces) for metric in METRICS}, tuple(traces))
 
 
@@ -91,11 +91,11 @@ def _p95(delays: Floats) -> float:
     return float(np.percentile(delays, 95))
 
 
-def _by_cycle(series: Callable[[Trace], Floats], *, everywhere: bool = False) -> Callable[[Sequence[Trace]], Estimate]:
-    """Return what estimates the mean of a per-cycle series, over counted cycles or `everywhere`."""
+def _by_cycle(series: Callable[[Trace], Floats], *, all_cycles: bool = False) -> Callable[[Sequence[Trace]], Estimate]:
+    """Return an estimator of the mean of a per-cycle series, over counted cycles or `all_cycles`."""
 
     def estimate(traces: Sequence[Trace]) -> Estimate:
-        counted = [np.ones_like(trace.counted) if everywhere else trace.counted for trace in traces]
+        counted = [np.ones_like(trace.counted) if all_cycles else trace.counted for trace in traces]
         singles = [over_cycles(series(trace), where) for trace, where in zip(traces, counted, strict=True)]
         return singles[0] if len(singles) == 1 else over_seeds([single.value for single in singles])
 
@@ -103,7 +103,7 @@ def _by_cycle(series: Callable[[Trace], Floats], *, everywhere: bool = False) ->
 
 
 def _by_detection(figure: Callable[[Floats], float]) -> Callable[[Sequence[Trace]], Estimate]:
-    """Return what estimates a figure of the detection delays."""
+    """Return an estimator of a figure of the detection delays."""
 
     def estimate(traces: Sequence[Trace]) -> Estimate:
         singles = [
@@ -117,7 +117,7 @@ def _by_detection(figure: Callable[[Floats], float]) -> Callable[[Sequence[Trace
 _FIGURES: Final[dict[str, Callable[[Sequence[Trace]], Estimate]]] = {
     "change_rate": _by_cycle(lambda trace: trace.change_rate),
     "ndcg": _by_cycle(lambda trace: trace.ndcg),
-    "freshness": _by_cycle(lambda trace: trace.freshness, everywhere=True),
+    "freshness": _by_cycle(lambda trace: trace.freshness, all_cycles=True),
     "delay_mean": _by_detection(_mean),
     "delay_p95": _by_detection(_p95),
 }

@@ -1,4 +1,4 @@
-"""The state that a policy's replay leads to, so that it can be saved, asked and gone on with."""
+"""The state of a policy at the end of a replay, for saving and queries."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ __all__ = ["prepare_state"]
 
 
 def prepare_state(settings: ReplaySettings, policy: str) -> ScheduledPolicy:
-    """Return `policy` as it stands after it ran through the replay of `settings`, with their first seed.
+    """Return `policy` after the replay of `settings` with their first seed.
 
-    O(cycles · pages). Raises as `run_replay` does, and ReplayError for a policy that no scheduler follows.
+    O(cycles · pages). Raises the errors of `run_replay`, and ReplayError for a policy without a scheduler.
     """
     window = choose_window(read_truth(settings.log), settings)
     replayed = make_policy(policy, settings.cycle_s, settings.seeds[0], settings.schedule, settings.workers)

@@ -105,8 +105,8 @@ def compare_cycles(ours: Floats, theirs: Floats) -> Contest:
 def compare_with_zero(difference: Estimate) -> int:
     """Return 1 if the interval of a difference lies above 0, -1 if below, 0 if it holds 0 or there is none.
 
-    >>> compare_with_zero(Estimate(0.2, 0.1, 0.3)), compare_with_zero(Estimate(-0.2, -0.3, -0.1)), compare_with_zero(Estimate(0.2, -0.1, 0.5))
-    (1, -1, 0)
+    >>> [compare_with_zero(Estimate(0.0, *ends)) for ends in ((0.1, 0.3), (-0.3, -0.1), (-0.1, 0.5))]
+    [1, -1, 0]
     """
     if difference.low is None or difference.high is None:
         return 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import reindex
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 import matplotlib as mpl
@@ -110,7 +110,7 @@ def draw_curves(result: ProtocolResult, fitness: Metric) -> str:
             best = np.fmax.reduce(one.curves, axis=1)
             generations = np.arange(best.shape[1])
             for fold in best:
-                axes.plot(generations, fold, **line_properties(reindex(style, width=0.5)))
+                axes.plot(generations, fold, **line_properties(replace(style, width=0.5)))
             axes.plot(generations, best.mean(0), **line_properties(style), label=one.name)
         _add_legend(figure, axes)
         return to_svg(figure, f"curves-{fitness}")

@@ -123,7 +123,7 @@ class ProtocolResult:
         return next((one for one in self.evolved if (one.fitness, one.terminals) == (fitness, terminals)), None)
 
     def shown(self, fitness: Metric) -> Evolved | None:
-        """Return the method that the figures show for a fitness: GP4C_All as in the paper, else the last one, or None."""
+        """Return the method that figures show for a fitness: GP4C_All as in the paper, else the last one, or None."""
         found = [one for one in self.evolved if one.fitness == fitness]
         return next((one for one in found if one.terminals == "paper"), found[-1] if found else None)
 

@@ -22,8 +22,8 @@ from streamsched.replay.reporting.terminal import print_paragraph, print_table, 
 __all__ = ["print_protocol"]
 
 _METHODS: Final = (
-    "± is half the 95 % interval across the test folds (Student's t). GP4C is evolved for the metric of the column. The "
-    "posterior starts from one Gamma prior fitted to the training pages."
+    "± is half the 95 % interval across the test folds (Student's t). GP4C is evolved for the metric of the column. "
+    "The posterior starts from one Gamma prior fitted to the training pages."
 )
 _CLAIMS: Final = (
     "Here: relative difference over all cycles with its paired 95 % interval. A claim of a gain is smaller if the gain "

@@ -65,7 +65,7 @@ def _estimate_cell(figure: Estimate | None, best: float | None) -> Cell:
 
 
 def contest_table(result: ProtocolResult, metrics: Sequence[Metric] = METRICS) -> Table:
-    """Return Table 3: cycles won and lost at 95 %, and the difference over all cycles, for methods evolved for these."""
+    """Return Table 3: cycles won and lost at 95 %, and the difference over all cycles, by fitness."""
     rows = []
     for one, baseline, contest, overall in result.contests():
         if one.fitness in metrics and baseline not in OMITTED:

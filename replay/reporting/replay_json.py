@@ -19,9 +19,9 @@ def to_json(result: ReplayResult) -> str:
     """Return the figures as JSON; the same replay gives the same bytes. O(policies · seeds).
 
     ``policies`` maps each name to ``change_rate``, ``ndcg``, ``freshness``, ``delay_mean`` and ``delay_p95`` (days),
-    null where there was nothing to measure, ``visits`` and more; ``ci95`` to [low, high], null where there is none;
-    ``promotions`` to a list of the formulas that evolution put in charge, each from its ``cycle`` on, with their
-    ``gain`` and its ``noise`` as shares of the predecessor's fitness, null where no contest was held.
+    null if there was nothing to measure, ``visits`` and more; ``ci95`` to [low, high], null if there is no interval;
+    ``promotions`` to the formulas that evolution promoted, each used from its ``cycle`` on, with their ``gain`` and its
+    ``noise`` as shares of the predecessor's fitness, null without a contest. ``findings`` are codes with their values.
     """
     settings, window = result.settings, result.window
     report = {

@@ -250,14 +250,15 @@ def _reduced_search(values: Values) -> str:
     )
 
 
+def _format_difference(one: Values) -> str:
+    return f"{format_percent(one['difference'])} {format_interval(one['low'], one['high'])}".rstrip()
+
+
 def _top_of_list(values: Values) -> str:
-    parts = [
-        f"{METRIC_TITLES[metric]} {format_percent(one['difference'])} {format_interval(one['low'], one['high'])}".strip()
-        for metric, one in values["metrics"].items()
-    ]
+    parts = [f"{METRIC_TITLES[metric]} {_format_difference(one)}" for metric, one in values["metrics"].items()]
     return (
-        f"On this log, {values['method']} evolved for NDCG differs from {values['method']} evolved for ChangeRate in "
-        f"the first {100 * values['share']:.3g} % of the pages by {', '.join(parts)}."
+        f"On this log, {values['method']} evolved for NDCG compares with {values['method']} evolved for ChangeRate in "
+        f"the first {100 * values['share']:.3g} % of the pages as follows: {', '.join(parts)}."
     )
 
 

@@ -43,7 +43,9 @@ HEAT: Final = "#070809"
 HUE_CODES: Final = {hue: f"#0a0b{index:02x}" for index, hue in enumerate(HUES)}
 RAMP_CODES: Final = tuple(f"#0c0d{level:02x}" for level in range(len(RAMP)))
 _VARIABLES: Final = {
-    INK: "--ink", FAINT: "--faint", HEAT: "--heat",
+    INK: "--ink",
+    FAINT: "--faint",
+    HEAT: "--heat",
     **{code: f"--{hue}" for hue, code in HUE_CODES.items()},
     **{code: f"--ramp{level}" for level, code in enumerate(RAMP_CODES)},
 }

@@ -1,9 +1,9 @@
-"""Policies that evolve the formula they rank by, from what they have seen so far: our loop, and the paper's way.
+"""Policies that evolve their formula from what they have seen so far: this library's loop, and the paper's method.
 
 `EvolvingPolicy` is a running scheduler with its evolver: the posterior is the first champion, formulas are evolved
-again and again, and one replaces the champion where it proves better. `PaperPolicy` does what GP4C describes
-(section 5.2), as far as a crawler can: one evolution from 19 cycles, whose winner then serves to the end. The paper
-trains on all that happened in them; a crawler has only its visits' word, so the gaps are drawn from the posterior.
+repeatedly, and a better one replaces the champion. `PaperPolicy` follows GP4C (section 5.2) as far as a crawler can:
+one evolution from 19 cycles, whose winner is used to the end. The paper trains on all changes in those cycles; a
+crawler knows only what its visits saw, so unobserved cycles are drawn from the posterior.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ from streamsched.scheduler.scheduler import Scheduler
 
 __all__ = ["EvolvingPolicy", "PaperPolicy", "SupportsEvolution", "make_paper_settings", "make_plan"]
 
-FIRST_CYCLE: Final = 16  # of the replay: 15 cycles are known by then, the fewest that part the lucky from the good
+FIRST_CYCLE: Final = 16  # of the replay: 15 cycles are known by then, the minimum to separate skill from luck
 _KNOWN: Final = 19  # cycles that the paper evolves from: 2 of warm-up and 17
 _FOLDS: Final = 4  # of pages: three train, one validates, as in the paper without the fold that tests
-_FEWEST_PAGES: Final = 20  # a fold of less is no sample
+_FEWEST_PAGES: Final = 20  # fewer pages make no useful fold
 
 Announce = Callable[[str], object]
 
 
 @runtime_checkable
 class SupportsEvolution(Protocol):
-    """A policy that evolves: ``announce`` is told before it does."""
+    """A policy that evolves formulas; it calls ``announce`` before each evolution."""
 
     evolutions: list[Evolution]
     records: list[EvolutionRecord]
@@ -55,20 +55,20 @@ class SupportsEvolution(Protocol):
 
 
 def make_plan(schedule: Schedule, seed: int, workers: int) -> EvolutionPlan:
-    """Return how `EvolvingPolicy` evolves in a replay by `schedule`: weekly, for NDCG at its budget. O(1)."""
+    """Return the plan of `EvolvingPolicy` for `schedule`: weekly evolutions for NDCG at its budget. O(1)."""
     settings = replace(WARM, budget=min(1.0, schedule.budget), reading=schedule.reading, workers=workers)
     return EvolutionPlan(drift=None, seed=derive_seed(seed, 0), settings=settings)
 
 
 def make_paper_settings(schedule: Schedule, workers: int) -> EvolutionSettings:
-    """Return the paper's settings for a replay by `schedule`: its budget and reading, all else as published. O(1)."""
+    """Return the paper's settings with the budget and reading of `schedule`. O(1)."""
     return EvolutionSettings(budget=min(1.0, schedule.budget), reading=schedule.reading, workers=workers)
 
 
 class EvolvingPolicy(ScheduledPolicy):
-    """A Scheduler whose formula is evolved by `plan`, from cycle number `first_cycle` of the replay on.
+    """A Scheduler whose formula is evolved by `plan`, starting at cycle `first_cycle` of the replay.
 
-    It is asked at the end of a cycle whose outcomes it cannot know, so it evolves from those up to the cycle before.
+    It ranks at the end of a cycle whose outcomes are still unknown, so it evolves from the cycles before.
     """
 
     def __init__(self, scheduler: Scheduler, plan: EvolutionPlan, first_cycle: int = FIRST_CYCLE) -> None:
@@ -80,9 +80,9 @@ class EvolvingPolicy(ScheduledPolicy):
         self._first = first_cycle
 
     def rank(self, query: PolicyQuery) -> Rows:
-        """Return the rows of the scheduler's best pages, after an evolution where one is due."""
+        """Return the rows of the scheduler's best pages, after an evolution if one is due."""
         now = query.now - self.scheduler.cycle_s
-        # From one interval before the first evolution on, the evolver counts the cycles to it.
+        # Called from one interval before the first evolution on, so that the evolver counts the cycles.
         trigger = self._evolver.due(now) if query.cycle >= self._first - self._evolver.plan.every else None
         if trigger is not None:
             self.announce("evolving")
@@ -92,15 +92,15 @@ class EvolvingPolicy(ScheduledPolicy):
         return super().rank(query)
 
     def save(self, directory: Path) -> Path:
-        """Save the scheduler's state, the records and the elites: an evolver can go on from there. O(pages)."""
+        """Save the scheduler's state, the records and the elites, from which an evolver can continue. O(pages)."""
         self._evolver.keep(directory, self.records)
         return super().save(directory)
 
 
 class PaperPolicy(ScheduledPolicy):
-    """A Scheduler that serves its first formula until enough cycles are known, then what one evolution makes of them.
+    """A Scheduler that uses its first formula until enough cycles are known, then the winner of one evolution.
 
-    There is no contest: what is best on the validation pages serves, as in the paper.
+    There is no contest: the best formula on the validation pages is used, as in the paper.
     """
 
     def __init__(self, scheduler: Scheduler, settings: EvolutionSettings, seed: int, known: int = _KNOWN) -> None:
@@ -113,7 +113,7 @@ class PaperPolicy(ScheduledPolicy):
         self._known = known
 
     def rank(self, query: PolicyQuery) -> Rows:
-        """Return the rows of the scheduler's best pages, after the one evolution where it is due."""
+        """Return the rows of the scheduler's best pages, after the only evolution if it is due."""
         now = query.now - self.scheduler.cycle_s
         if not self.records and query.cycle > self._known <= self.scheduler.known_cycles(now=now):
             self.announce("evolving")
@@ -163,8 +163,8 @@ class PaperPolicy(ScheduledPolicy):
 
 
 def evolve_once(history: ChangeHistory, settings: EvolutionSettings, seed: int) -> list[Candidate]:
-    """Return the elites of all runs, the best by the settings' selection first: trained on most pages, validated on
-    the rest. O(evaluations) crawls.
+    """Return the elites of all runs, trained on most pages and validated on the rest, best first by the settings'
+    selection. O(evaluations) crawls.
     """
     rows = shuffle_pages(history, seed)
     cut = rows.size // _FOLDS

@@ -1,17 +1,17 @@
-"""Policies by name: each ranks pages through the real Scheduler, but for the two that no crawler could run.
+"""Policies by name. All but `rand` and `oracle` rank pages with the real Scheduler.
 
-The published estimators are used as GP4C uses its baselines (section 5.1): CG ranks by its value alone, equation 4,
-with no regard to the time since the last visit; NAD, SAD, AAD and GAD are rates λ and rank by the probability of a
-change since the last visit, equation 5 with the minus sign that its print lost.
+The published estimators are used as GP4C uses its baselines (section 5.1): CG ranks by its value, equation 4, and
+ignores the time since the last visit; NAD, SAD, AAD and GAD are rates λ and rank by the probability of a change since
+the last visit, equation 5 with the minus sign that is missing in print.
 
-Every policy orders pages of equal score by lot, drawn anew each cycle as the Scheduler does. It matters: the published
-estimators score 0 every page that has not changed yet, more than a budget reaches, and with one lot for the whole
-replay the unlucky among them would never be visited (NAD would find 0.05 changed pages a visit in the last year of
-the shipped `scoop-extras` log, not 0.09).
+Every policy orders ties at random, differently in each cycle, as the Scheduler does. This matters: the published
+estimators give score 0 to every page without a change so far, more pages than a budget reaches. With one order for the
+whole replay some of them would never be visited, and NAD would find 0.05 changed pages per visit in the last year of
+the shipped `scoop-extras` log, not 0.09.
 
-The policy `posterior` is the posterior alone, without what visits tell of surges: what the default is measured against.
+The policy `posterior` is the posterior without surges, the baseline of the default policy.
 
-Two policies change the formula they rank by as they learn: see `streamsched.replay.simulation.evolving_policies`.
+Two policies change their formula as they learn: see `streamsched.replay.simulation.evolving_policies`.
 """
 
 from __future__ import annotations
@@ -60,11 +60,11 @@ POLICIES: Final = ("rand", *FORMULAS, "default", *EVOLVING, "oracle")
 
 _DEFAULT_SCHEDULE: Final = Schedule(0.05, 2, "since_visit")
 
-_NAME: Final = re.compile(r"[A-Za-z_][\w-]*")  # a lone word: more likely a policy's name misspelt than a formula
+_NAME: Final = re.compile(r"[A-Za-z_][\w-]*")  # a single word is more likely a misspelt policy than a formula
 
 
 def check_policy(name: str) -> None:
-    """Raise ReplayError where `name` is no policy, FormulaError where it is a formula that does not parse. O(length).
+    """Raise ReplayError if `name` is not a policy, FormulaError if it is a formula that does not parse. O(length).
 
     >>> check_policy("t * X")
     >>> check_policy("nadd")
@@ -83,7 +83,7 @@ def check_policy(name: str) -> None:
 
 
 def formula_of(name: str) -> str | None:
-    """Return the formula that a policy ranks by, `name` itself where it is one; None for chance, truth, and any number.
+    """Return the ranking formula of a policy; None for `rand`, `oracle` and policies that evolve formulas.
 
     >>> formula_of("age"), formula_of("X / n"), formula_of("rand")
     ('t', 'X / n', None)
@@ -96,10 +96,10 @@ def formula_of(name: str) -> str | None:
 def make_policy(
     name: str, cycle_s: float, seed: int, schedule: Schedule = _DEFAULT_SCHEDULE, workers: int = 1
 ) -> Policy:
-    """Return a fresh policy of that name or formula; `seed` salts the order of equals and all chance. O(1).
+    """Return a new policy of that name or formula; `seed` determines the order of ties and all randomness. O(1).
 
-    `schedule`: what evolution prepares for; `workers`: its threads, on which no result depends. Raises as
-    `check_policy` does.
+    `schedule`: the budget and reading for evolutions; `workers`: their threads, which do not affect results. Raises the
+    errors of `check_policy`.
     """
     check_policy(name)
     if name == "rand":
@@ -118,7 +118,7 @@ def make_policy(
 
 
 class _StatelessPolicy:
-    """A policy that scores from the query alone and draws lots, afresh each cycle, among pages of equal score."""
+    """A policy that scores pages from the query alone; ties are in random order, which differs each cycle."""
 
     def __init__(self, score: Callable[[PolicyQuery], Floats], cycle_s: float, seed: int) -> None:
         self._score = score

@@ -1,4 +1,4 @@
-"""Findings of an analysis: page types, change rates, intervals near one mean, the week, and what the log cannot show."""
+"""Findings of an analysis: page types, change rates, intervals near one mean, the week, and limits of the log."""
 
 from __future__ import annotations
 

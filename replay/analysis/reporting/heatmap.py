@@ -48,7 +48,7 @@ def draw_heat_map(heat: HeatMap, style: PlotStyle) -> Figure:
 
 
 def _assign_levels(counts: Ints, tones: int) -> tuple[Ints, list[int]]:
-    """Return the level of each cell, -1 for an empty one, and the least count of each level; counts rise by equal factors."""
+    """Return each cell's level (-1: empty) and the least count of each level; levels rise by equal factors."""
     most = int(counts.max(initial=1))
     limits = sorted({max(1, round((most + 1) ** (tone / tones))) for tone in range(tones)})
     return np.searchsorted(np.array(limits), counts, "right") - 1, limits

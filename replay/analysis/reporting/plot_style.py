@@ -16,7 +16,7 @@ __all__ = ["EMBEDDED", "PRINTED", "PlotStyle"]
 
 @dataclass(frozen=True, slots=True)
 class PlotStyle:
-    """Colours of a figure: ``ink`` for text and marks, ``faint`` for grids, ``hues`` by name, ``ramp`` from few to many.
+    """Colours of a figure: ``ink`` for text, ``faint`` for grids, ``hues`` by name, ``ramp`` from few to many.
 
     ``titled``: whether the figure contains its title; a report has it as a heading.
     """
