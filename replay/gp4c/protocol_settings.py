@@ -27,8 +27,8 @@ class ProtocolSettings:
 
     ``log``: file name for `read_truth`. ``metrics``: fitness functions, one evolution each. ``terminals``: terminal
     sets of the formulas, one evolution each. ``cycle_s``: seconds. ``start_s``, a UTC midnight, and ``end_s``: epoch
-    seconds. If both are given, the spans are thirds of that window, else they are 19 cycles each, by default the last of
-    the log. ``seed``: for the folds, the random policy and the order of ties. ``evolution``: settings of the genetic
+    seconds. If both are given, the spans are thirds of that window, else they are 19 cycles each, by default the last
+    of the log. ``seed``: for the folds, the random policy and the order of ties. ``evolution``: settings of the genetic
     programming and of the simulated crawls; metric, terminals and selection are overridden. Raises ReplayError if a
     value is invalid.
     """

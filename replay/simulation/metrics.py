@@ -68,8 +68,8 @@ def discounts(k: int) -> Floats:
 def stale_seconds(first_unseen_s: Floats, start_s: float, end_s: float) -> Floats:
     """Return how long each page's copy was out of date within [start, end): float64[pages]. O(pages).
 
-    ``first_unseen_s``: float64[pages], the page's first change after its last visit; inf if there is none, -inf if there
-    is no copy. No visit lies within the span.
+    ``first_unseen_s``: float64[pages], the page's first change after its last visit; inf if there is none, -inf if
+    there is no copy. No visit lies within the span.
 
     >>> stale_seconds(np.array([np.inf, 25.0, 10.0, -np.inf]), 20.0, 30.0).tolist()
     [0.0, 5.0, 10.0, 10.0]

@@ -25,9 +25,10 @@ def to_json(result: Analysis) -> str:
 
     ``step_s``, ``resolution_s`` and all ``…_s`` are seconds. ``findings`` and ``limits``, what the log cannot show, are
     lists of codes with their values. ``kinds``, for each page type: ``pages``, their ``share`` of the tested pages, and
-    ``poisson_share`` of simulated Poisson pages. ``periods``: intervals near each, ``seen`` and ``poisson``. ``rates``, for each estimator: the shares of pages with a mean interval of at most each of ``marks_s``,
-    and ``quantiles_s`` (null: beyond, for pages without a change). ``heat_map``: the cells that hold an interval, by
-    bin between ``edges_s``. ``near`` and ``week`` are null if the log cannot show them.
+    ``poisson_share`` of simulated Poisson pages. ``periods``: intervals near each, ``seen`` and ``poisson``. ``rates``,
+    for each estimator: the shares of pages with a mean interval of at most each of ``marks_s``, and ``quantiles_s``
+    (null: beyond, for pages without a change). ``heat_map``: the cells that hold an interval, by bin between
+    ``edges_s``. ``near`` and ``week`` are null if the log cannot show them.
     """
     types = result.page_types
     tested = max(1, types.tested)

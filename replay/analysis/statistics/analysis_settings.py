@@ -1,4 +1,4 @@
-"""What an analysis is asked to do, checked before anything runs, and the span of the log that follows from it."""
+"""Settings of an analysis, validated on construction, and the span of the log that they select."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ DAY_S: Final = 86_400.0
 WEEK_S: Final = 604_800.0
 
 Span = tuple[float, float]
-"""From the first to before the second, epoch seconds."""
+"""Start and end (exclusive), epoch seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class AnalysisSettings:
-    """One analysis: a log, a span of it, and how its changes are looked at.
+    """One analysis: a log, a span of it, and how its changes are observed.
 
-    ``log``: file name, as `read_truth` takes it. ``start_s`` and ``end_s``, exclusive: epoch seconds, by default the
-    log's extent. ``step_s``: how often a crawl looks at the pages of a log of changes, seconds, an hour by default or
-    the log's resolution where that is coarser; a log of crawl outcomes has its visits. ``near_s``: the mean interval
-    of the pages whose intervals are set against the exponential's, by default a day or what there are pages of.
-    ``level``: the largest share of Poisson pages that may be named something else. ``regions``: groups of pages by
-    top-level domain. ``zone``: by whose clock hours of the week are told, a name of the time zone database or an offset
-    such as ``+08:00``; with ``local`` the pages of a domain that ``zones`` or else its region has a zone for go by
-    that. Raises SettingsError where a value cannot work.
+    ``log``: file name for `read_truth`. ``start_s`` and ``end_s``, exclusive: epoch seconds, by default the extent of
+    the log. ``step_s``: seconds between visits of a simulated crawl of a log of changes, by default an hour or the log's
+    resolution, whichever is longer; a log of crawl outcomes has its own visits. ``near_s``: mean interval of the pages
+    whose intervals are compared with exponential ones, by default a day or another mean with enough pages. ``level``:
+    the largest share of Poisson pages that may be misclassified. ``regions``: groups of pages by top-level domain.
+    ``zone``: time zone of the hours of the week, a name of the time zone database or an offset such as ``+08:00``. With
+    ``local``, pages use the zone that ``zones`` has for their domain, else that of their region. Raises SettingsError if
+    a value is invalid.
     """
 
     log: str
@@ -62,13 +62,13 @@ class AnalysisSettings:
             find_zone(zone)
 
     def clock_of(self, domain: str, region: TimeRegion) -> str | float:
-        """Return by which zone's clock the pages of a domain of `region` go."""
+        """Return the time zone for the pages of a domain of `region`."""
         own = self.zones.get(domain, region.zone)
         return own if self.local and own is not None else self.zone
 
 
 def choose_span(log: ChangeLog, settings: AnalysisSettings) -> Span:
-    """Return the span of `log` that `settings` ask for. Raises ReplayError where the log has nothing of it. O(1)."""
+    """Return the span of `log` that `settings` select. Raises ReplayError if the log holds nothing of it. O(1)."""
     if not (is_dated(log.first_s) and is_dated(log.last_s)):
         raise ReplayError(f"the log's times run from {log.first_s:.0f} to {log.last_s:.0f}: expected epoch seconds")
     start_s = log.first_s if settings.start_s is None else settings.start_s
