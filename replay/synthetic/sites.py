@@ -1,4 +1,4 @@
-"""The hosts and URL prefixes of a synthetic corpus, and which kind of pages each prefix holds."""
+"""Hosts and URL prefixes of a synthetic corpus, and the kind of pages below each prefix."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from streamsched.replay.synthetic.synthetic_settings import KINDS, SyntheticSett
 
 __all__ = ["Sites", "draw_sites", "make_urls"]
 
-_WORDS: Final = b"newsblogshopdocsteamwikilisttags"  # of prefixes, each of ...
-_WORD_BYTES: Final = 4  # ... one length, so that all URLs are
+_WORDS: Final = b"newsblogshopdocsteamwikilisttags"  # words of prefixes, all of ...
+_WORD_BYTES: Final = 4  # ... equal length, so that all URLs have equal length
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sites:
-    """Where n pages stand: neighbours share p prefixes, and neighbouring prefixes share h hosts.
+    """Sites of n pages: neighbouring pages share p prefixes, neighbouring prefixes share h hosts.
 
     ``prefix``: int64[n], the prefix of each page, ascending; ``offsets``: int64[p + 1], the pages of prefix i are
     ``offsets[i]`` to ``offsets[i + 1]``; ``host``: int64[p], the host of each prefix, ascending; ``kind``: int64[p],
-    the place in `KINDS` of what its pages are.
+    the index in `KINDS` of its pages.
     """
 
     prefix: Ints
@@ -41,7 +41,7 @@ class Sites:
 
 
 def draw_sites(settings: SyntheticSettings, rng: np.random.Generator) -> Sites:
-    """Return hosts with a Pareto distribution of pages, cut into prefixes of a kind each. O(pages)."""
+    """Return hosts with Pareto distributed sizes, divided into prefixes with one kind each. O(pages)."""
     begins_host = np.zeros(settings.pages, np.bool_)
     begins_host[_first_pages(settings, rng)] = True
     begins = begins_host | (rng.random(settings.pages) < 1 / settings.pages_per_prefix)
@@ -52,7 +52,7 @@ def draw_sites(settings: SyntheticSettings, rng: np.random.Generator) -> Sites:
 
 
 def _first_pages(settings: SyntheticSettings, rng: np.random.Generator) -> Ints:
-    """Return the first page of each host: int64[h]; every host has one page or more."""
+    """Return the first page of each host: int64[h]; every host has at least one page."""
     hosts = min(settings.hosts, settings.pages)
     weights = (1 - rng.random(hosts)) ** (-1 / settings.host_tail)
     ends = np.cumsum(weights) / weights.sum()
@@ -62,8 +62,8 @@ def _first_pages(settings: SyntheticSettings, rng: np.random.Generator) -> Ints:
 def _assign_kinds(settings: SyntheticSettings, offsets: Ints, host: Ints, rng: np.random.Generator) -> Ints:
     """Return a kind for each prefix: int64[p]. O(p log p).
 
-    All pages are laid on a line, prefixes in random order, and the line is cut by the kinds' shares: so these are met
-    to within a prefix each. Prefixes that go with their host lie beside it, and so are of one kind.
+    Prefixes are put in random order, and their pages are divided by the shares of the kinds, which are exact to within a
+    prefix. Prefixes that follow their host are adjacent and so have one kind.
     """
     own = rng.random(host.size)
     place = np.where(rng.random(host.size) < settings.host_accord, rng.random(settings.pages)[host], own)
@@ -76,7 +76,7 @@ def _assign_kinds(settings: SyntheticSettings, offsets: Ints, host: Ints, rng: n
 
 
 def _last_kind(settings: SyntheticSettings) -> int:
-    """Return the last kind that has a share: where rounding leaves the sum of the shares below 1, the rest is its."""
+    """Return the last kind with a share, which gets the rest if rounding leaves the sum of the shares below 1."""
     return max(place for place, share in enumerate(settings.shares) if share > 0)
 
 
@@ -110,7 +110,7 @@ def _repeat(text: bytes, count: int) -> Bytes:
 
 
 def _format_digits(numbers: Ints) -> Bytes:
-    """Return whole numbers from 0 in decimal, all as long as the largest: uint8[n, digits].
+    """Return whole numbers from 0 in decimal, padded to the length of the largest: uint8[n, digits].
 
     >>> _format_digits(np.array([7, 120])).tobytes()
     b'007120'

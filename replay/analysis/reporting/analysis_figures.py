@@ -82,7 +82,7 @@ def _near(result: Analysis) -> Drawing | None:
         "near",
         f"Intervals of pages with a mean near {mean}",
         f"Histogram of the intervals of {near.pages:,} pages with a mean interval of about {mean}, and a line with the "
-        f"counts of exponential intervals. A bar at {mean} far above the line resolves scheduled updates.",
+        f"counts of exponential intervals. A bar at {mean} far above the line shows scheduled updates.",
         lambda style: _draw_near(near, style),
     )
 

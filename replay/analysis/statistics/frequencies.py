@@ -1,4 +1,4 @@
-"""How often each interval between changes was seen: by the page's mean interval, and for pages near one mean.
+"""Distributions of intervals between changes: by the page's mean interval, and for pages near one mean.
 
 Grimes & O'Brien (2008), Figures 1 and 2.
 """
@@ -19,9 +19,7 @@ _BINS_PER_DECADE: Final = 24  # each a tenth wider than the one before, which se
 _WITHIN: Final = 1.2  # factor above or below the mean asked for
 _BINS_PER_MEAN: Final = 24  # of the histogram: hours for a mean of a day
 _MEANS: Final = 3  # range of the histogram
-_MIN_STEPS_PER_MEAN: Final = (
-    6  # steps to the mean at least; with fewer a histogram resolves the steps, not the intervals
-)
+_MIN_STEPS_PER_MEAN: Final = 6  # steps to the mean at least; with fewer a histogram shows the steps, not the intervals
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -23,9 +23,10 @@ class Observation:
     """Visits of n pages while they existed: N visits each, X of which saw a change, and k intervals between changes.
 
     ``step_s``: float64[n], the time between two visits of a page; ``visits``: int64[n]; ``changes``: int64[n];
-    ``watched_s``: float64[n], the time observed. ``steps``: int64[k], the intervals from a seen change to the next of the
+    ``watched_s``: float64[n], the time observed. ``steps``: int64[k], intervals from a seen change to the next of the
     same page, 1 or more of the page's steps, page after page: those of page i are ``offsets[i]`` to ``offsets[i + 1]``,
-    ``offsets``: int64[n + 1]. The appearance of a page is not a change and starts a new sequence; its removal is a change.
+    ``offsets``: int64[n + 1]. The appearance of a page is not a change and starts a new sequence; its removal is a
+    change.
     """
 
     step_s: Floats

@@ -41,8 +41,8 @@ __all__ = [
 
 PERIODS_S: Final = {"hourly": 3_600.0, "daily": 86_400.0, "weekly": 604_800.0}
 PAGE_TYPES: Final = ("poisson", *PERIODS_S, "other", "fast", "few")
-"""Page types: consistent with Poisson, near a period, neither, changed at nearly every visit so that no test applies, or
-with too few intervals."""
+"""Page types: consistent with Poisson, near a period, neither, changed at nearly every visit so that no test applies,
+or with too few intervals."""
 
 _SIMULATED: Final = 20_000  # simulated pages: they estimate a level of 1 % to within 0.1 % ...
 _INTERVALS: Final = 4_000_000  # ... fewer if they have many intervals
@@ -60,8 +60,9 @@ _POISSON, _OTHER, _FAST, _FEW = (PAGE_TYPES.index(kind) for kind in ("poisson", 
 class Tests:
     """Test results of n pages.
 
-    ``p_values``: float64[n, 4], for each period and for any other distribution, NaN if not tested. ``near``: int64[n, 3]
-    and ``expected``: float64[n, 3], intervals near each period, observed and under Poisson, 0 if not tested.
+    ``p_values``: float64[n, 4], for each period and for any other distribution, NaN if not tested. ``near``:
+    int64[n, 3] and ``expected``: float64[n, 3], intervals near each period, observed and under Poisson, 0 if not
+    tested.
     ``counts``: int64[n], intervals. ``fast``: bool[n], whether nearly all of them are one step long.
     """
 
@@ -83,8 +84,8 @@ class PageTypes:
 
     By type in PAGE_TYPES: ``counts``, pages of the log; ``simulated``, shares of ``drawn`` simulated Poisson pages with
     as many intervals of the same mean as the tested pages. By period: ``near`` and ``expected``, intervals of tested
-    pages near it, observed and under Poisson; ``intervals``, the total. ``unclear``: periods that the step is too long to
-    distinguish from shorter ones; ``untestable``: periods shorter than the step.
+    pages near it, observed and under Poisson; ``intervals``, the total. ``unclear``: periods that the step is too long
+    to distinguish from shorter ones; ``untestable``: periods shorter than the step.
     """
 
     counts: dict[str, int]

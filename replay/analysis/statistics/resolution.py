@@ -13,10 +13,10 @@ __all__ = ["FINEST_S", "find_grid", "find_typical"]
 
 FINEST_S: Final = 1.0  # finer times count as whole seconds
 _GRIDS_S: Final = (86_400, 43_200, 21_600, 14_400, 10_800, 7_200, 3_600, 1_800, 900, 600, 300, 60, 1)
-_SAMPLE: Final = 100_000  # changes in the sample, which estimates the share off a grid to a tenth of a per cent
+_SAMPLE: Final = 100_000  # changes; enough for the share off a grid to 0.1 %
 _MIN_TIMES: Final = 8  # distinct times; fewer may lie on a grid by chance
 _ON_GRID: Final = 0.99
-_ZONES_S: Final = 900  # granularity of zone offsets: whole days and hours are multiples of it in UTC
+_ZONES_S: Final = 900  # granularity of zone offsets
 
 
 def find_grid(times_s: Floats) -> float:
