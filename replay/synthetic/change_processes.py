@@ -129,7 +129,7 @@ def _choose_weekdays(settings: SyntheticSettings, prefixes: int, rng: np.random.
 
 
 def _draw_minutes(settings: SyntheticSettings, prefixes: int, rng: np.random.Generator) -> Ints:
-    """Return a time of day for each prefix, at a whole minute, early enough that no delay crosses midnight: int64[prefixes]."""
+    """Return a minute of the day for each prefix, in seconds; no delay crosses midnight: int64[prefixes]."""
     return rng.integers(0, (_DAY_S - settings.jitter_s) // 60, prefixes) * 60
 
 

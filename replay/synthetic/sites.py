@@ -62,8 +62,8 @@ def _first_pages(settings: SyntheticSettings, rng: np.random.Generator) -> Ints:
 def _assign_kinds(settings: SyntheticSettings, offsets: Ints, host: Ints, rng: np.random.Generator) -> Ints:
     """Return a kind for each prefix: int64[p]. O(p log p).
 
-    Prefixes are put in random order, and their pages are divided by the shares of the kinds, which are exact to within a
-    prefix. Prefixes that follow their host are adjacent and so have one kind.
+    Prefixes are put in random order, and their pages are divided by the shares of the kinds, which are exact to within
+    a prefix. Prefixes that follow their host are adjacent and so have one kind.
     """
     own = rng.random(host.size)
     place = np.where(rng.random(host.size) < settings.host_accord, rng.random(settings.pages)[host], own)

@@ -20,7 +20,7 @@ _ZONES_S: Final = 900  # granularity of zone offsets
 
 
 def find_grid(times_s: Floats) -> float:
-    """Return the coarsest grid, from a day to a second, that 99 % of ``times_s``: float64[m] lie on; 1 if there are few times.
+    """Return the coarsest grid, from a day to a second, with 99 % of ``times_s``: float64[m]; 1 if they are few.
 
     The grid must be aligned to hours or days of some zone; other common times are scheduled updates. A grid of days may
     shift by an hour, as local midnights do. O(m).
