@@ -54,8 +54,8 @@ class SyntheticSettings:
     *dead*: no change.
 
     ``jitter_s``: the maximum delay of an update at a fixed hour or minute, uniformly distributed.
-    ``bulk_edits_per_day``: how often, on average, most pages of a URL prefix that is not dead are edited: each with probability ``bulk_reach``, all within
-    ``bulk_s`` seconds at any time, regardless of its kind.
+    ``bulk_edits_per_day``: how often, on average, most pages of a URL prefix that is not dead are edited: each with
+    probability ``bulk_reach``, all within ``bulk_s`` seconds at any time, regardless of its kind.
 
     Raises SettingsError if a value is invalid.
     """

@@ -72,7 +72,7 @@ def smooth(hours: Floats, width: int) -> Floats:
     [1.0, 1.0, 0.0, 2.0, 2.0, 2.0, 1.0]
     """
     reach = width // 2
-    return np.asarray(np.sum([np.page_numbers(hours, shift) for shift in range(-reach, reach + 1)], axis=0))
+    return np.asarray(np.sum([np.roll(hours, shift) for shift in range(-reach, reach + 1)], axis=0))
 
 
 def count_week(log: ChangeLog, span: Span, settings: AnalysisSettings) -> WeekProfile:
