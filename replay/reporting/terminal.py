@@ -86,7 +86,7 @@ def _format_cell(cell: Cell) -> Text:
 def print_paragraph(text: str) -> None:
     """Print `text` and an empty line to standard output, wrapped if that is a terminal."""
     grid = RichTable.grid()
-    grid.add_row(Text(f"{text}\n"))
+    grid.add_row(Text(f"{text}\n" if text else " "))
     print_table(grid)
 
 
