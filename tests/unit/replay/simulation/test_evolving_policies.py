@@ -22,7 +22,7 @@ from streamsched.replay.simulation import policies
 from streamsched.replay.simulation.evolving_policies import (
     EvolvingPolicy,
     PaperPolicy,
-    evolve_published,
+    evolve_once,
     make_paper_settings,
     make_plan,
 )
@@ -74,8 +74,8 @@ def run(policy: ScheduledPolicy, log: ChangeLog, days: int = DAYS) -> tuple[Trac
     chosen: list[list[int]] = []
     rank = policy.rank
 
-    def note(question: PolicyQuery) -> Rows:
-        rows = rank(question)
+    def note(query: PolicyQuery) -> Rows:
+        rows = rank(query)
         chosen.append(rows.tolist())
         return rows
 
@@ -120,7 +120,7 @@ def test_a_better_formula_is_promoted_and_serves_from_then_on(log: ChangeLog) ->
     assert first.gain is not None
     assert first.noise is not None
     assert first.gain > 2 * first.noise
-    assert first.when_s == START + first.cycle * DAY  # the end of the cycle before
+    assert first.start_s == START + first.cycle * DAY  # the end of the cycle before
     assert policy.scheduler.champion.record is not None
     half = trace.ndcg.size // 2
     assert trace.ndcg[half:].mean() > trace.ndcg[:half].mean()
@@ -234,11 +234,11 @@ def test_most_pages_train_and_the_rest_validate(log: ChangeLog) -> None:
     scheduler = Scheduler(cycle=DAY)
     run(ScheduledPolicy(scheduler), log)
     history = scheduler.training(19, now=START + DAYS * DAY).history
-    found = evolve_published(history, PUBLISHED, 5)
-    assert [one.formula for one in found] == [one.formula for one in evolve_published(history, PUBLISHED, 5)]
+    found = evolve_once(history, PUBLISHED, 5)
+    assert [one.formula for one in found] == [one.formula for one in evolve_once(history, PUBLISHED, 5)]
     assert len(found) > 1
     assert all(one.train is not None and one.validation is not None for one in found)
-    assert found != evolve_published(history, PUBLISHED, 6)
+    assert found != evolve_once(history, PUBLISHED, 6)
 
 
 @pytest.mark.parametrize("make", [evolving, published])
