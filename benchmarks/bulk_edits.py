@@ -177,13 +177,13 @@ class _Told:
     def discover(self, urls: PackedUrls, now: float) -> None:
         self._scheduler.discover(urls, now=now)
 
-    def rank(self, question: PolicyQuery) -> Rows:
-        spared = 1.0 - self._scheduler.scores(now=question.now)
-        last_visit_s = self._scheduler.core.pages.arrays.pages.records["last_visit_s"][: question.known]
-        edited = np.arange(question.known) >= _BACKGROUND.pages
-        for over_s in self._over_s[self._told_s <= question.now]:
+    def rank(self, query: PolicyQuery) -> Rows:
+        spared = 1.0 - self._scheduler.scores(now=query.now)
+        last_visit_s = self._scheduler.core.pages.arrays.pages.records["last_visit_s"][: query.known]
+        edited = np.arange(query.known) >= _BACKGROUND.pages
+        for over_s in self._over_s[self._told_s <= query.now]:
             spared[edited & (last_visit_s < over_s)] *= 1.0 - _REACH
-        return select_top(1.0 - spared, self._scheduler.core.tie_keys(now=question.now), question.k)
+        return select_top(1.0 - spared, self._scheduler.core.tie_keys(now=query.now), query.k)
 
     def observe(self, outcomes: OutcomeBatch) -> None:
         self._scheduler.observe(outcomes)
@@ -199,8 +199,8 @@ class _Recorded:
     def discover(self, urls: PackedUrls, now: float) -> None:
         self._crawler.discover(urls, now)
 
-    def rank(self, question: PolicyQuery) -> Rows:
-        self.visits.append(self._crawler.rank(question).copy())
+    def rank(self, query: PolicyQuery) -> Rows:
+        self.visits.append(self._crawler.rank(query).copy())
         return self.visits[-1]
 
     def observe(self, outcomes: OutcomeBatch) -> None:
@@ -216,9 +216,9 @@ class _Again:
     def discover(self, urls: PackedUrls, now: float) -> None:
         pass
 
-    def rank(self, question: PolicyQuery) -> Rows:
+    def rank(self, query: PolicyQuery) -> Rows:
         rows = next(self._visits)
-        assert rows.size == question.k
+        assert rows.size == query.k
         return rows
 
     def observe(self, outcomes: OutcomeBatch) -> None:

@@ -148,9 +148,9 @@ class _Oracle:
     def discover(self, urls: PackedUrls, now: float) -> None:
         self._known.discover(urls, now)
 
-    def rank(self, question: PolicyQuery) -> Rows:
-        scores = np.where(self._scheduled, question.changed, self._scheduler.scores(now=question.now))
-        return np.lexsort((self._scheduler.core.tie_keys(now=question.now), -scores))[: question.k]
+    def rank(self, query: PolicyQuery) -> Rows:
+        scores = np.where(self._scheduled, query.changed, self._scheduler.scores(now=query.now))
+        return np.lexsort((self._scheduler.core.tie_keys(now=query.now), -scores))[: query.k]
 
     def observe(self, outcomes: OutcomeBatch) -> None:
         self._known.observe(outcomes)

@@ -1,13 +1,14 @@
-"""Replays of change logs: what each policy would have found, had it decided what to visit (SPEC 6).
+"""Replays of change logs: the changes each policy would have found with its own choice of visits (SPEC 6).
 
-The report and the terminal's table and progress bar, which need matplotlib and rich, stand in
-`streamsched.replay.reporting.html_report` and `streamsched.replay.reporting.terminal`.
+`streamsched.replay.reporting.replay_report` writes the HTML report and `streamsched.replay.reporting.terminal` prints
+the table and the progress bar; they need matplotlib, jinja2 and rich.
 """
 
 from streamsched.replay.confidence_intervals import Estimate
 from streamsched.replay.experiment import Progress, replay_log, run_replay
-from streamsched.replay.replay_results import METRICS, PolicyResult, ReplayResult, to_json
+from streamsched.replay.replay_results import METRICS, PolicyResult, ReplayResult
 from streamsched.replay.replay_settings import ReplaySettings
+from streamsched.replay.reporting.replay_json import to_json
 from streamsched.replay.saved_state import prepare_state
 from streamsched.replay.simulation.policies import EVOLVING, POLICIES, STEADY
 from streamsched.replay.simulation.promotions import Evolution

@@ -14,19 +14,19 @@ from streamsched.numerics.arrays import Ints
 from streamsched.numerics.topk_order import tie_keys
 from streamsched.replay.replay_results import ReplayResult, summarise
 from streamsched.replay.replay_settings import ReplaySettings, choose_window
-from streamsched.replay.simulation.evolving_policies import Evolves
-from streamsched.replay.simulation.metrics import deciles
+from streamsched.replay.simulation.evolving_policies import SupportsEvolution
+from streamsched.replay.simulation.metrics import assign_deciles
 from streamsched.replay.simulation.policies import EVOLVING, formula_of, make_policy
 from streamsched.replay.simulation.simulator import Policy, Schedule, Trace, simulate
 from streamsched.replay.truth.ground_truth import ChangeLog, Window
 from streamsched.replay.truth.reader import read_truth
 
-__all__ = ["Keep", "Progress", "replay_log", "run_replay"]
+__all__ = ["KeepPolicy", "Progress", "replay_log", "run_replay"]
 
 Progress: TypeAlias = Callable[[int, int, str], None]
 """Called with the cycles done, all cycles and the current policy: after each cycle, with several workers each run."""
 
-Keep: TypeAlias = Callable[[str, int, Policy], None]
+KeepPolicy: TypeAlias = Callable[[str, int, Policy], None]
 """Called with name, seed and policy at the end of each run of a policy that evolves."""
 
 WORTH_WORKERS_S = 10.0  # of expected work; starting a process and loading its kernels takes two seconds
@@ -34,12 +34,12 @@ _CYCLE_S = 6e-4  # a cycle's cost of any size ...
 _PAGE_S = 2e-7  # ... and of each page in it; measured on 2,180 pages and on 400,000
 
 
-class _Bench(NamedTuple):
+class _SharedInputs(NamedTuple):
     """Inputs that all runs of a replay share."""
 
     window: Window
     schedule: Schedule
-    tenths: Ints
+    deciles: Ints
     workers: int
 
 
@@ -48,7 +48,9 @@ class _Run(NamedTuple):
     seed: int
 
 
-def run_replay(settings: ReplaySettings, progress: Progress | None = None, keep: Keep | None = None) -> ReplayResult:
+def run_replay(
+    settings: ReplaySettings, progress: Progress | None = None, keep: KeepPolicy | None = None
+) -> ReplayResult:
     """Read the log and replay each policy on it; the same settings give the same result to the last bit.
 
     Raises ReplayError if the log does not contain the window, SourceError if it cannot be read.
@@ -57,7 +59,7 @@ def run_replay(settings: ReplaySettings, progress: Progress | None = None, keep:
 
 
 def replay_log(
-    log: ChangeLog, settings: ReplaySettings, progress: Progress | None = None, keep: Keep | None = None
+    log: ChangeLog, settings: ReplaySettings, progress: Progress | None = None, keep: KeepPolicy | None = None
 ) -> ReplayResult:
     """Replay each policy on `log`, already read; ``settings.log`` is used as its name.
 
@@ -65,54 +67,58 @@ def replay_log(
     """
     window = choose_window(log, settings)
     changes = window.changes()
-    tenths = deciles(changes, tie_keys(np.arange(window.pages, dtype=np.uint64), 0))
-    bench = _Bench(window, settings.schedule, tenths, settings.workers)
+    deciles = assign_deciles(changes, tie_keys(np.arange(window.pages, dtype=np.uint64), 0))
+    shared = _SharedInputs(window, settings.schedule, deciles, settings.workers)
     runs = [_Run(policy, seed) for policy in settings.policies for seed in settings.seeds]
-    traces = _trace_all(bench, runs, progress or _say_nothing, keep)
+    traces = _trace_all(shared, runs, progress or _ignore, keep)
     each = len(settings.seeds)
     policies = tuple(
         summarise(policy, formula_of(policy), traces[at * each : (at + 1) * each])
         for at, policy in enumerate(settings.policies)
     )
-    return ReplayResult(settings, window, changes, tenths, policies, log.rejected, log.rejections, log.note)
+    return ReplayResult(settings, window, changes, deciles, policies, log.rejected, log.rejections, log.note)
 
 
-def _trace_all(bench: _Bench, runs: Sequence[_Run], progress: Progress, keep: Keep | None) -> list[Trace]:
+def _trace_all(shared: _SharedInputs, runs: Sequence[_Run], progress: Progress, keep: KeepPolicy | None) -> list[Trace]:
     """Return the traces of `runs` in their order."""
-    total = bench.window.cycles * len(runs)
+    total = shared.window.cycles * len(runs)
     # This process runs the policies that evolve, with its threads, and the first of the others: the kernels that it
     # compiles are on disk when other processes need them.
     order = sorted(range(len(runs)), key=lambda index: runs[index].policy not in EVOLVING)
     evolving = sum(run.policy in EVOLVING for run in runs)
-    worth = bench.workers > 1 and _expected_s(bench.window) * (len(runs) - evolving - 1) > WORTH_WORKERS_S
+    worth = shared.workers > 1 and _expected_s(shared.window) * (len(runs) - evolving - 1) > WORTH_WORKERS_S
     here = evolving + 1 if worth else len(runs)
     traces: dict[int, Trace] = {}
     for index in order[:here]:
         run = runs[index]
-        traces[index] = _trace(bench, run, _Tick(progress, len(traces) * bench.window.cycles, total, run.policy), keep)
+        traces[index] = _trace(
+            shared, run, _ProgressCounter(progress, len(traces) * shared.window.cycles, total, run.policy), keep
+        )
     others = [runs[index] for index in order[here:]]
-    for index, trace in zip(order[here:], _trace_apart(bench, others), strict=True):
+    for index, trace in zip(order[here:], _trace_apart(shared, others), strict=True):
         traces[index] = trace
-        progress(len(traces) * bench.window.cycles, total, runs[index].policy)
+        progress(len(traces) * shared.window.cycles, total, runs[index].policy)
     return [traces[index] for index in range(len(runs))]
 
 
-def _trace_apart(bench: _Bench, runs: Sequence[_Run]) -> Iterator[Trace]:
+def _trace_apart(shared: _SharedInputs, runs: Sequence[_Run]) -> Iterator[Trace]:
     """Return the traces of `runs` in their order, each from a separate process."""
     if not runs:
         return
     # Spawned, not forked: a fork of a process that runs threads (the ranking's, a progress bar's) may hang.
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(min(bench.workers, len(runs)), context, _share, (bench,)) as pool:
+    with ProcessPoolExecutor(min(shared.workers, len(runs)), context, _share, (shared,)) as pool:
         yield from pool.map(_trace_shared, runs)
 
 
-def _trace(bench: _Bench, run: _Run, tick: _Tick | None = None, keep: Keep | None = None) -> Trace:
-    policy = make_policy(run.policy, bench.window.cycle_s, run.seed, bench.schedule, bench.workers)
-    if isinstance(policy, Evolves) and tick is not None:
+def _trace(
+    shared: _SharedInputs, run: _Run, tick: _ProgressCounter | None = None, keep: KeepPolicy | None = None
+) -> Trace:
+    policy = make_policy(run.policy, shared.window.cycle_s, run.seed, shared.schedule, shared.workers)
+    if isinstance(policy, SupportsEvolution) and tick is not None:
         policy.announce = tick.announce
-    trace = simulate(bench.window, policy, bench.schedule, bench.tenths, tick)
-    if not isinstance(policy, Evolves):
+    trace = simulate(shared.window, policy, shared.schedule, shared.deciles, tick)
+    if not isinstance(policy, SupportsEvolution):
         return trace
     if keep is not None:
         keep(run.policy, run.seed, policy)
@@ -124,7 +130,7 @@ def _expected_s(window: Window) -> float:
     return window.cycles * (_CYCLE_S + window.pages * _PAGE_S)
 
 
-class _Tick:
+class _ProgressCounter:
     """Reports progress: counts cycles over all runs."""
 
     def __init__(self, progress: Progress, done: int, total: int, policy: str) -> None:
@@ -139,15 +145,15 @@ class _Tick:
         self._progress(self._done, self._total, f"{self._policy}, {action}")
 
 
-def _say_nothing(done: int, total: int, policy: str) -> None:
+def _ignore(done: int, total: int, policy: str) -> None:
     pass
 
 
-_shared: list[_Bench] = []  # in a worker process: the inputs from its parent
+_shared: list[_SharedInputs] = []  # in a worker process: the inputs from its parent
 
 
-def _share(bench: _Bench) -> None:
-    _shared[:] = [bench]
+def _share(shared: _SharedInputs) -> None:
+    _shared[:] = [shared]
 
 
 def _trace_shared(run: _Run) -> Trace:

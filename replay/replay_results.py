@@ -1,23 +1,21 @@
-"""What came out of a replay: figures with their intervals, the runs behind them, and both as JSON."""
+"""Results of a replay: each policy's figures with their intervals, and the runs behind them."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
 from streamsched.connectors import Rejection
 from streamsched.numerics.arrays import Floats, Ints
 from streamsched.replay.confidence_intervals import Estimate, over_cycles, over_detections, over_seeds
-from streamsched.replay.replay_settings import ReplaySettings, spell_time
-from streamsched.replay.simulation.promotions import Evolution
+from streamsched.replay.replay_settings import ReplaySettings
 from streamsched.replay.simulation.simulator import Trace
 from streamsched.replay.truth.ground_truth import Window
 
-__all__ = ["METRICS", "PolicyResult", "ReplayResult", "summarise", "to_json"]
+__all__ = ["METRICS", "PolicyResult", "ReplayResult", "summarise"]
 
 METRICS: Final = ("change_rate", "ndcg", "freshness", "delay_mean", "delay_p95")
 
@@ -64,16 +62,16 @@ class PolicyResult:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReplayResult:
-    """A whole replay: what was asked, what the window held, and each policy's result in the order asked.
+    """Results of a replay: its settings, the window, and each policy's result in the order asked.
 
-    ``changes``: int64[pages], changes of each page after the window's start; ``tenths``: int64[pages], its decile by
-    that. ``rejected``, ``rejections`` and ``note`` are the `ChangeLog`'s.
+    ``changes``: int64[pages], changes of each page after the window's start; ``deciles``: int64[pages], the page's
+    decile by changes. ``rejected``, ``rejections`` and ``note`` are those of the `ChangeLog`.
     """
 
     settings: ReplaySettings
     window: Window
     changes: Ints
-    tenths: Ints
+    deciles: Ints
     policies: tuple[PolicyResult, ...]
     rejected: int
     rejections: tuple[Rejection, ...]
@@ -83,68 +81,6 @@ class ReplayResult:
 def summarise(name: str, formula: str | None, traces: Sequence[Trace]) -> PolicyResult:
     """Return the figures of a policy from its runs, one per seed. O(seeds · (cycles + detections))."""
     return PolicyResult(name, formula, {metric: _FIGURES[metric](traces) for metric in METRICS}, tuple(traces))
-
-
-def to_json(result: ReplayResult) -> str:
-    """Return the figures as JSON; the same replay gives the same bytes. O(policies · seeds).
-
-    ``policies`` maps each name to ``change_rate``, ``ndcg``, ``freshness``, ``delay_mean`` and ``delay_p95`` (days),
-    null where there was nothing to measure, ``visits`` and more; ``ci95`` to [low, high], null where there is none;
-    ``promotions`` to a list of the formulas that evolution put in charge, each from its ``cycle`` on, with their
-    ``gain`` and its ``noise`` as shares of the predecessor's fitness, null where no contest was held.
-    """
-    settings, window = result.settings, result.window
-    report = {
-        "log": settings.log,
-        "pages": window.pages,
-        "cycles": window.cycles,
-        "budget": settings.budget,
-        "cycle": settings.cycle_s,
-        "warmup": settings.warmup,
-        "changed": settings.changed,
-        "from": spell_time(window.start_s),
-        "to": spell_time(window.edge(window.cycles)),
-        "seeds": list(settings.seeds),
-        "later_pages": settings.later_pages,
-        "changes": int(result.changes.sum()),
-        "rejected": result.rejected,
-        "note": result.note,
-        "delay_unit": "days",
-        "policies": {policy.name: _spell_policy(policy, settings.seeds) for policy in result.policies},
-    }
-    return json.dumps(report, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-
-
-def _spell_policy(policy: PolicyResult, seeds: Sequence[int]) -> dict[str, Any]:
-    intervals = {
-        metric: None if figure.low is None else [figure.low, figure.high] for metric, figure in policy.figures.items()
-    }
-    return {
-        **{metric: policy.figures[metric].value for metric in METRICS},
-        "visits": policy.visits,
-        "detections": policy.detections,
-        "undetected": policy.undetected,
-        "stale_pages": policy.stale_pages,
-        "promotions": [
-            _spell_promotion(evolution, seed)
-            for seed, trace in zip(seeds, policy.traces, strict=True)
-            for evolution in trace.evolutions
-            if evolution.promoted
-        ],
-        "formula": policy.formula,
-        "ci95": intervals,
-    }
-
-
-def _spell_promotion(evolution: Evolution, seed: int) -> dict[str, Any]:
-    return {
-        "seed": seed,
-        "cycle": evolution.cycle,
-        "date": spell_time(evolution.when_s),
-        "formula": evolution.challenger,
-        "gain": evolution.gain,
-        "noise": evolution.noise,
-    }
 
 
 def _mean(delays: Floats) -> float:

@@ -1,4 +1,4 @@
-"""What a replay is asked to do, checked before anything runs, and the window of the log that follows from it."""
+"""Settings of a replay, validated on construction, and the window of the log that they select."""
 
 from __future__ import annotations
 
@@ -12,24 +12,25 @@ from streamsched.replay.simulation.policies import STEADY, check_policy
 from streamsched.replay.simulation.simulator import DAY_S, Reading, Schedule
 from streamsched.replay.truth.ground_truth import ChangeLog, Window
 
-__all__ = ["ReplaySettings", "choose_window", "is_dated", "spell_time"]
+__all__ = ["ReplaySettings", "choose_window", "format_time", "is_dated"]
 
 _FIRST_EPOCH_S: Final = -62_135_596_800.0  # year 1, Python's first
-_LAST_EPOCH_S: Final = 253_402_300_799.0  # the last second of year 9999; beyond it lie milliseconds taken for seconds
+_LAST_EPOCH_S: Final = 253_402_300_799.0  # the last second of year 9999; larger values are milliseconds, not seconds
 
 
 @dataclass(frozen=True, slots=True)
 class ReplaySettings:
-    """One replay: a log, a window of it, and who is compared.
+    """One replay: a log, a window of it, and the policies to compare.
 
-    ``log``: file name, as `read_truth` takes it. ``policies``: names or formulas, in the order of the results.
-    ``budget``: share of the pages visited a cycle, above 0. ``cycle_s``: seconds. ``warmup``: cycles that visit every
-    page before anything is ranked. ``changed``: the reading of "changed" that visits report and metrics count.
-    ``start_s``, a UTC midnight, and ``end_s``: epoch seconds; by default the log's first midnight and its end, of
-    which whole cycles are replayed. ``seeds``: one run each, for chance and the order of equals. ``later_pages``:
-    take in pages that appear within the window too. ``workers``: processes at most, used where the
-    work is worth starting them; the results do not depend on it.
-    Raises ReplayError, or FormulaError for a formula, where a value cannot work.
+    ``log``: file name for `read_truth`. ``policies``: names or formulas, in the order of the results. ``budget``: share
+    of the pages visited per cycle, above 0. ``cycle_s``: seconds. ``warmup``: cycles that visit every page before
+    ranking starts. ``changed``: the reading of "changed" that visits report and metrics count. ``start_s``, a UTC
+    midnight, and ``end_s``: epoch seconds, by default the log's first midnight and its end; whole cycles are replayed.
+    ``seeds``: one run each, for the random policy and the order of ties. ``later_pages``: include pages that appear
+    within the window. ``workers``: the maximum number of processes, started if the work is large enough; results do not
+    depend on it.
+
+    Raises ReplayError, or FormulaError for a formula, if a value is invalid.
     """
 
     log: str
@@ -59,53 +60,53 @@ class ReplaySettings:
         _require(self.workers >= 1, "workers", self.workers, "1 or more")
         for edge, time_s in (("start", self.start_s), ("end", self.end_s)):
             _require(time_s is None or is_dated(time_s), edge, time_s, "epoch seconds of the years 1 to 9999")
-        _require((self.start_s or 0.0) % DAY_S == 0, "start", spell_time(self.start_s or 0.0), "a UTC midnight")
+        _require((self.start_s or 0.0) % DAY_S == 0, "start", format_time(self.start_s or 0.0), "a UTC midnight")
         for policy in self.policies:
             check_policy(policy)
 
     @property
     def schedule(self) -> Schedule:
-        """The rules that the simulator runs by."""
+        """Budget, warm-up and reading, for the simulator."""
         return Schedule(self.budget, self.warmup, self.changed)
 
 
 def choose_window(log: ChangeLog, settings: ReplaySettings) -> Window:
-    """Return the window of `log` that `settings` ask for, in whole cycles; a part of a cycle at its end is left out.
+    """Return the window of `log` that `settings` select, in whole cycles.
 
-    Raises ReplayError where the log does not reach that far or no cycle is left to rank.
+    Raises ReplayError if the log does not contain the window or no cycle is left to rank.
     """
     if not (is_dated(log.first_s) and is_dated(log.last_s)):
         raise ReplayError(f"the log's times run from {log.first_s:.0f} to {log.last_s:.0f}: expected epoch seconds")
     start_s = math.ceil(log.first_s / DAY_S) * DAY_S if settings.start_s is None else settings.start_s
     end_s = log.last_s if settings.end_s is None else settings.end_s
-    extent = f"the log runs from {spell_time(log.first_s)} to {spell_time(log.last_s)}"
+    extent = f"the log runs from {format_time(log.first_s)} to {format_time(log.last_s)}"
     if end_s > log.last_s + max(DAY_S, settings.cycle_s):
-        raise ReplayError(f"the window ends at {spell_time(end_s)}, of which nothing is known: {extent}")
+        raise ReplayError(f"the window ends at {format_time(end_s)}, after the end of the log: {extent}")
     cycles = math.floor((end_s - start_s) / settings.cycle_s)
     if cycles <= settings.warmup:
         raise ReplayError(
-            f"the window from {spell_time(start_s)} to {spell_time(end_s)} holds {max(0, cycles)} whole cycles: "
+            f"the window from {format_time(start_s)} to {format_time(end_s)} holds {max(0, cycles)} whole cycles: "
             f"expected more than the {settings.warmup} of the warm-up; {extent}"
         )
     if not log.alive(start_s).size:
-        raise ReplayError(f"no page is alive at {spell_time(start_s)}: {extent}")
+        raise ReplayError(f"no page is alive at {format_time(start_s)}: {extent}")
     return log.window(start_s, settings.cycle_s, cycles, later_pages=settings.later_pages)
 
 
-def spell_time(epoch_s: float) -> str:
-    """Return the time as ISO 8601 in UTC, the date alone at midnight.
+def format_time(epoch_s: float) -> str:
+    """Return the time as ISO 8601 in UTC, only the date at midnight.
 
-    >>> spell_time(1755820800.0), spell_time(1755820801.0)
+    >>> format_time(1755820800.0), format_time(1755820801.0)
     ('2025-08-22', '2025-08-22T00:00:01Z')
     """
-    moment = datetime.fromtimestamp(epoch_s, UTC)
+    time = datetime.fromtimestamp(epoch_s, UTC)
     if epoch_s % DAY_S == 0:
-        return moment.date().isoformat()
-    return moment.replace(tzinfo=None).isoformat() + "Z"
+        return time.date().isoformat()
+    return time.replace(tzinfo=None).isoformat() + "Z"
 
 
 def is_dated(epoch_s: float) -> bool:
-    """Return whether the time is one that a date can be written for: of the years 1 to 9999. O(1)."""
+    """Return whether the time has a calendar date: years 1 to 9999. O(1)."""
     return _FIRST_EPOCH_S <= epoch_s <= _LAST_EPOCH_S
 
 

@@ -19,8 +19,8 @@ def prepare_state(settings: ReplaySettings, policy: str) -> ScheduledPolicy:
     O(cycles · pages). Raises the errors of `run_replay`, and ReplayError for a policy without a scheduler.
     """
     window = choose_window(read_truth(settings.log), settings)
-    rehearsed = make_policy(policy, settings.cycle_s, settings.seeds[0], settings.schedule, settings.workers)
-    if not isinstance(rehearsed, ScheduledPolicy):
+    replayed = make_policy(policy, settings.cycle_s, settings.seeds[0], settings.schedule, settings.workers)
+    if not isinstance(replayed, ScheduledPolicy):
         raise ReplayError(f"policy {policy!r} keeps no state: expected one that ranks by a formula")
-    simulate(window, rehearsed, settings.schedule, np.zeros(window.pages, np.int64))
-    return rehearsed
+    simulate(window, replayed, settings.schedule, np.zeros(window.pages, np.int64))
+    return replayed

@@ -1,8 +1,7 @@
-"""Who beat whom, by paired tests across the five test folds (GP4C, section 5.3): overall, and cycle by cycle.
+"""Paired comparisons of methods across the five test folds (GP4C, section 5.3): overall and by cycle.
 
-All methods are tested on the same pages in the same cycles, so differences are taken fold by fold and Student's t is
-over the folds' differences. Folds hold different pages but the same cycles: what an interval leaves out is how much
-another season would have differed.
+All methods are tested on the same pages in the same cycles, so Student's t is computed over the differences within
+folds. Folds hold different pages but the same cycles: the intervals do not cover differences between seasons.
 """
 
 from __future__ import annotations
@@ -19,19 +18,19 @@ __all__ = [
     "by_fold",
     "compare_cycles",
     "compare_folds",
+    "compare_with_zero",
     "estimate",
     "estimate_cycles",
     "estimate_folds",
-    "is_apart",
 ]
 
 
 @dataclass(frozen=True, slots=True)
 class Contest:
-    """In how many cycles one method beat another, lost to it, and was told apart from it by neither.
+    """Cycles in which one method is significantly better than another, worse, and neither.
 
-    ``gain``: the mean relative difference over the victories, ``drop``: over the losses, below 0; None where there are
-    none, or the other method found nothing at all in them.
+    ``gain``: the mean relative difference over the victories; ``drop``: over the losses, below 0. None if there are
+    none, or the other method found nothing in them.
     """
 
     victories: int
@@ -44,7 +43,7 @@ class Contest:
 def by_fold(series: Floats) -> Floats:
     """Return each fold's mean over its cycles: float64[folds] of ``series``: float64[folds, cycles]. O(size).
 
-    A cycle that is NaN, no page of the fold having changed in it, is left out; a fold of such cycles is NaN.
+    Cycles that are NaN, in which no page of the fold changed, are left out; a fold with no other cycles is NaN.
 
     >>> by_fold(np.array([[0.25, 0.75], [0.5, np.nan]])).tolist()
     [0.5, 0.5]
@@ -55,7 +54,7 @@ def by_fold(series: Floats) -> Floats:
 
 
 def estimate(figures: Floats) -> Estimate:
-    """Return the mean of one figure a fold and its t-interval, ``figures``: float64[folds], NaN left out. O(folds)."""
+    """Return the mean over the folds and its t-interval, ``figures``: float64[folds] without NaN. O(folds)."""
     return over_seeds(_known(figures))
 
 
@@ -70,10 +69,10 @@ def estimate_cycles(series: Floats) -> list[Estimate]:
 
 
 def compare_folds(ours: Floats, theirs: Floats) -> Estimate:
-    """Return by which share `ours` is above `theirs`, with the interval of the paired difference. O(size).
+    """Return the relative difference of `ours` to `theirs`, with the interval of the paired difference. O(size).
 
-    Both: float64[folds, cycles]. The folds' differences and their interval are divided by the mean of `theirs`; without
-    a value where that is 0.
+    Both: float64[folds, cycles]. Differences and interval are divided by the mean of `theirs`; the estimate has no
+    value if that is 0.
 
     >>> compare_folds(np.array([[0.55], [0.54], [0.56]]), np.array([[0.5], [0.5], [0.5]]))
     Estimate(value=0.1, low=0.05..., high=0.14...)
@@ -85,16 +84,16 @@ def compare_folds(ours: Floats, theirs: Floats) -> Estimate:
 
 
 def compare_cycles(ours: Floats, theirs: Floats) -> Contest:
-    """Return in how many cycles `ours` is told apart from `theirs` at 95 %, both float64[folds, cycles]. O(size).
+    """Return the cycles in which `ours` differs from `theirs` at 95 %, both float64[folds, cycles]. O(size).
 
-    Of cycles without any difference one in 40 is to be expected as a victory and one in 40 as a loss.
+    Without a true difference, one cycle in 40 is expected as a victory and one in 40 as a loss.
     """
     gains: list[float] = []
     drops: list[float] = []
     victories = losses = 0
     for cycle in range(ours.shape[1]):
         difference = estimate(ours[:, cycle] - theirs[:, cycle])
-        side = is_apart(difference)
+        side = compare_with_zero(difference)
         base = over_seeds(_known(theirs[:, cycle])).value
         victories += side > 0
         losses += side < 0
@@ -103,11 +102,11 @@ def compare_cycles(ours: Floats, theirs: Floats) -> Contest:
     return Contest(victories, losses, ours.shape[1] - victories - losses, _mean(gains), _mean(drops))
 
 
-def is_apart(difference: Estimate) -> int:
-    """Return 1 where the interval of a difference lies above 0, -1 where below, 0 where it holds 0 or there is none.
+def compare_with_zero(difference: Estimate) -> int:
+    """Return 1 if the interval of a difference lies above 0, -1 if below, 0 if it holds 0 or there is none.
 
-    >>> is_apart(Estimate(0.2, 0.1, 0.3)), is_apart(Estimate(-0.2, -0.3, -0.1)), is_apart(Estimate(0.2, -0.1, 0.5))
-    (1, -1, 0)
+    >>> [compare_with_zero(Estimate(0.0, *ends)) for ends in ((0.1, 0.3), (-0.3, -0.1), (-0.1, 0.5))]
+    [1, -1, 0]
     """
     if difference.low is None or difference.high is None:
         return 0

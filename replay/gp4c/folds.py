@@ -1,7 +1,7 @@
-"""Who learns from whom: pages in five folds, cycles in three spans, and five rotations of both (GP4C, section 5.2).
+"""Temporal cross-validation: five folds of pages, three spans of cycles, five rotations (GP4C, section 5.2).
 
-A rotation trains on three folds' first span, validates on the fourth's second and tests on the fifth's third: no page
-and no cycle is in two of them, and what is tested comes after what was learned from.
+A rotation trains on the first span of three folds, validates on the second span of the fourth and tests on the third
+span of the fifth. The three share no page and no cycle, and the test follows the training in time.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from streamsched.replay.gp4c.prior import fit_prior
 from streamsched.replay.gp4c.protocol_settings import FOLDS, SPANS, ProtocolSettings
 from streamsched.replay.truth.ground_truth import Window
 
-__all__ = ["Rotation", "Stages", "cut_history", "deal_folds", "rotate_folds", "split_history"]
+__all__ = ["Rotation", "Stages", "assign_folds", "cut_history", "rotate_folds", "split_history"]
 
 
 @dataclass(frozen=True, slots=True)
 class Rotation:
-    """Which folds, numbered from 0, train, validate and test."""
+    """The folds, numbered from 0, for training, validation and test."""
 
     train: tuple[int, ...]
     validation: int
@@ -34,10 +34,10 @@ class Rotation:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Stages:
-    """The three histories of one rotation, each of its own pages and its own span.
+    """The histories of one rotation, each with its own pages and its own span.
 
-    ``prior_shape`` and ``prior_mean``: the Gamma prior of a page's changes a cycle, learned from `train` alone, which
-    all three carry.
+    ``prior_shape`` and ``prior_mean``: the Gamma prior of a page's changes per cycle, fitted to `train` and used by all
+    three histories.
     """
 
     train: ChangeHistory
@@ -48,7 +48,7 @@ class Stages:
 
 
 def rotate_folds(folds: int = FOLDS) -> tuple[Rotation, ...]:
-    """Return as many rotations as folds: each tests the fold of its number, and each fold validates once.
+    """Return one rotation per fold: each fold is the test fold once and the validation fold once.
 
     >>> rotate_folds()[0], rotate_folds()[4].test
     (Rotation(train=(1, 2, 3), validation=4, test=0), 4)
@@ -57,25 +57,25 @@ def rotate_folds(folds: int = FOLDS) -> tuple[Rotation, ...]:
     return tuple(Rotation(tuple(turn[:-2]), turn[-2], turn[-1]) for turn in turns)
 
 
-def deal_folds(hashes: Hashes, folds: int, seed: int) -> Ints:
-    """Return each page's fold: int64[pages], equal in size but for one page. O(pages log pages).
+def assign_folds(hashes: Hashes, folds: int, seed: int) -> Ints:
+    """Return each page's fold: int64[pages], whose sizes differ by at most one page. O(pages log pages).
 
-    Pages are dealt out in turn in the order of their salted ``hashes``: uint64[pages]; neither the order of the log nor
-    anything a URL says decides.
+    Pages are assigned in turn in the order of their salted ``hashes``: uint64[pages]. The order of the log and the
+    content of URLs have no influence.
 
-    >>> deal_folds(np.arange(6, dtype=np.uint64), 3, seed=0).tolist()
+    >>> assign_folds(np.arange(6, dtype=np.uint64), 3, seed=0).tolist()
     [1, 2, 1, 0, 0, 2]
     """
     order = np.lexsort((hashes, tie_keys(hashes, seed)))
-    dealt = np.empty(hashes.size, np.int64)
-    dealt[order] = np.arange(hashes.size) % folds
-    return dealt
+    fold_of = np.empty(hashes.size, np.int64)
+    fold_of[order] = np.arange(hashes.size) % folds
+    return fold_of
 
 
 def cut_history(window: Window) -> ChangeHistory:
-    """Return in which cycles each page of the window changed. O(pages · cycles + changes).
+    """Return the cycles in which each page of the window changed. O(pages · cycles + changes).
 
-    A page's importance is the log's; nothing is known of costs, and no prior has been learned yet.
+    Importance comes from the log; costs and the prior are unknown.
     """
     edges = np.array([window.edge(cycle) for cycle in range(1, window.cycles)])
     changed: Bools = np.zeros((window.pages, window.cycles), np.bool_)
@@ -85,21 +85,20 @@ def cut_history(window: Window) -> ChangeHistory:
     return ChangeHistory.of(changed, hashes=_hash_urls(window.urls), importance=importance)
 
 
-def split_history(history: ChangeHistory, dealt: Ints, rotation: Rotation, settings: ProtocolSettings) -> Stages:
-    """Return what the rotation trains, validates and tests on, ``dealt``: int64[pages] as of `deal_folds`.
+def split_history(history: ChangeHistory, fold_of: Ints, rotation: Rotation, settings: ProtocolSettings) -> Stages:
+    """Return the rotation's histories for training, validation and test, ``fold_of``: int64[pages] from `assign_folds`.
 
-    O(pages · cycles). Raises ReplayError where a fold is too small to visit one page a cycle, or nothing changes in the
-    ranked cycles of a stage.
+    O(pages · cycles). Raises ReplayError if nothing changes in the ranked cycles of one of them.
     """
     cycles = history.cycles // SPANS
     parts = {}
     for span, (name, folds) in enumerate(
         (("train", rotation.train), ("validation", (rotation.validation,)), ("test", (rotation.test,)))
     ):
-        parts[name] = history.take(np.flatnonzero(np.isin(dealt, folds))).span(span * cycles, cycles)
+        parts[name] = history.take(np.flatnonzero(np.isin(fold_of, folds))).span(span * cycles, cycles)
         if not parts[name].changed[:, settings.warmup :].any():
             raise ReplayError(
-                f"none of the {parts[name].pages} pages of {_spell_folds(folds)} changes in the ranked cycles of span "
+                f"none of the {parts[name].pages} pages of {_name_folds(folds)} changes in the ranked cycles of span "
                 f"{span + 1}: there is nothing to {_PURPOSES[name]}; expected a longer window or more pages"
             )
     shape, mean = fit_prior(parts["train"].changed)
@@ -107,7 +106,7 @@ def split_history(history: ChangeHistory, dealt: Ints, rotation: Rotation, setti
     return Stages(**stages, prior_shape=shape, prior_mean=mean)
 
 
-_PURPOSES = {"train": "learn from", "validation": "select by", "test": "test on"}
+_PURPOSES = {"train": "train on", "validation": "validate on", "test": "test on"}
 
 
 def _give_prior(history: ChangeHistory, shape: float, mean: float) -> ChangeHistory:
@@ -121,12 +120,12 @@ def _give_prior(history: ChangeHistory, shape: float, mean: float) -> ChangeHist
     )
 
 
-def _spell_folds(folds: tuple[int, ...]) -> str:
+def _name_folds(folds: tuple[int, ...]) -> str:
     numbers = ", ".join(str(fold + 1) for fold in folds)
     return f"fold {numbers}" if len(folds) == 1 else f"folds {numbers}"
 
 
 def _hash_urls(urls: PackedUrls) -> Hashes:
-    """Return the pages' hashes, those that a page table knows them by: uint64[n]. O(bytes)."""
+    """Return the hashes that a page table uses for the pages: uint64[n]. O(bytes)."""
     spans = pairwise(urls.offsets.tolist())
     return np.fromiter((hash_bytes(urls.blob, start, stop) for start, stop in spans), np.uint64, len(urls))

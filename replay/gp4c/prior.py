@@ -1,4 +1,4 @@
-"""One Gamma prior for a whole corpus, by moments: what the posterior policy starts from in the experiment.
+"""Gamma prior of a whole corpus, fitted by moments, for the posterior policy of the experiment.
 
 A page of rate λ shows no change in a cycle with probability exp(-λ), and in two given cycles with exp(-2λ). Under
 Gamma(shape, exposure) these are (b / (b + 1))^s and (b / (b + 2))^s on average, s the shape and b the exposure. The
@@ -17,16 +17,16 @@ from streamsched.numerics.arrays import Bools
 
 __all__ = ["fit_prior"]
 
-_LOWEST_SHAPE: Final = 0.1  # below, a page's first visit would decide almost alone
-_HIGHEST_SHAPE: Final = 100.0  # above, pages are as good as alike
-_HALVINGS: Final = 200  # of the exposure's logarithm: to the last bit
+_LOWEST_SHAPE: Final = 0.1  # below, a page's first visit would dominate its estimate
+_HIGHEST_SHAPE: Final = 100.0  # above, pages hardly differ
+_HALVINGS: Final = 200  # bisection steps on the logarithm of the exposure: to the last bit
 
 
 def fit_prior(changed: Bools) -> tuple[float, float]:
-    """Return shape and mean, changes a cycle, of the prior of ``changed``: bool[pages, cycles]. O(pages · cycles).
+    """Return shape and mean, changes per cycle, of the prior of ``changed``: bool[pages, cycles]. O(pages · cycles).
 
-    Shapes are kept within 0.1 and 100. One more page, which changes in half of the cycles, is thought to be among the
-    pages: so the mean is above 0 where nothing changes, and finite where all changes all the time.
+    Shapes are limited to 0.1 to 100. The fit includes one extra page that changes in half of the cycles, so the mean is
+    above 0 if nothing changes, and finite if every page changes in every cycle.
 
     >>> flags = np.random.default_rng(1).random((50_000, 19)) < 1 - np.exp(-np.random.default_rng(2).gamma(
     ...     0.5, 0.2, (50_000, 1)))
@@ -46,7 +46,7 @@ def fit_prior(changed: Bools) -> tuple[float, float]:
 
 
 def _solve_shape(single: float, pair: float) -> float:
-    """Return the shape at which quiet cycles and quiet pairs have these negative logarithms, within its limits."""
+    """Return the shape, within its limits, for these negative logarithms of the shares of quiet cycles and pairs."""
     ratio = pair / single
     low, high = -50.0, 50.0  # of the exposure's logarithm
     for _ in range(_HALVINGS):

@@ -20,7 +20,7 @@ from streamsched.evolution.simulation.trials import Trial
 from streamsched.formula import Formula
 from streamsched.numerics.arrays import Floats
 from streamsched.replay.experiment import Progress
-from streamsched.replay.gp4c.folds import Stages, cut_history, deal_folds, rotate_folds, split_history
+from streamsched.replay.gp4c.folds import Stages, assign_folds, cut_history, rotate_folds, split_history
 from streamsched.replay.gp4c.protocol_results import BASELINES, SELECTIONS, Choice, Evolved, Outcome, ProtocolResult
 from streamsched.replay.gp4c.protocol_settings import FOLDS, METRICS, ProtocolSettings, choose_spans
 from streamsched.replay.simulation.policies import FORMULAS
@@ -29,18 +29,18 @@ from streamsched.replay.truth.reader import read_truth
 
 __all__ = ["evolve_log", "run_protocol"]
 
-_CHANCE: Final = "1"  # equal scores, whose order is drawn anew each cycle
+_RANDOM: Final = "1"  # equal scores: their order is random and differs each cycle
 
 
 class _Tested(NamedTuple):
-    """One formula in one test: the whole lists, and the first parts of them."""
+    """One formula in one test: its metrics over whole lists and over the first parts of them."""
 
     whole: Series
     cuts: Sequence[Series]
 
 
-class _Bred(NamedTuple):
-    """One evolution: what each selection chose, how it fared, and how training went."""
+class _Rotation(NamedTuple):
+    """One evolution: each selection's choice, its test, and the learning curves."""
 
     choices: dict[Selection, Choice]
     tests: dict[Selection, _Tested]
@@ -51,16 +51,16 @@ class _Bred(NamedTuple):
 def run_protocol(settings: ProtocolSettings, progress: Progress | None = None) -> ProtocolResult:
     """Read the log and run the experiment on it; the same settings give the same result to the last bit.
 
-    Raises ReplayError where the log is too short or too small, SourceError where it cannot be read.
+    Raises ReplayError if the log is too short or too small, SourceError if it cannot be read.
     """
     return evolve_log(read_truth(settings.log), settings, progress)
 
 
 def evolve_log(log: ChangeLog, settings: ProtocolSettings, progress: Progress | None = None) -> ProtocolResult:
-    """Run the experiment on `log`, already read; ``settings.log`` is only its name.
+    """Run the experiment on `log`, already read; ``settings.log`` is used as its name.
 
     `progress` is called after each generation. O(5 · metrics · terminal sets · seeds · generations · population)
-    evaluations. Raises ReplayError where the log is too short or too small.
+    evaluations. Raises ReplayError if the log is too short or too small.
     """
     window = choose_spans(log, settings)
     if window.pages * settings.budget < FOLDS:
@@ -69,9 +69,9 @@ def evolve_log(log: ChangeLog, settings: ProtocolSettings, progress: Progress | 
             f"of {settings.budget:g} visits a page of each of {FOLDS} folds"
         )
     history = cut_history(window)
-    dealt = deal_folds(history.hashes, FOLDS, settings.seed)
-    stages = [split_history(history, dealt, rotation, settings) for rotation in rotate_folds()]
-    tick = _Tick(progress, settings)
+    fold_of = assign_folds(history.hashes, FOLDS, settings.seed)
+    stages = [split_history(history, fold_of, rotation, settings) for rotation in rotate_folds()]
+    tick = _ProgressCounter(progress, settings)
     baselines = {name: _gather([_test(stage, _baseline(name), settings) for stage in stages]) for name in BASELINES}
     evolved = tuple(
         _evolve(stages, metric, terminals, settings, tick)
@@ -93,31 +93,36 @@ def evolve_log(log: ChangeLog, settings: ProtocolSettings, progress: Progress | 
 
 
 def _evolve(
-    stages: Sequence[Stages], metric: Metric, terminals: TerminalSet, settings: ProtocolSettings, tick: _Tick
+    stages: Sequence[Stages], metric: Metric, terminals: TerminalSet, settings: ProtocolSettings, tick: _ProgressCounter
 ) -> Evolved:
     """Return the five evolutions for one metric from one terminal set."""
-    bred = []
+    rotations = []
     for number, stage in enumerate(stages):
         tick.label = f"{metric}, {terminals}, fold {number + 1}"
-        bred.append(_breed(stage, number, metric, terminals, settings, tick))
+        rotations.append(_run_rotation(stage, number, metric, terminals, settings, tick))
     return Evolved(
         metric,
         terminals,
-        {how: tuple(one.choices[how] for one in bred) for how in SELECTIONS},
-        {how: _gather([one.tests[how] for one in bred]) for how in SELECTIONS},
+        {how: tuple(one.choices[how] for one in rotations) for how in SELECTIONS},
+        {how: _gather([one.tests[how] for one in rotations]) for how in SELECTIONS},
         {
-            measured: np.array([[cut.mean(measured) for cut in one.tests["best"].cuts] for one in bred])
+            measured: np.array([[cut.mean(measured) for cut in one.tests["best"].cuts] for one in rotations])
             for measured in METRICS
         },
-        np.array([one.curves for one in bred]),
-        sum(one.programs for one in bred),
+        np.array([one.curves for one in rotations]),
+        sum(one.programs for one in rotations),
     )
 
 
-def _breed(
-    stage: Stages, number: int, metric: Metric, terminals: TerminalSet, settings: ProtocolSettings, tick: _Tick
-) -> _Bred:
-    """Return what one rotation's evolution chose, each selection's formula tested."""
+def _run_rotation(
+    stage: Stages,
+    number: int,
+    metric: Metric,
+    terminals: TerminalSet,
+    settings: ProtocolSettings,
+    tick: _ProgressCounter,
+) -> _Rotation:
+    """Evolve on one rotation; return each selection's formula and its test."""
     evolution = replace(settings.evolution, metric=metric, terminals=terminals)
     alphabet, workers = evolution.alphabet, evolution.workers
     training = Evaluator([_trial(stage.train, settings)], metric, alphabet=alphabet, workers=workers)
@@ -133,11 +138,11 @@ def _breed(
         figures = (float(train[index]), float(validated[index]), tests[how].whole.mean(metric))
         choices[how] = Choice(str(formula), *figures)
     curves = np.array([[generation.best for generation in run.generations] for run in found.runs])
-    return _Bred(choices, tests, np.fmax.accumulate(curves, axis=1), training.evaluated)
+    return _Rotation(choices, tests, np.fmax.accumulate(curves, axis=1), training.evaluated)
 
 
 def _test(stage: Stages, formula: Formula, settings: ProtocolSettings) -> _Tested:
-    """Return how a formula fares in a rotation's test."""
+    """Return the metrics of a formula in a rotation's test."""
     evaluator = Evaluator([_trial(stage.test, settings)], workers=1)
     cuts = [cut / settings.budget for cut in settings.cuts]
     (series,) = evaluator.series(formula, cuts=(1.0, *cuts))
@@ -156,7 +161,7 @@ def _trial(history: ChangeHistory, settings: ProtocolSettings) -> Trial:
 
 
 def _gather(tests: Sequence[_Tested]) -> Outcome:
-    """Return a method's outcome from its tests, one a fold."""
+    """Return a method's outcome from its tests, one per fold."""
     series = [test.whole for test in tests]
     return Outcome(
         np.array([np.where(one.counted, one.change_rate, np.nan) for one in series]),
@@ -166,11 +171,11 @@ def _gather(tests: Sequence[_Tested]) -> Outcome:
 
 
 def _baseline(name: str) -> Formula:
-    return Formula.parse(_CHANCE if name == "rand" else FORMULAS[name])
+    return Formula.parse(_RANDOM if name == "rand" else FORMULAS[name])
 
 
-class _Tick:
-    """Counts generations towards the progress of the whole."""
+class _ProgressCounter:
+    """Reports progress: counts generations over all evolutions."""
 
     def __init__(self, progress: Progress | None, settings: ProtocolSettings) -> None:
         evolution = settings.evolution

@@ -1,4 +1,4 @@
-"""The paper's figures 3 to 6 and the learning curves, for the report; a method's lines carry the class of its place."""
+"""The paper's figures 3 to 6 and the learning curves. Lines of method number i have the class ``p{i}``."""
 
 from __future__ import annotations
 
@@ -13,115 +13,112 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from streamsched.evolution.gp.evolution_settings import Metric
+from streamsched.evolution.gp.final_selection import Selection
 from streamsched.numerics.arrays import Floats
 from streamsched.replay.confidence_intervals import Estimate
 from streamsched.replay.gp4c.comparison import estimate, estimate_cycles
 from streamsched.replay.gp4c.protocol_results import NAMES, SELECTIONS, ProtocolResult
-from streamsched.replay.gp4c.protocol_wording import HEADS, LEFT_OUT, SELECTION_HEADS
-from streamsched.replay.reporting.palette import Stroke, choose_strokes
-from streamsched.replay.reporting.svg import INK, STYLE, dress, dress_axes, finish_svg
+from streamsched.replay.gp4c.protocol_tables import EVOLVED_STYLES, OMITTED, choose_method_styles
+from streamsched.replay.reporting.palette import LineStyle
+from streamsched.replay.reporting.sentences import METRIC_TITLES
+from streamsched.replay.reporting.svg import INK, RC_PARAMS, line_properties, style_axes, to_svg
 
-__all__ = ["draw_curves", "draw_methods", "draw_new_pages", "draw_selections", "draw_sweep", "strokes"]
+__all__ = ["draw_curves", "draw_methods", "draw_new_pages", "draw_selections", "draw_sweep"]
 
-_EVOLVED: Final = {
-    "GP4C_Basic": Stroke("sky", width=1.8),
-    "GP4C_All": Stroke("vermilion", width=1.8),
-    "GP4C_Full": Stroke("green", width=1.8),
-}
-_TRIO: Final = (
-    Stroke("vermilion", width=1.4),
-    Stroke("blue", (4.0, 2.0), 1.4),
-    Stroke("green", (1.0, 1.6), 1.4),
+_SELECTION_TITLES: Final[dict[Selection, str]] = {"best": "Best", "avg": "Avg_σ", "sum": "Sum_σ"}
+_SELECTION_STYLES: Final = (
+    LineStyle("vermilion", width=1.4),
+    LineStyle("blue", (4.0, 2.0), 1.4),
+    LineStyle("green", (1.0, 1.6), 1.4),
 )
-_FITNESS: Final[dict[Metric, Stroke]] = {
-    "change_rate": Stroke("blue", (4.0, 2.0), 1.6),
-    "ndcg": Stroke("vermilion", width=1.6),
+_FITNESS_STYLES: Final[dict[Metric, LineStyle]] = {
+    "change_rate": LineStyle("blue", (4.0, 2.0), 1.6),
+    "ndcg": LineStyle("vermilion", width=1.6),
 }
 
 
 class _Line(NamedTuple):
-    """A line of a figure: its name, look and points, and half the intervals' widths where it has them."""
+    """A line of a figure: label, style, points, and half the widths of their intervals."""
 
     label: str
-    stroke: Stroke
-    across: Floats
-    up: Floats
-    spread: Floats | None = None
-
-
-def strokes(result: ProtocolResult) -> list[Stroke]:
-    """Return each method's stroke, in the order of `ProtocolResult.methods`. O(methods)."""
-    return [_EVOLVED.get(name) or choose_strokes([name])[0] for name in result.methods()]
+    style: LineStyle
+    x: Floats
+    y: Floats
+    half_width: Floats
 
 
 def draw_selections(result: ProtocolResult, metric: Metric) -> str:
     """Return a panel of Figure 3: the three selections, cycle by cycle, with 95 % intervals across the folds."""
     one = result.shown(metric)
     lines = []
-    for place, selection in enumerate(SELECTIONS if one else ()):
+    for index, selection in enumerate(SELECTIONS if one else ()):
         points = estimate_cycles(one.outcomes[selection].of(metric)) if one else []
-        lines.append(_trace(SELECTION_HEADS[selection], _TRIO[place], _cycles(result) + (place - 1) * 0.15, points))
-    return _draw(HEADS[metric], "ranked cycle", lines, f"selections-{metric}")
+        lines.append(
+            _make_line(
+                _SELECTION_TITLES[selection], _SELECTION_STYLES[index], _cycles(result) + (index - 1) * 0.15, points
+            )
+        )
+    return _draw_lines(METRIC_TITLES[metric], "ranked cycle", lines, f"selections-{metric}")
 
 
 def draw_methods(result: ProtocolResult, metric: Metric) -> str:
     """Return a panel of Figure 4: each method's mean over the test folds, cycle by cycle."""
-    with mpl.rc_context(STYLE):
-        figure, axes = _begin(HEADS[metric], "ranked cycle")
-        for place, (name, stroke) in enumerate(zip(result.methods(), strokes(result), strict=True)):
+    with mpl.rc_context(RC_PARAMS):
+        figure, axes = _begin_figure(METRIC_TITLES[metric], "ranked cycle")
+        for index, (name, style) in enumerate(zip(result.methods(), choose_method_styles(result), strict=True)):
             series = result.series(name, metric)
-            if name not in LEFT_OUT and series is not None:
+            if name not in OMITTED and series is not None:
                 points = _values(estimate_cycles(series))
-                axes.plot(_cycles(result), points, **dress(stroke), gid=f"policy-{place}")
-        return finish_svg(figure, f"methods-{metric}")
+                axes.plot(_cycles(result), points, **line_properties(style), gid=f"policy-{index}")
+        return to_svg(figure, f"methods-{metric}")
 
 
 def draw_sweep(result: ProtocolResult, metric: Metric) -> str:
-    """Return a panel of Figure 5: the metric at the top of each list, by what was evolved for."""
+    """Return a panel of Figure 5: the metric over the top of each list, by fitness."""
     cuts = 100 * np.array(result.settings.cuts)
     shift = 0.012 * (cuts[-1] - cuts[0])
     lines = []
-    for place, (fitness, stroke) in enumerate(_FITNESS.items()):
+    for index, (fitness, style) in enumerate(_FITNESS_STYLES.items()):
         one = result.shown(fitness)
         if one is not None:
             points = [estimate(one.sweep[metric][:, cut]) for cut in range(cuts.size)]
-            label = f"evolved for {HEADS[fitness]}"
-            lines.append(_trace(label, stroke, cuts + (place - 0.5) * shift, points))
-    return _draw(HEADS[metric], "% of the pages, from the top of each list", lines, f"sweep-{metric}")
+            label = f"evolved for {METRIC_TITLES[fitness]}"
+            lines.append(_make_line(label, style, cuts + (index - 0.5) * shift, points))
+    return _draw_lines(METRIC_TITLES[metric], "% of the pages, from the top of each list", lines, f"sweep-{metric}")
 
 
 def draw_new_pages(result: ProtocolResult) -> str:
-    """Return Figure 6: which share of each cycle's visits went to pages not visited since the warm-up."""
+    """Return Figure 6: the share of each cycle's visits to pages not visited since the warm-up."""
     lines = []
-    for fitness, stroke in _FITNESS.items():
+    for fitness, style in _FITNESS_STYLES.items():
         one = result.shown(fitness)
         if one is not None:
             share = one.outcomes["best"].new_share
-            label = f"evolved for {HEADS[fitness]}"
-            lines.append(_trace(label, stroke, _cycles(result), estimate_cycles(share)))
-    return _draw(
+            label = f"evolved for {METRIC_TITLES[fitness]}"
+            lines.append(_make_line(label, style, _cycles(result), estimate_cycles(share)))
+    return _draw_lines(
         "Share of newly visited pages", "ranked cycle", lines, "new-pages", lambda axes: axes.set_ylim(0, 1.04)
     )
 
 
 def draw_curves(result: ProtocolResult, fitness: Metric) -> str:
-    """Return a panel with the best fitness by generation: thin, each fold's best seed; thick, their mean."""
-    with mpl.rc_context(STYLE):
-        figure, axes = _begin(f"{HEADS[fitness]} in training", "generation")
+    """Return a panel with the best fitness by generation: each fold's best seed (thin) and their mean (thick)."""
+    with mpl.rc_context(RC_PARAMS):
+        figure, axes = _begin_figure(f"{METRIC_TITLES[fitness]} in training", "generation")
         for one in (one for one in result.evolved if one.fitness == fitness):
-            stroke = _EVOLVED[NAMES[one.terminals]]
+            style = EVOLVED_STYLES[NAMES[one.terminals]]
             best = np.fmax.reduce(one.curves, axis=1)
             generations = np.arange(best.shape[1])
             for fold in best:
-                axes.plot(generations, fold, **dress(replace(stroke, width=0.5)))
-            axes.plot(generations, best.mean(0), **dress(stroke), label=one.name)
+                axes.plot(generations, fold, **line_properties(replace(style, width=0.5)))
+            axes.plot(generations, best.mean(0), **line_properties(style), label=one.name)
         _add_legend(figure, axes)
-        return finish_svg(figure, f"curves-{fitness}")
+        return to_svg(figure, f"curves-{fitness}")
 
 
-def _trace(label: str, stroke: Stroke, across: Floats, points: Sequence[Estimate]) -> _Line:
+def _make_line(label: str, style: LineStyle, x: Floats, points: Sequence[Estimate]) -> _Line:
     widths = [np.nan if point.half_width is None else point.half_width for point in points]
-    return _Line(label, stroke, across, _values(points), np.array(widths))
+    return _Line(label, style, x, _values(points), np.array(widths))
 
 
 def _values(points: Sequence[Estimate]) -> Floats:
@@ -132,37 +129,36 @@ def _cycles(result: ProtocolResult) -> Floats:
     return np.arange(1, result.ranked + 1, dtype=np.float64)
 
 
-def _draw(
-    title: str, below: str, lines: Sequence[_Line], salt: str, finish: Callable[[Axes], object] = lambda axes: None
+def _draw_lines(
+    title: str, xlabel: str, lines: Sequence[_Line], salt: str, finish: Callable[[Axes], object] = lambda axes: None
 ) -> str:
-    """Return a panel with `lines` and their intervals, named in a legend."""
-    with mpl.rc_context(STYLE):
-        figure, axes = _begin(title, below)
+    """Return a panel with `lines`, their intervals and a legend."""
+    with mpl.rc_context(RC_PARAMS):
+        figure, axes = _begin_figure(title, xlabel)
         for line in lines:
-            look = dress(line.stroke)
-            axes.plot(line.across, line.up, **look, label=line.label)
-            if line.spread is not None:
-                low, high = np.clip((line.up - line.spread, line.up + line.spread), 0.0, 1.0)  # as shares are
-                axes.vlines(line.across, low, high, colors=look["color"], linewidth=0.8, alpha=0.7)
+            properties = line_properties(line.style)
+            axes.plot(line.x, line.y, **properties, label=line.label)
+            low, high = np.clip((line.y - line.half_width, line.y + line.half_width), 0.0, 1.0)  # shares
+            axes.vlines(line.x, low, high, colors=properties["color"], linewidth=0.8, alpha=0.7)
         _add_legend(figure, axes)
         if axes.get_ylim()[0] < 0:
             axes.set_ylim(bottom=0)
         finish(axes)
-        return finish_svg(figure, salt)
+        return to_svg(figure, salt)
 
 
-def _begin(title: str, below: str) -> tuple[Figure, Axes]:
+def _begin_figure(title: str, xlabel: str) -> tuple[Figure, Axes]:
     figure = Figure(figsize=(4.6, 3.1), layout="constrained")
     axes = figure.add_subplot()
-    dress_axes(axes, title)
-    axes.set_xlabel(below, color=INK)
+    style_axes(axes, title)
+    axes.set_xlabel(xlabel, color=INK)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     return figure, axes
 
 
 def _add_legend(figure: Figure, axes: Axes) -> None:
-    """Name the lines below the drawing, where they cover nothing."""
+    """Add a legend below the axes, so that it covers no line."""
     handles, labels = axes.get_legend_handles_labels()
     if handles:
-        look = {"frameon": False, "labelcolor": INK, "fontsize": 8.5}
-        figure.legend(handles, labels, loc="outside lower center", ncols=3, **look)
+        properties = {"frameon": False, "labelcolor": INK, "fontsize": 8.5}
+        figure.legend(handles, labels, loc="outside lower center", ncols=3, **properties)

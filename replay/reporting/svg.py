@@ -1,24 +1,26 @@
-"""How figures become SVG that stands in an HTML page: colours are the page's variables, text is the page's text.
+"""Convert matplotlib figures to SVG elements whose colours and fonts are those of the HTML page.
 
-matplotlib draws with placeholder colours; what it wrote is then stripped to the drawing, so that the same figures give
-the same bytes and the page decides what dark mode looks like. A line with the gid ``policy-3`` gets the class ``p3``.
+matplotlib draws with placeholder colours, which become CSS variables. Metadata and generated names are removed: the
+same figure gives the same bytes, and the page controls dark mode. A line with the gid ``policy-3`` gets the class
+``p3``.
 """
 
 from __future__ import annotations
 
 import io
 import re
+from html import escape
 from typing import Any, Final
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from streamsched.replay.reporting.palette import HUES, Stroke
+from streamsched.replay.reporting.palette import HUES, RAMP, LineStyle
 
-__all__ = ["FAINT", "HEAT", "HUE_CODES", "INK", "STYLE", "dress", "dress_axes", "finish_svg"]
+__all__ = ["FAINT", "HEAT", "HUE_CODES", "INK", "RAMP_CODES", "RC_PARAMS", "line_properties", "style_axes", "to_svg"]
 
-STYLE: Final[Any] = {
+RC_PARAMS: Final[Any] = {
     "svg.fonttype": "none",
     "font.family": "sans-serif",
     "font.size": 9.5,
@@ -30,42 +32,49 @@ STYLE: Final[Any] = {
     "axes.spines.right": False,
     "axes.grid": True,
     "axes.axisbelow": True,
-    "axes.formatter.useoffset": False,  # ticks show what they stand for, however close together they are
+    "axes.formatter.useoffset": False,  # tick labels are full values, even if close together
     "grid.linewidth": 0.5,
     "timezone": "UTC",
 }
-# Placeholders: no drawing uses these colours, and the page's variables take their places.
+# Placeholders: no drawing uses these colours; CSS variables replace them.
 INK: Final = "#010203"
 FAINT: Final = "#040506"
 HEAT: Final = "#070809"
-_VARIABLES: Final = {INK: "--ink", FAINT: "--faint", HEAT: "--heat"}
-HUE_CODES: Final = {hue: f"#0a0b{place:02x}" for place, hue in enumerate(HUES)}
-_HUE_VARIABLES: Final = {code: f"--{hue}" for hue, code in HUE_CODES.items()}
+HUE_CODES: Final = {hue: f"#0a0b{index:02x}" for index, hue in enumerate(HUES)}
+RAMP_CODES: Final = tuple(f"#0c0d{level:02x}" for level in range(len(RAMP)))
+_VARIABLES: Final = {
+    INK: "--ink",
+    FAINT: "--faint",
+    HEAT: "--heat",
+    **{code: f"--{hue}" for hue, code in HUE_CODES.items()},
+    **{code: f"--ramp{level}" for level, code in enumerate(RAMP_CODES)},
+}
 
-# What matplotlib writes beside the drawing, and what is left of it.
-_STRIPPED: Final = tuple(
-    (re.compile(pattern, re.DOTALL), kept)
-    for pattern, kept in (
+# Patterns of what matplotlib writes beside the drawing, and their replacements.
+_REPLACEMENTS: Final = tuple(
+    (re.compile(pattern, re.DOTALL), replacement)
+    for pattern, replacement in (
         (r"<metadata>.*?</metadata>\s*|<style.*?</style>\s*|<!--.*?-->\s*", ""),
         (r'^<svg [^>]*?viewBox="([^"]*)"[^>]*>', r'<svg viewBox="\1" role="img">'),
         (r'id="policy-(\d+)"', r'class="p\1"'),
-        (r' id="[a-zA-Z]+[\w.]*_\d+"', ""),  # names of its own, the same in every figure
+        (r' id="[a-zA-Z]+[\w.]*_\d+"', ""),  # generated names, the same in every figure
         (r" font-family: [^;]*;", ""),
         (r' transform="rotate\(-0 [^"]*"', ""),
         (r"xlink:href", "href"),
         (r"\s*\n\s*", " "),
     )
 )
+_COORDINATE: Final = re.compile(r"\d+\.\d{3,}(?=[^<>]*>)")  # within a tag: the numbers of labels are between tags
 
 
-def dress(stroke: Stroke) -> dict[str, Any]:
-    """Return the stroke as matplotlib's line properties."""
-    style = (0, stroke.dashes) if stroke.dashes else "-"
-    return {"color": HUE_CODES[stroke.hue], "linewidth": stroke.width, "linestyle": style}
+def line_properties(style: LineStyle) -> dict[str, Any]:
+    """Return the line style as matplotlib's properties, with a placeholder colour."""
+    dashes = (0, style.dashes) if style.dashes else "-"
+    return {"color": HUE_CODES[style.hue], "linewidth": style.width, "linestyle": dashes}
 
 
-def dress_axes(axes: Axes, title: str, ink: str = INK, faint: str = FAINT) -> None:
-    """Give `axes` a title and the page's colours, or those of a picture that stands alone."""
+def style_axes(axes: Axes, title: str, ink: str = INK, faint: str = FAINT) -> None:
+    """Set the title of `axes` and the colours of text, ticks, grid and spines."""
     axes.set_title(title, color=ink)
     axes.tick_params(color=faint, labelcolor=ink)
     axes.grid(color=faint)
@@ -73,19 +82,23 @@ def dress_axes(axes: Axes, title: str, ink: str = INK, faint: str = FAINT) -> No
         spine.set_color(faint)
 
 
-_COORDINATE: Final = re.compile(r"\d+\.\d{3,}(?=[^<>]*>)")  # within a tag: the numbers of labels stand between tags
+def to_svg(figure: Figure, name: str, title: str = "", description: str = "") -> str:
+    """Return the figure as an SVG element without metadata, declarations or generated names.
 
-
-def finish_svg(figure: Figure, salt: str) -> str:
-    """Return the figure as an SVG element for an HTML page, without metadata, declarations or names of its own."""
+    `name` makes its internal references unique within the page. If given, `title` and `description` become the text
+    alternative of the figure.
+    """
     out = io.StringIO()
-    with mpl.rc_context({"svg.hashsalt": salt}):
+    with mpl.rc_context({**RC_PARAMS, "svg.hashsalt": name}):
         figure.savefig(out, format="svg", metadata={"Date": None})
     text = out.getvalue()
     svg = text[text.index("<svg") :]
-    for pattern, kept in _STRIPPED:
-        svg = pattern.sub(kept, svg)
+    for pattern, replacement in _REPLACEMENTS:
+        svg = pattern.sub(replacement, svg)
     svg = _COORDINATE.sub(lambda number: f"{float(number[0]):.2f}", svg)
-    for code, variable in {**_VARIABLES, **_HUE_VARIABLES}.items():
+    for code, variable in _VARIABLES.items():
         svg = svg.replace(code, f"var({variable})")
-    return svg.strip()
+    if not title:
+        return svg.strip()
+    texts = f'<title id="{name}-title">{escape(title)}</title><desc id="{name}-text">{escape(description)}</desc>'
+    return svg.strip().replace(' role="img">', f' role="img" aria-labelledby="{name}-title {name}-text">{texts}', 1)

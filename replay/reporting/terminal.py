@@ -1,4 +1,4 @@
-"""A replay in the terminal: a progress bar while it runs, a table of figures when it is done."""
+"""Reports in the terminal: progress bars, tables and paragraphs."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
-from rich.table import Table
+from rich.table import Table as RichTable
 from rich.text import Text
 
 from streamsched.replay import experiment
-from streamsched.replay.replay_results import METRICS, ReplayResult
-from streamsched.replay.reporting.wording import (
-    HEADS,
-    best_policies,
-    describe_replay,
-    explain_figures,
-    spell_count,
-    spell_figure,
-    spell_promotions,
+from streamsched.replay.replay_results import ReplayResult
+from streamsched.replay.reporting.replay_findings import describe_scope, explain_figures, find_promotions
+from streamsched.replay.reporting.replay_tables import policy_table
+from streamsched.replay.reporting.sentences import describe
+from streamsched.replay.reporting.tables import Cell, Table
+
+__all__ = ["figure_table", "print_figures", "print_paragraph", "print_table", "show_progress", "to_rich"]
+
+_MAX_WIDTH: Final = 10_000  # columns, wider than any table
+_MARK_STYLES: Final = {"best": "bold", "worse": "dim", "": ""}
+_DELAYS: Final = (
+    "Delays are in days, from a change to the visit that found it. Changes that were never found have no delay, so "
+    "compare the changes unseen at the end too."
 )
-
-__all__ = ["figure_table", "print_figures", "print_table", "show_progress"]
-
-_NO_EDGE: Final = 10_000  # columns, wider than any table
 
 
 @contextmanager
-def show_progress(console: Console, doing: str = "Replaying") -> Iterator[experiment.Progress | None]:
-    """Show a progress bar in this block where `console` is a terminal; its value goes to `run_replay` and the like."""
+def show_progress(console: Console, action: str = "Replaying") -> Iterator[experiment.Progress | None]:
+    """Show a progress bar during this block; yield its callback, None if `console` is not a terminal."""
     if not console.is_terminal:
         yield None
         return
@@ -42,51 +42,60 @@ def show_progress(console: Console, doing: str = "Replaying") -> Iterator[experi
         task = bar.add_task("Reading the log", total=None)
 
         def advance(done: int, total: int, policy: str) -> None:
-            bar.update(task, completed=done, total=total, description=f"{doing} {escape(policy)}")
+            bar.update(task, completed=done, total=total, description=f"{action} {escape(policy)}")
 
         yield advance
 
 
-def figure_table(result: ReplayResult) -> Table:
+def figure_table(result: ReplayResult) -> RichTable:
     """Return the figures with their 95 % intervals, a row for each policy in the order asked, the best in bold."""
-    table = Table(box=SIMPLE_HEAD, padding=0, show_edge=False)  # some 75 columns wide where names are short
-    table.title, table.title_justify = Text(describe_replay(result)), "left"
-    table.caption, table.caption_justify = Text(explain_figures(result)), "left"
-    table.add_column("Policy", overflow="fold", min_width=9)
-    for metric in METRICS:
-        table.add_column(HEADS[metric].replace(", ", "\n"), justify="right", no_wrap=True)
-    table.add_column("Unseen", justify="right", no_wrap=True)
-    best = best_policies(result)
-    for policy in result.policies:
-        cells = {metric: spell_figure(policy.figures[metric], metric) for metric in METRICS}
-        cells["undetected"] = spell_count(policy.undetected)
-        styles = {column: "bold" if policy.name in best.get(column, ()) else "" for column in cells}
-        table.add_row(Text(policy.name), *(_spell_cell(text, styles[column]) for column, text in cells.items()))
+    table = to_rich(policy_table(result), padding=0)  # some 75 columns wide if names are short
+    explanations = [describe(finding) for finding in explain_figures(result)]
+    table.title, table.title_justify = Text(describe(describe_scope(result))), "left"
+    table.caption, table.caption_justify = Text(" ".join([*explanations, _DELAYS, result.note]).rstrip()), "left"
     return table
 
 
 def print_figures(result: ReplayResult) -> None:
-    """Print the figures to standard output: to fit a terminal where that cuts nothing, elsewhere at full width.
-
-    A line for each formula that evolution put in charge follows.
-    """
+    """Print the figures, then a line for each promoted formula, to standard output."""
     print_table(figure_table(result))
-    promotions = spell_promotions(result)
+    promotions = find_promotions(result)
     if promotions:
-        sys.stdout.write("".join(["\nPromoted:\n", *(f"  {line}\n" for line in promotions)]))
+        sys.stdout.write("".join(["\nPromoted:\n", *(f"  {describe(promotion)}\n" for promotion in promotions)]))
 
 
-def print_table(table: Table) -> None:
-    """Print `table` to standard output: to fit a terminal where that cuts nothing, elsewhere at full width."""
+def to_rich(table: Table, padding: int = 1) -> RichTable:
+    """Return `table` for the terminal: without line styles, tooltips and the notes of row heads."""
+    rich = RichTable(box=SIMPLE_HEAD, padding=(0, padding), show_edge=False)
+    for index, column in enumerate(table.columns):
+        title = f"{column.title}\n{column.note}" if column.note else column.title
+        if column.kind == "formula" or index == 0:
+            rich.add_column(title, overflow="fold", min_width=20 if index else 9)
+        else:
+            rich.add_column(title, justify="right" if column.kind == "number" else "left", no_wrap=True)
+    for head, *cells in table.rows:
+        rich.add_row(Text(head.text), *map(_format_cell, cells))
+    return rich
+
+
+def _format_cell(cell: Cell) -> Text:
+    note = (f" {cell.note}", "dim") if cell.note else ""
+    return Text.assemble((cell.text, _MARK_STYLES[cell.mark]), note)
+
+
+def print_paragraph(text: str) -> None:
+    """Print `text` and an empty line to standard output, wrapped if that is a terminal."""
+    grid = RichTable.grid()
+    grid.add_row(Text(f"{text}\n" if text else " "))
+    print_table(grid)
+
+
+def print_table(table: RichTable) -> None:
+    """Print `table` to standard output: fitted to a terminal unless that would cut a cell, else at full width."""
     console = Console()
-    widths = Console(width=_NO_EDGE).measure(table)
+    widths = Console(width=_MAX_WIDTH).measure(table)
     console.width = max(console.width, widths.minimum) if console.is_terminal else widths.maximum
     with console.capture() as captured:
         console.print(table)
-    # Not by the console: where the reader of a pipe has gone, rich would end the process as it sees fit.
+    # Written here and not by rich, which ends the process if the reader of a pipe is gone.
     sys.stdout.write("".join(f"{line.rstrip()}\n" for line in captured.get().splitlines()))
-
-
-def _spell_cell(text: str, style: str) -> Text:
-    value, gap, spread = text.partition(" ")
-    return Text.assemble((value, style), gap, (spread, "dim"))

@@ -1,1 +1,1 @@
-"""A simulated crawl of a log: policies, simulator, metrics."""
+"""Simulated crawl of a log: policies, simulator, metrics."""

@@ -1,9 +1,9 @@
-"""Policies that evolve the formula they rank by, from what they have seen so far: our loop, and the paper's way.
+"""Policies that evolve their formula from what they have seen so far: this library's loop, and the paper's method.
 
 `EvolvingPolicy` is a running scheduler with its evolver: the posterior is the first champion, formulas are evolved
-again and again, and one replaces the champion where it proves better. `PublishedPolicy` does what GP4C describes
-(section 5.2), as far as a crawler can: one evolution from 19 cycles, whose winner then serves to the end. The paper
-trains on all that happened in them; a crawler has only its visits' word, so the gaps are drawn from the posterior.
+repeatedly, and a better one replaces the champion. `PaperPolicy` follows GP4C (section 5.2) as far as a crawler can:
+one evolution from 19 cycles, whose winner is used to the end. The paper trains on all changes in those cycles; a
+crawler knows only what its visits saw, so unobserved cycles are drawn from the posterior.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ from streamsched.replay.simulation.simulator import PolicyQuery, Schedule
 from streamsched.scheduler.evolver import Evolver
 from streamsched.scheduler.scheduler import Scheduler
 
-__all__ = ["Evolves", "EvolvingPolicy", "PublishedPolicy", "make_plan", "publish_settings"]
+__all__ = ["EvolvingPolicy", "PaperPolicy", "SupportsEvolution", "make_paper_settings", "make_plan"]
 
-FIRST_CYCLE: Final = 16  # of the replay: 15 cycles are known by then, the fewest that part the lucky from the good
+FIRST_CYCLE: Final = 16  # of the replay: 15 cycles are known by then, the minimum to separate skill from luck
 _KNOWN: Final = 19  # cycles that the paper evolves from: 2 of warm-up and 17
 _FOLDS: Final = 4  # of pages: three train, one validates, as in the paper without the fold that tests
-_FEWEST_PAGES: Final = 20  # a fold of less is no sample
+_FEWEST_PAGES: Final = 20  # fewer pages make no useful fold
 
 Announce = Callable[[str], object]
 
 
 @runtime_checkable
-class Evolves(Protocol):
-    """A policy that evolves: ``announce`` is told before it does."""
+class SupportsEvolution(Protocol):
+    """A policy that evolves formulas; it calls ``announce`` before each evolution."""
 
     evolutions: list[Evolution]
     records: list[EvolutionRecord]
@@ -55,73 +55,73 @@ class Evolves(Protocol):
 
 
 def make_plan(schedule: Schedule, seed: int, workers: int) -> EvolutionPlan:
-    """Return how `EvolvingPolicy` evolves in a replay by `schedule`: weekly, for NDCG at its budget. O(1)."""
+    """Return the plan of `EvolvingPolicy` for `schedule`: weekly evolutions for NDCG at its budget. O(1)."""
     settings = replace(WARM, budget=min(1.0, schedule.budget), reading=schedule.reading, workers=workers)
     return EvolutionPlan(drift=None, seed=derive_seed(seed, 0), settings=settings)
 
 
-def publish_settings(schedule: Schedule, workers: int) -> EvolutionSettings:
-    """Return the paper's settings for a replay by `schedule`: its budget and reading, all else as published. O(1)."""
+def make_paper_settings(schedule: Schedule, workers: int) -> EvolutionSettings:
+    """Return the paper's settings with the budget and reading of `schedule`. O(1)."""
     return EvolutionSettings(budget=min(1.0, schedule.budget), reading=schedule.reading, workers=workers)
 
 
 class EvolvingPolicy(ScheduledPolicy):
-    """A Scheduler whose formula is evolved by `plan`, from cycle number `first_cycle` of the replay on.
+    """A Scheduler whose formula is evolved by `plan`, starting at cycle `first_cycle` of the replay.
 
-    It is asked at the end of a cycle whose outcomes it cannot know, so it evolves from those up to the cycle before.
+    It ranks at the end of a cycle whose outcomes are still unknown, so it evolves from the cycles before.
     """
 
     def __init__(self, scheduler: Scheduler, plan: EvolutionPlan, first_cycle: int = FIRST_CYCLE) -> None:
         super().__init__(scheduler)
         self.evolutions: list[Evolution] = []
         self.records: list[EvolutionRecord] = []
-        self.announce: Announce = _say_nothing
+        self.announce: Announce = _ignore
         self._evolver = Evolver(scheduler, plan)
         self._first = first_cycle
 
-    def rank(self, question: PolicyQuery) -> Rows:
-        """Return the rows of the scheduler's best pages, after an evolution where one is due."""
-        now = question.now - self.scheduler.cycle_s
-        # From one interval before the first evolution on, the evolver counts the cycles to it.
-        trigger = self._evolver.due(now) if question.cycle >= self._first - self._evolver.plan.every else None
+    def rank(self, query: PolicyQuery) -> Rows:
+        """Return the rows of the scheduler's best pages, after an evolution if one is due."""
+        now = query.now - self.scheduler.cycle_s
+        # Called from one interval before the first evolution on, so that the evolver counts the cycles.
+        trigger = self._evolver.due(now) if query.cycle >= self._first - self._evolver.plan.every else None
         if trigger is not None:
             self.announce("evolving")
             record = self._evolver.evolve_now(now, trigger)
             self.records.append(record)
-            self.evolutions.append(Evolution.of(record, question.cycle))
-        return super().rank(question)
+            self.evolutions.append(Evolution.of(record, query.cycle))
+        return super().rank(query)
 
     def save(self, directory: Path) -> Path:
-        """Save the scheduler's state, the records and the elites: an evolver can go on from there. O(pages)."""
+        """Save the scheduler's state, the records and the elites, from which an evolver can continue. O(pages)."""
         self._evolver.keep(directory, self.records)
         return super().save(directory)
 
 
-class PublishedPolicy(ScheduledPolicy):
-    """A Scheduler that serves its first formula until enough cycles are known, then what one evolution makes of them.
+class PaperPolicy(ScheduledPolicy):
+    """A Scheduler that uses its first formula until enough cycles are known, then the winner of one evolution.
 
-    There is no contest: what is best on the validation pages serves, as in the paper.
+    There is no contest: the best formula on the validation pages is used, as in the paper.
     """
 
     def __init__(self, scheduler: Scheduler, settings: EvolutionSettings, seed: int, known: int = _KNOWN) -> None:
         super().__init__(scheduler)
         self.evolutions: list[Evolution] = []
         self.records: list[EvolutionRecord] = []
-        self.announce: Announce = _say_nothing
+        self.announce: Announce = _ignore
         self._settings = settings
         self._seed = derive_seed(seed, 1)
         self._known = known
 
-    def rank(self, question: PolicyQuery) -> Rows:
-        """Return the rows of the scheduler's best pages, after the one evolution where it is due."""
-        now = question.now - self.scheduler.cycle_s
-        if not self.records and question.cycle > self._known <= self.scheduler.core.known_cycles(now=now):
+    def rank(self, query: PolicyQuery) -> Rows:
+        """Return the rows of the scheduler's best pages, after the only evolution if it is due."""
+        now = query.now - self.scheduler.cycle_s
+        if not self.records and query.cycle > self._known <= self.scheduler.core.known_cycles(now=now):
             self.announce("evolving")
             record = self._evolve(now)
             self.scheduler.use(record.champion_after)
             self.records.append(record)
-            self.evolutions.append(Evolution.of(record, question.cycle))
-        return super().rank(question)
+            self.evolutions.append(Evolution.of(record, query.cycle))
+        return super().rank(query)
 
     def save(self, directory: Path) -> Path:
         """Save the scheduler's state and the record. O(pages)."""
@@ -149,7 +149,7 @@ class PublishedPolicy(ScheduledPolicy):
         draft = replace(draft, data=data)
         if history.pages < _FEWEST_PAGES or history.cycles <= settings.warmup:
             return draft
-        candidates = evolve_published(history, settings, self._seed)
+        candidates = evolve_once(history, settings, self._seed)
         winner = candidates[0].formula
         return replace(
             draft,
@@ -162,9 +162,9 @@ class PublishedPolicy(ScheduledPolicy):
         )
 
 
-def evolve_published(history: ChangeHistory, settings: EvolutionSettings, seed: int) -> list[Candidate]:
-    """Return the elites of all runs, the best by the settings' selection first: trained on most pages, validated on
-    the rest. O(evaluations) crawls.
+def evolve_once(history: ChangeHistory, settings: EvolutionSettings, seed: int) -> list[Candidate]:
+    """Return the elites of all runs, trained on most pages and validated on the rest, best first by the settings'
+    selection. O(evaluations) crawls.
     """
     rows = shuffle_pages(history, seed)
     cut = rows.size // _FOLDS
@@ -196,5 +196,5 @@ def evolve_published(history: ChangeHistory, settings: EvolutionSettings, seed: 
     ]
 
 
-def _say_nothing(_: str) -> None:
+def _ignore(_: str) -> None:
     pass

@@ -1,7 +1,7 @@
-"""What a replay measures, cycle by cycle (SPEC 6): ChangeRate, NDCG, freshness, detection delay, visits by decile.
+"""Metrics of a replay by cycle (SPEC 6): ChangeRate, NDCG, freshness, detection delay, visits by decile.
 
 Sources: ChangeRate is Douglis et al. 1997 as GP4C's equation 1 has it; NDCG is GP4C's equations 2 and 3 with the
-discount of Järvelin & Kekäläinen, who leave ranks below the logarithm's base undiscounted.
+discount of Järvelin & Kekäläinen, who do not discount ranks below the base of the logarithm.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from streamsched.numerics.arrays import Bools, Floats, Hashes, Ints
 __all__ = [
     "DECILES",
     "WAITS_DAYS",
+    "assign_deciles",
     "change_rate",
-    "deciles",
     "discounts",
     "freshness",
     "moving_mean",
@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 DECILES: Final = 10
-WAITS_DAYS: Final[Floats] = np.geomspace(1 / 48, 3650, 161)  # half an hour to ten years, some 30 steps a power of ten
+WAITS_DAYS: Final[Floats] = np.geomspace(1 / 48, 3650, 161)  # half an hour to ten years, about 30 steps per decade
 
 
 def change_rate(changed: Bools) -> float:
@@ -39,10 +39,10 @@ def change_rate(changed: Bools) -> float:
 
 
 def ndcg(changed: Bools, relevant: int) -> float:
-    """Return NDCG@k of a ranking, ``changed``: bool[k], best first, where `relevant` of all pages had changed. O(k).
+    """Return NDCG@k of a ranking, ``changed``: bool[k], best first, if `relevant` of all pages had changed. O(k).
 
     The gain of rank i, counted from 1, is 1/max(1, ln i) for a changed page; the ideal ranking starts with all
-    `relevant` pages, cut at k. `relevant` is 1 or more: without a changed page nothing can be ideal.
+    `relevant` pages, cut at k. `relevant` is 1 or more: without a changed page there is no ideal ranking.
 
     >>> ndcg(np.array([True, False, True]), relevant=2)
     0.9551
@@ -55,7 +55,7 @@ def ndcg(changed: Bools, relevant: int) -> float:
 
 @lru_cache(maxsize=8)
 def discounts(k: int) -> Floats:
-    """Return 1/max(1, ln i) for ranks i = 1..k: float64[k], not writable. O(k), kept for the sizes last asked for.
+    """Return 1/max(1, ln i) for ranks i = 1..k: float64[k], not writable. O(k), cached for recent sizes.
 
     >>> discounts(4).round(4).tolist()
     [1.0, 1.0, 0.9102, 0.7213]
@@ -66,10 +66,10 @@ def discounts(k: int) -> Floats:
 
 
 def stale_seconds(first_unseen_s: Floats, start_s: float, end_s: float) -> Floats:
-    """Return for how long of [start, end) each page's copy was out of date: float64[pages]. O(pages).
+    """Return how long each page's copy was out of date within [start, end): float64[pages]. O(pages).
 
-    ``first_unseen_s``: float64[pages], when the page first changed after its last visit; inf where it did not, -inf
-    where there is no copy. No visit falls inside the span.
+    ``first_unseen_s``: float64[pages], the page's first change after its last visit; inf if there is none, -inf if
+    there is no copy. No visit lies within the span.
 
     >>> stale_seconds(np.array([np.inf, 25.0, 10.0, -np.inf]), 20.0, 30.0).tolist()
     [0.0, 5.0, 10.0, 10.0]
@@ -80,7 +80,7 @@ def stale_seconds(first_unseen_s: Floats, start_s: float, end_s: float) -> Float
 def freshness(first_unseen_s: Floats, start_s: float, end_s: float, weights: Floats | None = None) -> float:
     """Return the share of pages whose copy is current, averaged exactly over [start, end). O(pages).
 
-    ``first_unseen_s`` as in `stale_seconds`; ``weights``: float64[pages], importance, of a sum above 0.
+    ``first_unseen_s`` as in `stale_seconds`; ``weights``: float64[pages], importance, with a sum above 0.
 
     >>> freshness(np.array([np.inf, 25.0]), 20.0, 30.0)
     0.75
@@ -94,25 +94,25 @@ def freshness(first_unseen_s: Floats, start_s: float, end_s: float, weights: Flo
     return float(1.0 - (stale * weights).sum() / (span * weights.sum()))
 
 
-def deciles(changes: Ints, ties: Hashes) -> Ints:
-    """Return each page's tenth by number of changes: int64[pages], 0 for the least changing. O(pages log pages).
+def assign_deciles(changes: Ints, ties: Hashes) -> Ints:
+    """Return each page's decile by number of changes: int64[pages], 0 for the least changing. O(pages log pages).
 
-    ``changes``: int64[pages]; ``ties``: uint64[pages] splits pages of equal numbers, so that a decile boundary inside
-    a long run of equals (most pages never change) cuts at random and not by URL order.
+    ``changes``: int64[pages]; ``ties``: uint64[pages] orders pages with equal numbers, so that a boundary within a
+    long run of equal pages (most never change) is random and not by URL.
 
-    >>> deciles(np.array([5, 0, 9, 1]), np.arange(4, dtype=np.uint64)).tolist()
+    >>> assign_deciles(np.array([5, 0, 9, 1]), np.arange(4, dtype=np.uint64)).tolist()
     [5, 0, 7, 2]
     """
     order = np.lexsort((ties, changes))
-    tenths = np.empty(changes.size, np.int64)
-    tenths[order] = np.arange(changes.size) * DECILES // max(1, changes.size)
-    return tenths
+    deciles = np.empty(changes.size, np.int64)
+    deciles[order] = np.arange(changes.size) * DECILES // max(1, changes.size)
+    return deciles
 
 
 def moving_mean(series: Floats, counted: Bools, width: int) -> Floats:
-    """Return the mean of the counted values among the last `width`: float64[n], NaN where there are none. O(n).
+    """Return the mean of the counted values among the last `width`: float64[n], NaN if there are none. O(n).
 
-    ``series``: float64[n]; ``counted``: bool[n], which of them mean something.
+    ``series``: float64[n]; ``counted``: bool[n], which of them are valid.
 
     >>> moving_mean(np.array([1.0, 9.0, 3.0, 5.0]), np.array([True, False, True, True]), 2).tolist()
     [1.0, 1.0, 3.0, 4.0]

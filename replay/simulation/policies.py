@@ -1,17 +1,17 @@
-"""Policies by name: each ranks pages through the real Scheduler, but for the two that no crawler could run.
+"""Policies by name. All but `rand` and `oracle` rank pages with the real Scheduler.
 
-The published estimators are used as GP4C uses its baselines (section 5.1): CG ranks by its value alone, equation 4,
-with no regard to the time since the last visit; NAD, SAD, AAD and GAD are rates λ and rank by the probability of a
-change since the last visit, equation 5 with the minus sign that its print lost.
+The published estimators are used as GP4C uses its baselines (section 5.1): CG ranks by its value, equation 4, and
+ignores the time since the last visit; NAD, SAD, AAD and GAD are rates λ and rank by the probability of a change since
+the last visit, equation 5 with the minus sign that is missing in print.
 
-Every policy orders pages of equal score by lot, drawn anew each cycle as the Scheduler does. It matters: the published
-estimators score 0 every page that has not changed yet, more than a budget reaches, and with one lot for the whole
-replay the unlucky among them would never be visited (NAD would find 0.05 changed pages a visit in the last year of
-the shipped `scoop-extras` log, not 0.09).
+Every policy orders ties at random, differently in each cycle, as the Scheduler does. This matters: the published
+estimators give score 0 to every page without a change so far, more pages than a budget reaches. With one order for the
+whole replay some of them would never be visited, and NAD would find 0.05 changed pages per visit in the last year of
+the shipped `scoop-extras` log, not 0.09.
 
-The policy `posterior` is the posterior alone, without what visits tell of surges: what the default is measured against.
+The policy `posterior` is the posterior without surges, the baseline of the default policy.
 
-Two policies change the formula they rank by as they learn: see `streamsched.replay.simulation.evolving_policies`.
+Two policies change their formula as they learn: see `streamsched.replay.simulation.evolving_policies`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from streamsched.numerics.arrays import Floats, Rows
 from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.numerics.topk_order import select_top
 from streamsched.outcomes import OutcomeBatch
-from streamsched.replay.simulation.evolving_policies import EvolvingPolicy, PublishedPolicy, make_plan, publish_settings
+from streamsched.replay.simulation.evolving_policies import EvolvingPolicy, PaperPolicy, make_paper_settings, make_plan
 from streamsched.replay.simulation.scheduler_policy import ScheduledPolicy
 from streamsched.replay.simulation.simulator import Policy, PolicyQuery, Schedule
 from streamsched.scheduler.scheduler import DEFAULT_FORMULA, Scheduler
@@ -58,13 +58,13 @@ EVOLVING: Final = ("gp4c", "gp4c-paper")  # a minute or more for a year of 2,000
 STEADY: Final = ("rand", *FORMULAS, "default", "oracle")
 POLICIES: Final = ("rand", *FORMULAS, "default", *EVOLVING, "oracle")
 
-_USUAL: Final = Schedule(0.05, 2, "since_visit")
+_DEFAULT_SCHEDULE: Final = Schedule(0.05, 2, "since_visit")
 
-_NAME: Final = re.compile(r"[A-Za-z_][\w-]*")  # a lone word: more likely a policy's name misspelt than a formula
+_NAME: Final = re.compile(r"[A-Za-z_][\w-]*")  # a single word is more likely a misspelt policy than a formula
 
 
 def check_policy(name: str) -> None:
-    """Raise ReplayError where `name` is no policy, FormulaError where it is a formula that does not parse. O(length).
+    """Raise ReplayError if `name` is not a policy, FormulaError if it is a formula that does not parse. O(length).
 
     >>> check_policy("t * X")
     >>> check_policy("nadd")
@@ -83,7 +83,7 @@ def check_policy(name: str) -> None:
 
 
 def formula_of(name: str) -> str | None:
-    """Return the formula that a policy ranks by, `name` itself where it is one; None for chance, truth, and any number.
+    """Return the ranking formula of a policy; None for `rand`, `oracle` and policies that evolve formulas.
 
     >>> formula_of("age"), formula_of("X / n"), formula_of("rand")
     ('t', 'X / n', None)
@@ -93,30 +93,32 @@ def formula_of(name: str) -> str | None:
     return DEFAULT_FORMULA if name == "default" else FORMULAS.get(name, name)
 
 
-def make_policy(name: str, cycle_s: float, seed: int, schedule: Schedule = _USUAL, workers: int = 1) -> Policy:
-    """Return a fresh policy of that name or formula; `seed` salts the order of equals and all chance. O(1).
+def make_policy(
+    name: str, cycle_s: float, seed: int, schedule: Schedule = _DEFAULT_SCHEDULE, workers: int = 1
+) -> Policy:
+    """Return a new policy of that name or formula; `seed` determines the order of ties and all randomness. O(1).
 
-    `schedule`: what evolution prepares for; `workers`: its threads, on which no result depends. Raises as
-    `check_policy` does.
+    `schedule`: the budget and reading for evolutions; `workers`: their threads, which do not affect results. Raises the
+    errors of `check_policy`.
     """
     check_policy(name)
     if name == "rand":
-        return _Drawn(_score_alike, cycle_s, seed)
+        return _StatelessPolicy(_score_equally, cycle_s, seed)
     if name == "oracle":
-        return _Drawn(_score_truth, cycle_s, seed)
+        return _StatelessPolicy(_score_by_truth, cycle_s, seed)
     scheduler = Scheduler(cycle=cycle_s, seed=seed, surges=name != "posterior")
     if name == "gp4c":
         return EvolvingPolicy(scheduler, make_plan(schedule, seed, workers))
     if name == "gp4c-paper":
         scheduler.use(FORMULAS["nad"])
-        return PublishedPolicy(scheduler, publish_settings(schedule, workers), seed)
+        return PaperPolicy(scheduler, make_paper_settings(schedule, workers), seed)
     if name != "default":
         scheduler.use(FORMULAS.get(name, name))
     return ScheduledPolicy(scheduler)
 
 
-class _Drawn:
-    """A policy that scores from the question alone and draws lots, afresh each cycle, among pages of equal score."""
+class _StatelessPolicy:
+    """A policy that scores pages from the query alone; ties are in random order, which differs each cycle."""
 
     def __init__(self, score: Callable[[PolicyQuery], Floats], cycle_s: float, seed: int) -> None:
         self._score = score
@@ -125,16 +127,16 @@ class _Drawn:
     def discover(self, urls: PackedUrls, now: float) -> None:
         self._pages.discover(urls, now=now)
 
-    def rank(self, question: PolicyQuery) -> Rows:
-        return select_top(self._score(question), self._pages.core.tie_keys(now=question.now), question.k)
+    def rank(self, query: PolicyQuery) -> Rows:
+        return select_top(self._score(query), self._pages.core.tie_keys(now=query.now), query.k)
 
     def observe(self, outcomes: OutcomeBatch) -> None:
         pass
 
 
-def _score_alike(question: PolicyQuery) -> Floats:
-    return np.zeros(question.known)
+def _score_equally(query: PolicyQuery) -> Floats:
+    return np.zeros(query.known)
 
 
-def _score_truth(question: PolicyQuery) -> Floats:
-    return question.changed.astype(np.float64)
+def _score_by_truth(query: PolicyQuery) -> Floats:
+    return query.changed.astype(np.float64)

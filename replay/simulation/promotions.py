@@ -1,4 +1,4 @@
-"""What an evolution within a replay came to: when, who challenged whom, and what was decided."""
+"""Evolutions within a replay: time, champion, challenger and decision."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ __all__ = ["Evolution"]
 
 
 class Evolution(NamedTuple):
-    """One evolution. ``cycle``: the first that its decision ranks, of all cycles of the replay, from 0; ``when_s``: its
-    begin, UTC epoch seconds. ``gain`` and ``noise``: shares of the champion's fitness, None where there was no contest.
+    """One evolution. ``cycle``: the first one ranked after its decision, counted from 0 over the replay; ``start_s``:
+    UTC epoch seconds. ``gain`` and ``noise``: shares of the champion's fitness, None without a contest.
     """
 
     cycle: int
-    when_s: float
+    start_s: float
     champion: str
     challenger: str | None
     gain: float | None
@@ -26,7 +26,7 @@ class Evolution(NamedTuple):
 
     @classmethod
     def of(cls, record: EvolutionRecord, cycle: int) -> Evolution:
-        """Return what `record` says of an evolution before `cycle`. O(1)."""
+        """Return the summary of `record`, of an evolution before `cycle`. O(1)."""
         verdict = record.verdict
         gain = None if verdict is None else verdict.relative_gain
         noise = None if verdict is None else verdict.noise

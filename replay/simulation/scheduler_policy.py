@@ -1,4 +1,4 @@
-"""The policy that a Scheduler is: it ranks as the scheduler does, and tells it what visits found."""
+"""A Scheduler as a policy of a replay."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["ScheduledPolicy"]
 
 
 class ScheduledPolicy:
-    """The policy that a Scheduler with its formula is."""
+    """Ranks pages with a Scheduler and reports outcomes to it."""
 
     def __init__(self, scheduler: Scheduler) -> None:
         self.scheduler = scheduler
@@ -23,14 +23,14 @@ class ScheduledPolicy:
         """Add pages that the scheduler has not seen."""
         self.scheduler.discover(urls, now=now)
 
-    def rank(self, question: PolicyQuery) -> Rows:
-        """Return the rows of the scheduler's best pages, its surge_probes among them."""
-        return self.scheduler.rank(k=question.k, now=question.now, surge_probes=True).rows
+    def rank(self, query: PolicyQuery) -> Rows:
+        """Return the rows of the scheduler's best pages, surge probes included."""
+        return self.scheduler.rank(k=query.k, now=query.now, surge_probes=True).rows
 
     def observe(self, outcomes: OutcomeBatch) -> None:
-        """Hand the outcomes to the scheduler."""
+        """Report the outcomes to the scheduler."""
         self.scheduler.observe(outcomes)
 
     def save(self, directory: Path) -> Path:
-        """Save what it knows to `directory`; return the file of the scheduler's state. O(pages)."""
+        """Save the scheduler's state to `directory`; return its file. O(pages)."""
         return self.scheduler.save(directory)

@@ -1,12 +1,12 @@
-"""The replay itself: a policy ranks, the truth answers its visits, the metrics watch (SPEC 6).
+"""The simulated crawl: a policy ranks pages, visits observe the true changes, and metrics are recorded (SPEC 6).
 
-Two readings of "changed". `since_visit`: the page changed since its last visit; it is what a live crawler sees.
-`that_day`: the page changed within the cycle of the visit, the letter of GP4C's experiment. The reading is what visits
-report to the estimators, what ChangeRate and NDCG count and what the oracle knows. Under `that_day` a visit that meets
-an older change reports none, and the estimators are still told the whole time since the last visit, as in the paper.
+Two readings of "changed". `since_visit`: the page changed since its last visit, as a live crawler sees it. `that_day`:
+the page changed within the cycle of the visit, as in GP4C's experiment. The reading determines what visits report to
+the estimators, what ChangeRate and NDCG count, and what the oracle knows. Under `that_day` a visit that finds an older
+change reports none, although the estimators receive the whole time since the last visit, as in the paper.
 
-Freshness and detection delay are about the copy, not the report: under either reading a visit brings the copy up to
-date and ends the delay of the first change it had missed.
+Freshness and detection delay do not depend on the reading: a visit updates the copy and ends the delay of the first
+change that the copy missed.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ Reading: TypeAlias = Literal["since_visit", "that_day"]
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """The rules of one replay: the share of pages visited a cycle, the cycles that visit all, the reading."""
+    """Share of pages visited per cycle, warm-up cycles that visit all pages, and the reading of "changed"."""
 
     budget: float
     warmup: int
     reading: Reading
 
     def visits(self, pages: int) -> int:
-        """Return how many of `pages` pages a cycle visits: max(1, ⌊budget · pages⌋), at most all.
+        """Return the visits of a cycle with `pages` pages: max(1, ⌊budget · pages⌋), at most `pages`.
 
         >>> Schedule(0.29, 2, "since_visit").visits(100)
         29
@@ -52,9 +52,9 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PolicyQuery:
-    """What a policy is asked: its best `k` of the first `known` pages at `now`, the end of cycle number `cycle`.
+    """A query to a policy: the best `k` of the first `known` pages at `now`, the end of cycle number `cycle`.
 
-    ``changed``: bool[known] is the answer itself, there for the oracle and nobody else.
+    ``changed``: bool[known], the truth, for the oracle only.
     """
 
     k: int
@@ -65,31 +65,31 @@ class PolicyQuery:
 
 
 class Policy(Protocol):
-    """Whoever decides what to visit; page i of the window is row i."""
+    """Decides which pages to visit; page i of the window is row i."""
 
     def discover(self, urls: PackedUrls, now: float) -> None:
-        """Take note of further pages, which get the next rows."""
+        """Add pages, which get the next rows."""
         ...
 
-    def rank(self, question: PolicyQuery) -> Rows:
-        """Return the rows to visit, best first: intp[k], each once."""
+    def rank(self, query: PolicyQuery) -> Rows:
+        """Return the rows to visit, best first: intp[k], without duplicates."""
         ...
 
     def observe(self, outcomes: OutcomeBatch) -> None:
-        """Learn from finished visits."""
+        """Learn from completed visits."""
         ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Trace:
-    """What one run of one policy did in its c ranked cycles, those after the warm-up.
+    """Record of one run of one policy over c ranked cycles, those after the warm-up.
 
-    ``counted``: bool[c], where some page had changed; ``change_rate`` and ``ndcg``: float64[c], 0 where not counted;
-    ``freshness``: float64[c]; ``visits``: int64[c]. ``delays_days``: float64[d] and ``delay_cycles``: int64[d], one for
-    each visit that found something: days since the first change it had missed, and in which ranked cycle. ``seen``:
-    int64[161], of all changes (several that one visit found count each) how many were seen within each of `WAITS_DAYS`.
-    ``undetected``: changes that no visit had seen by the end, on ``stale_pages`` pages. ``decile_visits``: int64[10],
-    visits by decile of the true change rate. ``evolutions``: those that the policy went through.
+    ``counted``: bool[c], whether some page had changed; ``change_rate`` and ``ndcg``: float64[c], 0 if not counted;
+    ``freshness``: float64[c]; ``visits``: int64[c]. ``delays_days``: float64[d] and ``delay_cycles``: int64[d], for
+    each visit that found a change: days since the first change that the copy missed, and the ranked cycle. ``seen``:
+    int64[161], changes seen within each of `WAITS_DAYS`; a visit may see several. ``undetected``: changes not seen by
+    the end, on ``stale_pages`` pages. ``decile_visits``: int64[10], visits by decile of the true change rate.
+    ``evolutions``: those of the policy.
     """
 
     counted: Bools
@@ -107,20 +107,20 @@ class Trace:
 
     @property
     def changes(self) -> int:
-        """All changes after the warm-up, seen or not, of pages that had been visited."""
+        """Changes after the warm-up of pages that had been visited, seen or not."""
         return int(self.seen[-1]) + self.undetected
 
 
 def simulate(
-    window: Window, policy: Policy, schedule: Schedule, tenths: Ints, tick: Callable[[], None] | None = None
+    window: Window, policy: Policy, schedule: Schedule, deciles: Ints, tick: Callable[[], None] | None = None
 ) -> Trace:
-    """Run `policy` through `window` and return what it did; `tick` is called after each cycle.
+    """Run `policy` through `window` and return its trace; `tick` is called after each cycle.
 
-    ``tenths``: int64[pages], each page's decile by true change rate. Each cycle costs O(pages · log changes) beside the
-    policy's own ranking; memory is O(pages + detections).
+    ``deciles``: int64[pages], each page's decile by true change rate. A cycle costs O(pages · log changes) plus the
+    policy's ranking; memory is O(pages + detections).
     """
     crawl = _Crawl(window, schedule.reading)
-    ledger = _Ledger(window.cycles - schedule.warmup, tenths)
+    trace = _TraceBuilder(window.cycles - schedule.warmup, deciles)
     for cycle in range(window.cycles):
         known = window.known(cycle)
         if known > crawl.known:
@@ -129,22 +129,22 @@ def simulate(
         if cycle < schedule.warmup:
             rows = np.arange(known)
         else:
-            question = PolicyQuery(schedule.visits(known), known, cycle, crawl.now, crawl.changed)
-            rows = policy.rank(question)
-            ledger.write(cycle - schedule.warmup, rows, crawl)
+            query = PolicyQuery(schedule.visits(known), known, cycle, crawl.now, crawl.changed)
+            rows = policy.rank(query)
+            trace.add_cycle(cycle - schedule.warmup, rows, crawl)
         policy.observe(crawl.outcomes(rows))
         crawl.visit(rows)
         if tick is not None:
             tick()
-    return ledger.close(crawl)
+    return trace.build(crawl)
 
 
 class _Crawl:
-    """The state of the copies: what each page's last visit saw, and what has happened since.
+    """State of the copies: the last visit of each page and the changes since.
 
-    All arrays are of the pages known in the present cycle: ``first_unseen_s`` is when a page first changed after its
-    last visit (inf: not by the window's end; -inf: never visited), ``missed`` whether that was before now,
-    ``changed`` what a visit now reports under the reading.
+    All arrays cover the pages known in the current cycle: ``first_unseen_s`` is the first change after the last visit
+    (inf: none before the window's end; -inf: never visited), ``missed`` whether it lies before now, ``changed`` what a
+    visit now would report under the reading.
     """
 
     def __init__(self, window: Window, reading: Reading) -> None:
@@ -157,53 +157,53 @@ class _Crawl:
         self._passed = window.before(window.start_s)  # index of each page's first change not before now
 
     def enter(self, cycle: int, known: int) -> None:
-        """Move on to the end of `cycle`, in which the first `known` pages are known."""
+        """Advance to the end of `cycle`, in which the first `known` pages are known."""
         self.known = known
         self.begin, self.now = self.window.edge(cycle), self.window.edge(cycle + 1)
-        at_begin, self._passed = self._passed, self.window.before(self.now)
+        at_start, self._passed = self._passed, self.window.before(self.now)
         visited = self._visited[:known]
         self.missed = visited & (self._passed > self._seen)[:known]
         if self.reading == "since_visit":
             self.changed = self.missed
         else:
-            self.changed = visited & (self._passed > at_begin)[:known]
+            self.changed = visited & (self._passed > at_start)[:known]
         self.first_unseen_s = np.where(visited, self.window.change_at(self._seen)[:known], -np.inf)
 
     def freshness(self) -> float:
-        """Return the share of known pages whose copy was current in this cycle, by importance where there is any."""
+        """Return the share of known pages with a current copy in this cycle, weighted by importance if given."""
         weights = None if self.window.importance is None else self.window.importance[: self.known]
         if weights is not None and not weights.any():
-            weights = None  # pages of no importance at all are alike
+            weights = None  # if all weights are 0, pages are weighted equally
         return freshness(self.first_unseen_s, self.begin, self.now, weights)
 
     def outcomes(self, rows: Rows) -> OutcomeBatch:
-        """Return what visits to ``rows``: intp[k] at the end of the cycle report."""
+        """Return the outcomes of visits to ``rows``: intp[k] at the end of the cycle."""
         weights = None if self.window.importance is None else self.window.importance[rows]
         fetched_at = np.full(rows.size, self.now)
         return OutcomeBatch(self.window.urls.take(rows), fetched_at, changed=self.changed[rows], importance=weights)
 
     def visit(self, rows: Rows) -> None:
-        """Bring the copies of ``rows``: intp[k] up to date."""
+        """Update the copies of ``rows``: intp[k]."""
         self._seen[rows] = self._passed[rows]
         self._visited[rows] = True
 
-    def waits_days(self, rows: Rows) -> Floats:
-        """Return how long each change that visits to ``rows``: intp[k] find has waited: float64[changes]."""
+    def ages_days(self, rows: Rows) -> Floats:
+        """Return the age in days of each change that visits to ``rows``: intp[k] find: float64[changes]."""
         counts = self._passed[rows] - self._seen[rows]
         ends = np.cumsum(counts)
         index = np.arange(ends[-1] if ends.size else 0) + np.repeat(self._passed[rows] - ends, counts)
         return np.asarray((self.now - self.window.times_s[index]) / DAY_S)
 
     def unseen(self) -> Ints:
-        """Return how many changes up to now each visited page's copy lacks: int64[pages]."""
+        """Return the changes up to now that each visited page's copy misses: int64[pages]."""
         return np.where(self._visited, self._passed - self._seen, 0)
 
 
-class _Ledger:
-    """What the metrics say of each ranked cycle, collected to a `CrawlTrace`."""
+class _TraceBuilder:
+    """Collects the metrics of each ranked cycle into a `Trace`."""
 
-    def __init__(self, cycles: int, tenths: Ints) -> None:
-        self.tenths = tenths
+    def __init__(self, cycles: int, deciles: Ints) -> None:
+        self.deciles = deciles
         self.counted = np.zeros(cycles, np.bool_)
         self.change_rate, self.ndcg, self.freshness = np.zeros(cycles), np.zeros(cycles), np.zeros(cycles)
         self.visits = np.zeros(cycles, np.int64)
@@ -211,8 +211,8 @@ class _Ledger:
         self.seen = np.zeros(WAITS_DAYS.size, np.int64)
         self.decile_visits = np.zeros(DECILES, np.int64)
 
-    def write(self, at: int, rows: Rows, crawl: _Crawl) -> None:
-        """Enter ranked cycle number `at`, in which ``rows``: intp[k] are about to be visited."""
+    def add_cycle(self, at: int, rows: Rows, crawl: _Crawl) -> None:
+        """Record ranked cycle number `at`, in which ``rows``: intp[k] are about to be visited."""
         relevant = int(np.count_nonzero(crawl.changed))
         if relevant:
             self.counted[at] = True
@@ -222,11 +222,11 @@ class _Ledger:
         self.visits[at] = rows.size
         found = rows[crawl.missed[rows]]
         self.delays.append((crawl.now - crawl.first_unseen_s[found]) / DAY_S)
-        self.seen += np.searchsorted(np.sort(crawl.waits_days(found)), WAITS_DAYS, "right")
-        self.decile_visits += np.bincount(self.tenths[rows], minlength=DECILES)
+        self.seen += np.searchsorted(np.sort(crawl.ages_days(found)), WAITS_DAYS, "right")
+        self.decile_visits += np.bincount(self.deciles[rows], minlength=DECILES)
 
-    def close(self, crawl: _Crawl) -> Trace:
-        """Return the trace, with what `crawl` has left unseen."""
+    def build(self, crawl: _Crawl) -> Trace:
+        """Return the trace, with the changes that `crawl` has not seen."""
         unseen = crawl.unseen()
         return Trace(
             self.counted,

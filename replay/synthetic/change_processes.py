@@ -1,7 +1,7 @@
-"""When the pages of a synthetic corpus change, a function for each kind.
+"""Change processes of a synthetic corpus, a function for each kind of pages.
 
-Each takes the pages of its kind and returns their changes as pairs, in any order: ``pages``: int64[m] and ``seconds``:
-int64[m] since the log's begin. Seconds outside the log are left in: a local day lies across its edges.
+Each function returns the changes of its pages in any order: ``pages``: int64[m] and ``seconds``: int64[m] since the
+start of the log. Seconds may lie outside the log, because local days overlap its ends.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from streamsched.numerics.arrays import Bools, Floats, Ints
 from streamsched.replay.synthetic.sites import Sites
 from streamsched.replay.synthetic.synthetic_settings import KINDS, SyntheticSettings
 
-__all__ = ["RHYTHMS", "Changes", "draw_bulk_edits", "draw_rates"]
+__all__ = ["CHANGE_PROCESSES", "Changes", "draw_bulk_edits", "draw_rates"]
 
 Changes: TypeAlias = tuple[Ints, Ints]
-Rhythm: TypeAlias = Callable[[SyntheticSettings, Sites, Ints, np.random.Generator], Changes]
+ChangeProcess: TypeAlias = Callable[[SyntheticSettings, Sites, Ints, np.random.Generator], Changes]
 
 _DAY_S: Final = 86_400
 _HOUR_S: Final = 3_600
 _WORKING_DAYS: Final = 5
-_SETTLING_DAYS: Final = 56  # before the log, so that its first day finds stretches of any age
+_SETTLING_DAYS: Final = 56  # before the log, so that stretches are of any age on its first day
 _THURSDAY: Final = 3  # counted from Monday: the weekday of epoch 0
 
 
@@ -31,8 +31,8 @@ def draw_rates(settings: SyntheticSettings, sites: Sites, pages: Ints, rng: np.r
     """Return changes a day of Poisson pages: float64[k], a mixture over hosts, prefixes and pages. O(k + hosts)."""
     spread = settings.host_spread
     hosts = np.exp(spread * rng.standard_normal(int(sites.host[-1]) + 1) - spread**2 / 2)
-    prefixes = hosts[sites.host] * _vary(settings.prefix_shape, sites.host.size, rng)
-    return settings.rate_per_day * prefixes[sites.prefix[pages]] * _vary(settings.page_shape, pages.size, rng)
+    prefixes = hosts[sites.host] * _draw_factors(settings.prefix_shape, sites.host.size, rng)
+    return settings.rate_per_day * prefixes[sites.prefix[pages]] * _draw_factors(settings.page_shape, pages.size, rng)
 
 
 def _draw_poisson(settings: SyntheticSettings, sites: Sites, pages: Ints, rng: np.random.Generator) -> Changes:
@@ -54,9 +54,9 @@ def _draw_weekday(settings: SyntheticSettings, sites: Sites, pages: Ints, rng: n
     prefix = sites.prefix[pages[row]]
     begin, end = (int(hour * _HOUR_S) for hour in settings.office_hours)
     second = np.where(
-        fixed[prefix], minute[prefix] + _be_late(settings, row.size, rng), rng.integers(begin, end, row.size)
+        fixed[prefix], minute[prefix] + _draw_delays(settings, row.size, rng), rng.integers(begin, end, row.size)
     )
-    return pages[row], _since_begin(settings, days[column], second)
+    return pages[row], _since_start(settings, days[column], second)
 
 
 def _draw_clock(settings: SyntheticSettings, sites: Sites, pages: Ints, rng: np.random.Generator) -> Changes:
@@ -72,12 +72,12 @@ def _draw_clock(settings: SyntheticSettings, sites: Sites, pages: Ints, rng: np.
     row, number = row[kept], number[kept]
     hours = number % often[row] * _HOUR_S
     start = np.where(often[row] == 1, minute[row], minute[row] % _HOUR_S)
-    second = start + hours + _be_late(settings, row.size, rng)
-    return pages[row], _since_begin(settings, days[number // often[row]], second)
+    second = start + hours + _draw_delays(settings, row.size, rng)
+    return pages[row], _since_start(settings, days[number // often[row]], second)
 
 
 def _draw_bursty(settings: SyntheticSettings, sites: Sites, pages: Ints, rng: np.random.Generator) -> Changes:
-    del sites  # bursts come to each page by itself
+    del sites  # bursts of pages are independent
     states = _draw_bursts(settings, pages.size, rng)
     row, day = np.nonzero(states)
     counts = rng.poisson(settings.burst_rate, row.size)
@@ -86,7 +86,7 @@ def _draw_bursty(settings: SyntheticSettings, sites: Sites, pages: Ints, rng: np
 
 
 def _draw_bursts(settings: SyntheticSettings, count: int, rng: np.random.Generator) -> Bools:
-    """Return on which days each of `count` pages is in a burst: bool[count, days]. O(count · days)."""
+    """Return the days on which each of `count` pages is in a burst: bool[count, days]. O(count · days)."""
     states = np.empty((count, settings.days), np.bool_)
     state = rng.random(count) < settings.burst_days / (settings.burst_days + settings.quiet_days)
     left = _draw_lengths(settings, state, rng)
@@ -101,14 +101,14 @@ def _draw_bursts(settings: SyntheticSettings, count: int, rng: np.random.Generat
 
 
 def _draw_lengths(settings: SyntheticSettings, bursts: Bools, rng: np.random.Generator) -> Ints:
-    """Return how many days, 1 or more, each burst or quiet stretch takes: int64[n]."""
+    """Return the length of each burst or quiet stretch in days, 1 or more: int64[n]."""
     more = np.where(bursts, settings.burst_days, settings.quiet_days) - 1
-    lengths = more * _vary(settings.burst_regularity, bursts.size, rng)
+    lengths = more * _draw_factors(settings.burst_regularity, bursts.size, rng)
     return 1 + np.floor(lengths + rng.random(bursts.size)).astype(np.int64)
 
 
 def draw_bulk_edits(settings: SyntheticSettings, sites: Sites, rng: np.random.Generator) -> Changes:
-    """Return the changes by edits of whole prefixes, a random time each. O(changes)."""
+    """Return the changes by edits of whole prefixes at random times. O(changes)."""
     alive = np.flatnonzero(sites.kind != KINDS.index("dead"))
     edits = np.repeat(alive, rng.poisson(settings.bulk_edits_per_day * settings.days, alive.size))
     begin = rng.integers(0, settings.span_s, edits.size)
@@ -120,7 +120,7 @@ def draw_bulk_edits(settings: SyntheticSettings, sites: Sites, rng: np.random.Ge
 
 
 def _choose_weekdays(settings: SyntheticSettings, prefixes: int, rng: np.random.Generator) -> Bools:
-    """Return on which weekdays, from Monday, each prefix works: bool[prefixes, 7]."""
+    """Return the working days of each prefix, from Monday: bool[prefixes, 7]."""
     order = rng.random((prefixes, _WORKING_DAYS)).argsort(axis=1)
     few = order < rng.integers(1, 4, prefixes)[:, None]
     office = rng.random(prefixes) < settings.office_share
@@ -129,16 +129,16 @@ def _choose_weekdays(settings: SyntheticSettings, prefixes: int, rng: np.random.
 
 
 def _draw_minutes(settings: SyntheticSettings, prefixes: int, rng: np.random.Generator) -> Ints:
-    """Return a time of day for each prefix, at a whole minute, that no delay moves to the next day: int64[prefixes]."""
+    """Return a minute of the day for each prefix, in seconds; no delay crosses midnight: int64[prefixes]."""
     return rng.integers(0, (_DAY_S - settings.jitter_s) // 60, prefixes) * 60
 
 
-def _be_late(settings: SyntheticSettings, count: int, rng: np.random.Generator) -> Ints:
+def _draw_delays(settings: SyntheticSettings, count: int, rng: np.random.Generator) -> Ints:
     return rng.integers(0, int(settings.jitter_s) + 1, count)
 
 
 def _local_days(settings: SyntheticSettings) -> Ints:
-    """Return the numbers of all local days that the log touches, since epoch 0: int64[days + 2]."""
+    """Return all local days that overlap the log, as days since epoch 0: int64[days + 2]."""
     first = int(settings.start_s + settings.zone_hours * _HOUR_S) // _DAY_S
     return np.arange(first, first + settings.days + 2)
 
@@ -148,20 +148,20 @@ def _weekdays(days: Ints) -> Ints:
     return (days + _THURSDAY) % 7
 
 
-def _since_begin(settings: SyntheticSettings, days: Ints, seconds: Ints) -> Ints:
-    """Return when the `seconds` of local `days` are, in seconds since the log's begin."""
+def _since_start(settings: SyntheticSettings, days: Ints, seconds: Ints) -> Ints:
+    """Return `seconds` of local `days` as seconds since the start of the log."""
     return days * _DAY_S + seconds - int(settings.zone_hours * _HOUR_S) - int(settings.start_s)
 
 
-def _vary(shape: float, count: int, rng: np.random.Generator) -> Floats:
-    """Return `count` gamma factors of mean 1: float64[count]; the larger the shape, the more alike."""
+def _draw_factors(shape: float, count: int, rng: np.random.Generator) -> Floats:
+    """Return `count` gamma factors of mean 1: float64[count]; larger shapes vary less."""
     return rng.gamma(shape, 1 / shape, count)
 
 
-RHYTHMS: Final[Mapping[str, Rhythm]] = {
+CHANGE_PROCESSES: Final[Mapping[str, ChangeProcess]] = {
     "poisson": _draw_poisson,
     "weekday": _draw_weekday,
     "clock": _draw_clock,
     "bursty": _draw_bursty,
 }
-"""How pages of each kind change; the dead do not."""
+"""Change process of each kind of pages; dead pages do not change."""

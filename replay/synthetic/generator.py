@@ -1,4 +1,4 @@
-"""Synthetic change logs: pages on sites as the web has them, changing in ways that are known, at any size."""
+"""Synthetic change logs of any size: realistic sites, and pages that change by known processes."""
 
 from __future__ import annotations
 
@@ -7,30 +7,30 @@ from typing import Final
 
 import numpy as np
 
-from streamsched.replay.synthetic.change_processes import RHYTHMS, Changes, draw_bulk_edits
-from streamsched.replay.synthetic.sites import Sites, lay_out, spell_urls
+from streamsched.replay.synthetic.change_processes import CHANGE_PROCESSES, Changes, draw_bulk_edits
+from streamsched.replay.synthetic.sites import Sites, draw_sites, make_urls
 from streamsched.replay.synthetic.synthetic_settings import KINDS, SyntheticSettings
 from streamsched.replay.truth.ground_truth import ChangeLog
 
 __all__ = ["SyntheticCorpus", "synthesize", "synthesize_corpus"]
 
-_SECOND_BITS: Final = 31  # of a sort key: page and second of a change in one int64
+_SECOND_BITS: Final = 31  # bits of the second in a sort key, which holds page and second in one int64
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SyntheticCorpus:
-    """A log of n pages, with what a log does not say: where each page stands in ``sites`` and of which kind it is."""
+    """A log of n pages, and their sites and kinds, which the log does not contain."""
 
     log: ChangeLog
     sites: Sites
 
 
 def synthesize(settings: SyntheticSettings, seed: int = 0) -> ChangeLog:
-    """Return the log of a corpus as `settings` describe it; the same seed gives the same bytes.
+    """Return the log of a corpus with these `settings`; the same seed gives the same bytes.
 
-    All pages are there from ``start_s`` to the end, ``days`` later, and changes lie between the two at whole seconds;
-    of several that a page has in one second, one is kept. The page that changes last does so at the very end, so that
-    the log's extent tells its last day. O(changes log changes): some seconds and 1 GB for 417,000 pages and 57 days.
+    All pages exist from ``start_s`` to the end, ``days`` later, and changes lie between the two at whole seconds, at
+    most one per page and second. The last change is moved to the very end, so that the extent of the log includes its
+    last day. O(changes log changes): a few seconds and 1 GB for 417,000 pages and 57 days.
 
     >>> log = synthesize(SyntheticSettings(pages=50, days=3), seed=7)
     >>> len(log.urls), log.last_s - log.first_s
@@ -40,15 +40,15 @@ def synthesize(settings: SyntheticSettings, seed: int = 0) -> ChangeLog:
 
 
 def synthesize_corpus(settings: SyntheticSettings, seed: int = 0) -> SyntheticCorpus:
-    """Return the log that `synthesize` gives together with the truth behind it. Costs as much."""
+    """Return the log of `synthesize` with its sites and kinds, at the same cost."""
     streams = [np.random.default_rng(stream) for stream in np.random.SeedSequence(seed).spawn(3 + len(KINDS))]
-    sites = lay_out(settings, streams[0])
-    urls = spell_urls(settings, sites, streams[1])
+    sites = draw_sites(settings, streams[0])
+    urls = make_urls(settings, sites, streams[1])
     drawn = [draw_bulk_edits(settings, sites, streams[2])]
     for kind, stream in zip(KINDS, streams[3:], strict=True):
         pages = sites.pages(kind)
-        if kind in RHYTHMS and pages.size:
-            drawn.append(RHYTHMS[kind](settings, sites, pages, stream))
+        if kind in CHANGE_PROCESSES and pages.size:
+            drawn.append(CHANGE_PROCESSES[kind](settings, sites, pages, stream))
     pages, seconds = _sort_changes(settings, drawn)
     times_s = np.asarray(settings.start_s + seconds, np.float64)
     offsets = np.zeros(settings.pages + 1, np.int64)
@@ -59,7 +59,7 @@ def synthesize_corpus(settings: SyntheticSettings, seed: int = 0) -> SyntheticCo
 
 
 def _sort_changes(settings: SyntheticSettings, drawn: list[Changes]) -> Changes:
-    """Return what was drawn within the log by page, then time, each once, after a change at 0 for each page."""
+    """Return the drawn changes within the log by page and time, without duplicates, and a change at 0 for each page."""
     keys = [np.arange(settings.pages) << _SECOND_BITS]
     for pages, seconds in drawn:
         within = (seconds > 0) & (seconds < settings.span_s)

@@ -1,4 +1,4 @@
-"""The hosts and URL prefixes of a synthetic corpus, and which kind of pages each prefix holds."""
+"""Hosts and URL prefixes of a synthetic corpus, and the kind of pages below each prefix."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from streamsched.numerics.arrays import Bytes, Ints
 from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.replay.synthetic.synthetic_settings import KINDS, SyntheticSettings
 
-__all__ = ["Sites", "lay_out", "spell_urls"]
+__all__ = ["Sites", "draw_sites", "make_urls"]
 
-_WORDS: Final = b"newsblogshopdocsteamwikilisttags"  # of prefixes, each of ...
-_WORD_BYTES: Final = 4  # ... one length, so that all URLs are
+_WORDS: Final = b"newsblogshopdocsteamwikilisttags"  # words of prefixes, all of ...
+_WORD_BYTES: Final = 4  # ... equal length, so that all URLs have equal length
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sites:
-    """Where n pages stand: neighbours share p prefixes, and neighbouring prefixes share h hosts.
+    """Sites of n pages: neighbouring pages share p prefixes, neighbouring prefixes share h hosts.
 
     ``prefix``: int64[n], the prefix of each page, ascending; ``offsets``: int64[p + 1], the pages of prefix i are
     ``offsets[i]`` to ``offsets[i + 1]``; ``host``: int64[p], the host of each prefix, ascending; ``kind``: int64[p],
-    the place in `KINDS` of what its pages are.
+    the index in `KINDS` of its pages.
     """
 
     prefix: Ints
@@ -40,30 +40,30 @@ class Sites:
         return np.flatnonzero(self.kinds() == KINDS.index(kind))
 
 
-def lay_out(settings: SyntheticSettings, rng: np.random.Generator) -> Sites:
-    """Return hosts with a Pareto distribution of pages, cut into prefixes of a kind each. O(pages)."""
+def draw_sites(settings: SyntheticSettings, rng: np.random.Generator) -> Sites:
+    """Return hosts with Pareto distributed sizes, divided into prefixes with one kind each. O(pages)."""
     begins_host = np.zeros(settings.pages, np.bool_)
     begins_host[_first_pages(settings, rng)] = True
     begins = begins_host | (rng.random(settings.pages) < 1 / settings.pages_per_prefix)
     starts = np.flatnonzero(begins)
     host = np.cumsum(begins_host)[starts] - 1
     offsets = np.append(starts, settings.pages)
-    return Sites(np.cumsum(begins) - 1, offsets, host, _deal_kinds(settings, offsets, host, rng))
+    return Sites(np.cumsum(begins) - 1, offsets, host, _assign_kinds(settings, offsets, host, rng))
 
 
 def _first_pages(settings: SyntheticSettings, rng: np.random.Generator) -> Ints:
-    """Return the first page of each host: int64[h]; every host has one page or more."""
+    """Return the first page of each host: int64[h]; every host has at least one page."""
     hosts = min(settings.hosts, settings.pages)
     weights = (1 - rng.random(hosts)) ** (-1 / settings.host_tail)
     ends = np.cumsum(weights) / weights.sum()
     return np.asarray(np.arange(hosts) + np.floor(np.append(0.0, ends[:-1]) * (settings.pages - hosts)), np.int64)
 
 
-def _deal_kinds(settings: SyntheticSettings, offsets: Ints, host: Ints, rng: np.random.Generator) -> Ints:
+def _assign_kinds(settings: SyntheticSettings, offsets: Ints, host: Ints, rng: np.random.Generator) -> Ints:
     """Return a kind for each prefix: int64[p]. O(p log p).
 
-    All pages are laid on a line, prefixes in random order, and the line is cut by the kinds' shares: so these are met
-    to within a prefix each. Prefixes that go with their host lie beside it, and so are of one kind.
+    Prefixes are put in random order, and their pages are divided by the shares of the kinds, which are exact to within
+    a prefix. Prefixes that follow their host are adjacent and so have one kind.
     """
     own = rng.random(host.size)
     place = np.where(rng.random(host.size) < settings.host_accord, rng.random(settings.pages)[host], own)
@@ -76,11 +76,11 @@ def _deal_kinds(settings: SyntheticSettings, offsets: Ints, host: Ints, rng: np.
 
 
 def _last_kind(settings: SyntheticSettings) -> int:
-    """Return the last kind that has a share: where rounding leaves the sum of the shares below 1, the rest is its."""
+    """Return the last kind with a share, which gets the rest if rounding leaves the sum of the shares below 1."""
     return max(place for place, share in enumerate(settings.shares) if share > 0)
 
 
-def spell_urls(settings: SyntheticSettings, sites: Sites, rng: np.random.Generator) -> PackedUrls:
+def make_urls(settings: SyntheticSettings, sites: Sites, rng: np.random.Generator) -> PackedUrls:
     """Return the pages' URLs, such as ``https://site0000.example/news-00/0000.html``, all of one length. O(bytes).
 
     Numbers count hosts, the prefixes of a host and the pages of a prefix.
@@ -91,13 +91,13 @@ def spell_urls(settings: SyntheticSettings, sites: Sites, rng: np.random.Generat
     words = np.frombuffer(_WORDS, np.uint8).reshape(-1, _WORD_BYTES)
     columns = (
         _repeat(b"https://site", settings.pages),
-        _spell_digits(host),
+        _format_digits(host),
         _repeat(f".{settings.domain}/".encode(), settings.pages),
         words[rng.integers(0, len(words), sites.host.size)][sites.prefix],
         _repeat(b"-", settings.pages),
-        _spell_digits(prefixes)[sites.prefix],
+        _format_digits(prefixes)[sites.prefix],
         _repeat(b"/", settings.pages),
-        _spell_digits(pages - sites.offsets[sites.prefix]),
+        _format_digits(pages - sites.offsets[sites.prefix]),
         _repeat(b".html", settings.pages),
     )
     text = np.concatenate(columns, axis=1)
@@ -109,10 +109,10 @@ def _repeat(text: bytes, count: int) -> Bytes:
     return np.broadcast_to(np.frombuffer(text, np.uint8), (count, len(text)))
 
 
-def _spell_digits(numbers: Ints) -> Bytes:
-    """Return whole numbers from 0 in decimal, all as long as the largest: uint8[n, digits].
+def _format_digits(numbers: Ints) -> Bytes:
+    """Return whole numbers from 0 in decimal, padded to the length of the largest: uint8[n, digits].
 
-    >>> _spell_digits(np.array([7, 120])).tobytes()
+    >>> _format_digits(np.array([7, 120])).tobytes()
     b'007120'
     """
     width = len(str(int(numbers.max())))

@@ -1,4 +1,4 @@
-"""What a synthetic corpus is to be like: its size, its sites, and how its pages change."""
+"""Settings of a synthetic corpus: size, sites, and change processes of the pages."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from streamsched.errors import SettingsError
 __all__ = ["KINDS", "SyntheticSettings"]
 
 KINDS: Final = ("poisson", "weekday", "clock", "bursty", "dead")
-"""The kinds of pages, by the number that `SyntheticCorpus.kinds` gives them."""
+"""Kinds of pages; `Sites.kind` holds their indices."""
 
 _MAX_SPAN_S: Final = 2**31  # seconds: a page and a second of the log are sorted as one int64
 _MAX_PAGES: Final = 2**31
@@ -23,22 +23,22 @@ _DOMAIN: Final = re.compile(r"[a-z0-9-]+(\.[a-z0-9-]+)*")
 
 @dataclass(frozen=True, slots=True)
 class SyntheticSettings:
-    """A corpus of pages on hosts, and the processes by which they change; the defaults give one like BRDC'12.
+    """A corpus of pages on hosts, and the processes by which they change; the defaults resemble BRDC'12.
 
-    Size: ``pages``; ``days`` from ``start_s``, epoch seconds at a whole second. ``zone_hours``: the local time of the
-    hosts, hours east of UTC, by which working days and fixed hours go.
+    Size: ``pages``; ``days`` from ``start_s``, epoch seconds at a whole second. ``zone_hours``: hours east of
+    UTC of the local time that working days and fixed hours use.
 
     Sites: ``pages_per_host`` on average, sizes drawn from a Pareto distribution of index ``host_tail`` (smaller is
     more unequal); ``pages_per_prefix`` on average, geometrically distributed. Pages of one URL prefix are of one kind
-    and share fixed hours and days. ``host_accord``: chance that a prefix is of its host's kind, not drawn afresh.
-    ``domain``: what host names end in.
+    and share fixed hours and days. ``host_accord``: probability that a prefix has its host's kind instead of a
+    random one. ``domain``: suffix of the host names.
 
-    Kinds: ``poisson``, ``weekday``, ``clock``, ``bursty`` and ``dead`` are the shares of the pages that are of each
-    kind; their sum is 1.
+    Kinds: ``poisson``, ``weekday``, ``clock``, ``bursty`` and ``dead`` are the shares of the pages of each kind; they
+    sum to 1.
 
     *poisson*: changes at a constant rate, of ``rate_per_day`` on average: a host's mean is log-normal with
     ``host_spread`` as deviation of its logarithm, a prefix varies it by a gamma factor of shape ``prefix_shape``, a
-    page that by one of shape ``page_shape`` (larger shapes are more alike).
+    page that by one of shape ``page_shape`` (larger shapes vary less).
 
     *weekday*: at most a change on each local day of the prefix's own, never on a Saturday or Sunday. A prefix works
     from Monday to Friday with chance ``office_share``, otherwise on 1 to 3 of these days. A working day brings a change
@@ -49,15 +49,15 @@ class SyntheticSettings:
 
     *bursty*: bursts and quiet stretches of whole days take turns, 1 day or more and ``burst_days`` and ``quiet_days``
     long on average, with ``burst_rate`` changes a day in a burst. What a stretch has beyond 1 day is gamma distributed
-    with shape ``burst_regularity``: at 1 as good as geometric, at 40 nearly always the same.
+    with shape ``burst_regularity``: nearly geometric at 1, nearly constant at 40.
 
     *dead*: no change.
 
-    ``jitter_s``: how late an update at a fixed hour or minute may come, uniformly. ``bulk_edits_per_day``: how often,
-    on average, someone edits most pages of a URL prefix that is not dead: each with chance ``bulk_reach``, all within
-    ``bulk_s`` seconds at any hour of any day, whatever its kind.
+    ``jitter_s``: the maximum delay of an update at a fixed hour or minute, uniformly distributed.
+    ``bulk_edits_per_day``: how often, on average, most pages of a URL prefix that is not dead are edited: each with
+    probability ``bulk_reach``, all within ``bulk_s`` seconds at any time, regardless of its kind.
 
-    Raises SettingsError where a value cannot work.
+    Raises SettingsError if a value is invalid.
     """
 
     pages: int = 417_000
@@ -119,17 +119,17 @@ class SyntheticSettings:
 
     @property
     def shares(self) -> tuple[float, ...]:
-        """Which part of the pages is of each of `KINDS`."""
+        """The share of the pages of each of `KINDS`."""
         return tuple(getattr(self, kind) for kind in KINDS)
 
     @property
     def span_s(self) -> int:
-        """How many seconds the log spans."""
+        """Length of the log in seconds."""
         return self.days * _DAY_S
 
     @property
     def hosts(self) -> int:
-        """How many hosts the pages are on.
+        """Number of hosts.
 
         >>> SyntheticSettings().hosts
         10000

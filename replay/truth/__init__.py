@@ -1,1 +1,1 @@
-"""What really changed, read from a log."""
+"""Ground truth: the changes of all pages, read from a log."""

@@ -19,26 +19,26 @@ from streamsched.replay.truth.ground_truth import ChangeLog
 
 __all__ = ["write_changes"]
 
-_CHUNK: Final = 65_536  # changes written at a time: some 4 MB of lines
-_LEVEL: Final = 4  # of zlib: lines that differ in a few digits gain little from more, and it takes twice as long at 6
+_CHUNK: Final = 65_536  # changes per write: about 4 MB of lines
+_LEVEL: Final = 4  # zlib level: level 6 takes twice as long and compresses such lines hardly better
 _GZIP: Final = 31  # zlib's code for "gzip header and trailer, largest window"
-_WORKERS: Final = 2  # threads that compress, which holds no lock: as many as keep up with spelling the lines
-_DECIMALS: Final = 9  # of a second, the most that the format has
+_WORKERS: Final = 2  # compression threads, which release the GIL: enough to keep up with formatting
+_DECIMALS: Final = 9  # of a second, the maximum of the format
 
 
 def write_changes(log: ChangeLog, path: str | Path, progress: Callable[[int, int], None] | None = None) -> int:
-    """Write the changes of `log` to the file `path`, oldest first, gzip where it ends in ``.gz``; return how many.
+    """Write the changes of `log` to the file `path`, oldest first, gzip if it ends in ``.gz``; return their number.
 
-    Changes at one time are in the order of their pages, and pages from before the log appear at its begin. Read back,
-    a log whose pages are in order of appearance is equal; times are kept to the nanosecond, ``importance`` is not.
-    `progress` is called with the changes written and in all. The same log gives the same bytes. O(m log m), some 2 µs
-    a change; the file appears under its name once it is whole. Raises SourceError where it cannot be written.
+    Simultaneous changes are in the order of their pages, and pages from before the log appear at its start. Reading the
+    file gives an equal log if pages are in order of appearance; times have nanosecond precision, ``importance`` is not
+    written. `progress` is called with the number of changes written and the total. The same log gives the same bytes.
+    O(m log m), about 2 µs per change. The file is replaced atomically. Raises SourceError if it cannot be written.
     """
     page = np.repeat(np.arange(len(log.urls)), np.diff(log.offsets))
     times_s = np.maximum(log.times_s, log.first_s)
     order = np.argsort(times_s, kind="stable")
     chunks = (order[start : start + _CHUNK] for start in range(0, order.size, _CHUNK))
-    lines = _spell_chunks(log, page, times_s, chunks)
+    lines = _format_chunks(log, page, times_s, chunks)
     packed = str(path).endswith(".gz")
     with replacing(Path(path), pack=False) as file:
         done = 0
@@ -50,24 +50,24 @@ def write_changes(log: ChangeLog, path: str | Path, progress: Callable[[int, int
     return order.size
 
 
-def _spell_chunks(log: ChangeLog, page: Ints, times_s: Floats, chunks: Iterator[Ints]) -> Iterator[bytes]:
-    """Return the lines of each of `chunks`, changes by number."""
+def _format_chunks(log: ChangeLog, page: Ints, times_s: Floats, chunks: Iterator[Ints]) -> Iterator[bytes]:
+    """Return the lines of each of `chunks`, which are indices of changes."""
     text = log.urls.blob.tobytes()
     urls = [text[start:end] + b"\n" for start, end in pairwise(log.urls.offsets.tolist())]
     ops = _name_ops(log)
     for chunk in chunks:
-        fields = zip(_spell_times(times_s[chunk]), ops[chunk].tolist(), page[chunk].tolist(), strict=True)
+        fields = zip(_format_times(times_s[chunk]), ops[chunk].tolist(), page[chunk].tolist(), strict=True)
         yield b"".join([b"%b\t%b\t%b" % (epoch, op, urls[at]) for epoch, op, at in fields])
 
 
 def _name_ops(log: ChangeLog) -> npt.NDArray[np.bytes_]:
-    """Return the op of each change as bytes: a page's first and the one after it was gone is ``A``."""
+    """Return the op of each change as bytes: ``A`` for a page's first change and for its return."""
     appears = np.append(True, log.gone[:-1])
     appears[log.offsets[:-1][np.diff(log.offsets) > 0]] = True
     return np.where(log.gone, b"D", np.where(appears, b"A", b"M"))
 
 
-def _spell_times(times_s: Floats) -> list[bytes]:
+def _format_times(times_s: Floats) -> list[bytes]:
     whole = times_s.astype(np.int64)
     if np.array_equal(whole, times_s):
         return [b"%d" % time_s for time_s in whole.tolist()]
@@ -75,7 +75,7 @@ def _spell_times(times_s: Floats) -> list[bytes]:
 
 
 def _compress(blocks: Iterator[bytes]) -> Iterator[bytes]:
-    """Return each block as a gzip member, in order; a few are under way at a time."""
+    """Return each block as a gzip member, in order; a few are compressed at a time."""
     pending: deque[Future[bytes]] = deque()
     with ThreadPoolExecutor(_WORKERS) as pool:
         for block in blocks:

@@ -1,6 +1,6 @@
-"""Ground truth: when each page really changed, and so what any crawl at any time would have seen.
+"""Ground truth: all changes of each page, from which the result of any crawl follows.
 
-A `ChangeLog` holds a whole log; a `Window` is the stretch of it that a replay runs through, cut into cycles.
+A `ChangeLog` holds a whole log; a `Window` is the part of it that a replay covers, divided into cycles.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ __all__ = ["ChangeLog", "Crawls", "Window"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Crawls:
-    """What crawl outcomes tell beyond the changes that they saw, of n pages and m changes.
+    """Visits behind a log of crawl outcomes, of n pages and m changes.
 
-    ``visits``: int64[n], how many visits could have shown a change of a page that was there at the visit before, and
-    ``watched_s``: float64[n], the seconds between these and the visits before them. ``since_s``: float64[m], the visit
-    before the one that saw each change of the `ChangeLog`, -inf where the page was not there then.
+    ``visits``: int64[n], visits of a page that existed at the previous visit, which could have shown a change;
+    ``watched_s``: float64[n], seconds between these visits and the previous ones. ``since_s``: float64[m], the visit
+    before the one that saw each change of the `ChangeLog`, -inf if the page did not exist then.
     """
 
     visits: Ints
@@ -34,14 +34,14 @@ class Crawls:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChangeLog:
-    """When each of n pages changed, m changes in all, page after page.
+    """All m changes of n pages, page after page.
 
     ``urls``: n, in the order in which the log first names them; ``offsets``: int64[n + 1], the changes of page i are
     ``offsets[i]`` to ``offsets[i + 1]`` of ``times_s``: float64[m], UTC epoch seconds, ascending within a page, and of
-    ``gone``: bool[m], whether the change left no page behind. A page appears with its first change.
-    ``importance``: float64[n] where the log weighs its pages, else None. ``first_s`` and ``last_s``: the log's extent.
-    ``rejected``: how many malformed records were left out, the last of them in ``rejections``. ``note``: how far the
-    times can be trusted, empty where fully. ``crawls``: how its pages were watched, None for a log of changes as such.
+    ``gone``: bool[m], whether the change removed the page. A page appears with its first change.
+    ``importance``: float64[n] if the log weights its pages, else None. ``first_s`` and ``last_s``: the log's extent.
+    ``rejected``: the number of malformed records left out, the last of them in ``rejections``. ``note``: limits of the
+    times' accuracy, empty if there are none. ``crawls``: the visits behind the log, None for a log of changes.
     """
 
     urls: PackedUrls
@@ -60,8 +60,8 @@ class ChangeLog:
     def collect(cls, urls: PackedUrls, pages: Ints, times_s: Floats, gone: Bools) -> ChangeLog:
         """Return the log of m changes in any order: ``pages``: int64[m], ``times_s``: float64[m], ``gone``: bool[m].
 
-        A time of -inf is of a page that was there before the log begins. Changes of one page at one time keep their
-        order. O(m log m). Raises ReplayError where there is no change at a finite time.
+        A time of -inf marks a page that existed before the log begins. Simultaneous changes of a page keep their order.
+        O(m log m). Raises ReplayError if there is no change at a finite time.
         """
         finite = times_s[np.isfinite(times_s)]
         if not finite.size:
@@ -72,10 +72,10 @@ class ChangeLog:
         return cls(urls, times_s[order], offsets, gone[order], None, float(finite.min()), float(finite.max()))
 
     def versions(self, pages: Rows, until_s: Floats) -> Ints:
-        """Return how many changes of each page lie at or before a time: int64[k]. O(log changes) a page.
+        """Return the number of changes of each page up to a time, inclusive: int64[k]. O(log changes) per page.
 
-        ``pages``: intp[k] and ``until_s``: float64[k] pair up. Of two crawls of a page the later sees a change where
-        this differs.
+        ``pages``: intp[k] and ``until_s``: float64[k] are pairs. The later of two crawls of a page sees a change if
+        this number differs.
         """
         return np.asarray(_last_at(self.times_s, self.offsets, pages, until_s) - self.offsets[pages])
 
@@ -88,10 +88,10 @@ class ChangeLog:
         return np.flatnonzero(begun)
 
     def window(self, start_s: float, cycle_s: float, cycles: int, *, later_pages: bool = False) -> Window:
-        """Return `cycles` cycles of `cycle_s` seconds from `start_s`: its pages are those alive at the start.
+        """Return `cycles` cycles of `cycle_s` seconds from `start_s`, with the pages alive at the start.
 
-        With `later_pages` those that appear later follow, in order of appearance, among them pages that were dead at
-        the start. O(changes + pages log changes). Raises ReplayError where none is alive at the start.
+        With `later_pages`, pages that appear or reappear later follow in order of appearance. O(changes + pages log
+        changes). Raises ReplayError if no page is alive at the start.
         """
         end_s = start_s + cycle_s * cycles
         alive = self.alive(start_s)
@@ -106,7 +106,7 @@ class ChangeLog:
         return Window(self.urls.take(pages), times_s, offsets, appears_s, importance, start_s, cycle_s, cycles)
 
     def _later(self, alive: Rows, start_s: float, end_s: float) -> tuple[Rows, Ints]:
-        """Return the pages not among `alive` that appear after the start and before the end, and with which change."""
+        """Return the pages not in `alive` that appear between start and end, and the index of that change."""
         late = np.setdiff1d(np.arange(len(self.urls)), alive)
         first = _last_at(self.times_s, self.offsets, late, _fill(late, start_s))
         within = first < self.offsets[late + 1]
@@ -127,7 +127,7 @@ class ChangeLog:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Window:
-    """The truth of one replay: n pages and their m changes in cycles [start + c·cycle, start + (c + 1)·cycle).
+    """Ground truth of one replay: n pages and their m changes in cycles [start + c·cycle, start + (c + 1)·cycle).
 
     ``urls``: n; ``times_s``: float64[m] and ``offsets``: int64[n + 1] as in `ChangeLog`, the changes after a page's
     appearance and before the window's end. ``appears_s``: float64[n], ascending, -inf for pages alive at the start.
@@ -145,35 +145,34 @@ class Window:
 
     @property
     def pages(self) -> int:
-        """How many pages the window holds."""
+        """Number of pages."""
         return len(self.urls)
 
     def edge(self, cycle: int) -> float:
-        """Return when cycle number `cycle` begins and the one before it ends, in epoch seconds."""
+        """Return the start of cycle number `cycle`, the end of the one before, in epoch seconds."""
         return self.start_s + cycle * self.cycle_s
 
     def known(self, cycle: int) -> int:
-        """Return how many pages, always the first, are known in a cycle: they appeared before it. O(log pages)."""
+        """Return the number of pages known in a cycle, always the first ones: they appeared before it. O(log pages)."""
         return int(np.searchsorted(self.appears_s, self.edge(cycle), "left"))
 
     def before(self, when_s: float) -> Ints:
-        """Return for each page the index of its first change at or after `when_s`: int64[n]. O(n log changes).
+        """Return the index of each page's first change at or after `when_s`: int64[n]. O(n log changes).
 
-        A crawl at the end of a cycle is the cycle's last instant: it sees what lies before the edge, and a change on
-        the edge belongs to the next cycle.
+        A crawl at the end of a cycle sees changes before the edge; a change on the edge belongs to the next cycle.
         """
         pages = np.arange(self.pages)
         return _last_at(self.times_s, self.offsets, pages, _fill(pages, np.nextafter(when_s, -np.inf)))
 
     def change_at(self, index: Ints) -> Floats:
-        """Return the time of each page's change number ``index``: int64[n] into `times_s`; inf past its last. O(n)."""
+        """Return the time of each page's change number ``index``: int64[n] into `times_s`; inf after its last. O(n)."""
         times = np.full(index.size, np.inf)
         exists = index < self.offsets[1:]
         times[exists] = self.times_s[index[exists]]
         return times
 
     def changes(self) -> Ints:
-        """Return how often each page changes after the window's start: int64[n]. O(n)."""
+        """Return the number of changes of each page after the window's start: int64[n]. O(n)."""
         return np.diff(self.offsets)
 
 
@@ -183,7 +182,7 @@ def _fill(pages: Rows, time_s: float) -> Floats:
 
 @kernel
 def _last_at(times_s: Floats, offsets: Ints, pages: Rows, until_s: Floats) -> Ints:
-    """Return the index behind each page's last change at or before its time: int64[k]. O(log changes) a page."""
+    """Return the index after each page's last change at or before its time: int64[k]. O(log changes) per page."""
     ends = np.empty(pages.size, np.int64)
     for i in range(pages.size):
         low = offsets[pages[i]]

@@ -1,4 +1,4 @@
-"""Ground truth from a file: a change log as it stands, any other log of crawl outcomes as far as its visits tell."""
+"""Read ground truth from a change log, or approximate it from crawl outcomes in any other format."""
 
 from __future__ import annotations
 
@@ -30,18 +30,21 @@ from streamsched.state.page_table import PageTable
 
 __all__ = ["read_outcomes", "read_truth"]
 
-_ANY_CYCLE_S: Final = 86_400.0  # of a page table that only knows pages apart
-_CHANGE_LOG: Final = "changes"  # what connectors call the format, and their positions' kind
+_ANY_CYCLE_S: Final = 86_400.0  # any value: the page table only numbers pages
+_CHANGE_LOG: Final = "changes"  # the connectors' name of the format, and the kind of its positions
 
-_STATE: Final = np.dtype(  # of a page, as its last visit that told something left it
+_STATE: Final = np.dtype(  # of a page after its last informative visit
     [
         *(("last_s", "<f8"), ("fingerprint", "<u8"), ("seen", "?"), ("success", "?"), ("has_fingerprint", "?")),
-        *(("visits", "<i8"), ("watched_s", "<f8")),  # visits that came upon a page that was there, and their intervals
+        *(
+            ("visits", "<i8"),
+            ("watched_s", "<f8"),
+        ),  # visits of a page that existed at the previous visit, and the time between them
     ]
 )
 _NOTE: Final = (
     "The log holds crawl outcomes, not changes: each change is placed at the visit that saw it, several changes "
-    "between two visits count as one, and every page is taken to have existed all the time."
+    "between two visits count as one, and every page is assumed to exist all the time."
 )
 
 
@@ -52,12 +55,12 @@ def read_truth(
     dead_letters: str | Path | None = None,
     change_bits: int = CHANGE_BITS,
 ) -> ChangeLog:
-    """Return what the log at `path` says of when pages changed; malformed records are left out, counted and named.
+    """Return the changes in the log at `path`; malformed records are left out, counted and reported.
 
-    A change log is taken at its word. In any other format that `streamsched.connectors` reads, a change is placed at
-    the visit that saw it (SPEC 2, with `change_bits` of 64 as the fingerprints' threshold), a page is taken to have
-    existed all the time, and the result's ``note`` says so. `format` and `dead_letters` are those of `open_source`.
-    O(records). Raises SourceError where the file cannot be read, ReplayError where it holds no change.
+    A change log is read as it is. In any other format that `streamsched.connectors` reads, a change is placed at the
+    visit that saw it (SPEC 2, with `change_bits` of 64 as the threshold of fingerprints), every page is assumed to
+    exist all the time, and the result's ``note`` says so. `format` and `dead_letters` are those of `open_source`.
+    O(records). Raises SourceError if the file cannot be read, ReplayError if it holds no change.
     """
     with open_source(path, format=format, dead_letters=dead_letters) as source:
         log = read_outcomes(source, change_bits)
@@ -67,19 +70,19 @@ def read_truth(
 def read_outcomes(
     deliveries: Iterable[Delivery], change_bits: int = CHANGE_BITS, span_s: tuple[float, float] = (-np.inf, np.inf)
 ) -> ChangeLog:
-    """Return what `deliveries` say of when pages changed, as `read_truth` does; the result has its ``crawls``.
+    """Return the changes in `deliveries`, as `read_truth` does, with the ``crawls`` of crawl outcomes.
 
-    Crawl outcomes outside `span_s`, epoch seconds from the first to before the second, are passed over; changes that
-    are known as such are all taken. O(records).
+    Crawl outcomes outside `span_s`, epoch seconds with an exclusive end, are ignored; records of a change log are all
+    used. O(records).
     """
-    roll, sieve, exact = _Roll(), _Sieve(change_bits), True
+    page_numbers, extractor, exact = _PageNumbers(), _ChangeExtractor(change_bits), True
     for delivery in deliveries:
         exact = delivery.position.kind == _CHANGE_LOG
         outcomes = delivery.outcomes if exact else _within(delivery.outcomes, span_s)
         if len(outcomes):
-            pages = roll.number(outcomes.urls)
-            sieve.take(pages, len(roll), outcomes, exact=exact)
-    log = sieve.collect(roll.urls(), exact=exact)
+            pages = page_numbers.number(outcomes.urls)
+            extractor.add(pages, len(page_numbers), outcomes, exact=exact)
+    log = extractor.collect(page_numbers.urls(), exact=exact)
     return log if exact else replace(log, note=_NOTE)
 
 
@@ -88,8 +91,8 @@ def _within(outcomes: OutcomeBatch, span_s: tuple[float, float]) -> OutcomeBatch
     return outcomes.take(np.flatnonzero(~outside)) if outside.any() else outcomes
 
 
-class _Roll:
-    """URLs and their numbers, in the order of their first record: the rows of a page table."""
+class _PageNumbers:
+    """Numbers URLs in the order of their first record, by the rows of a page table."""
 
     def __init__(self) -> None:
         self._table = PageTable(_ANY_CYCLE_S, CHANGE_BITS)
@@ -98,7 +101,7 @@ class _Roll:
         return len(self._table)
 
     def number(self, urls: PackedUrls) -> Ints:
-        """Return the number of each URL: int64[n]; new ones get the next. O(1) a URL."""
+        """Return the number of each URL: int64[n]; new URLs get the next numbers. O(1) per URL."""
         numbers = self._table.find(urls)
         if np.any(numbers < 0):
             self._table.discover(urls, 0.0)
@@ -110,8 +113,8 @@ class _Roll:
         return PackedUrls.pack(url_texts(self._table.arrays.pages, np.arange(len(self))))
 
 
-class _Sieve:
-    """Keeps the changes among outcomes, and of each page what its next visit is judged against."""
+class _ChangeExtractor:
+    """Collects the changes among outcomes, and the state of each page for its next visit."""
 
     def __init__(self, change_bits: int) -> None:
         self._change_bits = change_bits
@@ -123,21 +126,21 @@ class _Sieve:
         self._importance = np.ones(0)
         self._first_s, self._last_s = np.inf, -np.inf
 
-    def take(self, pages: Ints, total: int, outcomes: OutcomeBatch, *, exact: bool) -> None:
-        """Take in one delivery, of ``pages``: int64[n]; `total` pages have been named so far."""
-        self._make_room(total)
+    def add(self, pages: Ints, total: int, outcomes: OutcomeBatch, *, exact: bool) -> None:
+        """Add one delivery, of ``pages``: int64[n]; `total` pages are known so far."""
+        self._grow(total)
         status = _fill(outcomes.status, len(outcomes))
         status[(outcomes.given & STATUS) == 0] = 200
         changes = np.arange(len(outcomes))
         if not exact:
             fingerprint, changed = (_fill(column, len(outcomes)) for column in (outcomes.fingerprint, outcomes.changed))
             columns = (outcomes.fetched_at, outcomes.given, status, fingerprint, changed)
-            kept, since_s = _sift(pages, columns, self._states, self._change_bits)
+            kept, since_s = _extract_changes(pages, columns, self._states, self._change_bits)
             changes = np.flatnonzero(kept)
             self._since.append(since_s[changes])
-        weighed = np.flatnonzero(outcomes.given & IMPORTANCE)
-        if weighed.size:
-            self._importance[pages[weighed]] = outcomes.importance[weighed]
+        weighted_rows = np.flatnonzero(outcomes.given & IMPORTANCE)
+        if weighted_rows.size:
+            self._importance[pages[weighted_rows]] = outcomes.importance[weighted_rows]
         self._pages.append(pages[changes])
         self._times.append(outcomes.fetched_at[changes])
         self._gone.append(status[changes] >= 400)
@@ -145,31 +148,31 @@ class _Sieve:
         self._last_s = max(self._last_s, float(outcomes.fetched_at.max()))
 
     def collect(self, urls: PackedUrls, *, exact: bool) -> ChangeLog:
-        """Return all that was taken; where it is not `exact`, each page has been there since before the log."""
-        beginnings = np.arange(0 if exact else len(urls))
-        pages = np.concatenate([beginnings, *self._pages])
-        times = np.concatenate([np.full(beginnings.size, -np.inf), *self._times])
-        gone = np.concatenate([np.zeros(beginnings.size, np.bool_), *self._gone])
+        """Return the log of all deliveries; unless `exact`, every page exists since before the log."""
+        appearances = np.arange(0 if exact else len(urls))
+        pages = np.concatenate([appearances, *self._pages])
+        times = np.concatenate([np.full(appearances.size, -np.inf), *self._times])
+        gone = np.concatenate([np.zeros(appearances.size, np.bool_), *self._gone])
         log = ChangeLog.collect(urls, pages, times, gone)
         importance = self._importance[: len(urls)]
-        weighs = bool(np.any(importance != 1.0))
-        crawls = None if exact else self._describe(pages, times)
+        weighted = bool(np.any(importance != 1.0))
+        crawls = None if exact else self._crawls(pages, times)
         return replace(
             log,
-            importance=importance if weighs else None,
+            importance=importance if weighted else None,
             first_s=self._first_s,
             last_s=self._last_s,
             crawls=crawls,
         )
 
-    def _describe(self, pages: Ints, times_s: Floats) -> Crawls:
-        """Return how pages were watched: their beginnings stand before what was taken. O(m log m)."""
+    def _crawls(self, pages: Ints, times_s: Floats) -> Crawls:
+        """Return the visits of all pages; the first entry of each page is its appearance. O(m log m)."""
         count = int(pages.max(initial=-1)) + 1
         since_s = np.concatenate([np.full(count, -np.inf), *self._since])
-        order = np.lexsort((times_s, pages))  # as `ChangeLog.collect` has them
+        order = np.lexsort((times_s, pages))  # the order of `ChangeLog.collect`
         return Crawls(self._states["visits"][:count].copy(), self._states["watched_s"][:count].copy(), since_s[order])
 
-    def _make_room(self, pages: int) -> None:
+    def _grow(self, pages: int) -> None:
         if pages > self._states.size:
             more = max(pages, 2 * self._states.size) - self._states.size
             self._states = np.concatenate([self._states, np.zeros(more, _STATE)])
@@ -177,15 +180,15 @@ class _Sieve:
 
 
 def _fill(column: npt.NDArray[Any], count: int) -> npt.NDArray[Any]:
-    """Return a copy of an optional column of a batch, `count` zeros where it is absent."""
+    """Return a copy of an optional column of a batch, `count` zeros if it is absent."""
     return column.copy() if column.size else np.zeros(count, column.dtype)
 
 
 @kernel
-def _sift(pages: Ints, columns: tuple[Any, ...], states: Records, change_bits: int) -> tuple[Bools, Floats]:
-    """Return which outcomes saw a change: bool[n], and when their page was there at the visit before: float64[n].
+def _extract_changes(pages: Ints, columns: tuple[Any, ...], states: Records, change_bits: int) -> tuple[Bools, Floats]:
+    """Return which outcomes saw a change: bool[n], and the time of the previous visit: float64[n].
 
-    -inf for pages that were not. Carries the pages' states on; late outcomes see no change. O(n).
+    The time is -inf if the page did not exist then. Updates the pages' states; late outcomes see no change. O(n).
     """
     fetched_at, given, status, fingerprint, changed = columns
     kept, since_s = np.zeros(pages.size, np.bool_), np.full(pages.size, -np.inf)

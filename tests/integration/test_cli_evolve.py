@@ -26,10 +26,10 @@ def test_tables_verdict_json_and_report(streamsched: Command, log: Path, tmp_pat
     figures, report = tmp_path / "new" / "figures.json", tmp_path / "report.html"
     answer = streamsched("evolve", log, "--protocol", "paper", *TINY, "--json", figures, "--report", report)
     assert (answer.code, answer.err) == (0, "")
-    for head in ("Table 2.", "Table 3.", "Table 4.", "Figure 5.", "The claim that GP4C_All beats NAD"):
+    for head in ("Table 2.", "Table 3.", "Table 4.", "Figure 5.", "claim that GP4C_All beats NAD"):
         assert head in answer.out
     assert "changed: since the page's last visit" in answer.out
-    assert "a weaker search" in answer.out
+    assert "The search is smaller than the paper's: 10 × 2 × 2 instead of 300 × 50 × 5" in answer.out
     assert answer.lines[-1] == f"report: {report}"
     assert report.read_text().count("<figure>") == 9
     again = streamsched("evolve", log, *TINY, "--workers", "1", "--json", "-")

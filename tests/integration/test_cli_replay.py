@@ -155,7 +155,7 @@ def test_a_log_of_outcomes_is_replayed_with_a_note(streamsched: Command, tmp_pat
         (["--budget", "nan"], "budget: expected"),
         (["--from", "2025-08-21T06:00"], "start: expected a UTC midnight"),
         (["--from", "2030-01-01"], "expected more than the 2 of the warm-up"),
-        (["--to", "2030-01-01"], "of which nothing is known"),
+        (["--to", "2030-01-01"], "after the end of the log"),
         (["--warmup", "100"], "expected more than the 100 of the warm-up"),
         (["--state-policy", "rand", "--save-state", "x"], "--state-policy: expected one of age, cg, nad,"),
         (["--state-policy", "nadd", "--save-state", "x"], "whose state is to be saved, found 'nadd'"),

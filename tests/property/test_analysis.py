@@ -19,12 +19,12 @@ from streamsched.errors import ReplayError
 from streamsched.estimation.seasonality.timezones import offsets_between
 from streamsched.replay import ChangeLog
 from streamsched.replay.analysis import AnalysisSettings, merge_regions, parse_region
-from streamsched.replay.analysis.statistics.detection_chances import binomial_tail, exceed
 from streamsched.replay.analysis.statistics.frequencies import count_intervals, count_near
-from streamsched.replay.analysis.statistics.observation import Observation, look_at, read_visits
+from streamsched.replay.analysis.statistics.observation import Observation, observe_steps, observe_visits
+from streamsched.replay.analysis.statistics.poisson_null import binomial_tail, exceedance
 from streamsched.replay.analysis.statistics.rates import estimate_rates
 from streamsched.replay.analysis.statistics.site_regions import find_domains
-from streamsched.replay.analysis.statistics.week import WeekPart, _spread, count_arrivals
+from streamsched.replay.analysis.statistics.week import RegionWeek, _spread, count_week
 from streamsched.replay.truth.reader import read_outcomes
 from tests.reference import analysis
 
@@ -57,7 +57,7 @@ def split(seen: Observation) -> list[list[int]]:
 @example([(0.0, "A", PAGES[0]), (1.0, "M", PAGES[0])], 0, 1, 3)  # a change at the end, which is none of the span's
 def test_a_crawl_sees_what_visits_one_by_one_see(log: list[Record], start: int, length: int, step: int) -> None:
     """Whatever comes first: a page that appears with an M is there, one that vanishes unseen never was."""
-    seen = look_at(collect(log), (start, start + length), float(step))
+    seen = observe_steps(collect(log), (start, start + length), float(step))
     pages = analysis.crawl(log, start, start + length, step)
     assert seen.visits.tolist() == [page.visits for page in pages.values()]
     assert seen.changes.tolist() == [page.changes for page in pages.values()]
@@ -91,15 +91,15 @@ def test_visits_that_were_made_are_read_as_they_are(outcomes: list[dict[str, Any
         assert not changes
         return
     assert log.crawls is not None
-    seen = read_visits(log, log.crawls)
+    seen = observe_visits(log, log.crawls)
     expected = [pages.get(url, analysis.Page()) for url in log.urls]
     assert seen.visits.tolist() == [page.visits for page in expected]
     assert seen.changes.tolist() == [page.changes for page in expected]
     assert seen.watched_s.tolist() == [page.watched for page in expected]
     assert split(seen) == [page.intervals for page in expected]
-    week = count_arrivals(log, (log.first_s, log.last_s + 1), AnalysisSettings("log"))
+    week = count_week(log, (log.first_s, log.last_s + 1), AnalysisSettings("log"))
     hours = analysis.arrivals([(since, until) for _, since, until in changes], UTC)
-    found = sum((part.arrivals for part in week.parts), np.zeros(168))
+    found = sum((part.changes_by_hour for part in week.regions), np.zeros(168))
     np.testing.assert_allclose(found, hours, atol=1e-9)
 
 
@@ -124,7 +124,7 @@ def count_by_twin(log: list[Record], step: int, mean: float) -> int:
     """Compare both figures of intervals; return how many the second has."""
     scale = 600  # of a step, so that means are of hours
     wide = [(when * scale, op, url) for when, op, url in log]
-    seen = look_at(collect(wide), (0, 100 * scale), float(step * scale))
+    seen = observe_steps(collect(wide), (0, 100 * scale), float(step * scale))
     pages = list(analysis.crawl(wide, 0, 100 * scale, step * scale).values())
     heat = count_intervals(seen, float(step * scale))
     mean_bin, interval_bin = np.nonzero(heat.counts)
@@ -148,7 +148,7 @@ def count_by_twin(log: list[Record], step: int, mean: float) -> int:
 
 @given(records, st.integers(1, 6))
 def test_estimates_are_the_formulas(log: list[Record], step: int) -> None:
-    seen = look_at(collect(log), (0, 100), float(step))
+    seen = observe_steps(collect(log), (0, 100), float(step))
     pages = [page for page in analysis.crawl(log, 0, 100, step).values() if page.visits]
     rates = estimate_rates(seen, None)
     simple = sorted(page.watched / page.changes if page.changes else np.inf for page in pages)
@@ -163,7 +163,7 @@ def test_estimates_are_the_formulas(log: list[Record], step: int) -> None:
 @given(st.integers(1, 5), st.integers(0, 9), st.integers(0, 14))
 def test_chances_are_those_of_all_ways_to_cut(count: int, more: int, steps: int) -> None:
     total = count + more
-    assert exceed(steps, count, total) == pytest.approx(float(analysis.exceed(steps, count, total)), abs=1e-9)
+    assert exceedance(steps, count, total) == pytest.approx(float(analysis.exceedance(steps, count, total)), abs=1e-9)
 
 
 @given(st.integers(1, 30), st.integers(0, 30), st.fractions(Fraction(1, 1000), Fraction(999, 1000)))
@@ -187,12 +187,12 @@ def test_hours_of_the_week_are_the_clocks(name: str, minutes: list[int], begin: 
     first = START - 900 * begin
     whole = collect([(first, "A", "https://a.example/"), *log])
     end = START + 60 * max(minutes) // 900 * 900 + 900
-    week = count_arrivals(whole, (first, end), AnalysisSettings("log", zone=name))
-    (part,) = week.parts
+    week = count_week(whole, (first, end), AnalysisSettings("log", zone=name))
+    (part,) = week.regions
     zone = zone_of(name)
     hours = analysis.arrivals([(when, when) for when, _, _ in log if when < end], zone)
     exposed = analysis.exposure(first, end, zone)
-    np.testing.assert_allclose(part.arrivals, hours)
+    np.testing.assert_allclose(part.changes_by_hour, hours)
     np.testing.assert_allclose(part.exposure_h, exposed, atol=1e-6)
     np.testing.assert_allclose(part.relative(), analysis.relative(hours, exposed), atol=1e-6)
 
@@ -243,21 +243,21 @@ def test_regions_share_out_all_changes() -> None:
     log += [(START + 3600.0 * 4, "M", "https://b.pt/"), (START + 3600.0 * 5, "M", "https://c.com/")]
     regions, zones = merge_regions([parse_region("PT=pt@-01:00")])
     settings = AnalysisSettings("log", regions=regions, zones=zones, local=True)
-    week = count_arrivals(collect(log), (START, START + 6 * 3600), settings)
-    parts = {part.region: part for part in week.parts}
+    week = count_week(collect(log), (START, START + 6 * 3600), settings)
+    parts = {part.region: part for part in week.regions}
     assert {name: (part.pages, part.changes) for name, part in parts.items()} == {
         "CJK": (2, 3),
         "PT": (1, 1),
         "other": (1, 1),
     }
     monday = 5 * 24  # START is a Saturday's midnight
-    assert np.flatnonzero(parts["CJK"].arrivals).tolist() == [monday + hour for hour in (10, 12)]
-    assert parts["CJK"].arrivals[monday + 10] == 2  # 1 + 9 in Tokyo, 2 + 8 in Shanghai
-    assert np.flatnonzero(parts["PT"].arrivals).tolist() == [monday + 3]
-    assert np.flatnonzero(parts["other"].arrivals).tolist() == [monday + 5]
+    assert np.flatnonzero(parts["CJK"].changes_by_hour).tolist() == [monday + hour for hour in (10, 12)]
+    assert parts["CJK"].changes_by_hour[monday + 10] == 2  # 1 + 9 in Tokyo, 2 + 8 in Shanghai
+    assert np.flatnonzero(parts["PT"].changes_by_hour).tolist() == [monday + 3]
+    assert np.flatnonzero(parts["other"].changes_by_hour).tolist() == [monday + 5]
 
 
 def test_a_flat_week_is_flat_by_every_clock() -> None:
-    part = WeekPart("all", 1, 168, np.ones(168), np.ones(168))
+    part = RegionWeek("all", 1, 168, np.ones(168), np.ones(168))
     np.testing.assert_allclose(part.relative(), 1.0)
     np.testing.assert_allclose(part.by_day(), 1.0)

@@ -50,9 +50,9 @@ class Scripted:
         assert now % CYCLE_S == 0
         self.urls += urls
 
-    def rank(self, question: PolicyQuery) -> Rows:
-        assert question.known == len(self.urls)
-        return np.array(self.choose(question.cycle, question.known, question.k), np.intp)
+    def rank(self, query: PolicyQuery) -> Rows:
+        assert query.known == len(self.urls)
+        return np.array(self.choose(query.cycle, query.known, query.k), np.intp)
 
     def observe(self, outcomes: OutcomeBatch) -> None:
         self.reports.append(list(zip(outcomes.urls, outcomes.changed.tolist(), strict=True)))

@@ -119,7 +119,7 @@ def near(
     return observed, expected
 
 
-def exceed(steps: int, count: int, total: int) -> Fraction:
+def exceedance(steps: int, count: int, total: int) -> Fraction:
     """P(the first interval > steps): all ways to cut `total` steps into `count` intervals, looked at one by one."""
     ways = [cuts[0] if cuts else total for cuts in combinations(range(1, total), count - 1)]
     return Fraction(sum(first > steps for first in ways), len(ways))

@@ -1,4 +1,4 @@
-"""An analysis as JSON: every number behind its figures."""
+"""An analysis as JSON: findings, and every number behind its figures."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 
 from streamsched.numerics.arrays import Floats
-from streamsched.replay.analysis.reporting.axis_limits import spell_limits
+from streamsched.replay.analysis.reporting.analysis_findings import find_all, find_limits
 from streamsched.replay.analysis.statistics.analysis import Analysis
 from streamsched.replay.analysis.statistics.frequencies import HeatMap, Histogram
 from streamsched.replay.analysis.statistics.page_types import UNTESTED
-from streamsched.replay.analysis.statistics.rates import MARKS_S, share_within
-from streamsched.replay.analysis.statistics.week import Arrivals
-from streamsched.replay.replay_settings import spell_time
+from streamsched.replay.analysis.statistics.rates import THRESHOLDS_S, share_within
+from streamsched.replay.analysis.statistics.week import WeekProfile
+from streamsched.replay.findings import findings_to_json
+from streamsched.replay.replay_settings import format_time
 
 __all__ = ["to_json"]
 
@@ -22,18 +23,19 @@ __all__ = ["to_json"]
 def to_json(result: Analysis) -> str:
     """Return the numbers as JSON, a key on each line; the same analysis gives the same bytes. O(bins).
 
-    ``step_s``, ``resolution_s`` and all ``…_s``: seconds. ``kinds``: for each, ``pages``, their ``share`` of the tested
-    and ``poisson_share``, that of simulated Poisson pages so named. ``periods``: intervals near each, ``seen`` and
-    ``poisson``. ``rates``: for each estimator the shares of pages with a mean interval of at most each of ``marks_s``,
-    and ``quantiles_s`` (null: beyond, for pages without a change). ``heat_map``: the cells that hold an interval, by
-    bin between ``edges_s``. ``near`` and ``week`` are null where the log cannot show them; ``limits`` say why.
+    ``step_s``, ``resolution_s`` and all ``…_s`` are seconds. ``findings`` and ``limits``, what the log cannot show, are
+    lists of codes with their values. ``kinds``, for each page type: ``pages``, their ``share`` of the tested pages, and
+    ``poisson_share`` of simulated Poisson pages. ``periods``: intervals near each, ``seen`` and ``poisson``. ``rates``,
+    for each estimator: the shares of pages with a mean interval of at most each of ``marks_s``, and ``quantiles_s``
+    (null: beyond, for pages without a change). ``heat_map``: the cells that hold an interval, by bin between
+    ``edges_s``. ``near`` and ``week`` are null if the log cannot show them.
     """
-    kinds = result.kinds
-    tested = max(1, kinds.tested)
+    types = result.page_types
+    tested = max(1, types.tested)
     content: dict[str, Any] = {
         "log": result.settings.log,
-        "from": spell_time(result.span[0]),
-        "to": spell_time(result.span[1]),
+        "from": format_time(result.span[0]),
+        "to": format_time(result.span[1]),
         "pages": result.pages,
         "changing_pages": result.changing,
         "changes": result.changes,
@@ -43,46 +45,47 @@ def to_json(result: Analysis) -> str:
         "step_s": result.step_s,
         "rejected": result.rejected,
         "note": result.note,
-        "limits": spell_limits(result),
-        "level": kinds.level,
+        "limits": findings_to_json(find_limits(result)),
+        "findings": findings_to_json(find_all(result)),
+        "level": types.level,
         "kinds": {
-            kind: {
+            name: {
                 "pages": count,
-                "share": None if kind in UNTESTED else count / tested,
-                "poisson_share": None if kind in UNTESTED or not kinds.drawn else kinds.simulated[kind],
+                "share": None if name in UNTESTED else count / tested,
+                "poisson_share": None if name in UNTESTED or not types.drawn else types.simulated[name],
             }
-            for kind, count in kinds.counts.items()
+            for name, count in types.counts.items()
         },
         "periods": {
             name: {
-                "intervals": kinds.intervals[name],
-                "seen": kinds.near[name],
-                "poisson": kinds.expected[name],
-                "clear": name not in kinds.unclear and name not in kinds.untestable,
+                "intervals": types.intervals[name],
+                "seen": types.near[name],
+                "poisson": types.expected[name],
+                "clear": name not in types.unclear and name not in types.untestable,
             }
-            for name in kinds.near
+            for name in types.near
         },
-        "rates": _spell_rates(result),
-        "heat_map": _spell_heat(result.heat),
-        "near": None if result.near is None else _spell_near(result.near),
-        "week": None if result.week_detail == "none" or not result.arrivals else _spell_week(result.arrivals),
+        "rates": _rates_to_json(result),
+        "heat_map": _heat_map_to_json(result.heat),
+        "near": None if result.near is None else _histogram_to_json(result.near),
+        "week": None if result.week_detail == "none" or not result.week else _week_to_json(result.week),
         "week_detail": result.week_detail,
     }
     lines = (f"  {json.dumps(key)}: {json.dumps(value, allow_nan=False)}" for key, value in content.items())
     return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
-def _spell_rates(result: Analysis) -> dict[str, Any]:
-    marks_s = np.array(list(MARKS_S.values()))
-    tenths = np.arange(1, 10) / 10
+def _rates_to_json(result: Analysis) -> dict[str, Any]:
+    thresholds_s = np.array(list(THRESHOLDS_S.values()))
+    deciles = np.arange(1, 10) / 10
     return {
-        "marks_s": marks_s.tolist(),
-        "quantiles": tenths.tolist(),
+        "marks_s": thresholds_s.tolist(),
+        "quantiles": deciles.tolist(),
         **{
             name: {
                 "pages": intervals_s.size,
-                "share_within": share_within(intervals_s, marks_s).tolist(),
-                "quantiles_s": _finite(np.quantile(intervals_s, tenths, method="inverted_cdf")),
+                "share_within": share_within(intervals_s, thresholds_s).tolist(),
+                "quantiles_s": _finite(np.quantile(intervals_s, deciles, method="inverted_cdf")),
             }
             for name, intervals_s in result.rates.lines().items()
             if intervals_s.size
@@ -90,7 +93,7 @@ def _spell_rates(result: Analysis) -> dict[str, Any]:
     }
 
 
-def _spell_heat(heat: HeatMap) -> dict[str, Any]:
+def _heat_map_to_json(heat: HeatMap) -> dict[str, Any]:
     mean, interval = np.nonzero(heat.counts)
     return {
         "edges_s": heat.edges_s.tolist(),
@@ -101,7 +104,7 @@ def _spell_heat(heat: HeatMap) -> dict[str, Any]:
     }
 
 
-def _spell_near(near: Histogram) -> dict[str, Any]:
+def _histogram_to_json(near: Histogram) -> dict[str, Any]:
     return {
         "near_s": near.near_s,
         "band_s": list(near.band_s),
@@ -115,20 +118,20 @@ def _spell_near(near: Histogram) -> dict[str, Any]:
     }
 
 
-def _spell_week(arrivals: Arrivals) -> dict[str, Any]:
+def _week_to_json(week: WeekProfile) -> dict[str, Any]:
     return {
-        "zone": arrivals.zone,
-        "local": arrivals.local,
+        "zone": week.zone,
+        "local": week.local,
         "regions": {
-            part.region: {
-                "pages": part.pages,
-                "changes": part.changes,
-                "arrivals": part.arrivals.tolist(),
-                "exposure_h": part.exposure_h.tolist(),
-                "relative": _finite(part.relative()),
-                "by_day": _finite(part.by_day()),
+            region.region: {
+                "pages": region.pages,
+                "changes": region.changes,
+                "arrivals": region.changes_by_hour.tolist(),
+                "exposure_h": region.exposure_h.tolist(),
+                "relative": _finite(region.relative()),
+                "by_day": _finite(region.by_day()),
             }
-            for part in arrivals.parts
+            for region in week.regions
         },
     }
 

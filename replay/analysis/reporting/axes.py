@@ -1,4 +1,4 @@
-"""Axes of an analysis's figures: their size, their ticks at lengths of time, their legends."""
+"""Axes of an analysis's figures: size, ticks at lengths of time, legends."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from matplotlib.figure import Figure
 from streamsched.replay.analysis.reporting.plot_style import PlotStyle
 from streamsched.replay.analysis.statistics.analysis_settings import DAY_S, HOUR_S
 
-__all__ = ["add_legend", "begin", "mark_lengths"]
+__all__ = ["add_legend", "begin_figure", "set_time_ticks"]
 
-_SIZE: Final = (4.9, 3.4)  # inches: a phone's width at a readable size of letters
+_SIZE: Final = (4.9, 3.4)  # inches: legible at the width of a phone
 _TICKS_S: Final = {
     60.0: "1 min",
     600.0: "10 min",
@@ -27,21 +27,21 @@ _TICKS_S: Final = {
 }
 
 
-def begin(look: PlotStyle, size: tuple[float, float] = _SIZE) -> tuple[Figure, Axes]:
-    """Return an empty figure of that size in inches, and its axes."""
-    figure = Figure(figsize=size, layout="constrained", facecolor=look.page)
+def begin_figure(style: PlotStyle, size: tuple[float, float] = _SIZE) -> tuple[Figure, Axes]:
+    """Return an empty figure of `size` inches, and its axes."""
+    figure = Figure(figsize=size, layout="constrained", facecolor=style.page)
     return figure, figure.add_subplot()
 
 
-def add_legend(figure: Figure, axes: Axes, look: PlotStyle, columns: int = 3) -> None:
-    """Name the lines below the drawing, where they cover nothing."""
+def add_legend(figure: Figure, axes: Axes, style: PlotStyle, columns: int = 3) -> None:
+    """Add a legend below the axes, so that it covers no line."""
     handles, labels = axes.get_legend_handles_labels()
-    drawn = {"frameon": False, "labelcolor": look.ink, "fontsize": 8.5}
-    figure.legend(handles, labels, loc="outside lower center", ncols=columns, **drawn)
+    properties = {"frameon": False, "labelcolor": style.ink, "fontsize": 8.5}
+    figure.legend(handles, labels, loc="outside lower center", ncols=columns, **properties)
 
 
-def mark_lengths(set_ticks: Callable[..., Any], ends: tuple[float, float]) -> None:
-    """Set ticks at lengths of time that people have names for."""
+def set_time_ticks(set_ticks: Callable[..., Any], ends: tuple[float, float]) -> None:
+    """Set ticks at round lengths of time between `ends`, in seconds."""
     shown = {at: name for at, name in _TICKS_S.items() if ends[0] <= at <= ends[1]}
     set_ticks(list(shown), list(shown.values()))
     set_ticks([], minor=True)

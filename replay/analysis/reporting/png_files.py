@@ -1,4 +1,4 @@
-"""An analysis's figures as PNG files."""
+"""Figures of an analysis as PNG files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from streamsched.replay.analysis.statistics.analysis import Analysis
 
 __all__ = ["draw_pictures", "write_pictures"]
 
-_DOTS_PER_INCH: Final = 200  # sharp on a page and on a screen of double density
+_DOTS_PER_INCH: Final = 200  # sharp in print and on high-density screens
 
 
 def draw_pictures(result: Analysis) -> dict[str, bytes]:
@@ -28,9 +28,9 @@ def draw_pictures(result: Analysis) -> dict[str, bytes]:
 
 
 def write_pictures(result: Analysis, directory: Path) -> list[Path]:
-    """Write each figure to ``directory/NAME.png``, made if need be; return the files.
+    """Write each figure to ``directory/NAME.png``, created if missing; return the files.
 
-    Raises SourceError where one cannot be written.
+    Raises SourceError if a file cannot be written.
     """
     written = []
     for name, picture in draw_pictures(result).items():

@@ -1,4 +1,4 @@
-"""An analysis of a log: how its pages really change, and what its times can tell of that."""
+"""Analysis of a log: how its pages change, as far as its times can show it."""
 
 from __future__ import annotations
 
@@ -19,41 +19,46 @@ from streamsched.replay.analysis.statistics.analysis_settings import (
     choose_span,
 )
 from streamsched.replay.analysis.statistics.frequencies import HeatMap, Histogram, count_intervals, count_near
-from streamsched.replay.analysis.statistics.observation import Observation, look_at, read_visits
-from streamsched.replay.analysis.statistics.page_types import Kinds, count_kinds
+from streamsched.replay.analysis.statistics.observation import Observation, observe_steps, observe_visits
+from streamsched.replay.analysis.statistics.page_types import PageTypes, count_page_types
 from streamsched.replay.analysis.statistics.rates import Rates, estimate_rates
 from streamsched.replay.analysis.statistics.resolution import FINEST_S, find_grid, find_typical
-from streamsched.replay.analysis.statistics.week import Arrivals, count_arrivals
+from streamsched.replay.analysis.statistics.week import WeekProfile, count_week
 from streamsched.replay.truth.ground_truth import ChangeLog
 from streamsched.replay.truth.reader import read_outcomes
 
 __all__ = ["Analysis", "Progress", "WeekDetail", "analyze_log", "run_analysis"]
 
 Progress: TypeAlias = Callable[[str], None]
-"""Called with what is being done, each time that changes."""
+"""Called with a description of each step as it begins."""
 
 WeekDetail: TypeAlias = Literal["hours", "days", "none"]
-"""As what a log's week can be shown."""
+"""The resolution at which a log's week can be shown."""
 
-_TELLS_HOURS_S: Final = (
-    6 * HOUR_S
-)  # between visits at most for hours of the day to be told: the smoothing's five, about
-_TELLS_DAYS_S: Final = 36 * HOUR_S  # likewise for weekdays
-_UNDATED: Final = "microsoft"  # the format whose days are counted from a date that nobody published
-_OTHER_MEANS_S: Final = (HOUR_S, DAY_S, 3 * DAY_S, WEEK_S, 30 * DAY_S, 90 * DAY_S)  # to look near instead
-_SPOKEN: Final = 250_000  # outcomes between two words on how far reading is
+_MAX_HOURLY_STEP_S: Final = 6 * HOUR_S  # longest step that resolves hours of the day: about the five of the smoothing
+_MAX_DAILY_STEP_S: Final = 36 * HOUR_S  # likewise for weekdays
+_UNDATED: Final = "microsoft"  # a format whose first day is not published
+_ALTERNATIVE_MEANS_S: Final = (
+    HOUR_S,
+    DAY_S,
+    3 * DAY_S,
+    WEEK_S,
+    30 * DAY_S,
+    90 * DAY_S,
+)  # mean intervals offered instead of the one asked for
+_PROGRESS_RECORDS: Final = 250_000  # outcomes between two progress messages
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Analysis:
-    """What was found in the span of a log; times are seconds, and each figure's numbers stand in the part it is of.
+    """Results for a span of a log; times are seconds.
 
-    ``pages`` were there, ``changing`` of them changed; ``changes``, and ``seen`` of them at steps of ``step_s``.
-    ``exact``: the log tells changes as such, at times on a grid of ``resolution_s``; else they are placed at visits,
-    ``resolution_s`` apart. ``near``: of the mean asked for, a day unless said otherwise; of another where nobody
-    asked and there is nothing to see near a day; None where steps are too long. ``nearer``: which other mean has more
-    intervals, and how many. ``dated``: whether it is known which day the log's days were. ``rejected``, ``rejections``
-    and ``note`` are the `ChangeLog`'s.
+    ``pages`` existed, ``changing`` of them changed. ``changes``: all; ``seen``: those seen at steps of ``step_s``.
+    ``exact``: the log records changes, at times on a grid of ``resolution_s``; else changes are placed at visits,
+    ``resolution_s`` apart. ``near``: intervals of pages near the mean asked for, by default a day, or near another mean
+    if none was asked for and no page is near a day; None if the steps are too long. ``alternative``: another mean with
+    more intervals, and their number. ``dated``: whether the first day of the log is known. ``rejected``, ``rejections``
+    and ``note`` are those of the `ChangeLog`.
     """
 
     settings: AnalysisSettings
@@ -68,70 +73,70 @@ class Analysis:
     step_s: float
     heat: HeatMap
     near: Histogram | None
-    nearer: tuple[float, int] | None
-    arrivals: Arrivals | None
+    alternative: tuple[float, int] | None
+    week: WeekProfile | None
     rates: Rates
-    kinds: Kinds
+    page_types: PageTypes
     rejected: int
     rejections: tuple[Rejection, ...]
     note: str
 
     @property
     def week_detail(self) -> WeekDetail:
-        """As what the week can be shown."""
-        if not self.dated or self.arrivals is None or self.resolution_s > _TELLS_DAYS_S:
+        """The resolution at which the week can be shown."""
+        if not self.dated or self.week is None or self.resolution_s > _MAX_DAILY_STEP_S:
             return "none"
-        return "hours" if self.resolution_s <= _TELLS_HOURS_S else "days"
+        return "hours" if self.resolution_s <= _MAX_HOURLY_STEP_S else "days"
 
 
 def run_analysis(settings: AnalysisSettings, progress: Progress | None = None) -> Analysis:
-    """Read the log and return what is found in it; the same settings give the same result to the last bit.
+    """Read the log and analyze it; the same settings give the same result to the last bit.
 
-    Some 2 µs and 100 bytes a change. Raises ReplayError where the log holds nothing of the span, SourceError where it
+    About 2 µs and 100 bytes per change. Raises ReplayError if the log holds nothing of the span, SourceError if it
     cannot be read.
     """
-    tell = progress or _say_nothing
-    asked = tuple(
+    report = progress or _ignore
+    bounds = tuple(
         unbounded if edge is None else edge
         for edge, unbounded in ((settings.start_s, -np.inf), (settings.end_s, np.inf))
     )
     formats: set[str] = set()
-    tell("Reading the log")
+    report("Reading the log")
     with open_source(settings.log) as source:
-        log = read_outcomes(_watch(source, formats, tell), span_s=(asked[0], asked[1]))
+        log = read_outcomes(_watch(source, formats, report), span_s=(bounds[0], bounds[1]))
         log = replace(log, rejected=source.rejected, rejections=tuple(source.rejections))
-    return analyze_log(log, settings, dated=_UNDATED not in formats, progress=tell)
+    return analyze_log(log, settings, dated=_UNDATED not in formats, progress=report)
 
 
 def analyze_log(
     log: ChangeLog, settings: AnalysisSettings, *, dated: bool = True, progress: Progress | None = None
 ) -> Analysis:
-    """Return what is found in `log`, already read; ``settings.log`` is only its name. O(changes log changes).
+    """Analyze `log`, already read; ``settings.log`` is used as its name. O(changes log changes).
 
-    `dated`: whether it is known which day the log's days were. Raises ReplayError where the log holds nothing of the
-    span that `settings` ask for.
+    `dated`: whether the first day of the log is known. Raises ReplayError if the log holds nothing of the span that
+    `settings` select.
     """
-    tell = progress or _say_nothing
+    report = progress or _ignore
     span = choose_span(log, settings)
     exact = log.crawls is None
     if not exact and settings.step_s is not None:
-        raise ReplayError("--step is for logs of changes: this one holds crawl outcomes, whose visits are its steps")
-    tell("Looking at intervals")
-    truth = look_at(log, span, _resolve(log)) if log.crawls is None else read_visits(log, log.crawls)
+        raise ReplayError("--step is for logs of changes: this log holds crawl outcomes, whose visits are the steps")
+    report("Counting intervals")
+    truth = observe_steps(log, span, _find_resolution(log)) if log.crawls is None else observe_visits(log, log.crawls)
     resolution_s = float(truth.step_s[0]) if exact else find_typical(truth.step_s, truth.visits)
     step_s = max(settings.step_s or HOUR_S, resolution_s) if exact else resolution_s
-    seen = look_at(log, span, step_s) if exact else truth
+    seen = observe_steps(log, span, step_s) if exact else truth
     if not truth.visits.any():
         raise ReplayError("nothing to analyze: no page was visited twice in this span of the log")
     heat = count_intervals(seen, step_s)
-    near, nearer = _look_close(seen, step_s, settings.near_s)
-    tell("Finding hours of the week")
-    # Midnights of a zone that the log does not name are no times to be told by another's clock.
-    clocks = replace(settings, local=settings.local and not (exact and resolution_s > _TELLS_HOURS_S))
-    arrivals = count_arrivals(log, span, clocks) if dated else None
+    near, alternative = _choose_mean(seen, step_s, settings.near_s)
+    report("Counting changes by hour of the week")
+    # Times at midnight of an unknown zone must not be shifted to another zone.
+    clocks = replace(settings, local=settings.local and not (exact and resolution_s > _MAX_HOURLY_STEP_S))
+    week = count_week(log, span, clocks) if dated else None
     rates = estimate_rates(seen, truth if exact and resolution_s < step_s else None)
-    tell("Testing pages")
-    kinds = count_kinds(truth, settings.level)
+    report("Testing pages")
+    page_types = count_page_types(truth, settings.level)
     return Analysis(
         settings=settings,
         span=span,
@@ -145,29 +150,29 @@ def analyze_log(
         step_s=step_s,
         heat=heat,
         near=near,
-        nearer=nearer,
-        arrivals=arrivals,
+        alternative=alternative,
+        week=week,
         rates=rates,
-        kinds=kinds,
+        page_types=page_types,
         rejected=log.rejected,
         rejections=log.rejections,
         note=log.note,
     )
 
 
-def _resolve(log: ChangeLog) -> float:
-    """Return the grid of the log's changes, pages' first appearance left out: a log may begin with all at one time."""
+def _find_resolution(log: ChangeLog) -> float:
+    """Return the time grid of the log's changes without first appearances, which may all be at the start of the log."""
     changes = np.ones(log.times_s.size, np.bool_)
     changes[log.offsets[:-1][np.diff(log.offsets) > 0]] = False
     return find_grid(log.times_s[changes]) if changes.any() else FINEST_S
 
 
-def _look_close(
+def _choose_mean(
     seen: Observation, step_s: float, asked_s: float | None
 ) -> tuple[Histogram | None, tuple[float, int] | None]:
-    """Return the histogram near a mean interval, and which other mean has more intervals, None where none has."""
+    """Return the histogram near a mean interval, and another mean with more intervals, if there is one."""
     near = count_near(seen, step_s, DAY_S if asked_s is None else asked_s)
-    others = [other for mean_s in _OTHER_MEANS_S if (other := count_near(seen, step_s, mean_s)) is not None]
+    others = [other for mean_s in _ALTERNATIVE_MEANS_S if (other := count_near(seen, step_s, mean_s)) is not None]
     best = max(others, key=lambda other: other.intervals, default=None)
     if best is None or best.intervals <= (near.intervals if near else 0):
         return near, None
@@ -176,17 +181,17 @@ def _look_close(
     return near, (best.near_s, best.intervals)
 
 
-def _watch(deliveries: Iterable[Delivery], formats: set[str], tell: Progress) -> Iterator[Delivery]:
-    """Hand `deliveries` on, note their formats, and tell now and then how many outcomes they held."""
-    count, told = 0, 0
+def _watch(deliveries: Iterable[Delivery], formats: set[str], report: Progress) -> Iterator[Delivery]:
+    """Yield `deliveries`, add their formats to `formats`, and report the number of outcomes regularly."""
+    count, reported = 0, 0
     for delivery in deliveries:
         formats.add(delivery.position.kind)
         yield delivery
         count += len(delivery.outcomes)
-        if count - told >= _SPOKEN:
-            told = count
-            tell(f"Reading the log: {count:,} records")
+        if count - reported >= _PROGRESS_RECORDS:
+            reported = count
+            report(f"Reading the log: {count:,} records")
 
 
-def _say_nothing(doing: str) -> None:
+def _ignore(action: str) -> None:
     pass

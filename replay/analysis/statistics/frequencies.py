@@ -1,4 +1,4 @@
-"""How often each interval between changes was seen: by the page's mean interval, and for pages near one mean.
+"""Distributions of intervals between changes: by the page's mean interval, and for pages near one mean.
 
 Grimes & O'Brien (2008), Figures 1 and 2.
 """
@@ -13,21 +13,21 @@ import numpy as np
 from streamsched.numerics.arrays import Bools, Floats, Ints
 from streamsched.replay.analysis.statistics.observation import Observation
 
-__all__ = ["HeatMap", "Histogram", "count_intervals", "count_near", "shows", "spell_edges"]
+__all__ = ["HeatMap", "Histogram", "count_intervals", "count_near", "make_edges", "resolves"]
 
-_BINS_PER_DECADE: Final = 24  # each a tenth wider than the one before: 24 h is told from 22 and 26
-_WITHIN: Final = 1.2  # times or a part of the mean asked for
-_BINS_PER_MEAN: Final = 24  # of the histogram: hours for a day
-_MEANS: Final = 3  # that the histogram reaches
-_COARSEST: Final = 6  # steps to the mean at least; with fewer a histogram shows the steps, not the intervals
+_BINS_PER_DECADE: Final = 24  # each a tenth wider than the one before, which separates 24 h from 22 h and 26 h
+_WITHIN: Final = 1.2  # factor above or below the mean asked for
+_BINS_PER_MEAN: Final = 24  # of the histogram: hours for a mean of a day
+_MEANS: Final = 3  # range of the histogram
+_MIN_STEPS_PER_MEAN: Final = 6  # steps to the mean at least; with fewer a histogram shows the steps, not the intervals
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HeatMap:
     """Intervals of pages with two changes or more, by page and length: Figure 1.
 
-    ``edges_s``: float64[b + 1], of both axes; ``counts``: int64[b, b], how many intervals lie between edges i and
-    i + 1 of the page's mean, j and j + 1 of the interval itself; ``pages``: int64[b], how many pages have that mean.
+    ``edges_s``: float64[b + 1], of both axes; ``counts``: int64[b, b], intervals between edges j and j + 1 of
+    pages with a mean between edges i and i + 1; ``pages``: int64[b], pages with that mean.
     """
 
     edges_s: Floats
@@ -37,12 +37,12 @@ class HeatMap:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Histogram:
-    """Intervals of pages whose mean is within a sixth of ``near_s``, against the exponential's: Figure 2.
+    """Intervals of pages whose mean is within a sixth of ``near_s``, compared with exponential ones: Figure 2.
 
-    ``edges_s``: float64[b + 1]; ``observed``: int64[b], how many intervals were seen between them; ``expected``:
-    float64[b], how many there were if each page's were exponential with the mean that the page's have. ``longer``:
-    beyond the last edge, seen and expected. ``pages`` and ``intervals``: of how many; ``band_s``: the means taken.
-    ``peak``: the share within ``reach_s``, a bin, of ``near_s``, seen and expected.
+    ``edges_s``: float64[b + 1]; ``observed``: int64[b], intervals between them; ``expected``: float64[b], the same for
+    exponential intervals with each page's own mean. ``longer``: intervals beyond the last edge, observed and expected.
+    ``pages`` and ``intervals``: totals; ``band_s``: range of the means. ``peak``: the share within ``within_s``, a bin,
+    of ``near_s``, observed and expected.
     """
 
     near_s: float
@@ -51,18 +51,18 @@ class Histogram:
     expected: Floats
     longer: tuple[int, float]
     peak: tuple[float, float]
-    reach_s: float
+    within_s: float
     pages: int
     intervals: int
     band_s: tuple[float, float]
 
 
-def spell_edges(step_s: float, longest_s: float) -> Floats:
-    """Return edges from half a step to beyond `longest_s`, in the middle between multiples of the step: float64[b + 1].
+def make_edges(step_s: float, longest_s: float) -> Floats:
+    """Return edges from half a step to beyond `longest_s`, midway between multiples of the step: float64[b + 1].
 
-    Each bin is a step wide, or a tenth of its place where that is more. O(b).
+    Each bin is a step wide, or a tenth of its position if that is more. O(b).
 
-    >>> spell_edges(1.0, 4.0).tolist()
+    >>> make_edges(1.0, 4.0).tolist()
     [0.5, 1.5, 2.5, 3.5, 4.5]
     """
     reach = max(1.0, longest_s / step_s)
@@ -73,44 +73,44 @@ def spell_edges(step_s: float, longest_s: float) -> Floats:
 
 
 def count_intervals(seen: Observation, step_s: float) -> HeatMap:
-    """Return how often each interval was seen for each mean interval, T/X, bins from `step_s` on. O(k log b)."""
+    """Return the counts of intervals by the page's mean interval T/X, in bins from `step_s`. O(k log b)."""
     intervals_s = seen.intervals_s()
     several = np.diff(seen.offsets) > 0
     mean_s = np.divide(seen.watched_s, seen.changes, out=np.zeros(several.size), where=several)
     longest_s = max(float(intervals_s.max(initial=step_s)), float(mean_s.max(initial=step_s)))
-    edges_s = spell_edges(step_s, longest_s)
+    edges_s = make_edges(step_s, longest_s)
     bins = edges_s.size - 1
     column = _find_bins(edges_s, mean_s)
     row = _find_bins(edges_s, intervals_s)
-    counts = np.bincount(column[seen.owners()] * bins + row, minlength=bins * bins).reshape(bins, bins)
+    counts = np.bincount(column[seen.interval_pages()] * bins + row, minlength=bins * bins).reshape(bins, bins)
     return HeatMap(edges_s, counts, np.bincount(column[several], minlength=bins))
 
 
-def shows(step_s: float, near_s: float) -> bool:
-    """Return whether visits `step_s` apart show intervals near `near_s` as they are, not as the steps have them."""
-    return near_s >= _COARSEST * step_s
+def resolves(step_s: float, near_s: float) -> bool:
+    """Return whether visits `step_s` apart resolve intervals near `near_s`."""
+    return near_s >= _MIN_STEPS_PER_MEAN * step_s
 
 
 def count_near(seen: Observation, step_s: float, near_s: float) -> Histogram | None:
-    """Return the histogram for pages with a mean interval near `near_s`; None where steps are too long for one.
+    """Return the histogram for pages with a mean interval near `near_s`; None if the steps are too long.
 
-    O(k + b · pages near). Each page's exponential is that of the mean of its own intervals, seen at whole steps.
+    O(k + b · pages near). The exponential distribution of a page has the mean of its intervals, seen at whole steps.
     """
-    if not shows(step_s, near_s):
+    if not resolves(step_s, near_s):
         return None
     band_s = (near_s / _WITHIN, near_s * _WITHIN)
-    chosen = _choose(seen, band_s)
-    owner = seen.owners()
+    chosen = _select_pages(seen, band_s)
+    owner = seen.interval_pages()
     kept = chosen[owner]
     intervals_s = seen.intervals_s()[kept]
-    width_s, edges_s = _cut(step_s, near_s)
+    width_s, edges_s = _make_bins(step_s, near_s)
     observed = np.histogram(intervals_s, edges_s)[0]
     of_page = np.bincount(owner[kept], minlength=chosen.size)[chosen]
     sums_s = np.asarray(np.bincount(owner[kept], intervals_s, minlength=chosen.size)[chosen], np.float64)
-    tails = _expect_beyond(of_page, sums_s, seen.step_s[chosen], edges_s)
+    tails = _expected_beyond(of_page, sums_s, seen.step_s[chosen], edges_s)
     peak = (near_s - 1.5 * width_s, near_s + 1.5 * width_s)
     within = float(np.count_nonzero((intervals_s > peak[0]) & (intervals_s <= peak[1])))
-    hoped = _expect_beyond(of_page, sums_s, seen.step_s[chosen], np.array(peak))
+    expected = _expected_beyond(of_page, sums_s, seen.step_s[chosen], np.array(peak))
     total = max(1, intervals_s.size)
     return Histogram(
         near_s=near_s,
@@ -118,36 +118,36 @@ def count_near(seen: Observation, step_s: float, near_s: float) -> Histogram | N
         observed=observed,
         expected=-np.diff(tails),
         longer=(intervals_s.size - int(observed.sum()), float(tails[-1])),
-        peak=(within / total, float(hoped[0] - hoped[1]) / total),
-        reach_s=width_s,
+        peak=(within / total, float(expected[0] - expected[1]) / total),
+        within_s=width_s,
         pages=int(np.count_nonzero(chosen)),
         intervals=intervals_s.size,
         band_s=band_s,
     )
 
 
-def _cut(step_s: float, near_s: float) -> tuple[float, Floats]:
+def _make_bins(step_s: float, near_s: float) -> tuple[float, Floats]:
     """Return the width of the histogram's bins and their edges, between multiples of the step: float64[b + 1].
 
-    A width is an odd number of steps, so that its multiples lie in the middle of bins; the first bin holds what is
-    shorter than half a bin, where there is such.
+    A width is an odd number of steps, so that its multiples are the centres of bins; the first bin holds intervals
+    shorter than half a bin, if steps are that short.
     """
     width_s = step_s * (2 * max(0, round((near_s / _BINS_PER_MEAN / step_s - 1) / 2)) + 1)
     edges = [(place + 0.5) * width_s for place in range(round(_MEANS * near_s / width_s) + 1)]
     return width_s, np.array([step_s / 2, *edges] if width_s > step_s else edges)
 
 
-def _choose(seen: Observation, band_s: tuple[float, float]) -> Bools:
-    """Return which pages have an interval, and a mean T/X within the band: bool[n]."""
+def _select_pages(seen: Observation, band_s: tuple[float, float]) -> Bools:
+    """Return which pages have an interval and a mean T/X within the band: bool[n]."""
     several = np.diff(seen.offsets) > 0
     mean_s = np.divide(seen.watched_s, seen.changes, out=np.zeros(several.size), where=several)
     return np.asarray(several & (mean_s >= band_s[0]) & (mean_s <= band_s[1]))
 
 
-def _expect_beyond(count: Ints, sum_s: Floats, step_s: Floats, limits_s: Floats) -> Floats:
-    """Return how many intervals longer than each limit: float64[b] pages have if theirs are exponential.
+def _expected_beyond(count: Ints, sum_s: Floats, step_s: Floats, limits_s: Floats) -> Floats:
+    """Return the expected number of exponential intervals longer than each limit: float64[b].
 
-    ``count``: int64[p], ``sum_s`` and ``step_s``: float64[p]. Seen at whole steps, so geometric: P(> j steps) is
+    ``count``: int64[p], ``sum_s`` and ``step_s``: float64[p]. Seen at whole steps they are geometric: P(> j steps) is
     (1 - count/steps)^j.
     """
     with np.errstate(divide="ignore"):
@@ -161,5 +161,5 @@ def _expect_beyond(count: Ints, sum_s: Floats, step_s: Floats, limits_s: Floats)
 
 
 def _find_bins(edges_s: Floats, values_s: Floats) -> Ints:
-    """Return the bin of each value, the nearest for what lies outside: int64[k]."""
+    """Return the bin of each value, the nearest bin for values outside: int64[k]."""
     return np.clip(np.searchsorted(edges_s, values_s, "right") - 1, 0, edges_s.size - 2)

@@ -1,7 +1,7 @@
-"""What a crawl saw of the changes of a log: how often each page was looked at, and the intervals between changes.
+"""Changes of a log as a crawl observes them: visits of each page, and the intervals between changes.
 
-A log of changes as such is looked at in steps of one length, as the paper's crawler did: several changes within a step
-are seen as one. A log of crawl outcomes has been looked at; the step of a page is the mean time between its visits.
+A log of changes is observed in steps of equal length, like the paper's crawler: several changes within a step are seen
+as one. A log of crawl outcomes has its own visits; the step of a page is the mean time between them.
 """
 
 from __future__ import annotations
@@ -15,17 +15,18 @@ from streamsched.numerics.jit import kernel
 from streamsched.replay.analysis.statistics.analysis_settings import Span
 from streamsched.replay.truth.ground_truth import ChangeLog, Crawls
 
-__all__ = ["Observation", "find_arrivals", "look_at", "read_visits"]
+__all__ = ["Observation", "find_appearances", "observe_steps", "observe_visits"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Observation:
-    """What visits saw of n pages, while they were there: N visits each, X of which saw a change, and k intervals.
+    """Visits of n pages while they existed: N visits each, X of which saw a change, and k intervals between changes.
 
     ``step_s``: float64[n], the time between two visits of a page; ``visits``: int64[n]; ``changes``: int64[n];
-    ``watched_s``: float64[n], for how long. ``steps``: int64[k], the intervals from a seen change to the next of the
+    ``watched_s``: float64[n], the time observed. ``steps``: int64[k], intervals from a seen change to the next of the
     same page, 1 or more of the page's steps, page after page: those of page i are ``offsets[i]`` to ``offsets[i + 1]``,
-    ``offsets``: int64[n + 1]. Coming (back) is no change and begins anew; vanishing is one.
+    ``offsets``: int64[n + 1]. The appearance of a page is not a change and starts a new sequence; its removal is a
+    change.
     """
 
     step_s: Floats
@@ -35,7 +36,7 @@ class Observation:
     steps: Ints
     offsets: Ints
 
-    def owners(self) -> Ints:
+    def interval_pages(self) -> Ints:
         """Return the page of each interval: int64[k]. O(k)."""
         return np.repeat(np.arange(self.visits.size), np.diff(self.offsets))
 
@@ -44,8 +45,8 @@ class Observation:
         return np.asarray(self.steps * np.repeat(self.step_s, np.diff(self.offsets)))
 
 
-def find_arrivals(log: ChangeLog) -> Bools:
-    """Return which entries of `log` are no changes of a page but its coming, or coming back: bool[m]. O(m)."""
+def find_appearances(log: ChangeLog) -> Bools:
+    """Return which entries of `log` are appearances or reappearances of a page: bool[m]. O(m)."""
     if log.crawls is not None:
         return np.isneginf(log.crawls.since_s)
     comes = np.zeros(log.times_s.size, np.bool_)
@@ -54,10 +55,10 @@ def find_arrivals(log: ChangeLog) -> Bools:
     return comes
 
 
-def look_at(log: ChangeLog, span: Span, step_s: float) -> Observation:
-    """Return what visits of all pages at every whole `step_s` since 1970 see of `log` within `span`. O(changes).
+def observe_steps(log: ChangeLog, span: Span, step_s: float) -> Observation:
+    """Return what visits of all pages at every multiple of `step_s` since 1970 see of `log` within `span`. O(changes).
 
-    The last of them is the first that sees all, so it may come up to a step after the span's end.
+    The last visit is the first that sees everything, so it may be up to a step after the end of the span.
     """
     bounds = (float(np.ceil(span[0] / step_s)), float(np.ceil(np.nextafter(span[1], -np.inf) / step_s)))
     visits, changes, steps, offsets = _crawl((log.times_s, log.offsets, log.gone), span[1], step_s, bounds)
@@ -65,9 +66,9 @@ def look_at(log: ChangeLog, span: Span, step_s: float) -> Observation:
     return Observation(np.full(visits.size, step_s), visits, changes, watched_s, steps, offsets)
 
 
-def read_visits(log: ChangeLog, crawls: Crawls) -> Observation:
-    """Return what the visits saw that `log` was made of. O(changes)."""
-    begins = find_arrivals(log)
+def observe_visits(log: ChangeLog, crawls: Crawls) -> Observation:
+    """Return what the visits saw from which `log` was made. O(changes)."""
+    begins = find_appearances(log)
     owner = np.repeat(np.arange(len(log.urls)), np.diff(log.offsets))
     changes = np.bincount(owner[~begins], minlength=len(log.urls))
     visits = crawls.visits

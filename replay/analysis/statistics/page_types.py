@@ -1,18 +1,18 @@
-"""Which pages change hourly, daily or weekly rather than at random: a likelihood-ratio test on each page's history.
+"""Classify pages that change hourly, daily or weekly, not at random: likelihood-ratio tests on each page's history.
 
-Under a Poisson process the K intervals of a page, seen at whole steps and S steps long together, are as likely to
-be any K whole numbers with that sum. So whatever the page's rate, P(an interval > x) is
-C(S - x - 1, K - 1)/C(S - 1, K - 1): nothing is estimated. Against this stand, for each period, pages of whose intervals
-more lie near the period, and pages whose intervals are spread in any other way.
+Under a Poisson process the K intervals of a page, seen at whole steps and S steps long in total, are equally likely to
+be any K positive integers with that sum. So P(an interval > x) is C(S - x - 1, K - 1)/C(S - 1, K - 1) at any rate, and
+no parameter is estimated. The alternatives are pages with more intervals near a period, and pages with any other
+distribution of intervals.
 
-- *Near a period*: W of K intervals within the tolerance, pi expected. The likelihood ratio of "W/K of them" to "pi"
-  rises with W, so the test rejects for large W, and its p-value is the binomial's tail.
-- *Any other way*: the intervals are sorted into bins that Poisson intervals fill alike, and the likelihood ratio of
-  "as found" to "as expected" (G) is a chi-square with two degrees of freedom less than bins.
+- *Near a period*: W of K intervals lie within the tolerance, a share pi is expected. The likelihood ratio rises with W,
+  so the test rejects for large W, and its p-value is the tail of the binomial distribution.
+- *Any other way*: bins have equal probability for Poisson intervals. The likelihood ratio of observed to expected
+  counts (G) follows a chi-square distribution with two degrees of freedom fewer than bins.
 
-A page is named where one of the tests rejects at the level over their number: so no more than the level of all Poisson
-pages are misnamed. It is named after the period of the smallest p-value among those that a third of its intervals or
-more are near; "other" where there is none.
+A page is classified if one of the tests rejects at the level divided by their number, so at most the level of all
+Poisson pages are misclassified. Its type is the period with the smallest p-value among those near at least a third of
+its intervals, or "other" if there is none.
 """
 
 from __future__ import annotations
@@ -24,45 +24,46 @@ import numpy as np
 from scipy.special import chdtrc
 
 from streamsched.numerics.arrays import Bools, Floats, Ints
-from streamsched.replay.analysis.statistics.detection_chances import CLEAR, FEWEST, NEARLY, weigh_intervals
 from streamsched.replay.analysis.statistics.observation import Observation
+from streamsched.replay.analysis.statistics.poisson_null import CLEAR, MIN_INTERVALS, NEARLY, score_intervals
 
 __all__ = [
-    "KINDS",
+    "PAGE_TYPES",
     "PERIODS_S",
     "UNTESTED",
-    "Kinds",
+    "PageTypes",
     "Tests",
-    "count_kinds",
-    "name_kinds",
+    "classify_pages",
+    "count_page_types",
     "simulate_poisson",
     "test_pages",
 ]
 
 PERIODS_S: Final = {"hourly": 3_600.0, "daily": 86_400.0, "weekly": 604_800.0}
-KINDS: Final = ("poisson", *PERIODS_S, "other", "fast", "few")
-"""What a page may be named: consistent with Poisson, near a period, neither, changed at nearly every visit so that no
-test could tell, or of too few intervals."""
+PAGE_TYPES: Final = ("poisson", *PERIODS_S, "other", "fast", "few")
+"""Page types: consistent with Poisson, near a period, neither, changed at nearly every visit so that no test applies,
+or with too few intervals."""
 
-_SIMULATED: Final = 20_000  # pages drawn to see how many Poisson ones are misnamed: a level of 1 % to within 0.1 % ...
-_INTERVALS: Final = 4_000_000  # ... or fewer of many intervals
-_GENERAL: Final = len(PERIODS_S)  # the place of the test for other ways among the tests
+_SIMULATED: Final = 20_000  # simulated pages: they estimate a level of 1 % to within 0.1 % ...
+_INTERVALS: Final = 4_000_000  # ... fewer if they have many intervals
+_GENERAL: Final = len(PERIODS_S)  # index of the test for any other distribution
 
-_PART: Final = 1 / 3  # of its intervals near a period, from which on a page is named after that
-_FAST_SHARE: Final = 0.9  # of intervals of one step, from which on a page changes at nearly every visit
+_PERIOD_SHARE: Final = 1 / 3  # share of its intervals near a period for a page to have that type
+_FAST_SHARE: Final = 0.9  # share of intervals of one step, above which a page changes at nearly every visit
 UNTESTED: Final = ("fast", "few")
-"""The kinds of pages of which no test tells anything."""
+"""Page types to which no test applies."""
 
-_POISSON, _OTHER, _FAST, _FEW = (KINDS.index(kind) for kind in ("poisson", "other", "fast", "few"))
+_POISSON, _OTHER, _FAST, _FEW = (PAGE_TYPES.index(kind) for kind in ("poisson", "other", "fast", "few"))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tests:
-    """What the tests found on n pages.
+    """Test results of n pages.
 
-    ``p_values``: float64[n, 4], for each period and for other ways, NaN where a page was not tested so. ``near``:
-    int64[n, 3] and ``expected``: float64[n, 3], intervals near each period, seen and under Poisson, 0 where not tested.
-    ``counts``: int64[n], intervals; ``fast``: bool[n], whether nearly all of them are of one step.
+    ``p_values``: float64[n, 4], for each period and for any other distribution, NaN if not tested. ``near``:
+    int64[n, 3] and ``expected``: float64[n, 3], intervals near each period, observed and under Poisson, 0 if not
+    tested.
+    ``counts``: int64[n], intervals. ``fast``: bool[n], whether nearly all of them are one step long.
     """
 
     p_values: Floats
@@ -73,18 +74,18 @@ class Tests:
 
     @property
     def tested(self) -> Bools:
-        """Which pages were tested at all: bool[n]."""
+        """Which pages had any test: bool[n]."""
         return np.asarray(~np.isnan(self.p_values).all(axis=1))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Kinds:
-    """How many pages are of each kind, and how many would be misnamed.
+class PageTypes:
+    """Number of pages of each type, and the expected number of misclassified pages.
 
-    By kind in KINDS: ``counts``, pages of the log; ``simulated``, shares of ``drawn`` simulated Poisson pages with as
-    many intervals of the same mean as those tested. By period: ``near`` and ``expected``, how many intervals of tested
-    pages lie near it and how many would under Poisson; ``intervals``, of how many. ``unclear``: periods that the step
-    is too long to tell from shorter ones; ``untestable``: those shorter than the step.
+    By type in PAGE_TYPES: ``counts``, pages of the log; ``simulated``, shares of ``drawn`` simulated Poisson pages with
+    as many intervals of the same mean as the tested pages. By period: ``near`` and ``expected``, intervals of tested
+    pages near it, observed and under Poisson; ``intervals``, the total. ``unclear``: periods that the step is too long
+    to distinguish from shorter ones; ``untestable``: periods shorter than the step.
     """
 
     counts: dict[str, int]
@@ -99,7 +100,7 @@ class Kinds:
 
     @property
     def tested(self) -> int:
-        """How many pages a test could tell something of."""
+        """Pages with at least one test."""
         return sum(count for kind, count in self.counts.items() if kind not in UNTESTED)
 
 
@@ -110,7 +111,7 @@ def test_pages(seen: Observation) -> Tests:
     p_values = np.full((pages, _GENERAL + 1), np.nan)
     near, expected = np.zeros((pages, _GENERAL), np.int64), np.zeros((pages, _GENERAL))
     ratio, freedom = np.zeros(pages), np.zeros(pages, np.int64)
-    weigh_intervals(seen.steps, seen.offsets, seen.step_s, periods, (p_values, near, expected, ratio, freedom))
+    score_intervals(seen.steps, seen.offsets, seen.step_s, periods, (p_values, near, expected, ratio, freedom))
     general = freedom > 0
     p_values[general, _GENERAL] = chdtrc(freedom[general], ratio[general])
     ones = np.concatenate([[0], np.cumsum(seen.steps == 1)])
@@ -121,39 +122,41 @@ def test_pages(seen: Observation) -> Tests:
 test_pages.__test__ = False  # type: ignore[attr-defined]
 
 
-def name_kinds(tests: Tests, level: float) -> Ints:
-    """Return the place in KINDS of each page's kind: int64[n]. O(n).
+def classify_pages(tests: Tests, level: float) -> Ints:
+    """Return the index in PAGE_TYPES of each page's type: int64[n]. O(n).
 
     >>> p_values = np.array([[1.0, 1e-9, 0.5, 1e-12], [1.0, 0.4, 0.5, 1e-5], [np.nan] * 4])
     >>> near, counts = np.full((3, 3), 8), np.array([20, 40, 2])
     >>> tests = Tests(p_values, near, np.zeros((3, 3)), counts, np.zeros(3, np.bool_))
-    >>> [KINDS[kind] for kind in name_kinds(tests, 0.01)]
+    >>> [PAGE_TYPES[index] for index in classify_pages(tests, 0.01)]
     ['daily', 'other', 'few']
     """
     p_values = np.where(np.isnan(tests.p_values), 1.0, tests.p_values)
     bound = level / (_GENERAL + 1)
     rejected = (p_values <= bound).any(axis=1)
-    periods = np.where(tests.near >= _PART * tests.counts[:, None], p_values[:, :_GENERAL], 1.0)
+    periods = np.where(tests.near >= _PERIOD_SHARE * tests.counts[:, None], p_values[:, :_GENERAL], 1.0)
     best = periods.argmin(axis=1)
-    kinds = np.where(rejected, _OTHER, np.where(tests.fast, _FAST, _POISSON))
-    kinds = np.where(periods[np.arange(best.size), best] <= bound, best + 1, kinds)
-    return np.asarray(np.where(tests.tested, kinds, _FEW), np.int64)
+    types = np.where(rejected, _OTHER, np.where(tests.fast, _FAST, _POISSON))
+    types = np.where(periods[np.arange(best.size), best] <= bound, best + 1, types)
+    return np.asarray(np.where(tests.tested, types, _FEW), np.int64)
 
 
-def count_kinds(seen: Observation, level: float, seed: int = 0) -> Kinds:
-    """Return how many pages are of each kind, and what to expect of Poisson pages. O(intervals)."""
+def count_page_types(seen: Observation, level: float, seed: int = 0) -> PageTypes:
+    """Return the number of pages of each type, and what Poisson pages would give. O(intervals)."""
     tests = test_pages(seen)
-    named = name_kinds(tests, level)
-    found = np.bincount(named[seen.visits > 0], minlength=len(KINDS))
-    drawn = simulate_poisson(seen, np.flatnonzero(tests.tested & (named != _FAST)), seed)
-    misnamed = np.bincount(name_kinds(test_pages(drawn), level), minlength=len(KINDS)) / max(1, drawn.visits.size)
+    types = classify_pages(tests, level)
+    found = np.bincount(types[seen.visits > 0], minlength=len(PAGE_TYPES))
+    drawn = simulate_poisson(seen, np.flatnonzero(tests.tested & (types != _FAST)), seed)
+    misclassified = np.bincount(classify_pages(test_pages(drawn), level), minlength=len(PAGE_TYPES)) / max(
+        1, drawn.visits.size
+    )
     counts = np.diff(seen.offsets)
     totals = [int(counts[~np.isnan(tests.p_values[:, place])].sum()) for place in range(_GENERAL)]
-    active = seen.step_s[counts >= FEWEST]
+    active = seen.step_s[counts >= MIN_INTERVALS]
     typical = float(np.median(active)) if active.size else 0.0
-    return Kinds(
-        counts=dict(zip(KINDS, found.tolist(), strict=True)),
-        simulated=dict(zip(KINDS, misnamed.tolist(), strict=True)),
+    return PageTypes(
+        counts=dict(zip(PAGE_TYPES, found.tolist(), strict=True)),
+        simulated=dict(zip(PAGE_TYPES, misclassified.tolist(), strict=True)),
         drawn=drawn.visits.size,
         near=dict(zip(PERIODS_S, tests.near.sum(0).tolist(), strict=True)),
         expected=dict(zip(PERIODS_S, tests.expected.sum(0).tolist(), strict=True)),
@@ -165,7 +168,7 @@ def count_kinds(seen: Observation, level: float, seed: int = 0) -> Kinds:
 
 
 def simulate_poisson(seen: Observation, pages: Ints, seed: int) -> Observation:
-    """Return Poisson pages with as many intervals of the same mean as ``pages``: int64[k] have, some 20,000 in all.
+    """Return Poisson pages with as many intervals of the same mean as ``pages``: int64[k] have, about 20,000 in total.
 
     O(intervals). The same seed gives the same pages.
     """
@@ -173,7 +176,7 @@ def simulate_poisson(seen: Observation, pages: Ints, seed: int) -> Observation:
     counts = np.diff(seen.offsets)
     if pages.size:
         most = min(_SIMULATED, max(1, int(_INTERVALS / counts[pages].mean())))
-        pages = pages[rng.permutation(max(most, pages.size))[:most] % pages.size]  # each as often as any, about
+        pages = pages[rng.permutation(max(most, pages.size))[:most] % pages.size]  # each about equally often
     counts = counts[pages]
     sums = np.concatenate([[0], np.cumsum(seen.steps)])
     totals = sums[seen.offsets[pages + 1]] - sums[seen.offsets[pages]]

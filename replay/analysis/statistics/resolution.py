@@ -1,4 +1,4 @@
-"""How fine the times of a log are, and so what it can tell of hours and days."""
+"""Time resolution of a log, which limits what it shows of hours and days."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from streamsched.numerics.arrays import Floats, Ints
 
 __all__ = ["FINEST_S", "find_grid", "find_typical"]
 
-FINEST_S: Final = 1.0  # what is finer than a second is taken as one
+FINEST_S: Final = 1.0  # finer times count as whole seconds
 _GRIDS_S: Final = (86_400, 43_200, 21_600, 14_400, 10_800, 7_200, 3_600, 1_800, 900, 600, 300, 60, 1)
-_SAMPLE: Final = 100_000  # changes looked at: the share of those off a grid is known to a tenth of a per cent
-_FEWEST: Final = 8  # different times: so many do not meet on a grid by chance
+_SAMPLE: Final = 100_000  # changes; enough for the share off a grid to 0.1 %
+_MIN_TIMES: Final = 8  # distinct times; fewer may lie on a grid by chance
 _ON_GRID: Final = 0.99
-_ZONES_S: Final = 900  # what zones lie apart: dates and hours, written as times, are whole in one of them
+_ZONES_S: Final = 900  # granularity of zone offsets
 
 
 def find_grid(times_s: Floats) -> float:
-    """Return the coarsest grid, from a day to a second, that 99 % of ``times_s``: float64[m] lie on; 1 for few times.
+    """Return the coarsest grid, from a day to a second, with 99 % of ``times_s``: float64[m]; 1 if they are few.
 
-    A grid is whole hours or days of some zone, else it is pages that are updated by the clock; one of days may shift
-    by an hour, as local midnights do. O(m).
+    The grid must be aligned to hours or days of some zone; other common times are scheduled updates. A grid of days may
+    shift by an hour, as local midnights do. O(m).
 
     >>> find_grid(np.arange(9.0) * 172_800 + 3_600), find_grid(np.arange(9.0) * 172_800 + np.arange(9.0) * 60)
     (86400.0, 60.0)
     """
     every = max(1, times_s.size // _SAMPLE)
     times = np.unique(times_s[::every])
-    if times.size < _FEWEST:
+    if times.size < _MIN_TIMES:
         return FINEST_S
     for grid_s in _GRIDS_S:
         phases, counts = np.unique(np.mod(times, grid_s), return_counts=True)

@@ -1,6 +1,6 @@
-"""The regions and clocks an analysis is asked for, and which pages are of them, by the top-level domain of their hosts.
+"""Regions and time zones of an analysis, and the region of each page by the top-level domain of its host.
 
-Regions are those of `streamsched.estimation.seasonality.regions`; here each domain may have a clock of its own.
+Regions are those of `streamsched.estimation.seasonality.regions`; here each domain may have its own time zone.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ ZONES: Final[Mapping[str, str]] = MappingProxyType(
         "es": "Europe/Madrid",
     }
 )
-"""The clocks of the paper's domains; it prints three of these as cn, jk and ko."""
+"""Time zones of the paper's domains; the paper prints three of them as cn, jk and ko."""
 
 OTHERS: Final = "other"
-"""What pages of no region are called."""
+"""Name of the region of all other pages."""
 
-_MAX_LABEL: Final = 63  # bytes of a domain's name; a longer one is none
+_MAX_LABEL: Final = 63  # bytes of a domain's label; longer ones are invalid
 _NAME: Final = re.compile(r"[^\s=,@<>&\"']{1,20}")
 
 
 class GivenRegion(NamedTuple):
-    """A region as someone asked for it: the zone of each of its domains whose clocks are known."""
+    """A region given by the user, with the time zones of its domains that have one."""
 
     name: str
     region: TimeRegion
@@ -52,9 +52,9 @@ class GivenRegion(NamedTuple):
 
 
 def parse_region(text: str) -> GivenRegion:
-    """Return the region that `text` spells: ``NAME=DOMAIN,…``, each domain with ``@ZONE`` or without.
+    """Parse a region, ``NAME=DOMAIN,…``, each domain optionally with ``@ZONE``.
 
-    Raises SettingsError where it spells none.
+    Raises SettingsError if `text` is not a region.
 
     >>> parse_region("UK=uk@Europe/London,ie")
     GivenRegion(name='UK', region=TimeRegion(domains=('uk', 'ie'), zone=None), zones={'uk': 'Europe/London'})
@@ -70,9 +70,10 @@ def parse_region(text: str) -> GivenRegion:
 
 
 def merge_regions(given: Sequence[GivenRegion]) -> tuple[dict[str, TimeRegion], dict[str, str]]:
-    """Return the paper's regions and those `given`, which replace one of their name and take the domains they name.
+    """Return the paper's regions and those `given`, and the time zones of their domains.
 
-    And the zones of their domains. Raises SettingsError where two have one name.
+    A given region replaces one of the same name and takes its domains from others. Raises SettingsError if two have the
+    same name.
 
     >>> list(merge_regions([parse_region("Iberia=es,pt")])[0])
     ['CJK', 'FIGS', 'Iberia']
@@ -94,7 +95,7 @@ def merge_regions(given: Sequence[GivenRegion]) -> tuple[dict[str, TimeRegion], 
 
 
 def find_domains(urls: PackedUrls, domains: Sequence[str]) -> Ints:
-    """Return the place in `domains` of each page's top-level domain, their number where it is none: int64[n].
+    """Return the index in `domains` of each page's top-level domain, ``len(domains)`` for others: int64[n].
 
     O(bytes + n · domains).
 
@@ -111,7 +112,7 @@ def find_domains(urls: PackedUrls, domains: Sequence[str]) -> Ints:
 
 @kernel
 def _hash_domains(blob: Bytes, offsets: Ints) -> Hashes:
-    """Return a hash of the last label of each host, case ignored, 0 where a host has none that counts. O(bytes)."""
+    """Return a hash of the last label of each host, ignoring case, 0 for hosts without a domain. O(bytes)."""
     hashes = np.zeros(offsets.size - 1, np.uint64)
     label = np.zeros(_MAX_LABEL, np.uint8)
     for i in range(hashes.size):

@@ -1,4 +1,4 @@
-"""When in the week pages change, by region: Grimes & O'Brien (2008), Figure 3."""
+"""Changes by hour of the week and region: Grimes & O'Brien (2008), Figure 3."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from streamsched.estimation.seasonality.timezones import ZoneOffsets, offsets_be
 from streamsched.numerics.arrays import Floats, Ints
 from streamsched.numerics.jit import kernel
 from streamsched.replay.analysis.statistics.analysis_settings import HOUR_S, WEEK_S, AnalysisSettings, Span
-from streamsched.replay.analysis.statistics.observation import find_arrivals
+from streamsched.replay.analysis.statistics.observation import find_appearances
 from streamsched.replay.analysis.statistics.site_regions import OTHERS, find_domains
 from streamsched.replay.truth.ground_truth import ChangeLog
 
-__all__ = ["DAYS", "HOURS", "Arrivals", "WeekPart", "count_arrivals", "count_by_weekday", "smooth"]
+__all__ = ["DAYS", "HOURS", "RegionWeek", "WeekProfile", "count_by_weekday", "count_week", "smooth"]
 
 HOURS: Final = 168
 DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
@@ -25,48 +25,48 @@ _MONDAY_S: Final = 259_200.0  # from Monday to the Thursday of epoch 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class WeekPart:
-    """The week of one region: ``changes`` in all, of ``pages`` pages.
+class RegionWeek:
+    """The week of one region: ``changes`` in total, of ``pages`` pages.
 
-    ``arrivals``: float64[168], changes in each hour of the week from Monday, a change seen over an interval spread over
-    it; ``exposure_h``: float64[168], how many hours of the span fell into each.
+    ``changes_by_hour``: float64[168], changes in each hour of the week from Monday; a change seen over an interval is
+    spread over it. ``exposure_h``: float64[168], hours of the span in each hour of the week.
     """
 
     region: str
     pages: int
     changes: int
-    arrivals: Floats
+    changes_by_hour: Floats
     exposure_h: Floats
 
     def relative(self, hours: int = _SMOOTHED) -> Floats:
-        """Return changes an hour in the `hours` around each, 1 for the region's mean: float64[168].
+        """Return changes per hour in the `hours` around each hour, relative to the region's mean: float64[168].
 
-        NaN where the span has nothing of these hours. O(168 · hours).
+        NaN if the span does not contain these hours. O(168 · hours).
         """
         exposure = smooth(self.exposure_h, hours)
-        rates = np.divide(smooth(self.arrivals, hours), exposure, out=np.full(HOURS, np.nan), where=exposure > 0)
-        mean = self.arrivals.sum() / max(self.exposure_h.sum(), 1e-9)
+        rates = np.divide(smooth(self.changes_by_hour, hours), exposure, out=np.full(HOURS, np.nan), where=exposure > 0)
+        mean = self.changes_by_hour.sum() / max(self.exposure_h.sum(), 1e-9)
         return np.asarray(rates / mean if mean > 0 else rates)
 
     def by_day(self) -> Floats:
-        """Return changes on each weekday, 1 for the region's mean: float64[7], NaN for a day the span lacks."""
-        arrivals, exposure = (hours.reshape(7, 24).sum(1) for hours in (self.arrivals, self.exposure_h))
-        rates = np.divide(arrivals, exposure, out=np.full(7, np.nan), where=exposure > 0)
-        mean = arrivals.sum() / max(exposure.sum(), 1e-9)
+        """Return changes per weekday, relative to the region's mean: float64[7], NaN for days not in the span."""
+        changes, exposure = (hours.reshape(7, 24).sum(1) for hours in (self.changes_by_hour, self.exposure_h))
+        rates = np.divide(changes, exposure, out=np.full(7, np.nan), where=exposure > 0)
+        mean = changes.sum() / max(exposure.sum(), 1e-9)
         return np.asarray(rates / mean if mean > 0 else rates)
 
 
 @dataclass(frozen=True, slots=True)
-class Arrivals:
-    """The weeks of all regions that have pages which change, and by which clock each goes."""
+class WeekProfile:
+    """The weeks of all regions with changing pages; ``local``: in each region's time zone, else all in ``zone``."""
 
-    parts: tuple[WeekPart, ...]
+    regions: tuple[RegionWeek, ...]
     zone: str
     local: bool
 
 
 def smooth(hours: Floats, width: int) -> Floats:
-    """Return the sum of the `width` (odd) hours around each, the week's end joined to its begin. O(168 · width).
+    """Return the sum of the `width` (odd) hours around each, treating the week as circular. O(168 · width).
 
     >>> smooth(np.array([1.0, 0, 0, 0, 2.0, 0, 0]), 3).tolist()
     [1.0, 1.0, 0.0, 2.0, 2.0, 2.0, 1.0]
@@ -75,40 +75,41 @@ def smooth(hours: Floats, width: int) -> Floats:
     return np.asarray(np.sum([np.roll(hours, shift) for shift in range(-reach, reach + 1)], axis=0))
 
 
-def count_arrivals(log: ChangeLog, span: Span, settings: AnalysisSettings) -> Arrivals:
-    """Return when in the week the changes of `log` within `span` came, by region. O(changes log) and O(days)."""
+def count_week(log: ChangeLog, span: Span, settings: AnalysisSettings) -> WeekProfile:
+    """Return the changes of `log` within `span` by hour of the week and region. O(changes log) and O(days)."""
     regions = settings.regions
     domains = [(name, domain) for name, region in regions.items() for domain in region.domains]
-    place = find_domains(log.urls, [domain for _, domain in domains])
+    domain_of = find_domains(log.urls, [domain for _, domain in domains])
     zones = [*(settings.clock_of(domain, regions[name]) for name, domain in domains), settings.zone]
-    owner = np.repeat(place, np.diff(log.offsets))
-    changed = ~find_arrivals(log) & (log.times_s >= span[0]) & (log.times_s < span[1])
+    owner = np.repeat(domain_of, np.diff(log.offsets))
+    changed = ~find_appearances(log) & (log.times_s >= span[0]) & (log.times_s < span[1])
     until_s = log.times_s
     since_s = until_s if log.crawls is None else np.maximum(log.crawls.since_s, span[0])
-    parts = []
-    for name, group in _group(regions, domains):
-        arrivals, exposure, count, pages = np.zeros(HOURS), np.zeros(HOURS), 0, 0
+    weeks = []
+    for name, group in _group_domains(regions, domains):
+        changes_by_hour, exposure, count, pages = np.zeros(HOURS), np.zeros(HOURS), 0, 0
         for zone in dict.fromkeys(zones[at] for at in group):
             clock = offsets_between(zone, *span)
             members = [at for at in group if zones[at] == zone]
             mine = changed & np.isin(owner, members)
-            arrivals += _spread(clock.read(since_s[mine]), clock.read(until_s[mine]), np.ones(np.count_nonzero(mine)))
-            share = int(np.count_nonzero(np.isin(place, members)))
-            exposure += share * _expose(clock, span)
+            ones = np.ones(np.count_nonzero(mine))
+            changes_by_hour += _spread(clock.read(since_s[mine]), clock.read(until_s[mine]), ones)
+            share = int(np.count_nonzero(np.isin(domain_of, members)))
+            exposure += share * _exposure_h(clock, span)
             count, pages = count + int(np.count_nonzero(mine)), pages + share
         if count:
-            parts.append(WeekPart(name, pages, count, arrivals, exposure / pages))
-    return Arrivals(tuple(parts), settings.zone, settings.local)
+            weeks.append(RegionWeek(name, pages, count, changes_by_hour, exposure / pages))
+    return WeekProfile(tuple(weeks), settings.zone, settings.local)
 
 
-def _group(regions: Iterable[str], domains: Sequence[tuple[str, str]]) -> list[tuple[str, list[int]]]:
-    """Return each region's places in `domains`, then those of the rest."""
+def _group_domains(regions: Iterable[str], domains: Sequence[tuple[str, str]]) -> list[tuple[str, list[int]]]:
+    """Return each region's indices in `domains`, then the index of pages of no region."""
     groups = [(name, [at for at, (own, _) in enumerate(domains) if own == name]) for name in regions]
     return [*groups, (OTHERS, [len(domains)])]
 
 
-def _expose(clock: ZoneOffsets, span: Span) -> Floats:
-    """Return how many hours of the span fell into each hour of the week, by `clock`: float64[168]. O(shifts)."""
+def _exposure_h(clock: ZoneOffsets, span: Span) -> Floats:
+    """Return the hours of the span in each hour of the week, by `clock`: float64[168]. O(shifts)."""
     inner = clock.starts_s[(clock.starts_s > span[0]) & (clock.starts_s < span[1])]
     edges = np.concatenate([[span[0]], inner, [span[1]]])
     begins = clock.read(edges[:-1])
@@ -120,7 +121,7 @@ def _expose(clock: ZoneOffsets, span: Span) -> Floats:
 def _spread(begin_s: Floats, end_s: Floats, weights: Floats) -> Floats:
     """Return weights spread evenly over their intervals, by hour of the week: float64[168]. O(hours), 336 at most each.
 
-    ``begin_s``, ``end_s``: float64[k], seconds since 1970 by the clock on the wall; no interval is a point.
+    ``begin_s``, ``end_s``: float64[k], seconds since 1970 in local time; an empty interval is a point.
     """
     hours = np.zeros(HOURS)
     for i in range(begin_s.size):
@@ -143,6 +144,6 @@ def _spread(begin_s: Floats, end_s: Floats, weights: Floats) -> Floats:
     return hours
 
 
-def count_by_weekday(part: WeekPart) -> Ints:
-    """Return a region's changes on each weekday, to whole changes: int64[7]."""
-    return np.asarray(np.rint(part.arrivals.reshape(7, 24).sum(1)), np.int64)
+def count_by_weekday(region: RegionWeek) -> Ints:
+    """Return a region's changes on each weekday, rounded: int64[7]."""
+    return np.asarray(np.rint(region.changes_by_hour.reshape(7, 24).sum(1)), np.int64)

@@ -16,7 +16,7 @@ from streamsched.errors import SettingsError
 from streamsched.evolution.gp.evolution_settings import EvolutionSettings, Metric
 from streamsched.evolution.gp.symbols import TERMINAL_SETS
 from streamsched.replay.gp4c import ProtocolSettings, run_protocol, to_json
-from streamsched.replay.gp4c.tables import print_protocol
+from streamsched.replay.gp4c.protocol_summary import print_protocol
 from streamsched.replay.reporting.terminal import show_progress
 
 __all__ = ["command"]

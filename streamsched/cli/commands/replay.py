@@ -113,7 +113,7 @@ def _show(result: ReplayResult, figures: str | None, report: Path | None) -> Non
     """Print the table or the JSON, and write the files."""
     show_results(figures, lambda: to_json(result), lambda: print_figures(result))
     if report is not None:
-        from streamsched.replay.reporting.html_report import render_report  # noqa: PLC0415  matplotlib takes half a second to import
+        from streamsched.replay.reporting.replay_report import render_report  # noqa: PLC0415  matplotlib takes half a second to import
 
         write_file(report, render_report(result))
         note_output(f"report: {report}", figures)

@@ -10,7 +10,9 @@ import pytest
 
 from streamsched import ReplayError
 from streamsched.replay import ReplayResult, ReplaySettings, experiment, read_truth, replay_log, run_replay, to_json
-from streamsched.replay.reporting.html_report import render_report
+from streamsched.replay.findings import Finding
+from streamsched.replay.reporting.replay_findings import find_best
+from streamsched.replay.reporting.replay_report import render_report
 from tests.support.paths import LOGS
 
 LOG = LOGS / "scoop-extras.tsv.gz"
@@ -153,7 +155,8 @@ def test_a_log_whose_window_never_changes_is_replayed_without_figures(tmp_path: 
     assert [policy.figures["change_rate"].value for policy in result.policies] == [None, None]
     assert [policy.figures["freshness"].value for policy in result.policies] == [1.0, 1.0]
     assert '"change_rate": null' in to_json(result)
-    assert "there was nothing to find" in render_report(result)
+    assert find_best(result) == [Finding("no_change_ranked")]
+    assert render_report(result)
 
 
 def test_a_window_shorter_than_the_warmup_is_an_error(tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ def test_the_window_can_be_said() -> None:
             "holds 8 whole cycles: expected more than the 8 of the warm-up; the log runs from 2024-10-04T12",
         ),
         ({"end_s": NOON - 90 * DAY}, "holds 0 whole cycles"),
-        ({"end_s": NOON + 11 * DAY}, "2024-10-15T12:00:00Z, of which nothing is known"),
+        ({"end_s": NOON + 11 * DAY}, "2024-10-15T12:00:00Z, after the end of the log"),
         ({"start_s": NOON - 0.5 * DAY}, "no page is alive at 2024-10-04: the log runs"),
     ],
 )

@@ -7,7 +7,7 @@ import pytest
 
 from streamsched import ReplayError
 from streamsched.evolution.data.change_history import ChangeHistory
-from streamsched.replay.gp4c.folds import cut_history, deal_folds, rotate_folds, split_history
+from streamsched.replay.gp4c.folds import assign_folds, cut_history, rotate_folds, split_history
 from streamsched.replay.gp4c.prior import fit_prior
 from tests.support.gp4c_logs import DAY, START, made_log, small_settings
 
@@ -31,17 +31,17 @@ def test_each_fold_tests_once_validates_once_and_trains_three_times() -> None:
 @pytest.mark.parametrize("pages", [5, 123, 5000])
 def test_each_page_is_dealt_to_one_fold_of_even_size_whatever_the_order(pages: int) -> None:
     hashes = np.random.default_rng(pages).integers(0, 2**64, pages, np.uint64)
-    dealt = deal_folds(hashes, 5, seed=3)
-    sizes = np.bincount(dealt, minlength=5)
+    fold_of = assign_folds(hashes, 5, seed=3)
+    sizes = np.bincount(fold_of, minlength=5)
     assert sizes.sum() == pages
     assert sizes.max() - sizes.min() <= 1
     shuffled = np.random.default_rng(1).permutation(pages)
-    np.testing.assert_array_equal(deal_folds(hashes[shuffled], 5, seed=3), dealt[shuffled])
+    np.testing.assert_array_equal(assign_folds(hashes[shuffled], 5, seed=3), fold_of[shuffled])
 
 
 def test_seeds_deal_differently_and_the_log_s_order_does_not_show() -> None:
     hashes = np.arange(5000, dtype=np.uint64)
-    one, other = deal_folds(hashes, 5, 0), deal_folds(hashes, 5, 1)
+    one, other = assign_folds(hashes, 5, 0), assign_folds(hashes, 5, 1)
     assert 0.15 < np.mean(one == other) < 0.25
     halves = np.bincount(one[:2500], minlength=5)
     assert abs(halves - 500).max() < 100
@@ -49,10 +49,10 @@ def test_seeds_deal_differently_and_the_log_s_order_does_not_show() -> None:
 
 def test_roles_share_no_page_and_no_cycle_and_follow_one_another(history: ChangeHistory) -> None:
     settings = small_settings()
-    dealt = deal_folds(history.hashes, 5, 0)
+    fold_of = assign_folds(history.hashes, 5, 0)
     tested = []
     for rotation in rotate_folds():
-        stages = split_history(history, dealt, rotation, settings)
+        stages = split_history(history, fold_of, rotation, settings)
         roles = (stages.train, stages.validation, stages.test)
         assert [role.cycles for role in roles] == [19, 19, 19]
         assert [role.pages for role in roles] == [72, 24, 24]
@@ -66,7 +66,7 @@ def test_roles_share_no_page_and_no_cycle_and_follow_one_another(history: Change
 
 def test_the_prior_is_learned_from_training_alone_and_given_to_all(history: ChangeHistory) -> None:
     rotation = rotate_folds()[2]
-    stages = split_history(history, deal_folds(history.hashes, 5, 0), rotation, small_settings())
+    stages = split_history(history, assign_folds(history.hashes, 5, 0), rotation, small_settings())
     assert (stages.prior_shape, stages.prior_mean) == fit_prior(stages.train.changed)
     for role in (stages.train, stages.validation, stages.test):
         assert role.prior_shape == stages.prior_shape
@@ -94,4 +94,4 @@ def test_hashes_are_those_of_the_urls(history: ChangeHistory) -> None:
 def test_a_stage_without_changes_is_refused(history: ChangeHistory) -> None:
     quiet = ChangeHistory.of(history.changed & (np.arange(57) < 38), hashes=history.hashes)
     with pytest.raises(ReplayError, match=r"none of the 24 pages of fold 1 changes .* span 3: .* nothing to test on"):
-        split_history(quiet, deal_folds(quiet.hashes, 5, 0), rotate_folds()[0], small_settings())
+        split_history(quiet, assign_folds(quiet.hashes, 5, 0), rotate_folds()[0], small_settings())

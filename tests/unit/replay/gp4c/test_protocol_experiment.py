@@ -13,7 +13,7 @@ from streamsched.evolution.simulation.evaluator import Evaluator
 from streamsched.evolution.simulation.trials import Trial
 from streamsched.formula import Formula
 from streamsched.replay.gp4c import ProtocolResult, evolve_log, to_json
-from streamsched.replay.gp4c.folds import cut_history, deal_folds, rotate_folds, split_history
+from streamsched.replay.gp4c.folds import assign_folds, cut_history, rotate_folds, split_history
 from streamsched.replay.gp4c.protocol_results import BASELINES, SELECTIONS
 from tests.support.gp4c_logs import DAY, START, made_log, small_settings
 
@@ -44,11 +44,11 @@ def test_everything_that_was_asked_for_is_there(result: ProtocolResult) -> None:
 def test_formulas_are_tested_on_the_last_span_of_the_fold_left_out(result: ProtocolResult) -> None:
     settings = small_settings()
     history = cut_history(LOG.window(START + 3 * DAY, DAY, 57))
-    dealt = deal_folds(history.hashes, 5, 0)
+    fold_of = assign_folds(history.hashes, 5, 0)
     one = result.find("ndcg", "paper")
     assert one is not None
     for fold, rotation in enumerate(rotate_folds()):
-        stages = split_history(history, dealt, rotation, settings)
+        stages = split_history(history, fold_of, rotation, settings)
         choice = one.choices["best"][fold]
         for part, found in ((stages.train, choice.train), (stages.validation, choice.validation)):
             (fitness,) = Evaluator([Trial(part)], "ndcg").fitness([Formula.parse(choice.formula)])

@@ -68,7 +68,7 @@ def test_a_longer_warm_up_makes_longer_spans() -> None:
         (made_log(), {"start_s": START + 30 * DAY}, r"from 2024-11-03 to 2024-12-03 there are 30 whole cycles"),
         (made_log(), {"start_s": START, "end_s": START + 8 * DAY}, r"there are 8 whole cycles: expected 9 or more"),
         (made_log(), {"start_s": START + 90 * DAY}, r"there are 0 whole cycles"),
-        (made_log(), {"end_s": START + 70 * DAY}, r"of which nothing is known: the log runs from 2024-10-04 to"),
+        (made_log(), {"end_s": START + 70 * DAY}, r"after the end of the log: the log runs from 2024-10-04 to"),
         (made_log(days=100), {"start_s": START - DAY, "end_s": START + 60 * DAY}, "no page is alive"),
     ],
 )

@@ -21,10 +21,10 @@ from streamsched.replay import ChangeLog, ReplaySettings, experiment, replay_log
 from streamsched.replay.simulation import policies
 from streamsched.replay.simulation.evolving_policies import (
     EvolvingPolicy,
-    PublishedPolicy,
-    evolve_published,
+    PaperPolicy,
+    evolve_once,
+    make_paper_settings,
     make_plan,
-    publish_settings,
 )
 from streamsched.replay.simulation.policies import formula_of, make_policy
 from streamsched.replay.simulation.scheduler_policy import ScheduledPolicy
@@ -52,7 +52,7 @@ def log() -> ChangeLog:
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Policies by name evolve little."""
     monkeypatch.setattr(policies, "make_plan", lambda schedule, seed, workers: _with_workers(schedule, seed, workers))
-    monkeypatch.setattr(policies, "publish_settings", lambda _, workers: replace(PUBLISHED, workers=workers))
+    monkeypatch.setattr(policies, "make_paper_settings", lambda _, workers: replace(PUBLISHED, workers=workers))
 
 
 def _with_workers(schedule: Schedule, seed: int, workers: int) -> EvolutionPlan:
@@ -64,8 +64,8 @@ def evolving(formula: str = POOR) -> EvolvingPolicy:
     return EvolvingPolicy(Scheduler(cycle=DAY, formula=formula), PLAN)
 
 
-def published() -> PublishedPolicy:
-    return PublishedPolicy(Scheduler(cycle=DAY, formula="1 - exp(-NAD * t)"), PUBLISHED, 1)
+def published() -> PaperPolicy:
+    return PaperPolicy(Scheduler(cycle=DAY, formula="1 - exp(-NAD * t)"), PUBLISHED, 1)
 
 
 def run(policy: ScheduledPolicy, log: ChangeLog, days: int = DAYS) -> tuple[Trace, list[list[int]]]:
@@ -74,8 +74,8 @@ def run(policy: ScheduledPolicy, log: ChangeLog, days: int = DAYS) -> tuple[Trac
     chosen: list[list[int]] = []
     rank = policy.rank
 
-    def note(question: PolicyQuery) -> Rows:
-        rows = rank(question)
+    def note(query: PolicyQuery) -> Rows:
+        rows = rank(query)
         chosen.append(rows.tolist())
         return rows
 
@@ -120,7 +120,7 @@ def test_a_better_formula_is_promoted_and_serves_from_then_on(log: ChangeLog) ->
     assert first.gain is not None
     assert first.noise is not None
     assert first.gain > 2 * first.noise
-    assert first.when_s == START + first.cycle * DAY  # the end of the cycle before
+    assert first.start_s == START + first.cycle * DAY  # the end of the cycle before
     assert policy.scheduler.champion.record is not None
     half = trace.ndcg.size // 2
     assert trace.ndcg[half:].mean() > trace.ndcg[:half].mean()
@@ -225,7 +225,7 @@ def test_the_published_way_evolves_once_and_lets_its_best_serve(log: ChangeLog) 
 
 
 def test_published_settings_are_the_papers() -> None:
-    settings = publish_settings(Schedule(2.0, 2, "that_day"), 3)
+    settings = make_paper_settings(Schedule(2.0, 2, "that_day"), 3)
     assert settings == EvolutionSettings(budget=1.0, reading="that_day", workers=3)
     assert (settings.population, settings.generations, settings.seeds, settings.selection) == (300, 50, 5, "best")
 
@@ -234,11 +234,11 @@ def test_most_pages_train_and_the_rest_validate(log: ChangeLog) -> None:
     scheduler = Scheduler(cycle=DAY)
     run(ScheduledPolicy(scheduler), log)
     history = scheduler.training(19, now=START + DAYS * DAY).history
-    found = evolve_published(history, PUBLISHED, 5)
-    assert [one.formula for one in found] == [one.formula for one in evolve_published(history, PUBLISHED, 5)]
+    found = evolve_once(history, PUBLISHED, 5)
+    assert [one.formula for one in found] == [one.formula for one in evolve_once(history, PUBLISHED, 5)]
     assert len(found) > 1
     assert all(one.train is not None and one.validation is not None for one in found)
-    assert found != evolve_published(history, PUBLISHED, 6)
+    assert found != evolve_once(history, PUBLISHED, 6)
 
 
 @pytest.mark.parametrize("make", [evolving, published])
@@ -266,7 +266,7 @@ def test_policies_by_name_evolve_for_the_schedule_they_are_replayed_by() -> None
     assert (plan.settings.budget, plan.settings.reading, plan.settings.workers) == (0.2, "that_day", 2)
     assert plan.seed != make_plan(SCHEDULE, 8, 2).seed
     paper = make_policy("gp4c-paper", DAY, 2**64 - 1)
-    assert isinstance(paper, PublishedPolicy)
+    assert isinstance(paper, PaperPolicy)
     assert paper.scheduler.formula.terminals == ("NAD", "t")
 
 

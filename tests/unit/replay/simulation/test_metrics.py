@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from streamsched.replay.simulation.metrics import (
+    assign_deciles,
     change_rate,
-    deciles,
     discounts,
     freshness,
     moving_mean,
@@ -45,12 +45,12 @@ def test_freshness_weighs_pages_by_importance_and_may_leave_some_out() -> None:
 
 def test_deciles_are_tenths_in_order_of_changes_with_equals_split_by_lot() -> None:
     changes = np.repeat([0, 3], [90, 10])
-    tenths = deciles(changes, np.arange(100, dtype=np.uint64)[::-1])
-    assert np.bincount(tenths).tolist() == [10] * 10
-    assert set(tenths[90:]) == {9}
-    assert tenths[0] == 8
-    assert tenths[89] == 0
-    assert deciles(np.array([4]), np.zeros(1, np.uint64)).tolist() == [0]
+    deciles = assign_deciles(changes, np.arange(100, dtype=np.uint64)[::-1])
+    assert np.bincount(deciles).tolist() == [10] * 10
+    assert set(deciles[90:]) == {9}
+    assert deciles[0] == 8
+    assert deciles[89] == 0
+    assert assign_deciles(np.array([4]), np.zeros(1, np.uint64)).tolist() == [0]
 
 
 def test_a_moving_mean_is_of_what_counts() -> None:

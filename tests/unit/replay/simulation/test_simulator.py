@@ -71,8 +71,8 @@ def test_visits_tell_the_scheduler_how_important_a_page_is() -> None:
     class Watched:
         discover, observe = policy.discover, policy.observe
 
-        def rank(self, question: PolicyQuery) -> Rows:
-            found = policy.rank(question)
+        def rank(self, query: PolicyQuery) -> Rows:
+            found = policy.rank(query)
             rows.extend(found.tolist())
             return found
 

@@ -10,8 +10,8 @@ import pytest
 
 from streamsched.numerics.arrays import Bools, Ints
 from streamsched.replay import KINDS, SyntheticSettings
-from streamsched.replay.synthetic.change_processes import RHYTHMS, Changes, draw_bulk_edits, draw_rates
-from streamsched.replay.synthetic.sites import Sites, lay_out
+from streamsched.replay.synthetic.change_processes import CHANGE_PROCESSES, Changes, draw_bulk_edits, draw_rates
+from streamsched.replay.synthetic.sites import Sites, draw_sites
 
 DAY: Final = 86_400
 HOUR: Final = 3_600
@@ -23,8 +23,8 @@ def all_of(kind: str, pages: int = 4_000, days: int = 28, **settings: float) -> 
 
 
 def draw(settings: SyntheticSettings, kind: str, seed: int = 0) -> tuple[Sites, Changes]:
-    sites = lay_out(settings, np.random.default_rng(seed))
-    return sites, RHYTHMS[kind](settings, sites, sites.pages(kind), np.random.default_rng(seed + 1))
+    sites = draw_sites(settings, np.random.default_rng(seed))
+    return sites, CHANGE_PROCESSES[kind](settings, sites, sites.pages(kind), np.random.default_rng(seed + 1))
 
 
 def within(settings: SyntheticSettings, changes: Changes) -> Changes:
@@ -41,7 +41,7 @@ def local(settings: SyntheticSettings, seconds: Ints) -> Ints:
 def test_poisson_rates_have_the_mean_asked_for() -> None:
     """Within 4 standard errors, of which the hosts' unequal sizes make the most."""
     settings = all_of("poisson", pages=40_000, rate_per_day=0.5)
-    sites = lay_out(settings, np.random.default_rng(0))
+    sites = draw_sites(settings, np.random.default_rng(0))
     rates = draw_rates(settings, sites, np.arange(settings.pages), np.random.default_rng(1))
     shares = np.bincount(sites.host[sites.prefix]) / settings.pages
     error = 0.5 * np.sqrt((np.exp(settings.host_spread**2) - 1) * np.sum(shares**2))
@@ -51,7 +51,7 @@ def test_poisson_rates_have_the_mean_asked_for() -> None:
 
 def test_poisson_pages_of_a_host_and_of_a_prefix_are_alike() -> None:
     settings = all_of("poisson", pages=40_000)
-    sites = lay_out(settings, np.random.default_rng(0))
+    sites = draw_sites(settings, np.random.default_rng(0))
     logs = np.log(draw_rates(settings, sites, np.arange(settings.pages), np.random.default_rng(1)))
 
     def correlation(apart: Ints) -> float:
@@ -68,9 +68,9 @@ def test_poisson_pages_of_a_host_and_of_a_prefix_are_alike() -> None:
 
 def test_poisson_changes_come_at_the_rates_drawn_and_at_any_time() -> None:
     settings = all_of("poisson", rate_per_day=2.0)
-    sites = lay_out(settings, np.random.default_rng(0))
+    sites = draw_sites(settings, np.random.default_rng(0))
     rates = draw_rates(settings, sites, np.arange(settings.pages), np.random.default_rng(1))
-    pages, seconds = RHYTHMS["poisson"](settings, sites, np.arange(settings.pages), np.random.default_rng(1))
+    pages, seconds = CHANGE_PROCESSES["poisson"](settings, sites, np.arange(settings.pages), np.random.default_rng(1))
     counts = np.bincount(pages, minlength=settings.pages)
     excess = (counts - rates * settings.days) / np.sqrt(rates * settings.days)
     assert abs(excess.mean()) < 4 / np.sqrt(settings.pages)
@@ -180,7 +180,7 @@ def test_bursts_have_any_age_where_the_log_begins() -> None:
 
 def test_bulk_edits_hit_most_pages_of_a_living_prefix_at_once() -> None:
     settings = SyntheticSettings(pages=4_000, days=100, bulk_edits_per_day=0.02, bulk_reach=0.8, bulk_s=600)
-    sites = lay_out(settings, np.random.default_rng(0))
+    sites = draw_sites(settings, np.random.default_rng(0))
     pages, seconds = draw_bulk_edits(settings, sites, np.random.default_rng(1))
     dead = KINDS.index("dead")
     assert not np.any(sites.kinds()[pages] == dead)
@@ -196,6 +196,6 @@ def test_bulk_edits_hit_most_pages_of_a_living_prefix_at_once() -> None:
 
 def test_no_bulk_edits_unless_asked_for() -> None:
     settings = SyntheticSettings(pages=500)
-    sites = lay_out(settings, np.random.default_rng(0))
+    sites = draw_sites(settings, np.random.default_rng(0))
     pages, seconds = draw_bulk_edits(settings, sites, np.random.default_rng(1))
     assert (pages.size, seconds.size) == (0, 0)

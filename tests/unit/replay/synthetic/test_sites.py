@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from streamsched.replay import KINDS, SyntheticSettings
-from streamsched.replay.synthetic.sites import Sites, lay_out, spell_urls
+from streamsched.replay.synthetic.sites import Sites, draw_sites, make_urls
 
 SETTINGS = SyntheticSettings(pages=20_000)
 
 
 @pytest.fixture(scope="module")
 def sites() -> Sites:
-    return lay_out(SETTINGS, np.random.default_rng(3))
+    return draw_sites(SETTINGS, np.random.default_rng(3))
 
 
 def test_every_host_has_pages_and_few_have_many(sites: Sites) -> None:
@@ -43,20 +43,20 @@ def test_shares_of_kinds_are_met_to_within_a_prefix_each(sites: Sites) -> None:
 
 def test_a_kind_without_a_share_has_no_page() -> None:
     settings = SyntheticSettings(pages=500, poisson=0, weekday=1, clock=0, bursty=0, dead=0)
-    assert set(lay_out(settings, np.random.default_rng(0)).kinds()) == {KINDS.index("weekday")}
+    assert set(draw_sites(settings, np.random.default_rng(0)).kinds()) == {KINDS.index("weekday")}
 
 
 @pytest.mark.parametrize(("accord", "least", "most"), [(0.0, 0.2, 0.4), (1.0, 0.95, 1.0)])
 def test_prefixes_go_with_their_host_as_often_as_asked(accord: float, least: float, most: float) -> None:
     """Two prefixes of a host agree by chance with the sum of the squared shares, 0.3; in full accord but at a cut."""
     settings = SyntheticSettings(pages=20_000, host_accord=accord)
-    sites = lay_out(settings, np.random.default_rng(1))
+    sites = draw_sites(settings, np.random.default_rng(1))
     neighbours = np.flatnonzero(sites.host[1:] == sites.host[:-1])
     assert least < np.mean(sites.kind[neighbours] == sites.kind[neighbours + 1]) <= most
 
 
 def test_urls_are_distinct_and_spell_host_and_prefix(sites: Sites) -> None:
-    urls = list(spell_urls(SETTINGS, sites, np.random.default_rng(0)))
+    urls = list(make_urls(SETTINGS, sites, np.random.default_rng(0)))
     assert len(set(urls)) == SETTINGS.pages
     assert all(re.fullmatch(r"https://site\d{3}\.example/[a-z]{4}-\d+/\d+\.html", url) for url in urls)
     hosts = [url.split("/")[2] for url in urls]
@@ -69,7 +69,7 @@ def test_urls_are_distinct_and_spell_host_and_prefix(sites: Sites) -> None:
 
 def test_one_page_makes_a_site() -> None:
     settings = SyntheticSettings(pages=1)
-    sites = lay_out(settings, np.random.default_rng(0))
+    sites = draw_sites(settings, np.random.default_rng(0))
     assert re.fullmatch(
-        r"https://site0\.example/[a-z]{4}-0/0\.html", spell_urls(settings, sites, np.random.default_rng(0))[0]
+        r"https://site0\.example/[a-z]{4}-0/0\.html", make_urls(settings, sites, np.random.default_rng(0))[0]
     )

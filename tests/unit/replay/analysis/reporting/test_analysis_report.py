@@ -6,7 +6,6 @@ import io
 import json
 import re
 from dataclasses import replace
-from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
 
@@ -18,15 +17,16 @@ from streamsched.connectors import write_sample
 from streamsched.errors import ReplayError, SourceError
 from streamsched.replay.analysis import Analysis, AnalysisSettings, run_analysis, to_json
 from streamsched.replay.analysis.reporting.analysis_figures import FIGURES, drawings
+from streamsched.replay.analysis.reporting.analysis_findings import find_all, find_limits
 from streamsched.replay.analysis.reporting.analysis_report import render_analysis
-from streamsched.replay.analysis.reporting.analysis_wording import spell_findings
-from streamsched.replay.analysis.reporting.axis_limits import spell_limits
-from streamsched.replay.analysis.reporting.plot_style import RAMP
 from streamsched.replay.analysis.reporting.png_files import draw_pictures, write_pictures
+from streamsched.replay.findings import Finding
+from streamsched.replay.reporting.palette import RAMP
+from streamsched.replay.reporting.sentences import describe
 from tests.support.command_line import DAY, write
+from tests.support.html_reader import check_colours, check_self_contained, read_html
 
 START = 1_735_689_600  # 2025-01-01, a Wednesday
-VOID = {"meta", "br", "wbr"}
 
 
 def make_log(path: Path, grid_s: int = 1, days: int = 90) -> Path:
@@ -61,38 +61,12 @@ def coarse(tmp_path_factory: pytest.TempPathFactory) -> Analysis:
     return run_analysis(AnalysisSettings(str(make_log(tmp_path_factory.mktemp("logs") / "days.tsv", 86_400))))
 
 
-class Reader(HTMLParser):
-    """Collects tags, attributes and text; fails where tags do not close in the order they opened."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.seen: list[str] = []
-        self.attributes: list[tuple[str, str | None]] = []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.seen.append(tag)
-        self.attributes += attrs
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.seen.append(tag)
-        self.attributes += attrs
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag, tag
-
-
-def read(page: str) -> Reader:
-    reader = Reader()
-    reader.feed(page)
-    assert reader.open == []
-    return reader
+def by_code(findings: list[Finding]) -> dict[str, Finding]:
+    return {finding.code: finding for finding in findings}
 
 
 def test_every_figure_has_a_title_a_description_and_its_numbers(page: str) -> None:
-    reader = read(page)
+    reader = read_html(page)
     assert reader.seen.count("figure") == reader.seen.count("svg") == reader.seen.count("details") == len(FIGURES)
     for name in FIGURES:
         assert f'role="img" aria-labelledby="{name}-title {name}-text"' in page
@@ -101,37 +75,15 @@ def test_every_figure_has_a_title_a_description_and_its_numbers(page: str) -> No
         )
     for numbers in re.findall(r"<details>.*?</details>", page, re.DOTALL):
         assert numbers.count("<tr>") >= 5
-        assert "<th scope=col>" in numbers
-        assert "<th scope=row>" in numbers
+        assert '<th scope="col"' in numbers
+        assert '<th scope="row"' in numbers
     assert reader.attributes.count(("lang", "en")) == 1
 
 
-def test_nothing_is_fetched_from_anywhere(page: str) -> None:
-    assert "//" not in page.replace("<!DOCTYPE html>", "")
-    links = [value for name, value in read(page).attributes if name in ("href", "src", "xlink:href")]
-    assert links
-    assert all(value is not None and value.startswith("#") for value in links)
-    assert all(target.startswith("#") for target in re.findall(r"url\(([^)]*)\)", page))
-    assert "script" not in read(page).seen
-
-
-def test_every_reference_within_the_page_has_one_target(page: str) -> None:
-    names = re.findall(r' id="([^"]*)"', page)
-    assert len(names) == len(set(names))
-    wanted = set(re.findall(r'href="#([^"]*)"', page)) | set(re.findall(r"url\(#([^)]*)\)", page))
-    assert wanted <= set(names)
-
-
-def test_no_colour_is_left_that_dark_mode_could_not_change(page: str) -> None:
-    figures = "".join(re.findall(r"<figure>.*?</figure>", page, re.DOTALL))
-    assert re.findall(r"#[0-9a-fA-F]{6}\b", re.sub(r'(href="|url\()#\w+', "", figures)) == []
-    used = set(re.findall(r"var\(--([\w]+)\)", figures))
-    assert {f"ramp{place}" for place in (0, len(RAMP) - 1)} <= used
-    style = page[page.index("<style>") : page.index("</style>")]
-    for name in used:
-        light, dark = re.findall(rf"--{name}:(#\w+);", style)
-        assert light != dark
-    assert style.count("prefers-color-scheme:dark") == 2
+def test_the_page_needs_nothing_else_and_follows_dark_mode(page: str) -> None:
+    check_self_contained(page)
+    check_colours(page)
+    assert {f"var(--ramp{level})" for level in (0, len(RAMP) - 1)} <= set(re.findall(r"var\(--\w+\)", page))
 
 
 def test_the_ramp_gets_darker_step_by_step() -> None:
@@ -172,14 +124,19 @@ def test_a_place_for_pictures_that_cannot_be_written_is_named(result: Analysis, 
 
 
 def test_what_was_put_into_the_log_is_found(result: Analysis) -> None:
-    assert (result.kinds.counts["daily"], result.kinds.counts["hourly"]) == (20, 5)
+    assert (result.page_types.counts["daily"], result.page_types.counts["hourly"]) == (20, 5)
     assert result.near is not None
     assert result.near.peak[0] > 5 * result.near.peak[1]
-    assert {part.region for part in result.arrivals.parts} == {"CJK", "FIGS", "other"} if result.arrivals else False
-    words = " ".join(spell_findings(result))
-    assert "5 hourly, 20 daily, 0 weekly" in words
-    assert "CJK: most changes come in the hour around" in words
-    assert spell_limits(result) == []
+    assert {part.region for part in result.week.regions} == {"CJK", "FIGS", "other"} if result.week else False
+    found = by_code(find_all(result))
+    counts = found["page_types"].values["other_types"]
+    assert (counts["hourly"], counts["daily"], counts["weekly"]) == (5, 20, 0)
+    assert found["near_interval"].values["share"] == result.near.peak[0]
+    assert {"busiest_hour", "time_zone"} <= found.keys()
+    assert find_limits(result) == []
+    content = json.loads(to_json(result))
+    assert [finding["code"] for finding in content["findings"]] == [finding.code for finding in find_all(result)]
+    assert content["limits"] == []
 
 
 def test_times_of_whole_days_show_no_hours(coarse: Analysis) -> None:
@@ -188,20 +145,24 @@ def test_times_of_whole_days_show_no_hours(coarse: Analysis) -> None:
     assert coarse.near is not None
     assert coarse.near.near_s >= 7 * DAY
     assert coarse.week_detail == "days"
-    limits = " ".join(spell_limits(coarse))
-    for words in ("times lie 24 h apart", "a histogram would show the steps", "Hours of the day cannot be told"):
-        assert words in limits
-    assert "too long to find hourly pages" in limits
+    limits = by_code(find_limits(coarse))
+    assert list(limits)[:3] == ["coarse_times", "near_hidden_by_steps", "no_hours"]
+    assert limits["coarse_times"].values == {"resolution_s": DAY}
+    assert limits["near_hidden_by_steps"].values["shown_s"] == coarse.near.near_s
+    assert limits["untestable_periods"].values == {"periods": ["hourly"]}
+    assert json.loads(to_json(coarse))["limits"][0] == {"code": "coarse_times", "resolution_s": DAY}
     html = render_analysis(coarse)
-    read(html)
-    assert "are not set against the exponential: with steps of 24 h" in html
+    read_html(html)
+    assert describe(limits["near_hidden_by_steps"]) in html
     assert 'role="note"' in html
-    assert "around Mon" not in html
+    assert "busiest_hour" not in by_code(find_all(coarse))
     asked = run_analysis(replace(coarse.settings, near_s=86_400.0))
     assert json.loads(to_json(asked))["near"] is None
     assert "near" not in drawings(asked)
     assert "This log cannot show them: see above." in render_analysis(asked)
-    assert "--near 7d" in " ".join(spell_limits(asked))
+    hidden = by_code(find_limits(asked))["near_hidden_by_steps"]
+    assert hidden.values["alternative"]["near_s"] == 7 * DAY
+    assert "--near 7d" in describe(hidden)
 
 
 def test_days_are_not_moved_by_a_regions_clock(coarse: Analysis) -> None:
@@ -212,10 +173,10 @@ def test_days_are_not_moved_by_a_regions_clock(coarse: Analysis) -> None:
 def test_a_collection_of_unknown_date_has_no_week(tmp_path: Path) -> None:
     result = run_analysis(AnalysisSettings(str(write_sample(tmp_path, pages=60, days=40))))
     assert "week" not in drawings(result)
-    assert "is not published" in " ".join(spell_limits(result))
+    assert "unknown_date" in by_code(find_limits(result))
     assert json.loads(to_json(result))["week"] is None
     assert not result.exact
-    read(render_analysis(result))
+    read_html(render_analysis(result))
 
 
 @pytest.mark.parametrize(
@@ -229,9 +190,9 @@ def test_a_collection_of_unknown_date_has_no_week(tmp_path: Path) -> None:
 )
 def test_logs_with_hardly_anything_in_them_are_told_as_that(tmp_path: Path, lines: list[str]) -> None:
     result = run_analysis(AnalysisSettings(str(write(tmp_path / "log.tsv", lines))))
-    read(render_analysis(result))
+    read_html(render_analysis(result))
     assert json.loads(to_json(result))["pages"] == 1
-    assert spell_findings(result)
+    assert all(describe(finding) for finding in [*find_all(result), *find_limits(result)])
     for picture in draw_pictures(result).values():
         assert picture.startswith(b"\x89PNG")
 

@@ -8,10 +8,10 @@ import pytest
 from streamsched.numerics.arrays import Floats, Ints
 from streamsched.replay.analysis.statistics.observation import Observation
 from streamsched.replay.analysis.statistics.page_types import (
-    KINDS,
-    Kinds,
-    count_kinds,
-    name_kinds,
+    PAGE_TYPES,
+    PageTypes,
+    classify_pages,
+    count_page_types,
     simulate_poisson,
     test_pages,
 )
@@ -36,7 +36,7 @@ def clock_page(rng: np.random.Generator, period_s: float, kept: float, late_s: f
 
 
 def names(seen: Observation, level: float = 0.01) -> list[str]:
-    return [KINDS[kind] for kind in name_kinds(test_pages(seen), level)]
+    return [PAGE_TYPES[kind] for kind in classify_pages(test_pages(seen), level)]
 
 
 @pytest.mark.parametrize(
@@ -82,15 +82,15 @@ def test_what_is_counted_adds_up() -> None:
     rng = np.random.default_rng(7)
     pages: list[Ints] = [clock_page(rng, 86_400.0, 0.95, 600.0) for _ in range(30)]
     pages += [rng.geometric(1 / 900, 40) for _ in range(170)] + [np.array([5, 5])] * 9 + [np.ones(30, np.int64)] * 4
-    kinds = count_kinds(observe(pages), 0.01)
-    assert sum(kinds.counts.values()) == len(pages)
-    assert (kinds.counts["daily"], kinds.counts["few"], kinds.counts["fast"]) == (30, 9, 4)
-    assert kinds.tested == 200
-    assert sum(kinds.simulated.values()) == pytest.approx(1.0)
-    assert 1 - kinds.simulated["poisson"] <= 0.01
-    assert kinds.near["daily"] > 20 * kinds.expected["daily"] / 10
-    assert kinds.unclear == kinds.untestable == ()
-    assert repr(count_kinds(observe(pages), 0.01)) == repr(kinds)
+    types = count_page_types(observe(pages), 0.01)
+    assert sum(types.counts.values()) == len(pages)
+    assert (types.counts["daily"], types.counts["few"], types.counts["fast"]) == (30, 9, 4)
+    assert types.tested == 200
+    assert sum(types.simulated.values()) == pytest.approx(1.0)
+    assert 1 - types.simulated["poisson"] <= 0.01
+    assert types.near["daily"] > 20 * types.expected["daily"] / 10
+    assert types.unclear == types.untestable == ()
+    assert repr(count_page_types(observe(pages), 0.01)) == repr(types)
 
 
 @pytest.mark.parametrize(
@@ -106,15 +106,15 @@ def test_what_is_counted_adds_up() -> None:
 )
 def test_steps_that_are_too_long_are_told(step_s: float, unclear: tuple[str, ...], untestable: tuple[str, ...]) -> None:
     rng = np.random.default_rng(9)
-    kinds = count_kinds(observe([rng.geometric(0.2, 20) for _ in range(20)], step_s), 0.01)
-    assert (kinds.unclear, kinds.untestable) == (unclear, untestable)
+    types = count_page_types(observe([rng.geometric(0.2, 20) for _ in range(20)], step_s), 0.01)
+    assert (types.unclear, types.untestable) == (unclear, untestable)
     for period in untestable:
-        assert kinds.intervals[period] == 0
+        assert types.intervals[period] == 0
 
 
 def test_a_log_without_pages_to_test_has_none() -> None:
-    kinds: Kinds = count_kinds(observe([np.array([1, 2, 3])]), 0.01)
-    assert (kinds.tested, kinds.drawn, kinds.counts["few"]) == (0, 0, 1)
+    types: PageTypes = count_page_types(observe([np.array([1, 2, 3])]), 0.01)
+    assert (types.tested, types.drawn, types.counts["few"]) == (0, 0, 1)
 
 
 def test_simulated_pages_have_the_intervals_and_means_of_those_given() -> None:

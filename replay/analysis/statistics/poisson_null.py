@@ -1,4 +1,4 @@
-"""Chances under a Poisson process, and what a page's intervals are worth against them: the kernels behind `kinds`."""
+"""Distribution of intervals under a Poisson process, the null hypothesis of `page_types`, and the test statistics."""
 
 from __future__ import annotations
 
@@ -10,45 +10,47 @@ import numpy as np
 from streamsched.numerics.arrays import Floats, Ints
 from streamsched.numerics.jit import kernel
 
-__all__ = ["CLEAR", "FEWEST", "NEARLY", "binomial_tail", "exceed", "weigh_intervals"]
+__all__ = ["CLEAR", "MIN_INTERVALS", "NEARLY", "binomial_tail", "exceedance", "score_intervals"]
 
-FEWEST: Final = 5  # intervals that a page needs to be tested for periods ...
-_PER_BIN: Final = 5  # ... and a bin of the test for other ways, of which ...
-_FEWEST_BINS: Final = 3
-_MOST_BINS: Final = 8  # ... there are no more
-_TOLERANCE: Final = 24.0  # an interval is near a period within this part of it, an hour for a day, or within a step
-CLEAR: Final = 4.0  # steps to a period, with fewer of which an interval "near" it may as well be a shorter one
-NEARLY: Final = 0.9  # of a step: visits meant to be a day apart may be a little more
+MIN_INTERVALS: Final = 5  # minimum of intervals of a page for the tests of periods ...
+_PER_BIN: Final = 5  # ... and per bin of the test for any other distribution
+_MIN_BINS: Final = 3
+_MAX_BINS: Final = 8
+_TOLERANCE: Final = (
+    24.0  # an interval is near a period within this fraction of it (an hour for a day), or within a step
+)
+CLEAR: Final = 4.0  # steps per period; with fewer, an interval "near" it may belong to a shorter period
+NEARLY: Final = 0.9  # of a step: daily visits may be slightly more than a day apart
 
 
 @kernel
-def weigh_intervals(
+def score_intervals(
     steps: Ints, offsets: Ints, step_s: Floats, periods_s: Floats, out: tuple[Floats, Ints, Floats, Floats, Ints]
 ) -> None:
-    """Fill `out`: p-values, intervals near, those expected, the G of other ways and its degrees of freedom."""
+    """Fill `out`: p-values, intervals near each period, expected ones, G and its degrees of freedom."""
     p_values, near, expected, ratio, freedom = out
     for page in range(step_s.size):
         own = steps[offsets[page] : offsets[page + 1]]
         count, total = own.size, own.sum()
-        if count < FEWEST:
+        if count < MIN_INTERVALS:
             continue
         for place in range(periods_s.size):
-            low, high = _surround(periods_s[place] / step_s[page])
+            low, high = _near_steps(periods_s[place] / step_s[page])
             if high < low:
                 continue
             found = 0
             for i in range(count):
                 found += low <= own[i] <= high
-            share = exceed(low - 1, count, total) - exceed(high, count, total)
+            share = exceedance(low - 1, count, total) - exceedance(high, count, total)
             near[page, place] = found
             expected[page, place] = count * share
             p_values[page, place] = binomial_tail(found, count, share)
-        ratio[page], freedom[page] = _compare(own, total)
+        ratio[page], freedom[page] = _test_shape(own, total)
 
 
 @kernel
-def _surround(period: float) -> tuple[int, int]:
-    """Return the fewest and the most steps that are near a period of so many steps; 1 and 0 for one below a step."""
+def _near_steps(period: float) -> tuple[int, int]:
+    """Return the least and the most steps near a period given in steps; 1 and 0 if it is shorter than a step."""
     if period < NEARLY:
         return 1, 0
     if period < CLEAR:
@@ -59,8 +61,8 @@ def _surround(period: float) -> tuple[int, int]:
 
 
 @kernel
-def exceed(steps: float, count: int, total: int) -> float:
-    """Return P(an interval > steps) of `count` random ones of `total` steps together. O(1)."""
+def exceedance(steps: float, count: int, total: int) -> float:
+    """Return P(an interval > steps) for `count` random intervals with a sum of `total` steps. O(1)."""
     if steps <= 0:
         return 1.0
     if total - steps < count:
@@ -73,7 +75,7 @@ def exceed(steps: float, count: int, total: int) -> float:
 
 @kernel
 def binomial_tail(found: int, count: int, share: float) -> float:
-    """Return P(found or more of count) where each has the chance `share`. O(count)."""
+    """Return P(X ≥ found) for X ~ Binomial(count, share). O(count)."""
     if found <= 0 or share >= 1.0:
         return 1.0
     if share <= 0.0:
@@ -85,7 +87,7 @@ def binomial_tail(found: int, count: int, share: float) -> float:
         + found * math.log(share)
         + (count - found) * math.log1p(-share)
     )
-    term, tail = 1.0, 0.0  # relative to the first, which may underflow
+    term, tail = 1.0, 0.0  # relative to the first term, which may underflow
     odds = share / (1.0 - share)
     for k in range(found, count + 1):
         tail += term
@@ -94,11 +96,11 @@ def binomial_tail(found: int, count: int, share: float) -> float:
 
 
 @kernel
-def _compare(own: Ints, total: int) -> tuple[float, int]:
-    """Return the G of intervals `own` against random ones of their sum, and its degrees of freedom, 0 for none."""
+def _test_shape(own: Ints, total: int) -> tuple[float, int]:
+    """Return G of the intervals `own` against random ones of the same sum, and its degrees of freedom (0: no test)."""
     count = own.size
-    bins = min(_MOST_BINS, count // _PER_BIN)
-    if bins < _FEWEST_BINS:
+    bins = min(_MAX_BINS, count // _PER_BIN)
+    if bins < _MIN_BINS:
         return 0.0, 0
     edges, filled = np.zeros(bins + 1, np.int64), 0
     for place in range(1, bins):
@@ -109,7 +111,7 @@ def _compare(own: Ints, total: int) -> tuple[float, int]:
             edges[filled] = edge
     filled += 1
     edges[filled] = total
-    if filled < _FEWEST_BINS:
+    if filled < _MIN_BINS:
         return 0.0, 0
     found = np.zeros(filled, np.int64)
     for i in range(count):
@@ -119,8 +121,8 @@ def _compare(own: Ints, total: int) -> tuple[float, int]:
         found[place] += 1
     ratio = 0.0
     for place in range(filled):
-        hoped = count * (exceed(edges[place], count, total) - exceed(edges[place + 1], count, total))
+        expected = count * (exceedance(edges[place], count, total) - exceedance(edges[place + 1], count, total))
         if found[place] > 0:
-            ratio += 2.0 * found[place] * math.log(found[place] / max(hoped, 1e-300))
-    correction = 1.0 + (filled + 1) / (6.0 * count)  # Williams's, for few intervals
+            ratio += 2.0 * found[place] * math.log(found[place] / max(expected, 1e-300))
+    correction = 1.0 + (filled + 1) / (6.0 * count)  # Williams's correction for small samples
     return ratio / correction, filled - 2

@@ -1,0 +1,123 @@
+"""Findings of a replay: the best policies, policies that visit the same pages, and promoted formulas."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from streamsched.replay.confidence_intervals import BATCH_CYCLES
+from streamsched.replay.findings import Finding
+from streamsched.replay.replay_results import ReplayResult
+from streamsched.replay.replay_settings import format_time
+
+__all__ = ["best_policies", "describe_scope", "explain_figures", "find_best", "find_identical", "find_promotions"]
+
+_RANKING_METRICS: Final = ("change_rate", "ndcg", "freshness")  # higher is better; `best_policies` excludes delays
+_BASELINE: Final = "age"  # a crawler without a model: the oldest copy first
+
+
+def best_policies(result: ReplayResult) -> dict[str, set[str]]:
+    """Return the best policies in `undetected` and in each metric that ranks policies, without the oracle.
+
+    Delays do not rank policies: they cover found changes only, so a policy that never returns to most pages has short
+    ones.
+    """
+    rivals = [policy for policy in result.policies if policy.name != "oracle"]
+    scores: dict[str, dict[str, float]] = {"undetected": {policy.name: -policy.undetected for policy in rivals}}
+    for metric in _RANKING_METRICS:
+        values = {policy.name: policy.figures[metric].value for policy in rivals}
+        scores[metric] = {name: value for name, value in values.items() if value is not None}
+    return {
+        column: {name for name, value in values.items() if value == max(values.values())}
+        for column, values in scores.items()
+    }
+
+
+def describe_scope(result: ReplayResult) -> Finding:
+    """Return what was replayed: pages, changes, window, budget and reading."""
+    settings, window = result.settings, result.window
+    return Finding(
+        "replay_scope",
+        {
+            "pages": window.pages,
+            "changes": int(result.changes.sum()),
+            "from": format_time(window.start_s),
+            "to": format_time(window.edge(window.cycles)),
+            "cycle_s": window.cycle_s,
+            "visits": settings.schedule.visits(window.known(window.cycles - 1)),
+            "budget": settings.budget,
+            "warmup": settings.warmup,
+            "changed": settings.changed,
+        },
+    )
+
+
+def explain_figures(result: ReplayResult) -> list[Finding]:
+    """Return how the intervals were estimated, if there are any, and how many records were left out, if any."""
+    seeds = len(result.settings.seeds)
+    findings = []
+    if any(figure.half_width is not None for policy in result.policies for figure in policy.figures.values()):
+        method = ("seeds", seeds) if seeds > 1 else ("batch_means", BATCH_CYCLES)
+        findings.append(Finding("interval_method", {"method": method[0], "count": method[1]}))
+    if result.rejected:
+        findings.append(Finding("rejected_records", {"count": result.rejected}))
+    return findings
+
+
+def find_best(result: ReplayResult) -> list[Finding]:
+    """Return which policies found the most changes and which kept copies freshest; the oracle does not compete.
+
+    ``baseline``: the policy "age", None if it was not replayed or is among the best.
+    """
+    if not any(trace.counted.any() for policy in result.policies for trace in policy.traces):
+        return [Finding("no_change_ranked")]
+    figures = {policy.name: policy.figures for policy in result.policies}
+    best = best_policies(result)
+    findings = []
+    for metric in ("change_rate", "freshness"):
+        winners = [name for name in figures if name in best[metric]]
+        if not winners:
+            continue
+        plain = figures[_BASELINE][metric].value if _BASELINE in figures and _BASELINE not in winners else None
+        values = {
+            "policies": winners,
+            "value": figures[winners[0]][metric].value,
+            "baseline": None if plain is None else _BASELINE,
+            "baseline_value": plain,
+        }
+        findings.append(Finding(f"best_{metric}", values))
+    return findings
+
+
+def find_identical(result: ReplayResult) -> list[Finding]:
+    """Return each set of policies that visited the same pages, whose lines cover one another. O(cycles)."""
+    groups: dict[bytes, list[str]] = {}
+    for policy in result.policies:
+        series = [part.tobytes() for trace in policy.traces for part in (trace.change_rate, trace.freshness)]
+        groups.setdefault(b"".join(series), []).append(policy.name)
+    return [Finding("identical_policies", {"policies": names}) for names in groups.values() if len(names) > 1]
+
+
+def find_promotions(result: ReplayResult) -> list[Finding]:
+    """Return each formula that evolution promoted to champion; ``seed`` is None in a replay of one seed. O(evolutions).
+
+    ``gain`` and ``noise`` are shares of the predecessor's fitness in ``metric``, None without a contest.
+    """
+    several = len(result.settings.seeds) > 1
+    return [
+        Finding(
+            "promoted",
+            {
+                "policy": policy.name,
+                "seed": seed if several else None,
+                "date": format_time(evolution.start_s),
+                "formula": evolution.challenger,
+                "gain": evolution.gain,
+                "noise": evolution.noise,
+                "metric": evolution.metric,
+            },
+        )
+        for policy in result.policies
+        for seed, trace in zip(result.settings.seeds, policy.traces, strict=True)
+        for evolution in trace.evolutions
+        if evolution.promoted
+    ]
