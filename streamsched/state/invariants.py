@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from streamsched.estimation.seasonality.page_schedules import RAREST, SPARE
-from streamsched.numerics.arrays import Ints
+from streamsched.numerics.arrays import Ints, Records
+from streamsched.records.group_schema import GroupArrays
 from streamsched.records.page_schema import LEASED, OUT, VISITED
 from streamsched.records.schema import ShardArrays
-from streamsched.records.seasonality_schema import DAY_SETS, WEEK_HOURS
+from streamsched.records.seasonality_schema import DAY_SETS, WEEK_HOURS, SeasonalityArrays
 from streamsched.records.visit_journal import SAMPLE_PAGES, read_visits
 
 __all__ = ["find_faults"]
@@ -39,7 +40,9 @@ def find_faults(shard: ShardArrays, found: Ints) -> list[str]:
             np.all(shard.groups.records["parent"][:groups] <= np.arange(groups))
         ),
         "hosts count their leased pages": bool(
-            np.array_equal(_count_leased(shard, count), shard.groups.records["out"][:groups])
+            np.array_equal(
+                _count_leased(pages, shard.groups.records["host"], groups), shard.groups.records["out"][:groups]
+            )
         )
         and not np.any((pages["flags"] & (OUT | LEASED)) == OUT),
         "pages changed at most as often as visited": bool(np.all(pages["changes"] <= pages["visits"])),
@@ -56,68 +59,69 @@ def find_faults(shard: ShardArrays, found: Ints) -> list[str]:
         "pages' priors are finite and above 0": all(
             bool(np.all(np.isfinite(pages[field]) & (pages[field] > 0))) for field in ("prior_shape", "prior_exposure")
         ),
-        "weights and shares of surges are probabilities": _are_probabilities(shard, groups),
-        "member lists hold the pages of each group": _are_linked(shard, int(corpus["sorted"]), groups),
+        "weights and shares of surges are probabilities": _are_probabilities(shard.groups.records[:groups]),
+        "member lists hold the pages of each group": _are_linked(
+            shard.groups, pages["group"][: int(corpus["sorted"])], groups
+        ),
         "the sample is halved as pages double": count <= SAMPLE_PAGES << halvings
         and (halvings == 0 or count > SAMPLE_PAGES << halvings - 1),
-        "the journal's newest visit to a page is its last": _are_newest(shard, count),
-        "each schedule belongs to one page": _have_one_owner(shard, count),
+        "the journal's newest visit to a page is its last": _are_newest(shard.journal, pages, shard.corpus),
+        "each schedule belongs to one page": _have_one_owner(shard.seasonality, count),
         "pages use existing profiles": bool(
             np.all(shard.seasonality.links["profile"][:count] < shard.seasonality.state["profiles"][0])
         )
         and not np.any(shard.seasonality.links["version"][:count] > 1),
-        "published weights of hours are positive, and counts finite": _are_positive(shard),
-        "each page's best schedule has a positive weight": _keep_weight(shard),
+        "published weights of hours are positive, and counts finite": _are_positive(shard.seasonality),
+        "each page's best schedule has a positive weight": _keep_weight(shard.seasonality),
     }
     return [name for name, fits in holds.items() if not fits]
 
 
-def _have_one_owner(shard: ShardArrays, count: int) -> bool:
+def _have_one_owner(seasonality: SeasonalityArrays, count: int) -> bool:
     """Return whether the schedules in use are numbered from 1, each linked to one page."""
-    named = shard.seasonality.links["schedule"][:count]
+    named = seasonality.links["schedule"][:count]
     named = np.sort(named[named > 0])
-    return bool(np.array_equal(named, np.arange(1, int(shard.seasonality.state["schedules"][0]) + 1)))
+    return bool(np.array_equal(named, np.arange(1, int(seasonality.state["schedules"][0]) + 1)))
 
 
-def _are_positive(shard: ShardArrays) -> bool:
+def _are_positive(seasonality: SeasonalityArrays) -> bool:
     """Return whether published weights of hours are above 0, and counts of profiles finite."""
-    profiles = shard.seasonality.profiles[: int(shard.seasonality.state["profiles"][0])]
+    profiles = seasonality.profiles[: int(seasonality.state["profiles"][0])]
     cumulative = profiles["cumulative"].reshape(-1, 2, WEEK_HOURS + 1).astype(np.int64)
     rising = bool(np.all(np.diff(cumulative, axis=2) > 0) and np.all(cumulative[:, :, 0] == 0))
     return rising and all(bool(np.all(np.isfinite(profiles[name]))) for name in ("changes", "exposure", "odds"))
 
 
-def _keep_weight(shard: ShardArrays) -> bool:
+def _keep_weight(seasonality: SeasonalityArrays) -> bool:
     """Return whether what fits a page best has a weight, however rare it is among pages."""
-    seasonality = shard.seasonality.state[0]
-    profiles = shard.seasonality.profiles[: int(seasonality["profiles"])]
-    schedules = shard.seasonality.schedules[1 : 1 + int(seasonality["schedules"])]
+    state = seasonality.state[0]
+    profiles = seasonality.profiles[: int(state["profiles"])]
+    schedules = seasonality.schedules[1 : 1 + int(state["schedules"])]
     rarest = [profiles["sets_rarity"].reshape(-1, DAY_SETS)[:, 1:], profiles["hours_rarity"]]
     fits = [schedules["sets"][:, 1:], schedules["hours"]]
     return all(bool(np.all(one <= RAREST)) for one in rarest) and all(bool(np.all(one.min(1) <= SPARE)) for one in fits)
 
 
-def _count_leased(shard: ShardArrays, count: int) -> Ints:
+def _count_leased(pages: Records, hosts: Ints, groups: int) -> Ints:
     """Return how many pages of each host are flagged OUT, by group."""
-    out = (shard.pages.records["flags"][:count] & OUT) != 0
-    hosts = shard.groups.records["host"][shard.pages.records["group"][:count][out]]
-    return np.bincount(hosts, minlength=int(shard.corpus["groups"][0]))
+    leased = pages["group"][(pages["flags"] & OUT) != 0]
+    return np.bincount(hosts[leased], minlength=groups)
 
 
-def _are_probabilities(shard: ShardArrays, groups: int) -> bool:
+def _are_probabilities(records: Records) -> bool:
     """Return whether weights of surges, and published shares, are probabilities."""
-    records = shard.groups.records[:groups]
     weights = np.concatenate([records["open_weights"], records["kept_weights"]])
-    shown = np.concatenate([records["open_share"], records["kept_share"]])
+    published = np.concatenate([records["open_share"], records["kept_share"]])
     sound = np.all(weights >= 0) and np.all(weights.sum(axis=1, dtype=np.float64) <= 1 + 1e-5)
-    shares = np.concatenate([shown, records["hazard"]])
+    shares = np.concatenate([published, records["hazard"]])
     return bool(sound and np.all((shares >= 0) & (shares < 1)))
 
 
-def _are_linked(shard: ShardArrays, count: int, groups: int) -> bool:
+def _are_linked(arrays: GroupArrays, member: Ints, groups: int) -> bool:
     """Return whether the member lists hold each group's pages."""
-    links, member = shard.groups.member_links[:count], shard.pages.records["group"][:count]
-    heads = shard.groups.first_members[:groups].astype(np.int64)
+    count = member.size
+    links = arrays.member_links[:count]
+    heads = arrays.first_members[:groups].astype(np.int64)
     led = np.flatnonzero(heads)
     first = heads[led] - 1
     if np.any(first >= count) or not np.array_equal(np.sort(first), np.flatnonzero(links["before"] == 0)):
@@ -130,12 +134,12 @@ def _are_linked(shard: ShardArrays, count: int, groups: int) -> bool:
     return bool(kept and np.array_equal(member[first], led))
 
 
-def _are_newest(shard: ShardArrays, count: int) -> bool:
+def _are_newest(journal: Records, pages: Records, corpus: Records) -> bool:
     """Return whether the journal's visits are those of known pages, in their order and up to each one's last."""
-    written = shard.journal[: int(shard.corpus["journaled"][0])]
-    if np.any(written["row"] >= count):
+    written = journal[: int(corpus["journaled"][0])]
+    if np.any(written["row"] >= pages.size):
         return False
-    rows, at_s, *_ = read_visits(shard.journal, shard.pages.records, shard.corpus)
+    rows, at_s, *_ = read_visits(journal, pages, corpus)
     ends = np.append(rows[1:] != rows[:-1], True)[: rows.size]
     rising = ends[:-1] | (at_s[1:] > at_s[:-1])
-    return bool(np.all(rising) and np.array_equal(at_s[ends], shard.pages.records["last_visit_s"][rows[ends]]))
+    return bool(np.all(rising) and np.array_equal(at_s[ends], pages["last_visit_s"][rows[ends]]))

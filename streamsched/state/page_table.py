@@ -201,7 +201,7 @@ class PageTable:
     def reserve(self, pages: int, text: int, groups: int, names: int) -> None:
         """Make room for that much in all. Raises MemoryError beyond `MAX_PAGES` pages."""
         if pages > MAX_PAGES:
-            raise MemoryError(f"a shard holds at most {MAX_PAGES} pages, {pages} were asked for: use more shards")
+            raise MemoryError(f"a shard holds at most {MAX_PAGES} pages, found {pages}: use more shards")
         for array in (self._pages, self._traces, self._leases, self._member_links):
             array.ensure(pages)
         self._candidates.ensure(candidate_space(pages))

@@ -25,6 +25,7 @@ from streamsched.state import page_table
 from tests.reference import estimators
 from tests.reference import shard as reference_shard
 from tests.reference.surges import GroupSurges
+from tests.reference.url_hash import hash_of
 from tests.support.guarded_memory import fenced, small_reserve
 from tests.support.outcome_streams import DAY, PREFIXES, cut, daily_crawl, streams
 
@@ -133,7 +134,7 @@ def assert_same_page(scheduler: Scheduler, row: int, page: reference_shard.Page)
     record, trace = shard.pages.records[row], shard.pages.traces[row]
     prior = float(record["prior_shape"]), float(record["prior_exposure"])
     assert prior == near(page.prior)
-    assert record["url_hash"] == reference_shard.hash_of(page.url.encode())
+    assert record["url_hash"] == hash_of(page.url.encode())
     assert record["last_visit_s"] == page.last_visit_s
     assert trace["last_outcome_s"] == page.last_outcome_s
     assert (record["visits"], record["changes"]) == (len(page.flags), sum(page.flags))
@@ -154,7 +155,7 @@ def test_twin_counts_prefixes_as_the_sketch_does() -> None:
     """None of the streams' prefixes shares both its counters with others, so exact counts are the sketch's."""
     names = {reference_shard.names_of(f"{prefix}1") for prefix in PREFIXES}
     prefixes = {"/".join(name[:size]).encode() for name in names for size in range(2, len(name) + 1)}
-    hashes = {prefix: reference_shard.hash_of(prefix) for prefix in prefixes}
+    hashes = {prefix: hash_of(prefix) for prefix in prefixes}
     counters = [{hash_ & 0xFFFF, int(mix(np.uint64(hash_))) & 0xFFFF} for hash_ in hashes.values()]
     assert len(set.union(*counters)) == sum(map(len, counters))
 

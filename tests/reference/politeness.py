@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 
 from streamsched.outcomes import Outcome
 from streamsched.politeness.politeness_settings import HostRule, Politeness, Rule
-from tests.reference.shard import Page, hash_of, names_of
+from tests.reference.shard import Page, names_of
+from tests.reference.url_hash import hash_of
 
 SCHEMES = ("", "http://", "https://")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import math
 import re
@@ -21,7 +20,9 @@ from streamsched.records.page_schema import LONGEST_INTERVAL, SHORTEST_INTERVAL
 from streamsched.records.url_patterns import GROUP_PAGES, MAX_DEPTH
 from streamsched.records.visit_journal import JOURNAL_VISITS, SAMPLE_PAGES
 from tests.reference import estimators, seasonality
+from tests.reference.seasonality_profiles import Seasonality
 from tests.reference.surges import Surges
+from tests.reference.url_hash import hash_of
 
 ESTIMATES = {
     "CG": estimators.cg,
@@ -101,7 +102,7 @@ class Shard:
         self.served = self.hits = 0
         self.journal: deque[Visit] = deque(maxlen=journal_visits)
         self.surges = Surges(cycle_s)
-        self.seasonality = seasonality.Seasonality(cycle_s)
+        self.seasonality = Seasonality(cycle_s)
 
     def observe(self, outcome: Outcome) -> str:
         """Apply one outcome; return its verdict: duplicate, late, failure, first, same or change."""
@@ -397,23 +398,3 @@ def at_most_per_host(urls: list[str], per_host: int) -> list[str]:
         if taken[names_of(url)[0]] <= per_host:
             kept.append(url)
     return kept
-
-
-@functools.lru_cache(1 << 14)
-def hash_of(raw: bytes) -> int:
-    """The 64-bit hash of some bytes, in Python's integers."""
-    k0, k1, k2 = 0xA0761D6478BD642F, 0xE7037ED1A0B428DB, 0x8EBC6AF09C88C6E3
-
-    def fold(left: int, right: int) -> int:
-        return (left * right >> 64) ^ (left * right & (1 << 64) - 1)
-
-    def word(start: int) -> int:
-        return int.from_bytes(raw[start : start + 8], "little")
-
-    state = k0 ^ len(raw)
-    for start in range(0, len(raw) // 16 * 16, 16):
-        state = fold(word(start) ^ k1, word(start + 8) ^ state)
-    head, tail = int.from_bytes(raw, "big"), 0
-    if len(raw) >= 8:
-        head, tail = word(0 if len(raw) < 16 else len(raw) - 16), word(len(raw) - 8)
-    return fold(fold(head ^ k1, tail ^ state) ^ k2, len(raw) ^ k1)

@@ -161,7 +161,7 @@ def directories(count: int) -> list[list[str]]:
     return [[f"https://a.example/{name}/{i}" for i in range(40)] for name in range(count)]
 
 
-def trusted(table: PageTable) -> float:
+def pattern_log_odds(table: PageTable) -> float:
     """The host's log odds: above 0 if its directories predict better than the host does."""
     return float(table.arrays.groups.records["log_odds"][0])
 
@@ -172,7 +172,7 @@ def test_directories_that_differ_are_trusted() -> None:
     for day in range(40):
         visit(table, often + never, day, [day > 0] * 40 + [False] * 40)
     means = table.arrays.groups.records["mean"][:3]
-    assert trusted(table) > 3.0
+    assert pattern_log_odds(table) > 3.0
     assert means[1] > 1.5 * means[0] > 2.0 * means[2]
 
 
@@ -183,7 +183,7 @@ def test_a_bulk_edit_does_not_make_its_directory_one_that_changes_often() -> Non
     for day in range(60):
         visit(table, edited, day, day == 5)
         visit(table, quiet[day % 40 : day % 40 + 2], day)
-    assert trusted(table) < 0.0
+    assert pattern_log_odds(table) < 0.0
     groups = table.arrays.groups.records[:3]
     names = np.argsort(groups["own_mean"][1:]) + 1
     highest = int(names[-1])

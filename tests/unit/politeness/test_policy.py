@@ -31,7 +31,7 @@ def table_of_four_pages() -> PageTable:
 
 def host_of(table: PageTable, name: str) -> dict[str, float]:
     record = table.arrays.groups.records[find_host(table.arrays.groups, name)]
-    return {field: float(record[field]) for field in ("ready_s", "out", "why", "delay_s")}
+    return {field: float(record[field]) for field in ("ready_s", "out", "wait_reason", "delay_s")}
 
 
 def test_per_host_is_per_batch() -> None:

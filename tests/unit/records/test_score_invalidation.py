@@ -29,7 +29,7 @@ def visited(pages: int) -> PageTable:
     return table
 
 
-def told(touched: InvalidatedRows) -> list[int]:
+def taken(touched: InvalidatedRows) -> list[int]:
     rows = touched.take()
     assert rows is not None
     return sorted(rows.tolist())
@@ -46,11 +46,11 @@ def test_applied_outcomes_are_told_once() -> None:
     table = visited(50)
     touched = table.watch()
     assert touched is table.touched
-    assert told(touched) == []
+    assert taken(touched) == []
     visit(table, [7, 3], 1)
     table.observe(OutcomeBatch.from_outcomes([Outcome(url(9), DAY, 503), Outcome(url(3), 2 * DAY)]))
-    assert told(touched) == [3, 3, 7, 9]
-    assert told(touched) == []
+    assert taken(touched) == [3, 3, 7, 9]
+    assert taken(touched) == []
 
 
 def test_duplicates_and_late_outcomes_are_not_told() -> None:
@@ -58,7 +58,7 @@ def test_duplicates_and_late_outcomes_are_not_told() -> None:
     touched = table.watch()
     visit(table, [3], 0)
     visit(table, [4], -1)
-    assert told(touched) == []
+    assert taken(touched) == []
 
 
 def test_new_pages_are_those_from_the_known_on() -> None:
@@ -68,9 +68,9 @@ def test_new_pages_are_those_from_the_known_on() -> None:
     visit(table, [4, 5, 6], 1)
     visit(table, [5], 2)
     table.discover(PackedUrls.pack([url(1), url(7)]), 0.0)
-    assert (touched.known, told(touched), touched.known) == (5, [4], 8)
+    assert (touched.known, taken(touched), touched.known) == (5, [4], 8)
     visit(table, [5], 3)
-    assert told(touched) == [5]
+    assert taken(touched) == [5]
 
 
 def test_weights_are_told_of_known_pages() -> None:
@@ -78,7 +78,7 @@ def test_weights_are_told_of_known_pages() -> None:
     touched = table.watch()
     table.discover(PackedUrls.pack([url(5)]), 0.0)
     table.weigh(PackedUrls.pack([url(5), url(2), url(0)]), np.arange(3.0))
-    assert told(touched) == [0, 2]
+    assert taken(touched) == [0, 2]
 
 
 def test_sweep_is_told_as_far_as_it_went() -> None:
@@ -86,13 +86,13 @@ def test_sweep_is_told_as_far_as_it_went() -> None:
     touched = table.watch()
     step = range(SWEEP_EVERY)
     visit(table, step, 1)
-    assert told(touched) == sorted([*step, *range(SWEEP_ROWS)])
+    assert taken(touched) == sorted([*step, *range(SWEEP_ROWS)])
     visit(table, step, 2)
     visit(table, step, 3)
-    assert told(touched) == sorted([*step, *step, *range(SWEEP_ROWS, 3 * SWEEP_ROWS)])
+    assert taken(touched) == sorted([*step, *step, *range(SWEEP_ROWS, 3 * SWEEP_ROWS)])
     for day in range(4, 7):  # the last two steps, and the first of the next sweep
         visit(table, step, day)
-    assert told(touched) == sorted([*step] * 3 + [*range(SWEEP_ROWS), *range(3 * SWEEP_ROWS, 5 * SWEEP_ROWS)])
+    assert taken(touched) == sorted([*step] * 3 + [*range(SWEEP_ROWS), *range(3 * SWEEP_ROWS, 5 * SWEEP_ROWS)])
 
 
 def test_sweep_all_round_is_all_pages() -> None:
@@ -105,7 +105,7 @@ def test_sweep_all_round_is_all_pages() -> None:
     for day in range(4, 12):
         visit(table, range(SWEEP_EVERY), day)
     assert touched.take() is None
-    assert told(touched) == []
+    assert taken(touched) == []
 
 
 def test_sweep_over_pages_that_came_since_is_not_told() -> None:
@@ -113,7 +113,7 @@ def test_sweep_over_pages_that_came_since_is_not_told() -> None:
     touched = table.watch()
     visit(table, range(SWEEP_ROWS // 2, 3 * SWEEP_ROWS), 0)
     visit(table, range(SWEEP_EVERY), 1)
-    assert told(touched) == sorted([*range(SWEEP_EVERY), *range(SWEEP_ROWS // 2)])
+    assert taken(touched) == sorted([*range(SWEEP_EVERY), *range(SWEEP_ROWS // 2)])
 
 
 @pytest.mark.parametrize("weigh", [False, True])
@@ -121,7 +121,7 @@ def test_too_many_are_all_pages_until_asked(weigh: bool) -> None:
     table = visited(2_000)
     table.touched = touched = InvalidatedRows(table.arrays.corpus, capacity=10)
     visit(table, range(10), 1)
-    assert told(touched) == list(range(10))
+    assert taken(touched) == list(range(10))
     visit(table, range(8), 2)
     if weigh:
         table.weigh(PackedUrls.pack([url(8), url(9), url(10)]), np.ones(3))
@@ -129,7 +129,7 @@ def test_too_many_are_all_pages_until_asked(weigh: bool) -> None:
     else:
         visit(table, [8, 9, 10], 2)
     assert touched.take() is None
-    assert told(touched) == []
+    assert taken(touched) == []
 
 
 def test_sweep_far_beyond_what_was_noted_is_all_pages() -> None:
@@ -148,7 +148,7 @@ def test_forgotten_is_not_told() -> None:
     visit(table, range(30), 1)
     touched.forget()
     visit(table, [150], 1)
-    assert told(touched) == [150]
+    assert taken(touched) == [150]
 
 
 def test_groups_that_show_something_else_are_turned_into_rows() -> None:
@@ -157,10 +157,10 @@ def test_groups_that_show_something_else_are_turned_into_rows() -> None:
     urls = [url(row) for row in range(60)]
     table.observe(OutcomeBatch(urls[:10], np.full(10, 9 * DAY), changed=np.ones(10, np.bool_)))
     touched.spread(table.arrays.groups, table.arrays.pages.records)
-    assert set(told(touched)) == set(range(60))  # those visited, and those that bear the surge
+    assert set(taken(touched)) == set(range(60))  # those visited, and those that bear the surge
     table.observe(OutcomeBatch(urls[10:11], np.full(1, 9 * DAY), changed=np.ones(1, np.bool_)))
     touched.spread(table.arrays.groups, table.arrays.pages.records)
-    assert told(touched) == [10]  # it shows what it did
+    assert taken(touched) == [10]  # it shows what it did
 
 
 def test_groups_of_too_many_pages_make_all_bounds_anew() -> None:
@@ -170,4 +170,4 @@ def test_groups_of_too_many_pages_make_all_bounds_anew() -> None:
     touched.spread(table.arrays.groups, table.arrays.pages.records)
     assert touched.take() is None
     touched.spread(table.arrays.groups, table.arrays.pages.records)
-    assert told(touched) == []
+    assert taken(touched) == []

@@ -11,7 +11,7 @@ from streamsched.numerics.packed_urls import MAX_URL_BYTES, PackedUrls, hash_byt
 from streamsched.records import url_index
 from streamsched.records.url_index import NOT_FOUND, url_text, url_texts
 from streamsched.state.page_table import PageTable
-from tests.reference.shard import hash_of
+from tests.reference.url_hash import hash_of
 from tests.support.guarded_memory import fenced
 
 

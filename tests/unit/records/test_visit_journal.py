@@ -85,12 +85,12 @@ def test_a_copied_sample_tells_the_same_of_its_pages_and_stays_as_it_is(
     copied = copy_sample(table.arrays, rows)
     table.observe(OutcomeBatch.from_outcomes([Outcome(url, 100.0) for url in URLS]))
     sample = number_sample(copied, rows)
-    told = read_visits(sample.journal, sample.pages.records, sample.corpus)
+    sampled = read_visits(sample.journal, sample.pages.records, sample.corpus)
     kept = np.isin(whole.rows, rows)
-    assert rows[told.rows].tolist() == whole.rows[kept].tolist()
-    assert told.at_s.tolist() == whole.at_s[kept].tolist()
-    assert told.changed.tolist() == whole.changed[kept].tolist()
-    assert told.first.tolist() == whole.first[kept].tolist()
+    assert rows[sampled.rows].tolist() == whole.rows[kept].tolist()
+    assert sampled.at_s.tolist() == whole.at_s[kept].tolist()
+    assert sampled.changed.tolist() == whole.changed[kept].tolist()
+    assert sampled.first.tolist() == whole.first[kept].tolist()
     assert sample.pages.records["url_hash"].tolist() == table.arrays.pages.records["url_hash"][rows].tolist()
     assert sample.pages.records["last_visit_s"].max() < 100.0
     assert (

@@ -33,7 +33,7 @@ def visits(times: list[float], changed: list[bool] | None = None) -> list[Outcom
 
 def test_counts_tell_each_outcome_apart() -> None:
     table = PageTable(DAY, 6)
-    told = observe(
+    counts = observe(
         table,
         *visits([DAY]),
         Outcome(URL, 2 * DAY, 503),
@@ -41,7 +41,7 @@ def test_counts_tell_each_outcome_apart() -> None:
         Outcome(URL, 1.5 * DAY),
         *visits([3 * DAY, 4 * DAY], [True, False]),
     )
-    assert told == dict(zip(NAMES, (4, 1, 1, 1, 1, 1, 1, 0, 0), strict=True))
+    assert counts == dict(zip(NAMES, (4, 1, 1, 1, 1, 1, 1, 0, 0), strict=True))
 
 
 def test_new_page_weighs_and_costs_one() -> None:
@@ -106,11 +106,11 @@ def test_failures_stop_at_what_their_field_holds() -> None:
 def test_answers_that_a_page_is_gone_are_counted_in_a_row() -> None:
     """A failure does not count; any other answer resets the count."""
     table = make(Outcome(URL, 0.0, 404))
-    told = []
+    gone = []
     for at, status in enumerate((410, 503, 404, 403, 404, 200, 410, 304), 1):
         observe(table, Outcome(URL, float(at), status))
-        told.append(int(table.arrays.pages.records["gone"][0]))
-    assert told == [2, 2, 3, 0, 1, 0, 1, 0]
+        gone.append(int(table.arrays.pages.records["gone"][0]))
+    assert gone == [2, 2, 3, 0, 1, 0, 1, 0]
     table.arrays.pages.records["gone"][0] = 254
     observe(table, Outcome(URL, 20.0, 404), Outcome(URL, 21.0, 404))
     assert table.arrays.pages.records["gone"][0] == 255

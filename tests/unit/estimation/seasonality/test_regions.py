@@ -73,10 +73,10 @@ def test_regions_are_saved_with_the_state(tmp_path: object) -> None:
 def test_without_regions_no_rhythm_is_learned() -> None:
     scheduler = Scheduler(regions=None)
     scheduler.observe([Outcome("https://a.jp/", day * DAY, changed=True) for day in range(20)])
-    told = scheduler.explain("https://a.jp/", now=21 * DAY).terminals
-    assert told["tau"] == pytest.approx(told["t"])
-    assert told["rhythm"] == 1.0
-    assert told["due"] == pytest.approx(told["posterior"])
+    terminals = scheduler.explain("https://a.jp/", now=21 * DAY).terminals
+    assert terminals["tau"] == pytest.approx(terminals["t"])
+    assert terminals["rhythm"] == 1.0
+    assert terminals["due"] == pytest.approx(terminals["posterior"])
     assert scheduler.core.pages.arrays.seasonality.state["schedules"][0] == 0
 
 
