@@ -44,7 +44,7 @@ def test_tiers_follow_from_overdue_times() -> None:
 
 def test_no_score_is_above_an_overdue_page() -> None:
     """Neither an infinite one nor one beyond any level that bounds use."""
-    scheduler = Scheduler("pow(1e300, 2) * importance", politeness=Politeness(max_revisit="1d"), new_share=0.0)
+    scheduler = Scheduler(formula="pow(1e300, 2) * importance", politeness=Politeness(max_revisit="1d"), new_share=0.0)
     urls = [f"https://h{i}.example/" for i in range(3)]
     scheduler.observe([Outcome(urls[0], 0.0, importance=0.0), Outcome(urls[1], 2 * DAY), Outcome(urls[2], DAY)])
     batch = scheduler.next_batch(3, now=1.5 * DAY)
