@@ -29,9 +29,7 @@ def as_column(
         missing = np.array(gaps) if any(gaps) else None
         array = _from_items(field, dtype, items)
     if array.shape != (count,):
-        raise ValueError(
-            f"{field}: expected {count} values, one for each URL, found an array of shape {list(array.shape)}"
-        )
+        raise ValueError(f"{field}: expected {count} values, one for each URL, found shape {list(array.shape)}")
     return _cast(field, dtype, array), missing
 
 
