@@ -72,7 +72,7 @@ class SchedulerSettings:
     def from_json(cls, fields: Mapping[str, Any], threads: int | None = None) -> SchedulerSettings:
         """Return the settings that `to_json` returned as `fields`. Raises FormulaError, SettingsError."""
         regions = fields["regions"]
-        parsed = {
+        parsed: dict[str, Any] = {
             "formula": parse_provided(fields["formula"]),
             "politeness": Politeness.from_json(fields["politeness"]),
             "regions": None if regions is None else {name: TimeRegion.from_json(one) for name, one in regions.items()},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,8 +20,12 @@ NEVER = SavePlan(every=1e9)
 URLS = [f"https://a.example/{i}" for i in range(9)]
 
 
+TWO: Any = np.uint8(2)  # numbers as NumPy has them
+UNTIL: Any = np.float32(99.0)
+
+
 def set_per_host(scheduler: AnyScheduler) -> None:
-    scheduler.per_host = np.uint8(2)  # type: ignore[assignment]
+    scheduler.per_host = TWO
 
 
 ACTS: dict[str, Callable[[AnyScheduler], object]] = {
@@ -29,7 +34,7 @@ ACTS: dict[str, Callable[[AnyScheduler], object]] = {
     "next batch": lambda scheduler: scheduler.next_batch(4, now=9e5, lease="1h"),
     "release": lambda scheduler: scheduler.release(URLS),
     "ask": lambda scheduler: scheduler.ask(["https://c.example/"], now=7),
-    "block": lambda scheduler: scheduler.block("*.example", float(np.float32(99.0))),
+    "block": lambda scheduler: scheduler.block("*.example", UNTIL),
     "set rules": lambda scheduler: scheduler.set_rules({"a.example": HostRule(delay=2), URLS[0]: Rule(never=True)}),
     "set politeness": lambda scheduler: scheduler.set_politeness(Politeness(in_flight=3)),
     "limit per host": set_per_host,

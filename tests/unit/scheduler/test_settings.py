@@ -29,9 +29,10 @@ def test_settings_are_frozen_and_checked_again_in_a_copy() -> None:
     settings = Scheduler().core.settings
     with pytest.raises(FrozenInstanceError):
         settings.seed = 3  # type: ignore[misc]
-    for name, wrong in [("cycle_s", 0.5), ("panel", 1.0), ("threads", 300), ("change_bits", 0), ("regions", "none")]:
+    wrong: dict[str, Any] = {"cycle_s": 0.5, "panel": 1.0, "threads": 300, "change_bits": 0, "regions": "none"}
+    for name, value in wrong.items():
         with pytest.raises(SettingsError):
-            replace(settings, **{name: wrong})  # type: ignore[arg-type]
+            replace(settings, **{name: value})
 
 
 def test_settings_follow_what_was_set_later(tmp_path: Path) -> None:
