@@ -49,7 +49,6 @@ class KafkaSource(Source):
     """
 
     format = "kafka"
-    is_replayable = True
     is_partitioned = True
 
     def __init__(self, settings: KafkaSettings, *, batch: int = BATCH, dead_letters: str | Path | None = None) -> None:
@@ -108,13 +107,8 @@ class KafkaSource(Source):
 
     def counts(self) -> dict[str, int]:
         """Return the counters ``rejected``, ``misplaced``, ``unkeyed`` and ``skipped``, and the total ``lag``."""
-        return {
-            "rejected": self.rejected,
-            "misplaced": self.misplaced,
-            "unkeyed": self.unkeyed,
-            "skipped": self.skipped,
-            "lag": sum(self.lag.values()),
-        }
+        names = ("rejected", "misplaced", "unkeyed", "skipped")
+        return {name: getattr(self, name) for name in names} | {"lag": sum(self.lag.values())}
 
     def owns(self, path: str) -> bool:
         """Return whether `path` names a partition of this topic."""

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, Field, ValidationError, ValidationInfo, field_validator
 from pydantic_core import ErrorDetails
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from streamsched.connectors.formats.detection import FORMATS
 from streamsched.connectors.kafka import SCHEME, read_settings
@@ -70,6 +70,10 @@ class RunSettings(BaseSettings):
     log: LogTable = LogTable()
     kafka: dict[str, Any] = Field(default={}, repr=False)  # may hold passwords
     rules: dict[str, Rule | HostRule | None] = {}
+
+    def __init__(self, *sources: PydanticBaseSettingsSource) -> None:
+        """Read the settings from `sources`, of which earlier ones override later ones."""
+        super().__init__(_build_sources=(sources, {}))
 
     @property
     def is_topic(self) -> bool:
@@ -158,11 +162,11 @@ def read_run_settings(options: Mapping[str, Given], config: Path | None = None) 
     'a.jsonl'
     """
     environment = Environment(RunSettings, SETTING_NAMES)
-    sources = (CommandLine(RunSettings, options), environment, TomlFile(RunSettings, config))
+    command_line, file = CommandLine(RunSettings, options), TomlFile(RunSettings, config)
     try:
-        return RunSettings(_build_sources=(sources, {})), environment.unknown
+        return RunSettings(command_line, environment, file), environment.unknown
     except ValidationError as error:
-        given = {name: one for source in reversed(sources) for name, one in source.given.items()}
+        given = file.given | environment.given | command_line.given
         details = error.errors(include_url=False, include_input=False)
         raise SettingsErrors([found for one in details for found in _describe(one, given)]) from None
 
