@@ -165,7 +165,8 @@ class Source(Protocol):
         yield from self
 
     def commit(self, positions: Mapping[str, Position]) -> None:
-        """Commit `positions` for other readers: only positions that a saved state holds."""
+        """Commit `positions` for other readers: only positions that a saved state holds. A file has none."""
+        del positions
 
     @abstractmethod
     def close(self) -> None:

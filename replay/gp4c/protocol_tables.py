@@ -112,9 +112,9 @@ def sweep_table(result: ProtocolResult) -> Table:
     rows = []
     for one in result.evolved:
         for metric, folds in one.sweep.items():
-            names = (one.name, METRIC_TITLES[one.fitness], METRIC_TITLES[metric])
+            labels = (one.name, METRIC_TITLES[one.fitness], METRIC_TITLES[metric])
             cells = [_estimate_cell(estimate(folds[:, cut]), None) for cut in range(folds.shape[1])]
-            rows.append([*map(Cell, names), *cells])
+            rows.append([*map(Cell, labels), *cells])
     names = [Column(title, "text") for title in ("Method", "Evolved for", "Metric")]
     return Table([*names, *(Column(f"{100 * cut:.3g} %") for cut in result.settings.cuts)], rows)
 

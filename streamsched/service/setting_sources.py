@@ -44,12 +44,11 @@ class CommandLine(InitSettingsSource):
         self.given: dict[str, Given] = {}
         for name, given in options.items():
             table, dot, key = name.partition(".")
-            inner = tables.get(table)
-            if dot and not isinstance(inner, dict):
-                inner = tables[table] = {}
             if dot:
+                if not isinstance(tables.get(table), dict):
+                    tables[table] = {}
                 key = _kafka_name(key) if table == "kafka" else key
-                inner[key] = given.value
+                tables[table][key] = given.value
             else:
                 tables.setdefault(name, given.value)
             self.given[f"{table}{dot}{key}"] = given
