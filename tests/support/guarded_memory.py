@@ -56,7 +56,7 @@ def fenced() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for module in (page_table, block_bounds, host_slots, block_layout):
             patch.setattr(module, "GrowableArray", FencedRegion)
-        patch.setattr(seasonality_tables, "Memory", FencedRegion)
+        patch.setattr(seasonality_tables, "GrowableArray", FencedRegion)
         yield
     fences = FencedRegion.fences.copy()
     FencedRegion.fences.clear()
