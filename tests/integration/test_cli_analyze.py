@@ -116,7 +116,7 @@ def test_what_cannot_work_has_code_2(streamsched: Command, log: Path, words: str
             "analyze a.tsv --region UK",
             "--region: expected NAME=DOMAIN,DOMAIN@ZONE such as UK=uk@Europe/London,ie, found",
         ),
-        ("analyze a.tsv --step often", "--step: expected a length of time"),
+        ("analyze a.tsv --step often", "--step: expected a duration"),
     ],
 )
 def test_wrong_usage_is_named_with_code_2(streamsched: Command, line: str, reason: str) -> None:

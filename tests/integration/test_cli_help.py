@@ -132,7 +132,7 @@ def test_version(streamsched: Command) -> None:
             "next --state s --lease soon",
             "--lease: expected a duration, for example 500ms, 90s, 10m, 1h, 1d or 1w, found 'soon'",
         ),
-        ("next --state s --lease 0", "--lease: expected a length of time"),
+        ("next --state s --lease 0", "--lease: expected a duration"),
         ("next --state s --now yesterday", "--now: expected a date (2025-08-22), ISO 8601 time or epoch seconds"),
         ("next --state s --now nan", "--now: expected a finite time, found 'nan'"),
         ("explain --state s", "URL is required"),

@@ -28,7 +28,7 @@ Gather: TypeAlias = Callable[[], tuple[Sequence[ChangeHistory], DataSpan]]
 _PREFIX: Final = ".evolution-"
 _ERRORS: Final = "errors.txt"
 _CLAIM: Final = "claim"  # a file that is locked as long as the job's owner lives
-_ROOT: Final = Path(__file__).resolve().parents[2]  # where the package stands, installed or not
+_ROOT: Final = Path(__file__).resolve().parents[3]  # the folder that holds the package, installed or not
 _ONE_THREAD: Final = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
 
 
