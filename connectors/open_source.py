@@ -6,8 +6,9 @@ from pathlib import Path
 
 from streamsched.connectors.file_source import BATCH, open_file
 from streamsched.connectors.formats.microsoft import ORIGIN_S
-from streamsched.connectors.kafka import BATCH as MESSAGES
-from streamsched.connectors.kafka import SCHEME, open_kafka
+from streamsched.connectors.kafka import open_kafka
+from streamsched.connectors.kafka.kafka_settings import SCHEME
+from streamsched.connectors.kafka.source import BATCH as MESSAGES
 from streamsched.connectors.source import Position, Source
 from streamsched.errors import SettingsError
 

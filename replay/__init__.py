@@ -10,7 +10,7 @@ from streamsched.replay.replay_results import METRICS, PolicyResult, ReplayResul
 from streamsched.replay.replay_settings import ReplaySettings
 from streamsched.replay.reporting.replay_json import to_json
 from streamsched.replay.saved_state import prepare_state
-from streamsched.replay.simulation.policies import EVOLVING, POLICIES, STEADY
+from streamsched.replay.simulation.policy_names import EVOLVING, POLICIES, STEADY
 from streamsched.replay.simulation.promotions import Evolution
 from streamsched.replay.simulation.simulator import Trace
 from streamsched.replay.synthetic.generator import SyntheticCorpus, synthesize, synthesize_corpus

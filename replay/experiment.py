@@ -16,7 +16,8 @@ from streamsched.replay.replay_results import ReplayResult, summarise
 from streamsched.replay.replay_settings import ReplaySettings, choose_window
 from streamsched.replay.simulation.evolving_policies import SupportsEvolution
 from streamsched.replay.simulation.metrics import assign_deciles
-from streamsched.replay.simulation.policies import EVOLVING, formula_of, make_policy
+from streamsched.replay.simulation.policies import make_policy
+from streamsched.replay.simulation.policy_names import EVOLVING, formula_of
 from streamsched.replay.simulation.simulator import Policy, Schedule, Trace, simulate
 from streamsched.replay.truth.ground_truth import ChangeLog, Window
 from streamsched.replay.truth.reader import read_truth

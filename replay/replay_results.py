@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from streamsched.connectors import Rejection
+from streamsched.connectors.source import Rejection
 from streamsched.numerics.arrays import Floats, Ints
 from streamsched.replay.confidence_intervals import Estimate, over_cycles, over_detections, over_seeds
 from streamsched.replay.replay_settings import ReplaySettings

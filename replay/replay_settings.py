@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Final, get_args
 
 from streamsched.errors import ReplayError
-from streamsched.replay.simulation.policies import STEADY, check_policy
+from streamsched.replay.simulation.policy_names import STEADY, check_policy
 from streamsched.replay.simulation.simulator import DAY_S, Reading, Schedule
 from streamsched.replay.truth.ground_truth import ChangeLog, Window
 

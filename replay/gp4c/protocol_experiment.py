@@ -17,13 +17,13 @@ from streamsched.evolution.gp.loop import derive_seed, evolve_seeds
 from streamsched.evolution.gp.symbols import TerminalSet
 from streamsched.evolution.simulation.evaluator import Evaluator, Series
 from streamsched.evolution.simulation.trials import Trial
-from streamsched.formula import Formula
+from streamsched.formula.formula import Formula
 from streamsched.numerics.arrays import Floats
 from streamsched.replay.experiment import Progress
 from streamsched.replay.gp4c.folds import Stages, assign_folds, cut_history, rotate_folds, split_history
 from streamsched.replay.gp4c.protocol_results import BASELINES, SELECTIONS, Choice, Evolved, Outcome, ProtocolResult
 from streamsched.replay.gp4c.protocol_settings import FOLDS, METRICS, ProtocolSettings, choose_spans
-from streamsched.replay.simulation.policies import FORMULAS
+from streamsched.replay.simulation.policy_names import FORMULAS
 from streamsched.replay.truth.ground_truth import ChangeLog
 from streamsched.replay.truth.reader import read_truth
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, get_args
 
-from streamsched.connectors import Rejection
+from streamsched.connectors.source import Rejection
 from streamsched.evolution.gp.evolution_settings import Metric
 from streamsched.evolution.gp.final_selection import Selection
 from streamsched.evolution.gp.symbols import TerminalSet

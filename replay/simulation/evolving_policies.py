@@ -26,8 +26,8 @@ from streamsched.evolution.plan import EvolutionPlan
 from streamsched.evolution.records import EvolutionRecord, RecordBook
 from streamsched.evolution.simulation.evaluator import Evaluator
 from streamsched.evolution.simulation.trials import Trial
-from streamsched.formula import Formula
 from streamsched.formula.champion import BY_EVOLUTION, Champion
+from streamsched.formula.formula import Formula
 from streamsched.numerics.arrays import Rows
 from streamsched.replay.simulation.promotions import Evolution
 from streamsched.replay.simulation.scheduler_policy import ScheduledPolicy

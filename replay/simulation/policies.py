@@ -16,81 +16,27 @@ Two policies change their formula as they learn: see `streamsched.replay.simulat
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Final
 
 import numpy as np
 
-from streamsched.errors import FormulaError, ReplayError
-from streamsched.formula.champion import OBJECTIVES
 from streamsched.numerics.arrays import Floats, Rows
 from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.numerics.topk_order import select_top
 from streamsched.outcomes import OutcomeBatch
 from streamsched.replay.simulation.evolving_policies import EvolvingPolicy, PaperPolicy, make_paper_settings, make_plan
+from streamsched.replay.simulation.policy_names import FORMULAS, check_policy
 from streamsched.replay.simulation.scheduler_policy import ScheduledPolicy
 from streamsched.replay.simulation.simulator import Policy, PolicyQuery, Schedule
-from streamsched.scheduler.scheduler import DEFAULT_FORMULA, Scheduler
+from streamsched.scheduler.scheduler import Scheduler
 
 __all__ = [
-    "EVOLVING",
-    "FORMULAS",
-    "POLICIES",
-    "STEADY",
     "ScheduledPolicy",
-    "check_policy",
-    "formula_of",
     "make_policy",
 ]
 
-FORMULAS: Final[dict[str, str]] = {
-    "age": "t",
-    "cg": "CG",
-    "nad": "1 - exp(-NAD * t)",
-    "sad": "1 - exp(-SAD * t)",
-    "aad": "1 - exp(-AAD * t)",
-    "gad": "1 - exp(-GAD * t)",
-    "posterior": "posterior",
-    "freshness": OBJECTIVES["freshness"],
-}
-EVOLVING: Final = ("gp4c", "gp4c-paper")  # a minute or more for a year of 2,000 pages; the others take a second
-STEADY: Final = ("rand", *FORMULAS, "default", "oracle")
-POLICIES: Final = ("rand", *FORMULAS, "default", *EVOLVING, "oracle")
-
 _DEFAULT_SCHEDULE: Final = Schedule(0.05, 2, "since_visit")
-
-_NAME: Final = re.compile(r"[A-Za-z_][\w-]*")  # a single word is more likely a misspelt policy than a formula
-
-
-def check_policy(name: str) -> None:
-    """Raise ReplayError if `name` is not a policy, FormulaError if it is a formula that does not parse. O(length).
-
-    >>> check_policy("t * X")
-    >>> check_policy("nadd")
-    Traceback (most recent call last):
-    streamsched.errors.ReplayError: unknown policy 'nadd': expected a formula in quotes or one of rand, age, cg, ...
-    """
-    if name in POLICIES:
-        return
-    try:
-        Scheduler().use(name)
-    except FormulaError:
-        if not _NAME.fullmatch(name):
-            raise
-        known = ", ".join(POLICIES)
-        raise ReplayError(f"unknown policy {name!r}: expected a formula in quotes or one of {known}") from None
-
-
-def formula_of(name: str) -> str | None:
-    """Return the ranking formula of a policy; None for `rand`, `oracle` and policies that evolve formulas.
-
-    >>> formula_of("age"), formula_of("X / n"), formula_of("rand")
-    ('t', 'X / n', None)
-    """
-    if name in ("rand", "oracle", *EVOLVING):
-        return None
-    return DEFAULT_FORMULA if name == "default" else FORMULAS.get(name, name)
 
 
 def make_policy(

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from streamsched.connectors import Rejection
+from streamsched.connectors.source import Rejection
 from streamsched.errors import ReplayError
 from streamsched.numerics.arrays import Bools, Floats, Ints, Rows
 from streamsched.numerics.jit import kernel

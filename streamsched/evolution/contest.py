@@ -15,7 +15,7 @@ from streamsched.evolution.data.change_history import ChangeHistory
 from streamsched.evolution.promotion import fold_cycles
 from streamsched.evolution.simulation.evaluator import Evaluator, Series
 from streamsched.evolution.simulation.trials import Reading, Trial
-from streamsched.formula import Formula
+from streamsched.formula.formula import Formula
 from streamsched.numerics.arrays import Bools, Floats, Rows
 from streamsched.numerics.jit import mix
 from streamsched.numerics.topk_order import tie_keys

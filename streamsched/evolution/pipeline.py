@@ -25,7 +25,7 @@ from streamsched.evolution.gp.symbols import SymbolSet
 from streamsched.evolution.promotion import decide
 from streamsched.evolution.simulation.evaluator import Evaluator
 from streamsched.evolution.simulation.trials import Trial
-from streamsched.formula import Formula
+from streamsched.formula.formula import Formula
 from streamsched.numerics.arrays import Floats
 
 __all__ = ["KNOWN", "breed"]

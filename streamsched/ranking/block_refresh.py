@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import os
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
 import numpy as np
 
+from streamsched.formula.formula import Formula
 from streamsched.numerics.arrays import Ints, Record
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
 from streamsched.politeness.limits import overdue_at
@@ -14,6 +19,7 @@ from streamsched.ranking.block_bounds import (
     RankingArrays,
     overdue_level,
     page_ready_at,
+    slice_lanes,
     target_of,
 )
 from streamsched.ranking.block_layout import BLOCK_ROWS, block_of, row_at
@@ -23,13 +29,17 @@ from streamsched.ranking.block_scorer import (
     BlockScorer,
     bound_lanes,
     gather_lanes,
+    make_block_scorer,
     move_lane,
     score_lanes,
 )
 from streamsched.ranking.bound_expiry import QueryTime, begin_search, search_ends
 from streamsched.records.page_schema import LEASED, OUT
 
-__all__ = ["raise_bounds", "refresh_blocks"]
+__all__ = ["ParallelRefresh", "raise_bounds", "refresh_blocks"]
+
+_MOST: Final = 2  # threads: a query is too short for more
+_FEWEST_BLOCKS: Final = 512  # fewer are opened faster than another thread wakes up
 
 
 @bare_kernel
@@ -276,3 +286,26 @@ def _find_leader(scorer: BlockScorer, i: int, query_time: QueryTime, target: flo
         if leader < 0 or meeting < first:
             leader, first = lane, meeting
     return leader
+
+
+class ParallelRefresh:
+    """The block scorers of one formula, one for each thread. For one call at a time."""
+
+    def __init__(self, formula: Formula, threads: int | None) -> None:
+        count = min(threads or os.cpu_count() or 1, _MOST)
+        self.scorer, *self._others = (make_block_scorer(formula) for _ in range(count))
+        self._pool: ThreadPoolExecutor | None = None
+
+    def open(self, ranking: RankingArrays, picked: Ints, query_time: QueryTime, lanes: Lanes) -> None:
+        """Open the blocks ``picked``: int64[m], each at most once; see `refresh_blocks`. O(m)."""
+        if not self._others or picked.size < _FEWEST_BLOCKS:
+            refresh_blocks(ranking, picked, query_time, lanes)
+            return
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(1, "streamsched-opening")
+        middle = picked.size // (2 * LEADERS) * LEADERS
+        theirs = ranking._replace(scorer=self._others[0])
+        back = slice_lanes(lanes, middle, picked.size)
+        opened = self._pool.submit(refresh_blocks, theirs, picked[middle:], query_time, back)
+        refresh_blocks(ranking, picked[:middle], query_time, slice_lanes(lanes, 0, middle))
+        opened.result()

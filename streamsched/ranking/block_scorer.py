@@ -13,10 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from streamsched.estimation.seasonality.seasonal_terminals import SeasonalityView
-from streamsched.formula import Formula
 from streamsched.formula.bounds.compiler import compile_bound
 from streamsched.formula.bounds.interval_machine import BoundSteps, run_bounds
 from streamsched.formula.evaluation.machine import ROWS, Steps, run_steps
+from streamsched.formula.formula import Formula
 from streamsched.formula.terminals import (
     MOVING,
     RANGES,

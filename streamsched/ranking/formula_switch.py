@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Final, TypeAlias
 
-from streamsched.formula import Formula
+from streamsched.formula.formula import Formula
 from streamsched.numerics.arrays import Ints
 from streamsched.ranking.block_layout import BlockLayout
 from streamsched.ranking.full_scan import Query, Ranked

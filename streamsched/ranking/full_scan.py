@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from streamsched.formula import BLOCK, Arena, Program
+from streamsched.formula.evaluation.program import BLOCK, Arena, Program
 from streamsched.formula.terminals import TerminalColumns, context_of
 from streamsched.numerics.arrays import Floats, Hashes, Ints, Record, Rows
 from streamsched.numerics.jit import bare_kernel, inlined_kernel, mix

@@ -15,7 +15,7 @@ from typing import Final
 
 import numpy as np
 
-from streamsched.formula import Formula
+from streamsched.formula.formula import Formula
 from streamsched.numerics.arrays import Ints
 from streamsched.ranking.block_bounds import (
     BoundTable,
@@ -27,14 +27,13 @@ from streamsched.ranking.block_bounds import (
     slice_lanes,
 )
 from streamsched.ranking.block_layout import BLOCK_ROWS, BlockLayout
-from streamsched.ranking.block_refresh import raise_bounds
+from streamsched.ranking.block_refresh import ParallelRefresh, raise_bounds
 from streamsched.ranking.block_scorer import LANES
 from streamsched.ranking.bound_expiry import QueryTime
 from streamsched.ranking.candidate_pool import Candidates, last_level
 from streamsched.ranking.full_scan import DEFAULT_LIMITS, FullScan, Query, Ranked, fill_slots
 from streamsched.ranking.host_slots import HostSlots
 from streamsched.ranking.invariants import InspectedRanking, find_false_bounds, find_layout_faults
-from streamsched.ranking.parallel_refresh import ParallelRefresh
 from streamsched.records.page_schema import VISITED
 from streamsched.records.schema import ShardArrays
 

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from streamsched.evolution.data.training_data import Training
-from streamsched.formula import Formula
 from streamsched.formula.champion import Champion
+from streamsched.formula.formula import Formula
 from streamsched.numerics.argument_checks import check_time, check_whole
 from streamsched.numerics.arrays import Floats
 from streamsched.numerics.durations import parse_duration

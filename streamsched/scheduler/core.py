@@ -15,8 +15,8 @@ import numpy as np
 
 from streamsched.errors import SettingsError, UnknownPage
 from streamsched.evolution.data.training_data import Span, Training, count_cycles, gather_training, impute_training
-from streamsched.formula import Formula
 from streamsched.formula.champion import BY_HAND, Champion, parse_provided
+from streamsched.formula.formula import Formula
 from streamsched.numerics.argument_checks import check_time, check_whole
 from streamsched.numerics.arrays import Floats, Hashes, Ints
 from streamsched.numerics.packed_urls import PackedUrls

@@ -12,8 +12,8 @@ from types import TracebackType
 from typing import Any, Final, ParamSpec, Self, TypeVar
 
 from streamsched.errors import SettingsError, SnapshotError
-from streamsched.formula import Formula
 from streamsched.formula.champion import Champion
+from streamsched.formula.formula import Formula
 from streamsched.numerics.argument_checks import check_whole
 from streamsched.numerics.arrays import Records
 from streamsched.numerics.durations import parse_duration

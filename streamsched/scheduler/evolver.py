@@ -23,8 +23,8 @@ from streamsched.evolution.process.exchange_files import read_json, write_json
 from streamsched.evolution.process.job import Job, sweep_jobs
 from streamsched.evolution.process.worker import find_breed
 from streamsched.evolution.records import TRIGGERS, EvolutionRecord, RecordBook
-from streamsched.formula import Formula
 from streamsched.formula.champion import BY_EVOLUTION, BY_HAND, Champion, parse_provided
+from streamsched.formula.formula import Formula
 from streamsched.numerics.argument_checks import check_time
 from streamsched.scheduler.any_scheduler import AnyScheduler
 from streamsched.scheduler.results import Observed

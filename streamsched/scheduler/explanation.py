@@ -9,8 +9,8 @@ import numpy as np
 
 from streamsched.estimation.seasonality.periodicity import Periodicity, find_periodicity
 from streamsched.estimation.surges import share_not_hit
-from streamsched.formula import BLOCK
 from streamsched.formula.champion import Champion
+from streamsched.formula.evaluation.program import BLOCK
 from streamsched.formula.terminals import PROVIDED, TerminalColumns, context_of
 from streamsched.numerics.arrays import Floats, Hashes, Ints, Record
 from streamsched.numerics.topk_order import sort_keys, tie_keys

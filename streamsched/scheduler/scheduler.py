@@ -9,8 +9,8 @@ from typing import Final, ParamSpec, Self, TypeVar
 
 from streamsched.estimation.change_detection import CHANGE_BITS
 from streamsched.estimation.seasonality.regions import REGIONS, TimeRegion
-from streamsched.formula import Formula
 from streamsched.formula.champion import Champion, find_formula, parse_provided
+from streamsched.formula.formula import Formula
 from streamsched.persistence.call_codec import StreamNeeded
 from streamsched.persistence.image_reader import load_images
 from streamsched.persistence.image_writer import save_state

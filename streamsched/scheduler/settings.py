@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from streamsched.errors import SettingsError
 from streamsched.estimation.seasonality.regions import TimeRegion, check_regions
-from streamsched.formula import Formula
 from streamsched.formula.champion import OBJECTIVES, parse_provided
+from streamsched.formula.formula import Formula
 from streamsched.numerics.argument_checks import check_share, check_whole
 from streamsched.numerics.durations import parse_duration
 from streamsched.politeness.politeness_settings import Politeness

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
-from streamsched.connectors.kafka import KafkaSink
+from streamsched.connectors.kafka.sink import KafkaSink
 from streamsched.errors import SnapshotError, SourceError
 from streamsched.numerics.argument_checks import check_whole
 from streamsched.numerics.durations import parse_duration

@@ -12,7 +12,7 @@ from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from streamsched.connectors.formats.detection import FORMATS
-from streamsched.connectors.kafka import SCHEME, read_settings
+from streamsched.connectors.kafka.kafka_settings import SCHEME, read_settings
 from streamsched.errors import FormulaError, SettingsError, SettingsErrors
 from streamsched.politeness.politeness_settings import HostRule, Rule
 from streamsched.scheduler.scheduler import Scheduler

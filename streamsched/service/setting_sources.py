@@ -15,7 +15,7 @@ from typing import Any, Final
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, EnvSettingsSource, InitSettingsSource
 
-from streamsched.connectors.kafka import KafkaSettings
+from streamsched.connectors.kafka.kafka_settings import KafkaSettings
 from streamsched.errors import SettingsError
 
 __all__ = ["PREFIX", "CommandLine", "Environment", "Given", "TomlFile", "read_assignments"]

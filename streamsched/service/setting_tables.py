@@ -19,7 +19,7 @@ from pydantic import (
     model_validator,
 )
 
-from streamsched.connectors.kafka import read_settings
+from streamsched.connectors.kafka.kafka_settings import read_settings
 from streamsched.errors import SettingsError, SettingsErrors
 from streamsched.politeness.politeness_settings import Politeness
 from streamsched.scheduler.durable import SavePlan

@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import Any, Final
 
 from streamsched.connectors.file_source import open_file
-from streamsched.connectors.kafka import SCHEME, KafkaSettings, KafkaSource, read_settings
+from streamsched.connectors.kafka.kafka_settings import SCHEME, KafkaSettings, read_settings
+from streamsched.connectors.kafka.source import KafkaSource
 from streamsched.connectors.source import Position
 from streamsched.errors import SourceError
 from streamsched.outcomes import OutcomeBatch

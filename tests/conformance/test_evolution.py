@@ -19,7 +19,8 @@ from streamsched.evolution.simulation.trials import Trial
 from streamsched.formula import Formula
 from streamsched.numerics.arrays import Bools, Floats
 from streamsched.numerics.packed_urls import PackedUrls
-from streamsched.replay.simulation.policies import FORMULAS, make_policy
+from streamsched.replay.simulation.policies import make_policy
+from streamsched.replay.simulation.policy_names import FORMULAS
 from streamsched.replay.simulation.scheduler_policy import ScheduledPolicy
 from streamsched.replay.simulation.simulator import DAY_S, Schedule, simulate
 from streamsched.replay.truth.ground_truth import Window

@@ -8,7 +8,8 @@ from typing import Final, Literal, TypeAlias
 
 import numpy as np
 
-from streamsched.connectors import Delivery, Rejection, open_source
+from streamsched.connectors.open_source import open_source
+from streamsched.connectors.source import Delivery, Rejection
 from streamsched.errors import ReplayError
 from streamsched.replay.analysis.statistics.analysis_settings import (
     DAY_S,

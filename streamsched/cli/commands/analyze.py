@@ -13,17 +13,11 @@ from rich.console import Console
 from streamsched.cli import options
 from streamsched.cli.exits import DONE
 from streamsched.cli.output import STDOUT, check_writable, name_rejections, note_output, show_results, write_file
-from streamsched.replay.analysis import (
-    Analysis,
-    AnalysisSettings,
-    GivenRegion,
-    Progress,
-    merge_regions,
-    parse_region,
-    run_analysis,
-    to_json,
-)
+from streamsched.replay.analysis.reporting.analysis_json import to_json
 from streamsched.replay.analysis.reporting.summary import print_summary
+from streamsched.replay.analysis.statistics.analysis import Analysis, Progress, run_analysis
+from streamsched.replay.analysis.statistics.analysis_settings import AnalysisSettings
+from streamsched.replay.analysis.statistics.site_regions import GivenRegion, merge_regions, parse_region
 
 __all__ = ["command"]
 

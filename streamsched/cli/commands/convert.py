@@ -10,8 +10,9 @@ import click
 from streamsched.cli.exits import DONE
 from streamsched.cli.options import output_file
 from streamsched.cli.output import echo, name_rejections
-from streamsched.connectors import open_source, write_jsonl, write_msgpack
 from streamsched.connectors.formats.detection import FORMATS
+from streamsched.connectors.formats.writers import write_jsonl, write_msgpack
+from streamsched.connectors.open_source import open_source
 
 __all__ = ["command"]
 

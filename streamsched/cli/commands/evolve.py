@@ -15,7 +15,9 @@ from streamsched.cli.output import check_writable, name_rejections, note_output,
 from streamsched.errors import SettingsError
 from streamsched.evolution.gp.evolution_settings import EvolutionSettings, Metric
 from streamsched.evolution.gp.symbols import TERMINAL_SETS
-from streamsched.replay.gp4c import ProtocolSettings, run_protocol, to_json
+from streamsched.replay.gp4c.protocol_experiment import run_protocol
+from streamsched.replay.gp4c.protocol_json import to_json
+from streamsched.replay.gp4c.protocol_settings import ProtocolSettings
 from streamsched.replay.gp4c.protocol_summary import print_protocol
 from streamsched.replay.reporting.terminal import show_progress
 

@@ -16,7 +16,9 @@ from streamsched.cli.exits import DONE
 from streamsched.cli.options import MOMENT, Parsed, output_file, whole
 from streamsched.cli.output import check_writable, echo
 from streamsched.errors import SettingsError
-from streamsched.replay import KINDS, SyntheticSettings, synthesize, write_changes
+from streamsched.replay.synthetic.generator import synthesize
+from streamsched.replay.synthetic.synthetic_settings import KINDS, SyntheticSettings
+from streamsched.replay.truth.change_file import write_changes
 
 __all__ = ["command"]
 

@@ -14,11 +14,12 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from streamsched.cli.exits import DONE
 from streamsched.cli.options import FILE, Parsed, whole
 from streamsched.cli.output import echo, echo_json, name_rejections
-from streamsched.connectors import open_sink, open_source
 from streamsched.connectors.formats.detection import FORMATS
-from streamsched.connectors.kafka import SCHEME
+from streamsched.connectors.kafka import open_sink
+from streamsched.connectors.kafka.kafka_settings import SCHEME
 from streamsched.connectors.kafka.sink import FORMATS as SHAPES
 from streamsched.connectors.kafka.sink import FRAME_ROWS
+from streamsched.connectors.open_source import open_source
 from streamsched.connectors.source import Position
 from streamsched.errors import SettingsError
 

@@ -16,8 +16,13 @@ from streamsched.cli.output import STDOUT, check_writable, name_rejections, note
 from streamsched.errors import SettingsError
 from streamsched.persistence.lock import lock_state
 from streamsched.persistence.recovery import has_state
-from streamsched.replay import EVOLVING, STEADY, ReplayResult, ReplaySettings, prepare_state, run_replay, to_json
+from streamsched.replay.experiment import run_replay
+from streamsched.replay.replay_results import ReplayResult
+from streamsched.replay.replay_settings import ReplaySettings
+from streamsched.replay.reporting.replay_json import to_json
 from streamsched.replay.reporting.terminal import print_figures, show_progress
+from streamsched.replay.saved_state import prepare_state
+from streamsched.replay.simulation.policy_names import EVOLVING, STEADY
 from streamsched.replay.simulation.scheduler_policy import ScheduledPolicy
 from streamsched.replay.simulation.simulator import Policy
 

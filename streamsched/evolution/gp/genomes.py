@@ -14,7 +14,9 @@ from random import Random
 from typing import Final, cast
 
 from streamsched.evolution.gp.symbols import UNARY, SymbolSet
-from streamsched.formula import Binary, BinaryOp, Constant, Formula, Node, Terminal, Unary, UnaryOp
+from streamsched.formula.formula import Formula
+from streamsched.formula.syntax.nodes import Binary, Constant, Node, Terminal, Unary
+from streamsched.formula.syntax.vocabulary import BinaryOp, UnaryOp
 
 __all__ = [
     "depth_of",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
-from streamsched.formula import Constant, Terminal
+from streamsched.formula.syntax.nodes import Constant, Terminal
 
 __all__ = ["BINARY", "CONSTANTS", "MOST_LEAVES", "TERMINAL_SETS", "UNARY", "SymbolSet", "TerminalSet"]
 

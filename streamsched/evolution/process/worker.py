@@ -21,7 +21,7 @@ from streamsched.evolution.data.change_history import ChangeHistory
 from streamsched.evolution.findings import EvolutionResult
 from streamsched.evolution.gp.evolution_settings import EvolutionSettings
 from streamsched.evolution.process.exchange_files import read_exchange, write_json
-from streamsched.formula import Formula
+from streamsched.formula.formula import Formula
 
 __all__ = ["LOCK_NAME", "RESULT_NAME", "Breed", "find_breed", "main"]
 

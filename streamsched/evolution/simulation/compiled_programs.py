@@ -23,9 +23,9 @@ from streamsched.evolution.simulation.arena import (
     READS_WEIGHTED,
     ProgramRoutine,
 )
-from streamsched.formula import Binary, Constant, Formula, Node, Terminal, Unary
 from streamsched.formula.evaluation.machine import OPERATION_CODES
-from streamsched.formula.syntax.nodes import fold
+from streamsched.formula.formula import Formula
+from streamsched.formula.syntax.nodes import Binary, Constant, Node, Terminal, Unary, fold
 from streamsched.formula.terminals import TERMINAL_CODES
 from streamsched.numerics.arrays import Floats
 

@@ -17,8 +17,8 @@ from streamsched.evolution.simulation.arena import Arena, CrawlTrace, SimulatedC
 from streamsched.evolution.simulation.compiled_programs import Prepared, prepare
 from streamsched.evolution.simulation.crawl import simulate
 from streamsched.evolution.simulation.trials import Trial, TrialRunner
-from streamsched.formula import Formula
 from streamsched.formula.evaluation.machine import ROWS, make_slots
+from streamsched.formula.formula import Formula
 from streamsched.numerics.arrays import Bools, Floats, Ints
 from streamsched.numerics.jit import kernel
 

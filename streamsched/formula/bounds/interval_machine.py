@@ -38,6 +38,7 @@ from typing import Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from streamsched.formula.bounds.ranges import LOWEST_LOG
 from streamsched.formula.evaluation.machine import COPY, ROWS, clamp, divide, raise_base, run_step
 from streamsched.numerics.arrays import Floats
 from streamsched.numerics.jit import bare_kernel, inlined_kernel, widen_vectors
@@ -47,7 +48,6 @@ __all__ = [
     "DIFFERENCE_LOW",
     "EXP_LOW",
     "LOG_LOW",
-    "LOWEST_LOG",
     "OPERANDS",
     "POWER_LOW",
     "POWER_OF_2_LOW",
@@ -87,7 +87,6 @@ POWER_HIGH: Final = 27
 POWER_OF_2_LOW: Final = 28
 POWER_OF_2_HIGH: Final = 29
 
-LOWEST_LOG: Final = -745.0  # less than the logarithm of the smallest number above 0, which is -744.4
 _SMALLEST: Final = 5e-324
 _UP: Final = 1.0 + 2.0**-50  # 4 ulp: exp and log are within 1 of the exact value at either point
 _DOWN: Final = 1.0 - 2.0**-50

@@ -10,10 +10,11 @@ import math
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from streamsched.formula.bounds.interval_machine import LOWEST_LOG
 from streamsched.formula.evaluation.machine import EXPONENT_LIMIT
 
-__all__ = ["ANY", "TERMINAL", "Range", "range_of"]
+__all__ = ["ANY", "LOWEST_LOG", "TERMINAL", "Range", "range_of"]
+
+LOWEST_LOG: Final = -745.0  # less than the logarithm of the smallest number above 0, which is -744.4
 
 _WIDER: Final = 1e-6  # relative: far more than the widening of function intervals
 

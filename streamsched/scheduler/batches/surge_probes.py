@@ -17,8 +17,8 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from streamsched.estimation.surges import MEAN_SHARE, surge_probability, unseen_surge_value
-from streamsched.formula import Formula
 from streamsched.formula.champion import OBJECTIVES
+from streamsched.formula.formula import Formula
 from streamsched.numerics.arrays import Floats, Ints, Record
 from streamsched.numerics.jit import bare_kernel, mix
 from streamsched.numerics.topk_order import sort_keys, tie_keys

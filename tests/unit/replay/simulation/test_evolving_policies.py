@@ -26,7 +26,8 @@ from streamsched.replay.simulation.evolving_policies import (
     make_paper_settings,
     make_plan,
 )
-from streamsched.replay.simulation.policies import formula_of, make_policy
+from streamsched.replay.simulation.policies import make_policy
+from streamsched.replay.simulation.policy_names import formula_of
 from streamsched.replay.simulation.scheduler_policy import ScheduledPolicy
 from streamsched.replay.simulation.simulator import PolicyQuery, Schedule, Trace, simulate
 from streamsched.replay.truth.ground_truth import Window

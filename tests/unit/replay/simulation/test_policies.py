@@ -9,7 +9,8 @@ from streamsched import OutcomeBatch, PackedUrls, Scheduler
 from streamsched.numerics.arrays import Bools, Rows
 from streamsched.numerics.topk_order import select_top
 from streamsched.replay import POLICIES
-from streamsched.replay.simulation.policies import FORMULAS, formula_of, make_policy
+from streamsched.replay.simulation.policies import make_policy
+from streamsched.replay.simulation.policy_names import FORMULAS, formula_of
 from streamsched.replay.simulation.simulator import Policy, PolicyQuery
 
 DAY = 86_400.0
