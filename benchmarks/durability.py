@@ -20,9 +20,10 @@ from benchmarks.corpus import DAY_S, make_urls
 from benchmarks.timing import Row
 from streamsched import OutcomeBatch, PackedUrls
 from streamsched.numerics.arrays import Floats, Ints
+from streamsched.persistence.image_writer import SavePlan
 from streamsched.records.url_patterns import candidate_space
 from streamsched.scheduler.any_scheduler import AnyScheduler
-from streamsched.scheduler.durable import DurableScheduler, SavePlan
+from streamsched.scheduler.durable import DurableScheduler
 
 __all__ = ["measure"]
 

@@ -18,9 +18,10 @@ from streamsched.estimation.simhash import simhash
 from streamsched.formula import Formula
 from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.outcomes import Outcome, OutcomeBatch
+from streamsched.persistence.image_writer import SavePlan
 from streamsched.politeness.politeness_settings import HostRule, Politeness, Rule
 from streamsched.reasons import Reason, ReasonCode
-from streamsched.scheduler.durable import DurableScheduler, SavePlan
+from streamsched.scheduler.durable import DurableScheduler
 from streamsched.scheduler.explanation import Explanation
 from streamsched.scheduler.results import Batch, Observed
 from streamsched.scheduler.scheduler import Scheduler

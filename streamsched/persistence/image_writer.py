@@ -3,19 +3,44 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from streamsched.errors import SnapshotError
+from streamsched.errors import SettingsError, SnapshotError
+from streamsched.numerics.argument_checks import check_whole
 from streamsched.numerics.arrays import Records
+from streamsched.numerics.durations import parse_duration
 from streamsched.persistence.files import ImageName, as_snapshot_errors, list_images
 from streamsched.persistence.image_format import ImageWriter, read_image
 from streamsched.persistence.snapshot_view import Shard, SnapshotView
 from streamsched.persistence.write_ahead_log import last_call
 
-__all__ = ["IMAGES_KEPT", "SavedImage", "drop_images", "oldest_call", "save_image", "save_state"]
+__all__ = ["IMAGES_KEPT", "SavePlan", "SavedImage", "drop_images", "oldest_call", "save_image", "save_state"]
 
 IMAGES_KEPT: Final = 2  # each with its increments
+
+
+@dataclass(frozen=True, slots=True)
+class SavePlan:
+    """When state is saved.
+
+    An increment is saved `every` so often if anything changed. The whole state is saved once there are `increments`
+    increments, or they are together larger than `share` times the last whole image. The newest `kept` images are kept
+    with their increments. Raises SettingsError if a value is invalid.
+    """
+
+    every: str | float = "30s"
+    increments: int = 100
+    share: float = 1.0
+    kept: int = IMAGES_KEPT
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "every", parse_duration(self.every, "every"))
+        check_whole("increments", self.increments, 0, "0 or more increments")
+        check_whole("kept", self.kept, 1, "1 or more images")
+        if isinstance(self.share, bool) or not isinstance(self.share, int | float) or not self.share > 0.0:
+            raise SettingsError("share", self.share, "a number above 0")
 
 
 class Calls(Protocol):

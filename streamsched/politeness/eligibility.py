@@ -26,7 +26,6 @@ __all__ = [
     "Waits",
     "are_eligible",
     "not_before",
-    "overdue_times",
     "page_not_before",
     "read_waits",
 ]
@@ -56,13 +55,6 @@ def are_eligible(shard: ShardArrays, rows: Ints, now: float, limits: Limits) -> 
     unrestricted = np.empty(rows.size, np.bool_)
     _write_unrestricted(shard.pages, shard.groups.records, rows, limits, now, unrestricted)
     return unrestricted & ~are_leased(shard, rows, now)
-
-
-def overdue_times(pages: Records, limits: Limits) -> Floats:
-    """Return `overdue_at` of each of ``pages``: PAGE[m], records of pages or copies of them: float64[m]. O(m)."""
-    times = np.empty(pages.size)
-    _write_overdue_times(pages, limits, times)
-    return times
 
 
 @inlined_kernel
@@ -103,13 +95,6 @@ def _read_waits(pages: PageArrays, groups: Records, rows: Ints, limits: Limits, 
         waits.probe_at[i] = probe_at(page, trace, limits)
         waits.host_ready_s[i] = host.ready_s
         waits.host_capacity[i] = in_flight_capacity(host, limits)
-
-
-@bare_kernel
-def _write_overdue_times(pages: Records, limits: Limits, out: Floats) -> None:
-    for i in range(pages.size):
-        page: Record = pages[i]
-        out[i] = overdue_at(page, limits)
 
 
 @bare_kernel

@@ -11,14 +11,23 @@ from typing import Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from streamsched.numerics.arrays import Floats, Hashes, Ints, Record, Rows
-from streamsched.numerics.jit import inlined_kernel
+from streamsched.numerics.arrays import Floats, Hashes, Ints, Record, Records, Rows
+from streamsched.numerics.jit import bare_kernel, inlined_kernel
 from streamsched.numerics.topk_order import select_top
-from streamsched.politeness.eligibility import read_waits
 from streamsched.politeness.limits import Limits, overdue_at
 from streamsched.records.schema import ShardArrays
 
-__all__ = ["BY_SCORE", "OVERDUE", "REQUESTED", "Tiers", "overdue_since", "read_overdue", "select_best", "tiers_of"]
+__all__ = [
+    "BY_SCORE",
+    "OVERDUE",
+    "REQUESTED",
+    "Tiers",
+    "overdue_since",
+    "overdue_times",
+    "read_overdue",
+    "select_best",
+    "tiers_of",
+]
 
 BY_SCORE: Final = 0
 OVERDUE: Final = 1
@@ -36,8 +45,15 @@ def overdue_since(page: Record, limits: Limits, now: float) -> float:
 
 def read_overdue(shard: ShardArrays, rows: Ints, limits: Limits, now: float) -> Floats:
     """Return `overdue_since` of the pages of ``rows``: int64[m] as float64[m]. O(m)."""
-    since_s = read_waits(shard, rows, limits).overdue_at
+    since_s = overdue_times(shard.pages.records[rows], limits)
     return np.where(since_s <= now, since_s, np.inf)
+
+
+def overdue_times(pages: Records, limits: Limits) -> Floats:
+    """Return `overdue_at` of each of ``pages``: PAGE[m], records of pages or copies of them: float64[m]. O(m)."""
+    times = np.empty(pages.size)
+    _write_overdue_times(pages, limits, times)
+    return times
 
 
 def tiers_of(overdue_s: Floats) -> Tiers:
@@ -66,3 +82,10 @@ def select_best(scores: Floats, overdue_s: Floats, ties: Hashes, k: int) -> Rows
     ahead = ahead[np.lexsort((ties[ahead], overdue_s[ahead]))][: max(k, 0)]
     rest = np.flatnonzero(~(overdue_s < np.inf))
     return np.concatenate([ahead, rest[select_top(scores[rest], ties[rest], k - ahead.size)]])
+
+
+@bare_kernel
+def _write_overdue_times(pages: Records, limits: Limits, out: Floats) -> None:
+    for i in range(pages.size):
+        page: Record = pages[i]
+        out[i] = overdue_at(page, limits)

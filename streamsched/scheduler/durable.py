@@ -6,25 +6,23 @@ import threading
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, ParamSpec, Self, TypeVar
 
-from streamsched.errors import SettingsError, SnapshotError
+from streamsched.errors import SnapshotError
 from streamsched.formula.champion import Champion
 from streamsched.formula.formula import Formula
-from streamsched.numerics.argument_checks import check_whole
 from streamsched.numerics.arrays import Records
-from streamsched.numerics.durations import parse_duration
 from streamsched.outcomes import OutcomeBatch
 from streamsched.persistence.call_codec import Rereader, StreamOffsets
 from streamsched.persistence.files import as_snapshot_errors, list_images, remove_drafts
 from streamsched.persistence.image_format import read_image
 from streamsched.persistence.image_reader import LoadedImages, load_images
 from streamsched.persistence.image_writer import (
-    IMAGES_KEPT,
     SavedImage,
+    SavePlan,
     drop_images,
     oldest_call,
     save_image,
@@ -39,33 +37,11 @@ from streamsched.scheduler.logged_calls import USE, Call, replay
 from streamsched.scheduler.results import Observed
 from streamsched.scheduler.scheduler import Scheduler
 
-__all__ = ["DurableScheduler", "SavePlan"]
+__all__ = ["DurableScheduler"]
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 _CLOSED: Final = "is closed"
-
-
-@dataclass(frozen=True, slots=True)
-class SavePlan:
-    """When state is saved.
-
-    An increment is saved `every` so often if anything changed. The whole state is saved once there are `increments`
-    increments, or they are together larger than `share` times the last whole image. The newest `kept` images are kept
-    with their increments. Raises SettingsError if a value is invalid.
-    """
-
-    every: str | float = "30s"
-    increments: int = 100
-    share: float = 1.0
-    kept: int = IMAGES_KEPT
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "every", parse_duration(self.every, "every"))
-        check_whole("increments", self.increments, 0, "0 or more increments")
-        check_whole("kept", self.kept, 1, "1 or more images")
-        if isinstance(self.share, bool) or not isinstance(self.share, int | float) or not self.share > 0.0:
-            raise SettingsError("share", self.share, "a number above 0")
 
 
 class DurableScheduler(AnyScheduler):

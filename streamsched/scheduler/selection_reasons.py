@@ -11,8 +11,8 @@ import numpy as np
 
 from streamsched.numerics.arrays import Ints, Records
 from streamsched.numerics.topk_order import sort_keys
-from streamsched.politeness.eligibility import overdue_times
 from streamsched.politeness.limits import Limits, host_capacity
+from streamsched.politeness.priority import overdue_times
 from streamsched.ranking.full_scan import Query, Ranked
 from streamsched.reasons import Reason, ReasonCode
 from streamsched.records.page_schema import URGENT, VISITED

@@ -21,8 +21,8 @@ from pydantic import (
 
 from streamsched.connectors.kafka.kafka_settings import read_settings
 from streamsched.errors import SettingsError, SettingsErrors
+from streamsched.persistence.image_writer import SavePlan
 from streamsched.politeness.politeness_settings import Politeness
-from streamsched.scheduler.durable import SavePlan
 from streamsched.scheduler.scheduler import Scheduler
 from streamsched.service.batch_publisher import BatchPlan
 

@@ -10,10 +10,11 @@ from streamsched.connectors.file_source import open_file
 from streamsched.connectors.kafka import open_kafka, open_sink
 from streamsched.connectors.source import Position, Source
 from streamsched.errors import SettingsError, SettingsErrors, SourceError
+from streamsched.persistence.image_writer import SavePlan
 from streamsched.persistence.recovery import has_state
 from streamsched.politeness.politeness_settings import Politeness
 from streamsched.scheduler.any_scheduler import AnyScheduler
-from streamsched.scheduler.durable import DurableScheduler, SavePlan
+from streamsched.scheduler.durable import DurableScheduler
 from streamsched.scheduler.scheduler import Scheduler
 from streamsched.service.batch_publisher import BatchPlan, BatchPublisher
 from streamsched.service.run_settings import RunSettings

@@ -14,7 +14,8 @@ import pytest
 from streamsched import Outcome, Scheduler, SnapshotError
 from streamsched.errors import StateInUse
 from streamsched.persistence.files import list_images
-from streamsched.scheduler.durable import DurableScheduler, SavePlan
+from streamsched.persistence.image_writer import SavePlan
+from streamsched.scheduler.durable import DurableScheduler
 from tests.support.paths import ROOT
 
 NEVER = SavePlan(every=1e9)

@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 
 from streamsched import Scheduler, SnapshotError
 from streamsched.persistence.image_format import read_image
+from streamsched.persistence.image_writer import SavePlan
 from streamsched.persistence.verification import check_directory
 from streamsched.persistence.write_ahead_log import MAGIC
-from streamsched.scheduler.durable import DurableScheduler, SavePlan
+from streamsched.scheduler.durable import DurableScheduler
 from tests.support import killed_scheduler
 from tests.support.guarded_memory import small_reserve
 

@@ -18,7 +18,8 @@ from streamsched import Outcome, Scheduler
 from streamsched.outcomes import OutcomeBatch
 from streamsched.persistence import snapshot_view, write_ahead_log
 from streamsched.persistence.files import list_segments
-from streamsched.scheduler.durable import DurableScheduler, SavePlan
+from streamsched.persistence.image_writer import SavePlan
+from streamsched.scheduler.durable import DurableScheduler
 from tests.support.guarded_memory import small_reserve
 from tests.support.outcome_streams import streams
 from tests.support.random_calls import Call, calls, settings_of

@@ -9,8 +9,9 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from streamsched import HostRule, OutcomeBatch, Politeness
+from streamsched.persistence.image_writer import SavePlan
 from streamsched.scheduler.any_scheduler import AnyScheduler
-from streamsched.scheduler.durable import DurableScheduler, SavePlan
+from streamsched.scheduler.durable import DurableScheduler
 from tests.support.guarded_memory import small_reserve
 from tests.support.outcome_streams import cut, daily_crawl
 

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from streamsched import Explanation, Outcome, PackedUrls, Scheduler
-from streamsched.politeness.eligibility import are_eligible, overdue_times, read_waits
+from streamsched.politeness.eligibility import are_eligible, read_waits
 from streamsched.politeness.politeness_settings import HostRule, Politeness, Rule
+from streamsched.politeness.priority import overdue_times
 from streamsched.reasons import Reason, ReasonCode
 
 HOUR, DAY = 3_600.0, 86_400.0

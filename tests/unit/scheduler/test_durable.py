@@ -13,7 +13,8 @@ import pytest
 from streamsched import Outcome, OutcomeBatch, Scheduler, SettingsError, SnapshotError
 from streamsched.persistence.call_codec import StreamNeeded
 from streamsched.persistence.files import list_images
-from streamsched.scheduler.durable import DurableScheduler, SavePlan
+from streamsched.persistence.image_writer import SavePlan
+from streamsched.scheduler.durable import DurableScheduler
 
 NEVER = SavePlan(every=1e9)
 STREAM = [Outcome(f"https://a.example/{i % 7}", float(i + 1), changed=i % 3 == 0) for i in range(40)]

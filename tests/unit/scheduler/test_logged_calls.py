@@ -11,9 +11,10 @@ import pytest
 
 from streamsched import HostRule, Outcome, Politeness, Rule, Scheduler, SnapshotError
 from streamsched.persistence.call_codec import decode_call, encode_call
+from streamsched.persistence.image_writer import SavePlan
 from streamsched.persistence.write_ahead_log import Torn, read_calls
 from streamsched.scheduler.any_scheduler import AnyScheduler
-from streamsched.scheduler.durable import DurableScheduler, SavePlan
+from streamsched.scheduler.durable import DurableScheduler
 from streamsched.scheduler.logged_calls import CALLS, replay
 
 NEVER = SavePlan(every=1e9)

@@ -10,7 +10,8 @@ import pytest
 
 from streamsched.connectors.kafka import KafkaSink
 from streamsched.errors import SettingsError, SnapshotError, SourceError
-from streamsched.scheduler.durable import DurableScheduler, SavePlan
+from streamsched.persistence.image_writer import SavePlan
+from streamsched.scheduler.durable import DurableScheduler
 from streamsched.scheduler.results import Batch
 from streamsched.service.batch_publisher import BatchPlan, BatchPublisher
 

@@ -11,7 +11,8 @@ import pytest
 from streamsched import Outcome, OutcomeBatch
 from streamsched.connectors import Delivery, Position, Rejection, Source
 from streamsched.errors import SnapshotError, SourceError
-from streamsched.scheduler.durable import DurableScheduler, SavePlan
+from streamsched.persistence.image_writer import SavePlan
+from streamsched.scheduler.durable import DurableScheduler
 from streamsched.service.ingest_loop import IngestLoop
 
 PATHS = ("kafka://t/0", "kafka://t/1")

@@ -11,7 +11,7 @@ import pytest
 
 from streamsched import HostRule, Politeness, Rule
 from streamsched.errors import SettingsError, SettingsErrors
-from streamsched.scheduler.durable import SavePlan
+from streamsched.persistence.image_writer import SavePlan
 from streamsched.service.batch_publisher import BatchPlan
 from streamsched.service.run_settings import SETTING_NAMES, RunSettings, read_run_settings
 from streamsched.service.setting_sources import Given, read_assignments
