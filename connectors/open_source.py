@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from streamsched.connectors.file_source import BATCH, open_file
 from streamsched.connectors.formats.microsoft import ORIGIN_S
 from streamsched.connectors.kafka import open_kafka
 from streamsched.connectors.kafka.kafka_settings import SCHEME
 from streamsched.connectors.kafka.source import BATCH as MESSAGES
-from streamsched.connectors.source import Position, Source
 from streamsched.errors import SettingsError
+
+if TYPE_CHECKING:
+    from streamsched.connectors.source import Position, Source
 
 __all__ = ["open_source"]
 

@@ -11,11 +11,13 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from types import MappingProxyType, TracebackType
-from typing import Final, Literal, Protocol, Self, TypeAlias, TypeGuard, runtime_checkable
+from typing import TYPE_CHECKING, Final, Literal, Protocol, Self, TypeAlias, TypeGuard, runtime_checkable
 
 from streamsched.errors import SourceError, shorten
-from streamsched.numerics.arrays import Floats
-from streamsched.outcomes import OutcomeBatch
+
+if TYPE_CHECKING:
+    from streamsched.numerics.arrays import Floats
+    from streamsched.outcomes import OutcomeBatch
 
 __all__ = ["Delivery", "Position", "Rejection", "RevokeCallback", "Source", "Unit", "VisitBatch"]
 

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from scipy.special import stdtrit
 
-from streamsched.numerics.arrays import Bools, Floats, Ints
+if TYPE_CHECKING:
+    from streamsched.numerics.arrays import Bools, Floats, Ints
 
 __all__ = ["BATCH_CYCLES", "Estimate", "over_cycles", "over_detections", "over_seeds"]
 

@@ -6,11 +6,10 @@ import multiprocessing
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
-from typing import NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
-from streamsched.numerics.arrays import Ints
 from streamsched.numerics.topk_order import tie_keys
 from streamsched.replay.replay_results import ReplayResult, summarise
 from streamsched.replay.replay_settings import ReplaySettings, choose_window
@@ -19,8 +18,11 @@ from streamsched.replay.simulation.metrics import assign_deciles
 from streamsched.replay.simulation.policies import make_policy
 from streamsched.replay.simulation.policy_names import EVOLVING, formula_of
 from streamsched.replay.simulation.simulator import Policy, Schedule, Trace, simulate
-from streamsched.replay.truth.ground_truth import ChangeLog, Window
 from streamsched.replay.truth.reader import read_truth
+
+if TYPE_CHECKING:
+    from streamsched.numerics.arrays import Ints
+    from streamsched.replay.truth.ground_truth import ChangeLog, Window
 
 __all__ = ["KeepPolicy", "Progress", "replay_log", "run_replay"]
 

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from streamsched.connectors.source import Rejection
-from streamsched.numerics.arrays import Floats, Ints
 from streamsched.replay.confidence_intervals import Estimate, over_cycles, over_detections, over_seeds
-from streamsched.replay.replay_settings import ReplaySettings
-from streamsched.replay.simulation.simulator import Trace
-from streamsched.replay.truth.ground_truth import Window
+
+if TYPE_CHECKING:
+    from streamsched.connectors.source import Rejection
+    from streamsched.numerics.arrays import Floats, Ints
+    from streamsched.replay.replay_settings import ReplaySettings
+    from streamsched.replay.simulation.simulator import Trace
+    from streamsched.replay.truth.ground_truth import Window
 
 __all__ = ["METRICS", "PolicyResult", "ReplayResult", "summarise"]
 

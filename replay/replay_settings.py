@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final, get_args
+from typing import TYPE_CHECKING, Final, get_args
 
 from streamsched.errors import ReplayError
 from streamsched.replay.simulation.policy_names import STEADY, check_policy
 from streamsched.replay.simulation.simulator import DAY_S, Reading, Schedule
-from streamsched.replay.truth.ground_truth import ChangeLog, Window
+
+if TYPE_CHECKING:
+    from streamsched.replay.truth.ground_truth import ChangeLog, Window
 
 __all__ = ["ReplaySettings", "choose_window", "format_time", "is_dated"]
 

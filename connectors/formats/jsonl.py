@@ -6,7 +6,7 @@ Blank lines are passed over. A file that names a map's field twice means its las
 from __future__ import annotations
 
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 import numpy as np
@@ -16,7 +16,9 @@ from streamsched.connectors.formats.events import UNREADABLE, Event, Refuse, acc
 from streamsched.connectors.reading.lines import LineChunk, LineFormat
 from streamsched.connectors.reading.rejections import describe
 from streamsched.connectors.reading.validation import ParseError
-from streamsched.outcomes import OutcomeBatch
+
+if TYPE_CHECKING:
+    from streamsched.outcomes import OutcomeBatch
 
 __all__ = ["JSON_LINES", "make_json_lines"]
 

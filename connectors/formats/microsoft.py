@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple
 
 import msgspec
 import numpy as np
@@ -34,9 +34,11 @@ from streamsched.connectors.reading.lines import LineChunk, split_lines
 from streamsched.connectors.reading.record_reader import OutcomeChunk, RecordReader
 from streamsched.connectors.reading.rejections import RecordProblem, RejectionCounter, describe
 from streamsched.connectors.reading.validation import ParseError, parse_each, reject_each
-from streamsched.numerics.arrays import Bools, Floats, Ints
 from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.outcomes import CHANGED, IMPORTANCE, OutcomeBatch
+
+if TYPE_CHECKING:
+    from streamsched.numerics.arrays import Bools, Floats, Ints
 
 __all__ = ["HISTORY", "IMPORTANCES", "ORIGIN_S", "URLS", "CrawlHistory", "write_sample"]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import numpy as np
 
@@ -20,8 +20,10 @@ from streamsched.connectors.reading.lines import split_lines
 from streamsched.connectors.reading.record_reader import RecordReader
 from streamsched.connectors.reading.rejections import RecordProblem, RejectionCounter, describe
 from streamsched.connectors.reading.validation import ParseError, parse_each, reject_each
-from streamsched.numerics.arrays import Bools, Floats, Ints, Rows
 from streamsched.numerics.packed_urls import MAX_URL_BYTES, PackedUrls
+
+if TYPE_CHECKING:
+    from streamsched.numerics.arrays import Bools, Floats, Ints, Rows
 
 __all__ = ["ImportanceTable", "UrlTable", "parse_id", "parse_number"]
 

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 from itertools import pairwise
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from msgpack import Unpacker
 
@@ -43,8 +43,10 @@ from streamsched.connectors.reading.byte_stream import BLOCK_BYTES
 from streamsched.connectors.reading.record_reader import OutcomeChunk, RecordReader
 from streamsched.connectors.reading.rejections import MAX_RAW_BYTES, RecordProblem, RejectionCounter
 from streamsched.connectors.reading.validation import parse_valid
-from streamsched.errors import SourceError
-from streamsched.outcomes import OutcomeBatch
+
+if TYPE_CHECKING:
+    from streamsched.errors import SourceError
+    from streamsched.outcomes import OutcomeBatch
 
 __all__ = ["MAX_MAP_BYTES", "read_maps"]
 

@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, Final, cast
+from typing import TYPE_CHECKING, BinaryIO, Final, cast
 
 import msgspec
 import numpy as np
@@ -18,7 +18,9 @@ import numpy as np
 from streamsched.connectors.formats.columns import to_events
 from streamsched.connectors.formats.msgpack_frames import encode_frame
 from streamsched.errors import SourceError, StreamschedError
-from streamsched.outcomes import OutcomeBatch
+
+if TYPE_CHECKING:
+    from streamsched.outcomes import OutcomeBatch
 
 __all__ = ["replacing", "write_jsonl", "write_msgpack"]
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from streamsched.connectors.kafka.kafka_settings import SCHEME, KafkaSettings, read_settings
 from streamsched.connectors.kafka.sink import KafkaSink
 from streamsched.connectors.kafka.source import BATCH, KafkaSource
-from streamsched.connectors.source import Position
+
+if TYPE_CHECKING:
+    from streamsched.connectors.source import Position
 
 __all__ = ["BATCH", "SCHEME", "KafkaSettings", "KafkaSink", "KafkaSource", "open_kafka", "open_sink", "read_settings"]
 

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from streamsched.connectors.kafka.clients.protocol import Headers, Producer, partition_path
-from streamsched.connectors.kafka.decoding import RejectedMessage
 from streamsched.connectors.reading.rejections import Rejections
 from streamsched.connectors.source import Rejection
+
+if TYPE_CHECKING:
+    from streamsched.connectors.kafka.decoding import RejectedMessage
 
 __all__ = ["DeadLetters"]
 

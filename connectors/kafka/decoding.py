@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from operator import attrgetter
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
@@ -20,7 +20,6 @@ from streamsched.connectors.formats.jsonl import make_json_lines
 from streamsched.connectors.formats.msgpack_frames import VERSION
 from streamsched.connectors.formats.msgpack_maps import EventMaps, read_frame
 from streamsched.connectors.formats.msgpack_stream import MAX_MAP_BYTES
-from streamsched.connectors.kafka.clients.protocol import Headers, Messages
 from streamsched.connectors.kafka.message_keys import host_keys, not_equal
 from streamsched.connectors.kafka.message_kinds import (
     BROKEN,
@@ -36,8 +35,11 @@ from streamsched.connectors.reading.lines import LineChunk
 from streamsched.connectors.reading.rejections import MAX_RAW_BYTES, RecordProblem, describe
 from streamsched.connectors.reading.validation import ParseError, parse_valid
 from streamsched.errors import shorten
-from streamsched.numerics.arrays import Bytes, Ints
 from streamsched.outcomes import OutcomeBatch
+
+if TYPE_CHECKING:
+    from streamsched.connectors.kafka.clients.protocol import Headers, Messages
+    from streamsched.numerics.arrays import Bytes, Ints
 
 __all__ = ["VERSION_FIELDS", "VERSION_HEADER", "DecodedBatch", "DecodingResult", "RejectedMessage", "decode_messages"]
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from streamsched.numerics.arrays import Bools, Bytes, Ints
 from streamsched.numerics.jit import kernel
 from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.numerics.url_syntax import default_port, find_authority
+
+if TYPE_CHECKING:
+    from streamsched.numerics.arrays import Bools, Bytes, Ints
 
 __all__ = ["choose_partitions", "host_keys", "not_equal"]
 

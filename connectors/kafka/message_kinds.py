@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from streamsched.connectors.formats.msgpack_boundaries import FRAME, MapScanner, is_event
-from streamsched.numerics.arrays import Bytes
+
+if TYPE_CHECKING:
+    from streamsched.numerics.arrays import Bytes
 
 __all__ = ["BROKEN", "EMPTY", "FIRST_BYTE", "FRAME_MAP", "JSON", "MAP", "OTHER", "classify_messages"]
 

@@ -6,9 +6,11 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
+from typing import TYPE_CHECKING
 
-from streamsched.connectors.kafka.decoding import DecodedBatch, DecodingResult, RejectedMessage
-from streamsched.connectors.source import Position
+if TYPE_CHECKING:
+    from streamsched.connectors.kafka.decoding import DecodedBatch, DecodingResult, RejectedMessage
+    from streamsched.connectors.source import Position
 
 __all__ = ["AssignedPartitions", "PartitionProgress", "PendingDelivery"]
 

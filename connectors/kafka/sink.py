@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import TracebackType
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 import msgspec
 import numpy as np
@@ -12,12 +12,14 @@ import numpy as np
 from streamsched.connectors.formats.columns import join, to_events
 from streamsched.connectors.formats.msgpack_frames import encode_frame
 from streamsched.connectors.kafka.clients.factory import open_producer
-from streamsched.connectors.kafka.clients.protocol import Producer
-from streamsched.connectors.kafka.kafka_settings import KafkaSettings
 from streamsched.connectors.kafka.message_keys import choose_partitions, host_keys
-from streamsched.connectors.source import VisitBatch
 from streamsched.errors import SettingsError
-from streamsched.outcomes import OutcomeBatch
+
+if TYPE_CHECKING:
+    from streamsched.connectors.kafka.clients.protocol import Producer
+    from streamsched.connectors.kafka.kafka_settings import KafkaSettings
+    from streamsched.connectors.source import VisitBatch
+    from streamsched.outcomes import OutcomeBatch
 
 __all__ = ["FORMATS", "FRAME_ROWS", "KafkaSink", "cut_frames"]
 

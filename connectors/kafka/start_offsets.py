@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from streamsched.connectors.kafka.clients.protocol import partition_path
-from streamsched.connectors.kafka.kafka_settings import KafkaSettings
-from streamsched.connectors.source import Position
 from streamsched.errors import SourceError
+
+if TYPE_CHECKING:
+    from streamsched.connectors.kafka.kafka_settings import KafkaSettings
+    from streamsched.connectors.source import Position
 
 __all__ = ["Bounds", "StartOffset", "choose_start", "find_partition", "offset_out_of_range"]
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 import numpy as np
 
 from streamsched.connectors.reading.record_reader import OutcomeChunk, RecordReader
 from streamsched.connectors.reading.rejections import MAX_RAW_BYTES, RecordProblem, RejectionCounter, describe
 from streamsched.connectors.reading.validation import parse_valid
-from streamsched.numerics.arrays import Ints
-from streamsched.outcomes import OutcomeBatch
+
+if TYPE_CHECKING:
+    from streamsched.numerics.arrays import Ints
+    from streamsched.outcomes import OutcomeBatch
 
 __all__ = ["MAX_LINE_BYTES", "LineChunk", "LineFormat", "split_lines"]
 

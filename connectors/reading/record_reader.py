@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from streamsched.connectors.reading.byte_stream import ByteStream
-from streamsched.connectors.reading.rejections import RejectionCounter
-from streamsched.outcomes import OutcomeBatch
+if TYPE_CHECKING:
+    from streamsched.connectors.reading.byte_stream import ByteStream
+    from streamsched.connectors.reading.rejections import RejectionCounter
+    from streamsched.outcomes import OutcomeBatch
 
 __all__ = ["OutcomeChunk", "Read", "RecordReader"]
 

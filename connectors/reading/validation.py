@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
 from streamsched.connectors.reading.rejections import RecordProblem, RejectionSink
-from streamsched.outcomes import OutcomeBatch
+
+if TYPE_CHECKING:
+    from streamsched.outcomes import OutcomeBatch
 
 __all__ = ["ParseError", "keep_valid", "parse_each", "parse_valid", "reject_each"]
 

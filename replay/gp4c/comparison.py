@@ -7,11 +7,14 @@ folds. Folds hold different pages but the same cycles: the intervals do not cove
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streamsched.numerics.arrays import Floats
 from streamsched.replay.confidence_intervals import Estimate, over_seeds
+
+if TYPE_CHECKING:
+    from streamsched.numerics.arrays import Floats
 
 __all__ = [
     "Contest",

@@ -8,17 +8,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from streamsched.errors import ReplayError
 from streamsched.evolution.data.change_history import ChangeHistory
-from streamsched.numerics.arrays import Bools, Hashes, Ints
 from streamsched.numerics.packed_urls import PackedUrls, hash_bytes
 from streamsched.numerics.topk_order import tie_keys
 from streamsched.replay.gp4c.prior import fit_prior
 from streamsched.replay.gp4c.protocol_settings import FOLDS, SPANS, ProtocolSettings
-from streamsched.replay.truth.ground_truth import Window
+
+if TYPE_CHECKING:
+    from streamsched.numerics.arrays import Bools, Hashes, Ints
+    from streamsched.replay.truth.ground_truth import Window
 
 __all__ = ["Rotation", "Stages", "assign_folds", "cut_history", "rotate_folds", "split_history"]
 

@@ -9,11 +9,12 @@ ln(1 + 2/b) / ln(1 + 1/b), which rises from 1 to 2 with b, gives b, then s.
 from __future__ import annotations
 
 import math
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from streamsched.numerics.arrays import Bools
+if TYPE_CHECKING:
+    from streamsched.numerics.arrays import Bools
 
 __all__ = ["fit_prior"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import matplotlib as mpl
 import numpy as np
@@ -12,16 +12,18 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from streamsched.evolution.gp.evolution_settings import Metric
-from streamsched.evolution.gp.final_selection import Selection
-from streamsched.numerics.arrays import Floats
-from streamsched.replay.confidence_intervals import Estimate
 from streamsched.replay.gp4c.comparison import estimate, estimate_cycles
 from streamsched.replay.gp4c.protocol_results import NAMES, SELECTIONS, ProtocolResult
 from streamsched.replay.gp4c.protocol_tables import EVOLVED_STYLES, OMITTED, choose_method_styles
 from streamsched.replay.reporting.palette import LineStyle
 from streamsched.replay.reporting.sentences import METRIC_TITLES
 from streamsched.replay.reporting.svg import INK, RC_PARAMS, line_properties, style_axes, to_svg
+
+if TYPE_CHECKING:
+    from streamsched.evolution.gp.evolution_settings import Metric
+    from streamsched.evolution.gp.final_selection import Selection
+    from streamsched.numerics.arrays import Floats
+    from streamsched.replay.confidence_intervals import Estimate
 
 __all__ = ["draw_curves", "draw_methods", "draw_new_pages", "draw_selections", "draw_sweep"]
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from streamsched.evolution.gp.evolution_settings import EvolutionSettings, Metric
-from streamsched.evolution.gp.symbols import TerminalSet
-from streamsched.replay.confidence_intervals import Estimate
 from streamsched.replay.findings import Finding
 from streamsched.replay.gp4c.comparison import compare_folds, compare_with_zero
 from streamsched.replay.gp4c.protocol_results import NAMES, ProtocolResult
 from streamsched.replay.gp4c.protocol_settings import FOLDS, METRICS, SPANS
 from streamsched.replay.replay_settings import format_time
+
+if TYPE_CHECKING:
+    from streamsched.evolution.gp.symbols import TerminalSet
+    from streamsched.replay.confidence_intervals import Estimate
 
 Status: TypeAlias = Literal["confirmed", "smaller", "refuted", "undecided"]
 OutcomeCode: TypeAlias = Literal["better", "tie", "worse"]

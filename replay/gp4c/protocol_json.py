@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from streamsched.numerics.arrays import Floats
-from streamsched.replay.confidence_intervals import Estimate
 from streamsched.replay.findings import findings_to_json
 from streamsched.replay.gp4c.comparison import Contest, estimate_cycles, estimate_folds
 from streamsched.replay.gp4c.protocol_findings import find_all
 from streamsched.replay.gp4c.protocol_results import SELECTIONS, Evolved, ProtocolResult
 from streamsched.replay.gp4c.protocol_settings import FOLDS, METRICS, ProtocolSettings
 from streamsched.replay.replay_settings import format_time
+
+if TYPE_CHECKING:
+    from streamsched.numerics.arrays import Floats
+    from streamsched.replay.confidence_intervals import Estimate
 
 __all__ = ["to_json"]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
-from streamsched.evolution.gp.evolution_settings import Metric
 from streamsched.replay.gp4c.protocol_figures import (
     draw_curves,
     draw_methods,
@@ -16,7 +16,6 @@ from streamsched.replay.gp4c.protocol_figures import (
     draw_sweep,
 )
 from streamsched.replay.gp4c.protocol_findings import describe_scope, find_new_pages, find_top_of_list, find_verdict
-from streamsched.replay.gp4c.protocol_results import ProtocolResult
 from streamsched.replay.gp4c.protocol_settings import FOLDS, METRICS
 from streamsched.replay.gp4c.protocol_tables import (
     OMITTED,
@@ -28,6 +27,10 @@ from streamsched.replay.gp4c.protocol_tables import (
 )
 from streamsched.replay.reporting.page import mark_safe, render_page
 from streamsched.replay.reporting.sentences import method_title
+
+if TYPE_CHECKING:
+    from streamsched.evolution.gp.evolution_settings import Metric
+    from streamsched.replay.gp4c.protocol_results import ProtocolResult
 
 __all__ = ["render_protocol"]
 

@@ -4,14 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final, get_args
+from typing import TYPE_CHECKING, Final, get_args
 
-from streamsched.connectors.source import Rejection
-from streamsched.evolution.gp.evolution_settings import Metric
 from streamsched.evolution.gp.final_selection import Selection
-from streamsched.evolution.gp.symbols import TerminalSet
-from streamsched.numerics.arrays import Floats
-from streamsched.replay.confidence_intervals import Estimate
 from streamsched.replay.gp4c.comparison import (
     Contest,
     compare_cycles,
@@ -19,7 +14,14 @@ from streamsched.replay.gp4c.comparison import (
     estimate_folds,
 )
 from streamsched.replay.gp4c.protocol_settings import SPANS, ProtocolSettings
-from streamsched.replay.truth.ground_truth import Window
+
+if TYPE_CHECKING:
+    from streamsched.connectors.source import Rejection
+    from streamsched.evolution.gp.evolution_settings import Metric
+    from streamsched.evolution.gp.symbols import TerminalSet
+    from streamsched.numerics.arrays import Floats
+    from streamsched.replay.confidence_intervals import Estimate
+    from streamsched.replay.truth.ground_truth import Window
 
 __all__ = [
     "BASELINES",

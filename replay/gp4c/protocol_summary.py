@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from streamsched.replay.findings import Finding
 from streamsched.replay.gp4c.protocol_findings import describe_scope, find_new_pages, find_top_of_list, find_verdict
-from streamsched.replay.gp4c.protocol_results import ProtocolResult
 from streamsched.replay.gp4c.protocol_tables import (
     claim_table,
     contest_table,
@@ -16,8 +14,12 @@ from streamsched.replay.gp4c.protocol_tables import (
     sweep_table,
 )
 from streamsched.replay.reporting.sentences import describe
-from streamsched.replay.reporting.tables import Table
 from streamsched.replay.reporting.terminal import print_paragraph, print_table, to_rich
+
+if TYPE_CHECKING:
+    from streamsched.replay.findings import Finding
+    from streamsched.replay.gp4c.protocol_results import ProtocolResult
+    from streamsched.replay.reporting.tables import Table
 
 __all__ = ["print_protocol"]
 

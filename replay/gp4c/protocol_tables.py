@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from streamsched.evolution.gp.evolution_settings import Metric
-from streamsched.replay.confidence_intervals import Estimate
 from streamsched.replay.gp4c.comparison import compare_with_zero, estimate
 from streamsched.replay.gp4c.protocol_findings import Claim, judge_claims
-from streamsched.replay.gp4c.protocol_results import ProtocolResult
 from streamsched.replay.gp4c.protocol_settings import METRICS
 from streamsched.replay.reporting.number_format import (
     format_half_width,
@@ -20,6 +17,11 @@ from streamsched.replay.reporting.number_format import (
 from streamsched.replay.reporting.palette import LineStyle, choose_line_styles
 from streamsched.replay.reporting.sentences import METRIC_TITLES, OUTCOMES, method_title
 from streamsched.replay.reporting.tables import Cell, Column, Mark, Table
+
+if TYPE_CHECKING:
+    from streamsched.evolution.gp.evolution_settings import Metric
+    from streamsched.replay.confidence_intervals import Estimate
+    from streamsched.replay.gp4c.protocol_results import ProtocolResult
 
 __all__ = [
     "EVOLVED_STYLES",

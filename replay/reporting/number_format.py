@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from streamsched.formula.champion import METRIC_NAMES
 from streamsched.numerics.durations import format_duration
-from streamsched.replay.confidence_intervals import Estimate
 from streamsched.replay.simulation.simulator import DAY_S
+
+if TYPE_CHECKING:
+    from streamsched.replay.confidence_intervals import Estimate
 
 __all__ = [
     "capitalize",

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from streamsched.replay.findings import Finding
 from streamsched.replay.reporting.palette import COLOURS
 from streamsched.replay.reporting.sentences import describe
+
+if TYPE_CHECKING:
+    from streamsched.replay.findings import Finding
 
 __all__ = ["mark_safe", "render_page"]
 

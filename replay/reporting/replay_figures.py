@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import matplotlib as mpl
 import numpy as np
@@ -15,12 +15,14 @@ from matplotlib.patches import Rectangle
 
 from streamsched.numerics.arrays import Floats
 from streamsched.replay.confidence_intervals import BATCH_CYCLES
-from streamsched.replay.replay_results import PolicyResult, ReplayResult
 from streamsched.replay.reporting.number_format import format_distinct
 from streamsched.replay.reporting.palette import choose_line_styles
 from streamsched.replay.reporting.svg import HEAT, INK, RC_PARAMS, line_properties, style_axes, to_svg
 from streamsched.replay.simulation.metrics import DECILES, WAITS_DAYS, moving_mean
 from streamsched.replay.simulation.simulator import DAY_S, Trace
+
+if TYPE_CHECKING:
+    from streamsched.replay.replay_results import PolicyResult, ReplayResult
 
 __all__ = ["draw_deciles", "draw_series", "draw_waits", "share_by_decile"]
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from streamsched.replay.confidence_intervals import BATCH_CYCLES
 from streamsched.replay.findings import Finding
-from streamsched.replay.replay_results import ReplayResult
 from streamsched.replay.replay_settings import format_time
+
+if TYPE_CHECKING:
+    from streamsched.replay.replay_results import ReplayResult
 
 __all__ = ["best_policies", "describe_scope", "explain_figures", "find_best", "find_identical", "find_promotions"]
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from streamsched.replay.findings import findings_to_json
 from streamsched.replay.replay_results import METRICS, PolicyResult, ReplayResult
 from streamsched.replay.replay_settings import format_time
 from streamsched.replay.reporting.replay_findings import find_best, find_identical, find_promotions
-from streamsched.replay.simulation.promotions import Evolution
+
+if TYPE_CHECKING:
+    from streamsched.replay.simulation.promotions import Evolution
 
 __all__ = ["to_json"]
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from streamsched.errors import ReplayError
 from streamsched.replay.confidence_intervals import BATCH_CYCLES
-from streamsched.replay.replay_results import ReplayResult
 from streamsched.replay.reporting.page import mark_safe, render_page
 from streamsched.replay.reporting.palette import choose_line_styles
 from streamsched.replay.reporting.replay_figures import draw_deciles, draw_series, draw_waits
 from streamsched.replay.reporting.replay_findings import describe_scope, explain_figures, find_best, find_identical
 from streamsched.replay.reporting.replay_tables import evolution_table, policy_table
+
+if TYPE_CHECKING:
+    from streamsched.replay.replay_results import ReplayResult
 
 __all__ = ["render_report", "write_report"]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from streamsched.replay.replay_results import METRICS, PolicyResult, ReplayResult
 from streamsched.replay.replay_settings import format_time
 from streamsched.replay.reporting.number_format import format_count, format_gain, format_half_width, format_number
@@ -9,7 +11,9 @@ from streamsched.replay.reporting.palette import LineStyle, choose_line_styles
 from streamsched.replay.reporting.replay_findings import best_policies
 from streamsched.replay.reporting.sentences import METRIC_TITLES
 from streamsched.replay.reporting.tables import Cell, Column, Table
-from streamsched.replay.simulation.promotions import Evolution
+
+if TYPE_CHECKING:
+    from streamsched.replay.simulation.promotions import Evolution
 
 __all__ = ["evolution_table", "policy_table"]
 

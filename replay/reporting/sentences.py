@@ -6,9 +6,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from streamsched.replay.findings import Finding
 from streamsched.replay.reporting.number_format import (
     capitalize,
     format_count,
@@ -22,6 +21,9 @@ from streamsched.replay.reporting.number_format import (
     format_share,
     join_names,
 )
+
+if TYPE_CHECKING:
+    from streamsched.replay.findings import Finding
 
 __all__ = ["METRIC_TITLES", "OUTCOMES", "WEEKDAYS", "describe", "method_title", "name_option"]
 

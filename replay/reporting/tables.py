@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from streamsched.replay.reporting.palette import LineStyle
+if TYPE_CHECKING:
+    from streamsched.replay.reporting.palette import LineStyle
 
 __all__ = ["Cell", "Column", "ColumnKind", "Mark", "Table"]
 

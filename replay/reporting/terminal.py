@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -14,12 +14,14 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from streamsched.replay import experiment
-from streamsched.replay.replay_results import ReplayResult
 from streamsched.replay.reporting.replay_findings import describe_scope, explain_figures, find_promotions
 from streamsched.replay.reporting.replay_tables import policy_table
 from streamsched.replay.reporting.sentences import describe
-from streamsched.replay.reporting.tables import Cell, Table
+
+if TYPE_CHECKING:
+    from streamsched.replay import experiment
+    from streamsched.replay.replay_results import ReplayResult
+    from streamsched.replay.reporting.tables import Cell, Table
 
 __all__ = ["figure_table", "print_figures", "print_paragraph", "print_table", "show_progress", "to_rich"]
 

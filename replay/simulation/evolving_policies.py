@@ -11,12 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Final, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
 import numpy as np
 
 from streamsched.evolution.contest import shuffle_pages
-from streamsched.evolution.data.change_history import ChangeHistory
 from streamsched.evolution.findings import Candidate, DataSpan
 from streamsched.evolution.gp.evolution_settings import WARM, EvolutionSettings
 from streamsched.evolution.gp.final_selection import measure
@@ -28,12 +27,15 @@ from streamsched.evolution.simulation.evaluator import Evaluator
 from streamsched.evolution.simulation.trials import Trial
 from streamsched.formula.champion import BY_EVOLUTION, Champion
 from streamsched.formula.formula import Formula
-from streamsched.numerics.arrays import Rows
 from streamsched.replay.simulation.promotions import Evolution
 from streamsched.replay.simulation.scheduler_policy import ScheduledPolicy
-from streamsched.replay.simulation.simulator import PolicyQuery, Schedule
 from streamsched.scheduler.evolver import Evolver
-from streamsched.scheduler.scheduler import Scheduler
+
+if TYPE_CHECKING:
+    from streamsched.evolution.data.change_history import ChangeHistory
+    from streamsched.numerics.arrays import Rows
+    from streamsched.replay.simulation.simulator import PolicyQuery, Schedule
+    from streamsched.scheduler.scheduler import Scheduler
 
 __all__ = ["EvolvingPolicy", "PaperPolicy", "SupportsEvolution", "make_paper_settings", "make_plan"]
 

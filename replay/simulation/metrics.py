@@ -7,11 +7,12 @@ discount of Järvelin & Kekäläinen, who do not discount ranks below the base o
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from streamsched.numerics.arrays import Bools, Floats, Hashes, Ints
+if TYPE_CHECKING:
+    from streamsched.numerics.arrays import Bools, Floats, Hashes, Ints
 
 __all__ = [
     "DECILES",

@@ -17,19 +17,21 @@ Two policies change their formula as they learn: see `streamsched.replay.simulat
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from streamsched.numerics.arrays import Floats, Rows
-from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.numerics.topk_order import select_top
-from streamsched.outcomes import OutcomeBatch
 from streamsched.replay.simulation.evolving_policies import EvolvingPolicy, PaperPolicy, make_paper_settings, make_plan
 from streamsched.replay.simulation.policy_names import FORMULAS, check_policy
 from streamsched.replay.simulation.scheduler_policy import ScheduledPolicy
 from streamsched.replay.simulation.simulator import Policy, PolicyQuery, Schedule
 from streamsched.scheduler.scheduler import Scheduler
+
+if TYPE_CHECKING:
+    from streamsched.numerics.arrays import Floats, Rows
+    from streamsched.numerics.packed_urls import PackedUrls
+    from streamsched.outcomes import OutcomeBatch
 
 __all__ = [
     "ScheduledPolicy",

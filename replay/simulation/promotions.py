@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from streamsched.evolution.records import EvolutionRecord
+if TYPE_CHECKING:
+    from streamsched.evolution.records import EvolutionRecord
 
 __all__ = ["Evolution"]
 

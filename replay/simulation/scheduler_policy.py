@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from streamsched.numerics.arrays import Rows
-from streamsched.numerics.packed_urls import PackedUrls
-from streamsched.outcomes import OutcomeBatch
-from streamsched.replay.simulation.simulator import PolicyQuery
-from streamsched.scheduler.scheduler import Scheduler
+if TYPE_CHECKING:
+    from streamsched.numerics.arrays import Rows
+    from streamsched.numerics.packed_urls import PackedUrls
+    from streamsched.outcomes import OutcomeBatch
+    from streamsched.replay.simulation.simulator import PolicyQuery
+    from streamsched.scheduler.scheduler import Scheduler
 
 __all__ = ["ScheduledPolicy"]
 

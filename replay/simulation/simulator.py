@@ -14,16 +14,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
 
 import numpy as np
 
-from streamsched.numerics.arrays import Bools, Floats, Ints, Rows
-from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.outcomes import OutcomeBatch
 from streamsched.replay.simulation.metrics import DECILES, WAITS_DAYS, change_rate, freshness, ndcg
-from streamsched.replay.simulation.promotions import Evolution
-from streamsched.replay.truth.ground_truth import Window
+
+if TYPE_CHECKING:
+    from streamsched.numerics.arrays import Bools, Floats, Ints, Rows
+    from streamsched.numerics.packed_urls import PackedUrls
+    from streamsched.replay.simulation.promotions import Evolution
+    from streamsched.replay.truth.ground_truth import Window
 
 __all__ = ["DAY_S", "Policy", "PolicyQuery", "Reading", "Schedule", "Trace", "simulate"]
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from streamsched.numerics.arrays import Bytes, Ints
 from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.replay.synthetic.synthetic_settings import KINDS, SyntheticSettings
+
+if TYPE_CHECKING:
+    from streamsched.numerics.arrays import Bytes, Ints
 
 __all__ = ["Sites", "draw_sites", "make_urls"]
 

@@ -8,14 +8,16 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from streamsched.connectors.formats.writers import replacing
-from streamsched.numerics.arrays import Floats, Ints
-from streamsched.replay.truth.ground_truth import ChangeLog
+
+if TYPE_CHECKING:
+    from streamsched.numerics.arrays import Floats, Ints
+    from streamsched.replay.truth.ground_truth import ChangeLog
 
 __all__ = ["write_changes"]
 

@@ -6,14 +6,17 @@ A `ChangeLog` holds a whole log; a `Window` is the part of it that a replay cove
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streamsched.connectors.source import Rejection
 from streamsched.errors import ReplayError
-from streamsched.numerics.arrays import Bools, Floats, Ints, Rows
 from streamsched.numerics.jit import kernel
-from streamsched.numerics.packed_urls import PackedUrls
+
+if TYPE_CHECKING:
+    from streamsched.connectors.source import Rejection
+    from streamsched.numerics.arrays import Bools, Floats, Ints, Rows
+    from streamsched.numerics.packed_urls import PackedUrls
 
 __all__ = ["ChangeLog", "Crawls", "Window"]
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from streamsched.connectors.open_source import open_source
-from streamsched.connectors.source import Delivery
 from streamsched.estimation.change_detection import (
     CHANGE,
     CHANGE_BITS,
@@ -21,13 +20,16 @@ from streamsched.estimation.change_detection import (
     is_success,
     shows_content,
 )
-from streamsched.numerics.arrays import Bools, Floats, Ints, Records
 from streamsched.numerics.jit import kernel
 from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.outcomes import IMPORTANCE, STATUS, OutcomeBatch
 from streamsched.records.url_index import url_texts
 from streamsched.replay.truth.ground_truth import ChangeLog, Crawls
 from streamsched.state.page_table import PageTable
+
+if TYPE_CHECKING:
+    from streamsched.connectors.source import Delivery
+    from streamsched.numerics.arrays import Bools, Floats, Ints, Records
 
 __all__ = ["read_outcomes", "read_truth"]
 

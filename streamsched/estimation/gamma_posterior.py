@@ -8,12 +8,14 @@ to 1e9.
 from __future__ import annotations
 
 import math
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from streamsched.numerics.arrays import Floats
 from streamsched.numerics.jit import kernel
+
+if TYPE_CHECKING:
+    from streamsched.numerics.arrays import Floats
 
 __all__ = [
     "HIGHEST_SHAPE",

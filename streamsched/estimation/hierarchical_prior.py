@@ -16,23 +16,25 @@ The progress of the sweep depends on the stream alone, not on how the stream was
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from streamsched.estimation.gamma_posterior import digamma, shape_of_log_gap
-from streamsched.estimation.observed_interval import ObservedInterval
 from streamsched.estimation.seasonality.group_profiles import refresh_link
 from streamsched.estimation.seasonality.profile_fit import publish_profiles, sum_schedules
-from streamsched.numerics.arrays import Record, Records
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
 from streamsched.records.dirty_tracking import mark_dirty_group, mark_dirty_row
-from streamsched.records.group_schema import GroupArrays
 from streamsched.records.page_init import assign_prior
 from streamsched.records.page_schema import LONGEST_INTERVAL, SHORTEST_INTERVAL, PageArrays
-from streamsched.records.schema import DirtyArrays
-from streamsched.records.seasonality_schema import SeasonalityArrays
 from streamsched.records.url_patterns import assign_deeper_group
+
+if TYPE_CHECKING:
+    from streamsched.estimation.observed_interval import ObservedInterval
+    from streamsched.numerics.arrays import Record, Records
+    from streamsched.records.group_schema import GroupArrays
+    from streamsched.records.schema import DirtyArrays
+    from streamsched.records.seasonality_schema import SeasonalityArrays
 
 __all__ = ["FIRST_SHAPE", "advance_sweep", "init_corpus", "refresh_prior", "update_pattern_evidence"]
 

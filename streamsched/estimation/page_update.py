@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from streamsched.estimation.gamma_posterior import after_change
-from streamsched.numerics.arrays import Record
 from streamsched.numerics.jit import inlined_kernel
 from streamsched.records.page_schema import LONGEST_INTERVAL, SHORTEST_INTERVAL
+
+if TYPE_CHECKING:
+    from streamsched.numerics.arrays import Record
 
 __all__ = ["count_visit", "update_page"]
 

@@ -13,13 +13,15 @@ NAD to GAD after Tan and Mitra (2010); they are rates per cycle, to be used as `
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from streamsched.numerics.arrays import Floats, Hashes
 from streamsched.numerics.jit import inlined_kernel, kernel
+
+if TYPE_CHECKING:
+    from streamsched.numerics.arrays import Floats, Hashes
 
 __all__ = [
     "HISTORY_BITS",

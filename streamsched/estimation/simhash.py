@@ -18,14 +18,16 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from streamsched.errors import SettingsError
-from streamsched.numerics.arrays import Bytes, Hashes, Ints
 from streamsched.numerics.jit import bare_kernel, kernel, mix
 from streamsched.numerics.packed_urls import hash_bytes
+
+if TYPE_CHECKING:
+    from streamsched.numerics.arrays import Bytes, Hashes, Ints
 
 __all__ = ["SEPARATORS", "SHINGLE_WORDS", "WORDS_ALONE", "simhash"]
 

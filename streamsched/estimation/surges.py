@@ -19,17 +19,19 @@ visit costs O(1).
 from __future__ import annotations
 
 import math
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from streamsched.estimation.observed_interval import ObservedInterval
-from streamsched.numerics.arrays import Floats, Record, Records
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
 from streamsched.numerics.vector_math import expm1, log1p
 from streamsched.records.group_schema import SURGE_SHARES
 from streamsched.records.page_schema import LONGEST_INTERVAL, SHORTEST_INTERVAL
 from streamsched.records.score_invalidation import InvalidationBuffer, invalidate_group
+
+if TYPE_CHECKING:
+    from streamsched.estimation.observed_interval import ObservedInterval
+    from streamsched.numerics.arrays import Floats, Record, Records
 
 __all__ = [
     "FEWEST_PAGES",

@@ -7,18 +7,20 @@ a crawl of a small block alone would visit a handful a cycle and reward other fo
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from streamsched.evolution.data.change_history import ChangeHistory
 from streamsched.evolution.promotion import fold_cycles
-from streamsched.evolution.simulation.evaluator import Evaluator, Series
 from streamsched.evolution.simulation.trials import Reading, Trial
-from streamsched.formula.formula import Formula
-from streamsched.numerics.arrays import Bools, Floats, Rows
 from streamsched.numerics.jit import mix
 from streamsched.numerics.topk_order import tie_keys
+
+if TYPE_CHECKING:
+    from streamsched.evolution.data.change_history import ChangeHistory
+    from streamsched.evolution.simulation.evaluator import Evaluator, Series
+    from streamsched.formula.formula import Formula
+    from streamsched.numerics.arrays import Bools, Floats, Rows
 
 __all__ = ["BLOCKS", "REPLICATES", "contest_fitness", "contest_trials", "count_spans", "shuffle_pages"]
 

@@ -10,23 +10,25 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from streamsched.evolution.contest import BLOCKS, contest_fitness, contest_trials, shuffle_pages
-from streamsched.evolution.data.change_history import ChangeHistory
 from streamsched.evolution.findings import Candidate, EvolutionResult
 from streamsched.evolution.gp.evolution_settings import WARM, EvolutionSettings
 from streamsched.evolution.gp.final_selection import Selection, measure
 from streamsched.evolution.gp.genomes import from_formula, to_formula
 from streamsched.evolution.gp.loop import Elite, Generation, evolve_seeds
-from streamsched.evolution.gp.symbols import SymbolSet
 from streamsched.evolution.promotion import decide
 from streamsched.evolution.simulation.evaluator import Evaluator
 from streamsched.evolution.simulation.trials import Trial
 from streamsched.formula.formula import Formula
-from streamsched.numerics.arrays import Floats
+
+if TYPE_CHECKING:
+    from streamsched.evolution.data.change_history import ChangeHistory
+    from streamsched.evolution.gp.symbols import SymbolSet
+    from streamsched.numerics.arrays import Floats
 
 __all__ = ["KNOWN", "breed"]
 

@@ -13,11 +13,12 @@ import math
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from statistics import NormalDist
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from streamsched.numerics.arrays import Bools, Floats
+if TYPE_CHECKING:
+    from streamsched.numerics.arrays import Bools, Floats
 
 __all__ = ["TIMES_NOISE", "Verdict", "decide", "fold_cycles", "widen"]
 

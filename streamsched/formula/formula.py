@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,7 +15,9 @@ from streamsched.formula.syntax.nodes import Node, Terminal, fold, measure
 from streamsched.formula.syntax.parser import parse_tree
 from streamsched.formula.syntax.printer import print_tree
 from streamsched.formula.syntax.vocabulary import TERMINALS
-from streamsched.numerics.arrays import Floats
+
+if TYPE_CHECKING:
+    from streamsched.numerics.arrays import Floats
 
 __all__ = ["Formula"]
 

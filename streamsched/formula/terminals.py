@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
@@ -21,12 +21,14 @@ from streamsched.estimation.seasonality.seasonal_terminals import (
 )
 from streamsched.estimation.surges import share_not_hit
 from streamsched.formula.syntax.vocabulary import PLANNED, TERMINALS
-from streamsched.numerics.arrays import Floats, Ints, Record, Records
 from streamsched.numerics.jit import bare_kernel, inlined_kernel, widen_vectors
 from streamsched.numerics.vector_math import expm1, log1p
 from streamsched.records.group_schema import GROUP
 from streamsched.records.page_schema import LONGEST_INTERVAL
 from streamsched.records.seasonality_schema import PROFILE, SCHEDULE, SEASONAL_LINK, SeasonalityArrays
+
+if TYPE_CHECKING:
+    from streamsched.numerics.arrays import Floats, Ints, Record, Records
 
 __all__ = [
     "MOVING",

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
-from streamsched.numerics.arrays import Hashes
 from streamsched.numerics.jit import bare_kernel
+
+if TYPE_CHECKING:
+    from streamsched.numerics.arrays import Hashes
 
 __all__ = ["place_slot"]
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from streamsched.errors import InvalidOutcome, shorten
-from streamsched.numerics.arrays import Bools, Bytes, Hashes, Ints
 from streamsched.numerics.jit import bare_kernel, fold_multiply, kernel, load_word, prefetch
+
+if TYPE_CHECKING:
+    from streamsched.numerics.arrays import Bools, Bytes, Hashes, Ints
 
 __all__ = ["MAX_URL_BYTES", "PackedUrls", "decode_spans", "hash_bytes", "same_bytes"]
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from streamsched.numerics.arrays import Floats, Hashes, Rows
 from streamsched.numerics.jit import bare_kernel, inlined_kernel, mix
+
+if TYPE_CHECKING:
+    from streamsched.numerics.arrays import Floats, Hashes, Rows
 
 __all__ = ["select_top", "sort_key", "sort_keys", "tie_keys"]
 

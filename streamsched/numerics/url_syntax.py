@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from streamsched.numerics.arrays import Bytes
+from typing import TYPE_CHECKING
+
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
+
+if TYPE_CHECKING:
+    from streamsched.numerics.arrays import Bytes
 
 __all__ = ["default_port", "find_authority", "find_domain"]
 

@@ -8,19 +8,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from streamsched.errors import SettingsError
 from streamsched.formula.terminals import TerminalColumns, context_of
-from streamsched.numerics.arrays import Bools, Floats, Ints
 from streamsched.persistence.files import as_snapshot_errors, draft_of
 from streamsched.records.page_schema import LEASED, SUCCEEDED, URGENT, VISITED
 from streamsched.records.url_index import url_texts
 from streamsched.records.url_patterns import group_names, host_names
-from streamsched.state.page_table import PageTable
+
+if TYPE_CHECKING:
+    from streamsched.numerics.arrays import Bools, Floats, Ints
+    from streamsched.state.page_table import PageTable
 
 __all__ = ["COLUMNS", "FORMATS", "export_pages"]
 

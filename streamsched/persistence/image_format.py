@@ -15,19 +15,21 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import numpy as np
 from crc32c import crc32c
 
 from streamsched.errors import SnapshotError
-from streamsched.numerics.arrays import Records
 from streamsched.persistence.direct_io import NewFile
 from streamsched.persistence.files import draft_of, put_in_place
 from streamsched.records.group_schema import GROUP
 from streamsched.records.page_schema import PAGE, TRACE
 from streamsched.records.schema import CORPUS, OLD_GROUP, OLD_LINK, OLD_ROW, OLD_SCHEDULE, VISIT
 from streamsched.records.seasonality_schema import PROFILE, SEASONAL_LINK, SEASONALITY
+
+if TYPE_CHECKING:
+    from streamsched.numerics.arrays import Records
 
 __all__ = ["FORMAT_VERSION", "MAGIC", "Image", "ImageWriter", "Part", "read_image"]
 

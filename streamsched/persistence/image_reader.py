@@ -10,19 +10,21 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
 from crc32c import crc32c
 
 from streamsched.errors import SnapshotError
-from streamsched.numerics.arrays import Records
 from streamsched.numerics.jit import bare_kernel
 from streamsched.persistence.files import ImageName, list_images
 from streamsched.persistence.image_format import Image, Part, read_image
-from streamsched.records.schema import ShardArrays
 from streamsched.state.page_table import PageTable
+
+if TYPE_CHECKING:
+    from streamsched.numerics.arrays import Records
+    from streamsched.records.schema import ShardArrays
 
 __all__ = ["LoadedImages", "check_image", "load_images"]
 

@@ -5,16 +5,18 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from streamsched.errors import SettingsError, SnapshotError
 from streamsched.numerics.argument_checks import check_whole
-from streamsched.numerics.arrays import Records
 from streamsched.numerics.durations import parse_duration
 from streamsched.persistence.files import ImageName, as_snapshot_errors, list_images
 from streamsched.persistence.image_format import ImageWriter, read_image
 from streamsched.persistence.snapshot_view import Shard, SnapshotView
 from streamsched.persistence.write_ahead_log import last_call
+
+if TYPE_CHECKING:
+    from streamsched.numerics.arrays import Records
 
 __all__ = ["IMAGES_KEPT", "SavePlan", "SavedImage", "drop_images", "oldest_call", "save_image", "save_state"]
 

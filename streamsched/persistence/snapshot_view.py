@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from streamsched.numerics.arrays import Hashes, Ints, Record, Records
 from streamsched.numerics.jit import bare_kernel
 from streamsched.records.dirty_tracking import find_dirty
 from streamsched.records.group_schema import GROUP
@@ -22,7 +21,10 @@ from streamsched.records.page_schema import PAGE, TRACE
 from streamsched.records.schema import OLD_GROUP, OLD_LINK, OLD_ROW, OLD_SCHEDULE, ShardArrays
 from streamsched.records.seasonality_schema import SEASONAL_LINK
 from streamsched.records.url_patterns import candidate_space
-from streamsched.state.page_table import PageTable
+
+if TYPE_CHECKING:
+    from streamsched.numerics.arrays import Hashes, Ints, Record, Records
+    from streamsched.state.page_table import PageTable
 
 __all__ = ["Piece", "Shard", "SnapshotView"]
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from streamsched.numerics.arrays import Bools, Floats, Ints, Record, Records
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
 from streamsched.politeness.leases import are_leased
 from streamsched.politeness.limits import (
@@ -20,7 +19,10 @@ from streamsched.politeness.limits import (
     revisit_at,
 )
 from streamsched.records.page_schema import LEASED, OUT, PageArrays
-from streamsched.records.schema import ShardArrays
+
+if TYPE_CHECKING:
+    from streamsched.numerics.arrays import Bools, Floats, Ints, Record, Records
+    from streamsched.records.schema import ShardArrays
 
 __all__ = [
     "Waits",

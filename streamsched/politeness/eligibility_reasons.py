@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from streamsched.numerics.arrays import Record
 from streamsched.politeness.eligibility import Waits, read_waits
 from streamsched.politeness.leases import are_leased
 from streamsched.politeness.limits import FOR_DELAY, FOR_RETRY_AFTER, FOR_TOO_MANY, ON_REQUEST, Limits
 from streamsched.reasons import Reason, ReasonCode
 from streamsched.records.page_schema import URGENT
-from streamsched.records.schema import ShardArrays
 from streamsched.records.url_patterns import group_name
+
+if TYPE_CHECKING:
+    from streamsched.numerics.arrays import Record
+    from streamsched.records.schema import ShardArrays
 
 __all__ = ["eligibility_reasons"]
 

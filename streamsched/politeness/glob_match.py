@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from streamsched.numerics.arrays import Bytes, Ints, Record
 from streamsched.numerics.jit import bare_kernel
 from streamsched.numerics.url_syntax import find_authority
-from streamsched.records.page_schema import PageArrays
+
+if TYPE_CHECKING:
+    from streamsched.numerics.arrays import Bytes, Ints, Record
+    from streamsched.records.page_schema import PageArrays
 
 __all__ = ["fits", "mark_fitting"]
 

@@ -9,17 +9,19 @@ the pages that their host's count includes, so that none is subtracted twice.
 from __future__ import annotations
 
 import heapq
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from streamsched.numerics.arrays import Bools, Ints, Record, Records
 from streamsched.numerics.jit import bare_kernel
 from streamsched.politeness.limits import release_slot, take_slot
 from streamsched.records.dirty_tracking import mark_dirty_group, mark_dirty_row, mark_dirty_rows
 from streamsched.records.page_schema import FOR_PANEL, LEASED, OUT, PageArrays
-from streamsched.records.schema import DirtyArrays, ShardArrays
-from streamsched.records.seasonality_schema import SeasonalityArrays
+
+if TYPE_CHECKING:
+    from streamsched.numerics.arrays import Bools, Ints, Record, Records
+    from streamsched.records.schema import DirtyArrays, ShardArrays
+    from streamsched.records.seasonality_schema import SeasonalityArrays
 
 __all__ = ["Leases", "are_leased"]
 

@@ -7,19 +7,21 @@ by the host's delay each, and a 429 or 503 answer by the rest that the host dema
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
 from streamsched.estimation.change_detection import is_failure
-from streamsched.numerics.arrays import Ints, Record, Records
 from streamsched.numerics.jit import bare_kernel, inlined_kernel, mix
 from streamsched.outcomes import RETRY_AFTER
 from streamsched.politeness.politeness_settings import Politeness, Rule
 from streamsched.records.dirty_tracking import mark_dirty_group
 from streamsched.records.group_schema import BY_SETTINGS
 from streamsched.records.page_schema import OUT, URGENT, VISITED
-from streamsched.records.schema import DirtyArrays
+
+if TYPE_CHECKING:
+    from streamsched.numerics.arrays import Ints, Record, Records
+    from streamsched.records.schema import DirtyArrays
 
 __all__ = [
     "FOR_DELAY",

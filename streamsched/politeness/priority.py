@@ -6,16 +6,18 @@ time since which it has been overdue, or inf for a page ranked by its score.
 
 from __future__ import annotations
 
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from streamsched.numerics.arrays import Floats, Hashes, Ints, Record, Records, Rows
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
 from streamsched.numerics.topk_order import select_top
 from streamsched.politeness.limits import Limits, overdue_at
-from streamsched.records.schema import ShardArrays
+
+if TYPE_CHECKING:
+    from streamsched.numerics.arrays import Floats, Hashes, Ints, Record, Records, Rows
+    from streamsched.records.schema import ShardArrays
 
 __all__ = [
     "BY_SCORE",

@@ -10,12 +10,11 @@ its rule sets.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from streamsched.errors import SettingsError, shorten
-from streamsched.numerics.arrays import Ints
 from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.politeness.limits import RULES, Limits, write_rule
 from streamsched.politeness.politeness_settings import HostRule, Politeness, Rule
@@ -31,7 +30,10 @@ from streamsched.politeness.rule_targets import (
 )
 from streamsched.records.dirty_tracking import mark_dirty_groups, mark_dirty_rows
 from streamsched.records.group_schema import BY_SETTINGS
-from streamsched.records.schema import PageLookup, ShardArrays
+
+if TYPE_CHECKING:
+    from streamsched.numerics.arrays import Ints
+    from streamsched.records.schema import PageLookup, ShardArrays
 
 __all__ = ["RuleBook"]
 

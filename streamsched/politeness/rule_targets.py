@@ -18,17 +18,19 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from streamsched.errors import SettingsError
-from streamsched.numerics.arrays import Bytes, Ints, Records
 from streamsched.politeness.glob_match import mark_fitting
-from streamsched.records.group_schema import GroupArrays
-from streamsched.records.page_schema import PageArrays
 from streamsched.records.url_index import url_texts
 from streamsched.records.url_patterns import find_host, group_names
+
+if TYPE_CHECKING:
+    from streamsched.numerics.arrays import Bytes, Ints, Records
+    from streamsched.records.group_schema import GroupArrays
+    from streamsched.records.page_schema import PageArrays
 
 __all__ = [
     "HOST",

@@ -7,21 +7,23 @@ opened. Nodes summarise NODE_BLOCKS blocks each, so that a query skips blocks th
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from streamsched.numerics.arrays import Bytes, Floats, Ints
 from streamsched.numerics.growable_array import GrowableArray
 from streamsched.numerics.jit import bare_kernel, inlined_kernel, mix, prefetch
 from streamsched.politeness.eligibility import not_before, page_not_before
 from streamsched.politeness.limits import host_capacity
 from streamsched.ranking.block_layout import BLOCK_ROWS, MIXED, Order
-from streamsched.ranking.block_scorer import BlockScorer
-from streamsched.ranking.bound_expiry import QueryTime
 from streamsched.ranking.host_slots import HostUsage, SlotLimits, host_slots_beat
-from streamsched.records.schema import ShardArrays
+
+if TYPE_CHECKING:
+    from streamsched.numerics.arrays import Bytes, Floats, Ints
+    from streamsched.ranking.block_scorer import BlockScorer
+    from streamsched.ranking.bound_expiry import QueryTime
+    from streamsched.records.schema import ShardArrays
 
 __all__ = [
     "LEAST_OVERDUE_LEVEL",

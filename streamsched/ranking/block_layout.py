@@ -8,14 +8,16 @@ each full sub-segment of it, a shorter run, is sorted by host.
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from streamsched.numerics.growable_array import GrowableArray
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
-from streamsched.records.schema import ShardArrays
+
+if TYPE_CHECKING:
+    from streamsched.records.schema import ShardArrays
 
 __all__ = ["BLOCK_ROWS", "MIXED", "SEGMENT_BITS", "BlockLayout", "Order", "block_of", "row_at"]
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import os
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from streamsched.formula.formula import Formula
-from streamsched.numerics.arrays import Ints, Record
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
 from streamsched.politeness.limits import overdue_at
 from streamsched.ranking.block_bounds import (
@@ -35,6 +33,10 @@ from streamsched.ranking.block_scorer import (
 )
 from streamsched.ranking.bound_expiry import QueryTime, begin_search, search_ends
 from streamsched.records.page_schema import LEASED, OUT
+
+if TYPE_CHECKING:
+    from streamsched.formula.formula import Formula
+    from streamsched.numerics.arrays import Ints, Record
 
 __all__ = ["ParallelRefresh", "raise_bounds", "refresh_blocks"]
 

@@ -7,7 +7,7 @@ columns.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +16,6 @@ from streamsched.estimation.seasonality.seasonal_terminals import SeasonalityVie
 from streamsched.formula.bounds.compiler import compile_bound
 from streamsched.formula.bounds.interval_machine import BoundSteps, run_bounds
 from streamsched.formula.evaluation.machine import ROWS, Steps, run_steps
-from streamsched.formula.formula import Formula
 from streamsched.formula.terminals import (
     MOVING,
     RANGES,
@@ -27,12 +26,15 @@ from streamsched.formula.terminals import (
     fill_lowest,
     fill_terminal,
 )
-from streamsched.numerics.arrays import Floats, Ints, Records
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
 from streamsched.ranking.block_layout import BLOCK_ROWS
 from streamsched.records.page_schema import PAGE, TRACE
-from streamsched.records.schema import ShardArrays
 from streamsched.records.seasonality_schema import SEASONAL_LINK
+
+if TYPE_CHECKING:
+    from streamsched.formula.formula import Formula
+    from streamsched.numerics.arrays import Floats, Ints, Records
+    from streamsched.records.schema import ShardArrays
 
 __all__ = [
     "LANES",

@@ -7,14 +7,16 @@ target, by the Illinois variant of the false position method, on one lane a bloc
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
-from streamsched.politeness.limits import Limits
 from streamsched.ranking.block_scorer import LANES, BlockScorer, bound_lanes
-from streamsched.records.schema import ShardArrays
+
+if TYPE_CHECKING:
+    from streamsched.politeness.limits import Limits
+    from streamsched.records.schema import ShardArrays
 
 __all__ = ["QueryTime", "begin_search", "search_ends"]
 

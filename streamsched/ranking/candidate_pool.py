@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import math
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from streamsched.numerics.arrays import Floats, Hashes, Ints, Record
 from streamsched.numerics.jit import bare_kernel, mix
-from streamsched.politeness.limits import Limits
 from streamsched.politeness.priority import BY_SCORE, overdue_since, read_overdue, select_best, tiers_of
 from streamsched.ranking.block_bounds import LEAST_OVERDUE_LEVEL, Lanes, overdue_level
 from streamsched.ranking.full_scan import Query, Ranked, fill_slots
-from streamsched.ranking.host_slots import HostSlots
-from streamsched.records.schema import ShardArrays
+
+if TYPE_CHECKING:
+    from streamsched.numerics.arrays import Floats, Hashes, Ints, Record
+    from streamsched.politeness.limits import Limits
+    from streamsched.ranking.host_slots import HostSlots
+    from streamsched.records.schema import ShardArrays
 
 __all__ = ["Candidates", "last_level"]
 

@@ -12,13 +12,12 @@ import math
 import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
 from streamsched.formula.evaluation.program import BLOCK, Arena, Program
 from streamsched.formula.terminals import TerminalColumns, context_of
-from streamsched.numerics.arrays import Floats, Hashes, Ints, Record, Rows
 from streamsched.numerics.jit import bare_kernel, inlined_kernel, mix
 from streamsched.numerics.topk_order import select_top, sort_key, sort_keys
 from streamsched.politeness.eligibility import are_eligible, not_before
@@ -27,7 +26,10 @@ from streamsched.politeness.politeness_settings import Politeness
 from streamsched.politeness.priority import BY_SCORE, Tiers, overdue_since, select_best, tiers_of
 from streamsched.ranking.host_slots import HostSlots, HostUsage, SlotLimits, host_slots_beat
 from streamsched.records.page_schema import VISITED
-from streamsched.records.schema import ShardArrays
+
+if TYPE_CHECKING:
+    from streamsched.numerics.arrays import Floats, Hashes, Ints, Record, Rows
+    from streamsched.records.schema import ShardArrays
 
 __all__ = ["DEFAULT_LIMITS", "FullScan", "Query", "Ranked", "fill_slots"]
 

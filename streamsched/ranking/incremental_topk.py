@@ -11,12 +11,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from streamsched.formula.formula import Formula
-from streamsched.numerics.arrays import Ints
 from streamsched.ranking.block_bounds import (
     BoundTable,
     Lanes,
@@ -35,7 +33,11 @@ from streamsched.ranking.full_scan import DEFAULT_LIMITS, FullScan, Query, Ranke
 from streamsched.ranking.host_slots import HostSlots
 from streamsched.ranking.invariants import InspectedRanking, find_false_bounds, find_layout_faults
 from streamsched.records.page_schema import VISITED
-from streamsched.records.schema import ShardArrays
+
+if TYPE_CHECKING:
+    from streamsched.formula.formula import Formula
+    from streamsched.numerics.arrays import Ints
+    from streamsched.records.schema import ShardArrays
 
 __all__ = ["CLOCK_TOLERANCE_S", "IncrementalTopK"]
 

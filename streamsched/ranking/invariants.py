@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from streamsched.numerics.arrays import Bools, Ints
 from streamsched.politeness.eligibility import read_waits
 from streamsched.ranking.block_bounds import LEAST_OVERDUE_LEVEL, NODE_BLOCKS, Blocks
 from streamsched.ranking.block_layout import BLOCK_ROWS, MIXED, Order
-from streamsched.ranking.bound_expiry import QueryTime
-from streamsched.ranking.full_scan import FullScan
 from streamsched.records.page_schema import LEASED, OUT
-from streamsched.records.schema import ShardArrays
+
+if TYPE_CHECKING:
+    from streamsched.numerics.arrays import Bools, Ints
+    from streamsched.ranking.bound_expiry import QueryTime
+    from streamsched.ranking.full_scan import FullScan
+    from streamsched.records.schema import ShardArrays
 
 __all__ = ["InspectedRanking", "find_false_bounds", "find_layout_faults"]
 

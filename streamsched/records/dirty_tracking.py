@@ -10,16 +10,18 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from streamsched.numerics.arrays import Hashes, Ints, Record, Records
 from streamsched.numerics.growable_array import reserve_rows
 from streamsched.numerics.jit import bare_kernel, inlined_kernel, trailing_zeros
-from streamsched.records.page_schema import PageArrays
 from streamsched.records.schema import OLD_GROUP, OLD_LINK, OLD_ROW, DirtyArrays
-from streamsched.records.seasonality_schema import SeasonalityArrays
+
+if TYPE_CHECKING:
+    from streamsched.numerics.arrays import Hashes, Ints, Record, Records
+    from streamsched.records.page_schema import PageArrays
+    from streamsched.records.seasonality_schema import SeasonalityArrays
 
 __all__ = [
     "DirtySet",

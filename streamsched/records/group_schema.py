@@ -5,12 +5,13 @@ Each owner's fields are listed by themselves; `GROUP` composes them. The order i
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from streamsched.numerics.arrays import Bytes, Hashes, Records
+if TYPE_CHECKING:
+    from streamsched.numerics.arrays import Bytes, Hashes, Records
 
 __all__ = [
     "BY_SETTINGS",

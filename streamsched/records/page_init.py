@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from streamsched.numerics.arrays import Record
+from typing import TYPE_CHECKING
+
 from streamsched.numerics.jit import inlined_kernel
 from streamsched.records.page_schema import LONGEST_INTERVAL
+
+if TYPE_CHECKING:
+    from streamsched.numerics.arrays import Record
 
 __all__ = ["assign_prior"]
 

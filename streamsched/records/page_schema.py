@@ -5,11 +5,12 @@ Rows are assigned in the order in which pages are first seen. A row never moves 
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from streamsched.numerics.arrays import Bytes, Floats, Records
+if TYPE_CHECKING:
+    from streamsched.numerics.arrays import Bytes, Floats, Records
 
 __all__ = [
     "FOR_PANEL",

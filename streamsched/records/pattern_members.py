@@ -6,11 +6,15 @@ loading.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
-from streamsched.numerics.arrays import Ints, Record, Records
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
-from streamsched.records.group_schema import GroupArrays
+
+if TYPE_CHECKING:
+    from streamsched.numerics.arrays import Ints, Record, Records
+    from streamsched.records.group_schema import GroupArrays
 
 __all__ = ["add_member", "list_members", "rebuild_members", "remove_member"]
 

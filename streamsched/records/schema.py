@@ -9,15 +9,17 @@ arrays that it reads or writes.
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import numpy as np
 
-from streamsched.numerics.arrays import Hashes, Ints, Records
-from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.records.group_schema import GROUP, GroupArrays
 from streamsched.records.page_schema import PAGE, TRACE, PageArrays
 from streamsched.records.seasonality_schema import SCHEDULE, SEASONAL_LINK, SeasonalityArrays
+
+if TYPE_CHECKING:
+    from streamsched.numerics.arrays import Hashes, Ints, Records
+    from streamsched.numerics.packed_urls import PackedUrls
 
 __all__ = [
     "CORPUS",

@@ -7,14 +7,16 @@ whose surges change are recorded by themselves, and expanded to rows before thes
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from streamsched.numerics.arrays import Floats, Ints, Records
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
-from streamsched.records.group_schema import GroupArrays
 from streamsched.records.pattern_members import list_members
+
+if TYPE_CHECKING:
+    from streamsched.numerics.arrays import Floats, Ints, Records
+    from streamsched.records.group_schema import GroupArrays
 
 __all__ = ["CAPACITY", "UNWATCHED", "InvalidatedRows", "InvalidationBuffer", "invalidate_group", "invalidate_row"]
 

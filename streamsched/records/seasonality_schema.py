@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from streamsched.numerics.arrays import Floats, Hashes, Ints, Records
+if TYPE_CHECKING:
+    from streamsched.numerics.arrays import Floats, Hashes, Ints, Records
 
 __all__ = [
     "DAY_SETS",

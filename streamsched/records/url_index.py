@@ -6,7 +6,7 @@ The index grows by filling a table twice as large, a few slots for each new URL,
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
@@ -15,7 +15,9 @@ from streamsched.numerics.hash_slots import place_slot
 from streamsched.numerics.jit import bare_kernel, prefetch
 from streamsched.numerics.packed_urls import PackedUrls, decode_spans, hash_bytes, same_bytes
 from streamsched.records.page_init import assign_prior
-from streamsched.records.page_schema import PageArrays
+
+if TYPE_CHECKING:
+    from streamsched.records.page_schema import PageArrays
 
 __all__ = ["LOOKUP_CHUNK", "MAX_PAGES", "NOT_FOUND", "IndexArrays", "UrlIndex", "resolve", "url_text", "url_texts"]
 

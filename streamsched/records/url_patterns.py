@@ -7,20 +7,22 @@ that are moved down by the prior sweep.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from streamsched.numerics.arrays import Bytes, Hashes, Ints, Record, Records
 from streamsched.numerics.hash_slots import place_slot
 from streamsched.numerics.jit import bare_kernel, mix
 from streamsched.numerics.packed_urls import decode_spans, hash_bytes, same_bytes
 from streamsched.numerics.url_syntax import default_port, find_authority
 from streamsched.records.dirty_tracking import mark_dirty_group
 from streamsched.records.group_schema import BY_SETTINGS, GroupArrays
-from streamsched.records.page_schema import PageArrays
 from streamsched.records.pattern_members import add_member, remove_member
-from streamsched.records.schema import DirtyArrays
+
+if TYPE_CHECKING:
+    from streamsched.numerics.arrays import Bytes, Hashes, Ints, Record, Records
+    from streamsched.records.page_schema import PageArrays
+    from streamsched.records.schema import DirtyArrays
 
 __all__ = [
     "GROUP_PAGES",

@@ -7,13 +7,15 @@ size; a page that leaves the sample never returns. The visits are kept in a ring
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from streamsched.numerics.arrays import Bools, Floats, Hashes, Ints, Record, Records
 from streamsched.numerics.jit import bare_kernel, inlined_kernel, mix
-from streamsched.records.schema import ShardArrays
+
+if TYPE_CHECKING:
+    from streamsched.numerics.arrays import Bools, Floats, Hashes, Ints, Record, Records
+    from streamsched.records.schema import ShardArrays
 
 __all__ = [
     "JOURNAL_VISITS",

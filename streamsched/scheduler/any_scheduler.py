@@ -4,22 +4,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from streamsched.evolution.data.training_data import Training
-from streamsched.formula.champion import Champion
-from streamsched.formula.formula import Formula
 from streamsched.numerics.argument_checks import check_time, check_whole
-from streamsched.numerics.arrays import Floats
 from streamsched.numerics.durations import parse_duration
 from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.outcomes import Outcome, OutcomeBatch
-from streamsched.politeness.politeness_settings import HostRule, Politeness, Rule
-from streamsched.scheduler.core import SchedulerCore
-from streamsched.scheduler.explanation import Explanation
 from streamsched.scheduler.logged_calls import (
     ASK,
     BLOCK,
@@ -32,7 +25,16 @@ from streamsched.scheduler.logged_calls import (
     SET_RULES,
     Call,
 )
-from streamsched.scheduler.results import Batch, Observed
+
+if TYPE_CHECKING:
+    from streamsched.evolution.data.training_data import Training
+    from streamsched.formula.champion import Champion
+    from streamsched.formula.formula import Formula
+    from streamsched.numerics.arrays import Floats
+    from streamsched.politeness.politeness_settings import HostRule, Politeness, Rule
+    from streamsched.scheduler.core import SchedulerCore
+    from streamsched.scheduler.explanation import Explanation
+    from streamsched.scheduler.results import Batch, Observed
 
 __all__ = ["AnyScheduler"]
 

@@ -9,23 +9,20 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from streamsched.errors import SettingsError, UnknownPage
 from streamsched.evolution.data.training_data import Span, Training, count_cycles, gather_training, impute_training
 from streamsched.formula.champion import BY_HAND, Champion, parse_provided
-from streamsched.formula.formula import Formula
 from streamsched.numerics.argument_checks import check_time, check_whole
-from streamsched.numerics.arrays import Floats, Hashes, Ints
 from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.numerics.topk_order import tie_keys
 from streamsched.outcomes import OutcomeBatch
 from streamsched.politeness.policy import PolitenessPolicy
 from streamsched.politeness.politeness_settings import HostRule, Politeness, Rule
 from streamsched.ranking.formula_switch import FormulaSwitch
-from streamsched.records.schema import ShardArrays
 from streamsched.records.visit_journal import copy_sample, find_sampled, number_sample, sample_bar
 from streamsched.scheduler.batches.batch_builder import BatchBuilder, GrantedLeases
 from streamsched.scheduler.batches.panel import Panel
@@ -35,6 +32,11 @@ from streamsched.scheduler.results import KEPT_REJECTIONS, Batch, Observed
 from streamsched.scheduler.settings import SchedulerSettings
 from streamsched.state.digest import digest_state
 from streamsched.state.page_table import PageTable
+
+if TYPE_CHECKING:
+    from streamsched.formula.formula import Formula
+    from streamsched.numerics.arrays import Floats, Hashes, Ints
+    from streamsched.records.schema import ShardArrays
 
 __all__ = ["SchedulerCore"]
 

@@ -9,13 +9,9 @@ from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, Self, TypeVar
 
 from streamsched.errors import SnapshotError
-from streamsched.formula.champion import Champion
-from streamsched.formula.formula import Formula
-from streamsched.numerics.arrays import Records
-from streamsched.outcomes import OutcomeBatch
 from streamsched.persistence.call_codec import Rereader, StreamOffsets
 from streamsched.persistence.files import as_snapshot_errors, list_images, remove_drafts
 from streamsched.persistence.image_format import read_image
@@ -34,8 +30,14 @@ from streamsched.persistence.write_ahead_log import CallLog, cut_log, last_call
 from streamsched.scheduler.any_scheduler import AnyScheduler
 from streamsched.scheduler.core import SchedulerCore
 from streamsched.scheduler.logged_calls import USE, Call, replay
-from streamsched.scheduler.results import Observed
 from streamsched.scheduler.scheduler import Scheduler
+
+if TYPE_CHECKING:
+    from streamsched.formula.champion import Champion
+    from streamsched.formula.formula import Formula
+    from streamsched.numerics.arrays import Records
+    from streamsched.outcomes import OutcomeBatch
+    from streamsched.scheduler.results import Observed
 
 __all__ = ["DurableScheduler"]
 

@@ -11,10 +11,9 @@ from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from streamsched.errors import FormulaError, SettingsError, SnapshotError, StreamschedError
-from streamsched.evolution.data.change_history import ChangeHistory
 from streamsched.evolution.drift import HitRateWatch
 from streamsched.evolution.findings import DataSpan, EvolutionResult
 from streamsched.evolution.gp.loop import derive_seed
@@ -26,8 +25,11 @@ from streamsched.evolution.records import TRIGGERS, EvolutionRecord, RecordBook
 from streamsched.formula.champion import BY_EVOLUTION, BY_HAND, Champion, parse_provided
 from streamsched.formula.formula import Formula
 from streamsched.numerics.argument_checks import check_time
-from streamsched.scheduler.any_scheduler import AnyScheduler
-from streamsched.scheduler.results import Observed
+
+if TYPE_CHECKING:
+    from streamsched.evolution.data.change_history import ChangeHistory
+    from streamsched.scheduler.any_scheduler import AnyScheduler
+    from streamsched.scheduler.results import Observed
 
 __all__ = ["ARCHIVE_NAME", "BREED", "Evolver"]
 

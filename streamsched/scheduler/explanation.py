@@ -3,29 +3,31 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
 from streamsched.estimation.seasonality.periodicity import Periodicity, find_periodicity
 from streamsched.estimation.surges import share_not_hit
-from streamsched.formula.champion import Champion
 from streamsched.formula.evaluation.program import BLOCK
 from streamsched.formula.terminals import PROVIDED, TerminalColumns, context_of
-from streamsched.numerics.arrays import Floats, Hashes, Ints, Record
 from streamsched.numerics.topk_order import sort_keys, tie_keys
 from streamsched.politeness.eligibility import are_eligible
 from streamsched.politeness.eligibility_reasons import eligibility_reasons
 from streamsched.politeness.leases import are_leased
-from streamsched.politeness.limits import Limits
 from streamsched.politeness.priority import read_overdue
-from streamsched.ranking.full_scan import FullScan, Query
 from streamsched.reasons import Reason, ReasonCode
 from streamsched.records.page_schema import VISITED
-from streamsched.records.schema import ShardArrays
 from streamsched.records.url_index import url_text
 from streamsched.records.url_patterns import group_name
 from streamsched.scheduler.reason_text import describe_reason
+
+if TYPE_CHECKING:
+    from streamsched.formula.champion import Champion
+    from streamsched.numerics.arrays import Floats, Hashes, Ints, Record
+    from streamsched.politeness.limits import Limits
+    from streamsched.ranking.full_scan import FullScan, Query
+    from streamsched.records.schema import ShardArrays
 
 __all__ = ["Explanation", "RankedBy", "explain_page"]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Concatenate, Final, Generic, ParamSpec, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Final, Generic, ParamSpec, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -18,9 +18,6 @@ from crc32c import crc32c
 
 from streamsched.errors import SnapshotError
 from streamsched.formula.champion import Champion
-from streamsched.numerics.arrays import Floats, Ints
-from streamsched.numerics.packed_urls import PackedUrls
-from streamsched.outcomes import OutcomeBatch
 from streamsched.persistence.call_codec import (
     Rereader,
     StreamNeeded,
@@ -37,7 +34,12 @@ from streamsched.persistence.call_codec import (
 from streamsched.politeness.politeness_settings import Politeness
 from streamsched.scheduler.batches.batch_builder import GrantedLeases
 from streamsched.scheduler.core import SchedulerCore
-from streamsched.scheduler.results import Batch
+
+if TYPE_CHECKING:
+    from streamsched.numerics.arrays import Floats, Ints
+    from streamsched.numerics.packed_urls import PackedUrls
+    from streamsched.outcomes import OutcomeBatch
+    from streamsched.scheduler.results import Batch
 
 __all__ = [
     "ASK",

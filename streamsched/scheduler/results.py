@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from streamsched.errors import InvalidOutcome
-from streamsched.numerics.arrays import Floats, Ints
-from streamsched.politeness.priority import Tiers
-from streamsched.reasons import ReasonCode
+if TYPE_CHECKING:
+    from streamsched.errors import InvalidOutcome
+    from streamsched.numerics.arrays import Floats, Ints
+    from streamsched.politeness.priority import Tiers
+    from streamsched.reasons import ReasonCode
 
 __all__ = ["KEPT_REJECTIONS", "Batch", "Observed"]
 

@@ -5,22 +5,24 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Final, ParamSpec, Self, TypeVar
 
 from streamsched.estimation.change_detection import CHANGE_BITS
 from streamsched.estimation.seasonality.regions import REGIONS, TimeRegion
 from streamsched.formula.champion import Champion, find_formula, parse_provided
-from streamsched.formula.formula import Formula
 from streamsched.persistence.call_codec import StreamNeeded
 from streamsched.persistence.image_reader import load_images
 from streamsched.persistence.image_writer import save_state
 from streamsched.persistence.recovery import whole_calls
 from streamsched.politeness.policy import PolitenessPolicy
-from streamsched.politeness.politeness_settings import Politeness
 from streamsched.scheduler.any_scheduler import AnyScheduler
 from streamsched.scheduler.core import SchedulerCore
 from streamsched.scheduler.logged_calls import Call, replay
 from streamsched.scheduler.settings import DEFAULT_FORMULA, SchedulerSettings, parse_cycle
+
+if TYPE_CHECKING:
+    from streamsched.formula.formula import Formula
+    from streamsched.politeness.politeness_settings import Politeness
 
 __all__ = ["DEFAULT_FORMULA", "Scheduler"]
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from streamsched.errors import SettingsError
 from streamsched.estimation.seasonality.regions import TimeRegion, check_regions
 from streamsched.formula.champion import OBJECTIVES, parse_provided
-from streamsched.formula.formula import Formula
 from streamsched.numerics.argument_checks import check_share, check_whole
 from streamsched.numerics.durations import parse_duration
 from streamsched.politeness.politeness_settings import Politeness
+
+if TYPE_CHECKING:
+    from streamsched.formula.formula import Formula
 
 __all__ = ["DEFAULT_FORMULA", "SchedulerSettings", "parse_cycle"]
 

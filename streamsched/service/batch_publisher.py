@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
-from streamsched.connectors.kafka.sink import KafkaSink
 from streamsched.errors import SnapshotError, SourceError
 from streamsched.numerics.argument_checks import check_whole
 from streamsched.numerics.durations import parse_duration
-from streamsched.scheduler.durable import DurableScheduler
 from streamsched.service.event_log import LOG
+
+if TYPE_CHECKING:
+    from streamsched.connectors.kafka.sink import KafkaSink
+    from streamsched.scheduler.durable import DurableScheduler
 
 __all__ = ["BatchPlan", "BatchPublisher"]
 

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from streamsched.errors import SnapshotError
-from streamsched.evolution.plan import EvolutionPlan
 from streamsched.outcomes import OutcomeBatch
-from streamsched.scheduler.any_scheduler import AnyScheduler
 from streamsched.scheduler.evolver import Evolver
 from streamsched.scheduler.results import Observed
 from streamsched.service.event_log import LOG
+
+if TYPE_CHECKING:
+    from streamsched.evolution.plan import EvolutionPlan
+    from streamsched.scheduler.any_scheduler import AnyScheduler
 
 __all__ = ["Apply", "EvolutionHook", "FileEvolution", "LiveEvolution", "cut_at_cycles"]
 

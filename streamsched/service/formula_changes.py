@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from streamsched.evolution.records import EvolutionRecord, RecordBook
 from streamsched.formula.champion import BY_HAND, Champion, parse_provided
-from streamsched.scheduler.any_scheduler import AnyScheduler
+
+if TYPE_CHECKING:
+    from streamsched.scheduler.any_scheduler import AnyScheduler
 
 __all__ = ["set_formula", "use_recorded_formula"]
 

@@ -6,16 +6,18 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from streamsched.connectors.source import Delivery, Position, Source
 from streamsched.errors import SnapshotError, SourceError
 from streamsched.outcomes import OutcomeBatch
-from streamsched.scheduler.durable import DurableScheduler
 from streamsched.scheduler.results import Observed
-from streamsched.service.batch_publisher import BatchPublisher
 from streamsched.service.event_log import LOG
-from streamsched.service.evolution import EvolutionHook
+
+if TYPE_CHECKING:
+    from streamsched.scheduler.durable import DurableScheduler
+    from streamsched.service.batch_publisher import BatchPublisher
+    from streamsched.service.evolution import EvolutionHook
 
 __all__ = ["IngestLoop"]
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from streamsched.outcomes import OutcomeBatch
 from streamsched.persistence.lock import lock_state
 from streamsched.persistence.recovery import newest_image
 from streamsched.scheduler.durable import DurableScheduler
+
+if TYPE_CHECKING:
+    from streamsched.outcomes import OutcomeBatch
 
 __all__ = ["open_state"]
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from types import TracebackType
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from streamsched.service.ingest_loop import IngestLoop
+if TYPE_CHECKING:
+    from streamsched.service.ingest_loop import IngestLoop
 
 __all__ = ["ProgressLine"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from streamsched.connectors.file_source import open_file
 from streamsched.connectors.kafka import open_kafka, open_sink
@@ -13,12 +13,14 @@ from streamsched.errors import SettingsError, SettingsErrors, SourceError
 from streamsched.persistence.image_writer import SavePlan
 from streamsched.persistence.recovery import has_state
 from streamsched.politeness.politeness_settings import Politeness
-from streamsched.scheduler.any_scheduler import AnyScheduler
 from streamsched.scheduler.durable import DurableScheduler
 from streamsched.scheduler.scheduler import Scheduler
 from streamsched.service.batch_publisher import BatchPlan, BatchPublisher
-from streamsched.service.run_settings import RunSettings
 from streamsched.service.stream_replay import reread_files, reread_with
+
+if TYPE_CHECKING:
+    from streamsched.scheduler.any_scheduler import AnyScheduler
+    from streamsched.service.run_settings import RunSettings
 
 __all__ = ["open_run_batches", "open_run_source", "open_run_state", "resume_source"]
 

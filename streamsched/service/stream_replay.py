@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from streamsched.connectors.file_source import open_file
 from streamsched.connectors.kafka.kafka_settings import SCHEME, KafkaSettings, read_settings
 from streamsched.connectors.kafka.source import KafkaSource
 from streamsched.connectors.source import Position
 from streamsched.errors import SourceError
-from streamsched.outcomes import OutcomeBatch
-from streamsched.persistence.call_codec import Rereader
+
+if TYPE_CHECKING:
+    from streamsched.outcomes import OutcomeBatch
+    from streamsched.persistence.call_codec import Rereader
 
 __all__ = ["reread_files", "reread_with"]
 

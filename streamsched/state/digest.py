@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from streamsched.records.page_schema import LEASED, OUT
 from streamsched.records.url_patterns import candidate_space
-from streamsched.state.page_table import PageTable
+
+if TYPE_CHECKING:
+    from streamsched.state.page_table import PageTable
 
 __all__ = ["digest_state"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -22,17 +22,19 @@ from streamsched.estimation.page_update import update_page
 from streamsched.estimation.seasonality.group_profiles import inherit_profile, refresh_link, store_utc_offset
 from streamsched.estimation.seasonality.seasonality_update import prefetch_seasonality, update_seasonality
 from streamsched.estimation.surges import update_surges
-from streamsched.numerics.arrays import Bools, Bytes, Floats, Hashes, Ints, Record, Records
 from streamsched.numerics.jit import bare_kernel, inlined_kernel, prefetch
 from streamsched.outcomes import CHANGED, COST, FINGERPRINT, IMPORTANCE, RETRY_AFTER, STATUS
 from streamsched.politeness.limits import Limits, apply_host_response, release_slot
 from streamsched.records.dirty_tracking import mark_dirty_group, mark_dirty_row
 from streamsched.records.page_schema import FOR_PANEL, LEASED, SUCCEEDED, URGENT, VISITED, WITH_FINGERPRINT
-from streamsched.records.schema import ShardArrays
 from streamsched.records.score_invalidation import InvalidationBuffer, invalidate_row
 from streamsched.records.url_index import LOOKUP_CHUNK, IndexArrays, resolve
 from streamsched.records.url_patterns import assign_group, renew_candidates
 from streamsched.records.visit_journal import SAW_CHANGE, WAS_FIRST, narrow_sample, record_visit
+
+if TYPE_CHECKING:
+    from streamsched.numerics.arrays import Bools, Bytes, Floats, Hashes, Ints, Record, Records
+    from streamsched.records.schema import ShardArrays
 
 __all__ = ["COUNTS", "IngestCounts", "IngestRules", "OutcomeColumns", "apply_outcomes", "init_pages"]
 

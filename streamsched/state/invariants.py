@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from streamsched.estimation.seasonality.page_schedules import RAREST, SPARE
-from streamsched.numerics.arrays import Ints, Records
-from streamsched.records.group_schema import GroupArrays
 from streamsched.records.page_schema import LEASED, OUT, VISITED
-from streamsched.records.schema import ShardArrays
 from streamsched.records.seasonality_schema import DAY_SETS, WEEK_HOURS, SeasonalityArrays
 from streamsched.records.visit_journal import SAMPLE_PAGES, read_visits
+
+if TYPE_CHECKING:
+    from streamsched.numerics.arrays import Ints, Records
+    from streamsched.records.group_schema import GroupArrays
+    from streamsched.records.schema import ShardArrays
 
 __all__ = ["find_faults"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import numpy as np
 
@@ -13,7 +13,6 @@ from streamsched.estimation.seasonality.seasonality_tables import SeasonalityTab
 from streamsched.numerics.arrays import Floats, Ints, frozen
 from streamsched.numerics.growable_array import GrowableArray
 from streamsched.numerics.packed_urls import MAX_URL_BYTES, PackedUrls
-from streamsched.outcomes import OutcomeBatch
 from streamsched.politeness.limits import Limits, make_limits
 from streamsched.politeness.politeness_settings import Politeness
 from streamsched.records.dirty_tracking import DirtyTracker, mark_dirty_rows
@@ -27,6 +26,9 @@ from streamsched.records.url_patterns import candidate_space, place_groups
 from streamsched.records.visit_journal import JOURNAL_VISITS
 from streamsched.state.ingest import COUNTS, IngestCounts, IngestRules, OutcomeColumns, apply_outcomes, init_pages
 from streamsched.state.invariants import find_faults
+
+if TYPE_CHECKING:
+    from streamsched.outcomes import OutcomeBatch
 
 __all__ = ["PageTable"]
 

@@ -6,13 +6,15 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import groupby
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from streamsched.connectors.kafka.clients.protocol import Messages, OffsetOutOfRange, RebalanceListener
-from streamsched.connectors.kafka.kafka_settings import KafkaSettings
 from streamsched.errors import SettingsError, SourceError
+
+if TYPE_CHECKING:
+    from streamsched.connectors.kafka.kafka_settings import KafkaSettings
 
 __all__ = ["ConfluentConsumer", "confluent_options", "to_error", "to_settings_error", "translate_errors"]
 

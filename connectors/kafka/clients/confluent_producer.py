@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -14,9 +14,11 @@ from streamsched.connectors.kafka.clients.confluent_consumer import (
     translate_errors,
 )
 from streamsched.connectors.kafka.clients.options import connection_options
-from streamsched.connectors.kafka.clients.protocol import Headers
-from streamsched.connectors.kafka.kafka_settings import KafkaSettings
 from streamsched.errors import SourceError
+
+if TYPE_CHECKING:
+    from streamsched.connectors.kafka.clients.protocol import Headers
+    from streamsched.connectors.kafka.kafka_settings import KafkaSettings
 
 __all__ = ["ConfluentProducer"]
 

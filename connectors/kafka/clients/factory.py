@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from streamsched.connectors.kafka.clients.protocol import Consumer, Producer
-from streamsched.connectors.kafka.kafka_settings import KafkaSettings
 from streamsched.errors import SettingsError
+
+if TYPE_CHECKING:
+    from streamsched.connectors.kafka.clients.protocol import Consumer, Producer
+    from streamsched.connectors.kafka.kafka_settings import KafkaSettings
 
 __all__ = ["choose_client", "open_consumer", "open_producer"]
 

@@ -13,12 +13,14 @@ from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
 from ssl import SSLError
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from streamsched.connectors.kafka.clients.options import to_python
 from streamsched.connectors.kafka.clients.protocol import Messages, OffsetOutOfRange, RebalanceListener
-from streamsched.connectors.kafka.kafka_settings import KafkaSettings
 from streamsched.errors import SettingsError, SourceError
+
+if TYPE_CHECKING:
+    from streamsched.connectors.kafka.kafka_settings import KafkaSettings
 
 __all__ = ["PythonConsumer", "connect", "library", "python_options", "translate_errors"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from streamsched.connectors.kafka.clients.kafka_python_consumer import (
     connect,
@@ -12,9 +12,11 @@ from streamsched.connectors.kafka.clients.kafka_python_consumer import (
     translate_errors,
 )
 from streamsched.connectors.kafka.clients.options import connection_options
-from streamsched.connectors.kafka.clients.protocol import Headers
-from streamsched.connectors.kafka.kafka_settings import KafkaSettings
 from streamsched.errors import SourceError
+
+if TYPE_CHECKING:
+    from streamsched.connectors.kafka.clients.protocol import Headers
+    from streamsched.connectors.kafka.kafka_settings import KafkaSettings
 
 __all__ = ["PythonProducer"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import matplotlib as mpl
 import numpy as np
@@ -14,16 +14,18 @@ from streamsched.replay.analysis.reporting.analysis_findings import name_region
 from streamsched.replay.analysis.reporting.analysis_tables import ESTIMATORS
 from streamsched.replay.analysis.reporting.axes import add_legend, begin_figure, set_time_ticks
 from streamsched.replay.analysis.reporting.heatmap import draw_heat_map
-from streamsched.replay.analysis.reporting.plot_style import PlotStyle
-from streamsched.replay.analysis.statistics.analysis import Analysis
 from streamsched.replay.analysis.statistics.analysis_settings import DAY_S, HOUR_S
-from streamsched.replay.analysis.statistics.frequencies import Histogram
 from streamsched.replay.analysis.statistics.rates import share_within
 from streamsched.replay.analysis.statistics.site_regions import OTHERS
 from streamsched.replay.analysis.statistics.week import DAYS, RegionWeek
 from streamsched.replay.reporting.number_format import format_length
 from streamsched.replay.reporting.palette import LineStyle
 from streamsched.replay.reporting.svg import RC_PARAMS
+
+if TYPE_CHECKING:
+    from streamsched.replay.analysis.reporting.plot_style import PlotStyle
+    from streamsched.replay.analysis.statistics.analysis import Analysis
+    from streamsched.replay.analysis.statistics.frequencies import Histogram
 
 __all__ = ["FIGURES", "Drawing", "drawings"]
 

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from streamsched.numerics.arrays import Floats
 from streamsched.numerics.durations import format_date
-from streamsched.replay.analysis.statistics.analysis import Analysis
 from streamsched.replay.analysis.statistics.analysis_settings import DAY_S, HOUR_S, WEEK_S
 from streamsched.replay.analysis.statistics.frequencies import resolves
 from streamsched.replay.analysis.statistics.page_types import PERIODS_S
 from streamsched.replay.analysis.statistics.poisson_null import MIN_INTERVALS
 from streamsched.replay.analysis.statistics.rates import share_within
 from streamsched.replay.analysis.statistics.site_regions import OTHERS
-from streamsched.replay.analysis.statistics.week import RegionWeek
 from streamsched.replay.findings import Finding
+
+if TYPE_CHECKING:
+    from streamsched.numerics.arrays import Floats
+    from streamsched.replay.analysis.statistics.analysis import Analysis
+    from streamsched.replay.analysis.statistics.week import RegionWeek
 
 __all__ = [
     "describe_scope",

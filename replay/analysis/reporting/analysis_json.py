@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from streamsched.numerics.arrays import Floats
 from streamsched.replay.analysis.reporting.analysis_findings import find_all, find_limits
-from streamsched.replay.analysis.statistics.analysis import Analysis
-from streamsched.replay.analysis.statistics.frequencies import HeatMap, Histogram
 from streamsched.replay.analysis.statistics.page_types import UNTESTED
 from streamsched.replay.analysis.statistics.rates import THRESHOLDS_S, share_within
-from streamsched.replay.analysis.statistics.week import WeekProfile
 from streamsched.replay.findings import findings_to_json
 from streamsched.replay.replay_settings import format_time
+
+if TYPE_CHECKING:
+    from streamsched.numerics.arrays import Floats
+    from streamsched.replay.analysis.statistics.analysis import Analysis
+    from streamsched.replay.analysis.statistics.frequencies import HeatMap, Histogram
+    from streamsched.replay.analysis.statistics.week import WeekProfile
 
 __all__ = ["to_json"]
 

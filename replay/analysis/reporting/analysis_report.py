@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
@@ -26,13 +27,15 @@ from streamsched.replay.analysis.reporting.analysis_tables import (
     rate_table,
 )
 from streamsched.replay.analysis.reporting.plot_style import EMBEDDED
-from streamsched.replay.analysis.statistics.analysis import Analysis
 from streamsched.replay.analysis.statistics.analysis_settings import DAY_S
 from streamsched.replay.findings import Finding
 from streamsched.replay.reporting.number_format import format_length
 from streamsched.replay.reporting.page import mark_safe, render_page
 from streamsched.replay.reporting.svg import to_svg
-from streamsched.replay.reporting.tables import Table
+
+if TYPE_CHECKING:
+    from streamsched.replay.analysis.statistics.analysis import Analysis
+    from streamsched.replay.reporting.tables import Table
 
 __all__ = ["render_analysis"]
 

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from streamsched.numerics.arrays import Ints
 from streamsched.replay.analysis.reporting.analysis_findings import name_region
-from streamsched.replay.analysis.statistics.analysis import Analysis
 from streamsched.replay.analysis.statistics.analysis_settings import DAY_S, HOUR_S
-from streamsched.replay.analysis.statistics.frequencies import HeatMap, Histogram
 from streamsched.replay.analysis.statistics.page_types import PERIODS_S, UNTESTED
 from streamsched.replay.analysis.statistics.rates import THRESHOLDS_S, share_within
 from streamsched.replay.analysis.statistics.week import DAYS, HOURS, RegionWeek, WeekProfile, count_by_weekday
@@ -23,6 +20,11 @@ from streamsched.replay.reporting.number_format import (
     format_share,
 )
 from streamsched.replay.reporting.tables import Cell, Column, Table
+
+if TYPE_CHECKING:
+    from streamsched.numerics.arrays import Ints
+    from streamsched.replay.analysis.statistics.analysis import Analysis
+    from streamsched.replay.analysis.statistics.frequencies import HeatMap, Histogram
 
 __all__ = [
     "ESTIMATORS",

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from streamsched.replay.analysis.reporting.plot_style import PlotStyle
 from streamsched.replay.analysis.statistics.analysis_settings import DAY_S, HOUR_S
+
+if TYPE_CHECKING:
+    from streamsched.replay.analysis.reporting.plot_style import PlotStyle
 
 __all__ = ["add_legend", "begin_figure", "set_time_ticks"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
 import numpy as np
@@ -11,12 +11,14 @@ from matplotlib.figure import Figure
 from matplotlib.patches import PathPatch, Rectangle
 from matplotlib.path import Path
 
-from streamsched.numerics.arrays import Floats, Ints
 from streamsched.replay.analysis.reporting.axes import begin_figure, set_time_ticks
-from streamsched.replay.analysis.reporting.plot_style import PlotStyle
-from streamsched.replay.analysis.statistics.frequencies import HeatMap
 from streamsched.replay.analysis.statistics.page_types import PERIODS_S
 from streamsched.replay.reporting.svg import RC_PARAMS
+
+if TYPE_CHECKING:
+    from streamsched.numerics.arrays import Floats, Ints
+    from streamsched.replay.analysis.reporting.plot_style import PlotStyle
+    from streamsched.replay.analysis.statistics.frequencies import HeatMap
 
 __all__ = ["draw_heat_map"]
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from streamsched.errors import SourceError
 from streamsched.replay.analysis.reporting.analysis_figures import drawings
 from streamsched.replay.analysis.reporting.plot_style import PRINTED
-from streamsched.replay.analysis.statistics.analysis import Analysis
+
+if TYPE_CHECKING:
+    from streamsched.replay.analysis.statistics.analysis import Analysis
 
 __all__ = ["draw_pictures", "write_pictures"]
 

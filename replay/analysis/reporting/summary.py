@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from streamsched.replay.analysis.reporting.analysis_findings import describe_scope, find_all, find_limits
 from streamsched.replay.analysis.reporting.analysis_tables import page_type_table, rate_table
-from streamsched.replay.analysis.statistics.analysis import Analysis
 from streamsched.replay.findings import Finding
 from streamsched.replay.reporting.sentences import describe
 from streamsched.replay.reporting.terminal import print_paragraph, print_table, to_rich
+
+if TYPE_CHECKING:
+    from streamsched.replay.analysis.statistics.analysis import Analysis
 
 __all__ = ["print_summary"]
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import numpy as np
 
 from streamsched.connectors.open_source import open_source
-from streamsched.connectors.source import Delivery, Rejection
 from streamsched.errors import ReplayError
 from streamsched.replay.analysis.statistics.analysis_settings import (
     DAY_S,
@@ -25,8 +24,11 @@ from streamsched.replay.analysis.statistics.page_types import PageTypes, count_p
 from streamsched.replay.analysis.statistics.rates import Rates, estimate_rates
 from streamsched.replay.analysis.statistics.resolution import FINEST_S, find_grid, find_typical
 from streamsched.replay.analysis.statistics.week import WeekProfile, count_week
-from streamsched.replay.truth.ground_truth import ChangeLog
 from streamsched.replay.truth.reader import read_outcomes
+
+if TYPE_CHECKING:
+    from streamsched.connectors.source import Delivery, Rejection
+    from streamsched.replay.truth.ground_truth import ChangeLog
 
 __all__ = ["Analysis", "Progress", "WeekDetail", "analyze_log", "run_analysis"]
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from streamsched.errors import ReplayError, SettingsError
 from streamsched.estimation.seasonality.regions import REGIONS, TimeRegion, check_regions
 from streamsched.estimation.seasonality.timezones import find_zone
 from streamsched.replay.analysis.statistics.site_regions import ZONES
 from streamsched.replay.replay_settings import format_time, is_dated
-from streamsched.replay.truth.ground_truth import ChangeLog
+
+if TYPE_CHECKING:
+    from streamsched.replay.truth.ground_truth import ChangeLog
 
 __all__ = ["DAY_S", "HOUR_S", "WEEK_S", "AnalysisSettings", "Span", "choose_span"]
 

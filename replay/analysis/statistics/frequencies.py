@@ -6,12 +6,13 @@ Grimes & O'Brien (2008), Figures 1 and 2.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from streamsched.numerics.arrays import Bools, Floats, Ints
-from streamsched.replay.analysis.statistics.observation import Observation
+if TYPE_CHECKING:
+    from streamsched.numerics.arrays import Bools, Floats, Ints
+    from streamsched.replay.analysis.statistics.observation import Observation
 
 __all__ = ["HeatMap", "Histogram", "count_intervals", "count_near", "make_edges", "resolves"]
 

@@ -7,13 +7,16 @@ as one. A log of crawl outcomes has its own visits; the step of a page is the me
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streamsched.numerics.arrays import Bools, Floats, Ints
 from streamsched.numerics.jit import kernel
-from streamsched.replay.analysis.statistics.analysis_settings import Span
-from streamsched.replay.truth.ground_truth import ChangeLog, Crawls
+
+if TYPE_CHECKING:
+    from streamsched.numerics.arrays import Bools, Floats, Ints
+    from streamsched.replay.analysis.statistics.analysis_settings import Span
+    from streamsched.replay.truth.ground_truth import ChangeLog, Crawls
 
 __all__ = ["Observation", "find_appearances", "observe_steps", "observe_visits"]
 

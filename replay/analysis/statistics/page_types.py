@@ -18,14 +18,16 @@ its intervals, or "other" if there is none.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from scipy.special import chdtrc
 
-from streamsched.numerics.arrays import Bools, Floats, Ints
 from streamsched.replay.analysis.statistics.observation import Observation
 from streamsched.replay.analysis.statistics.poisson_null import CLEAR, MIN_INTERVALS, NEARLY, score_intervals
+
+if TYPE_CHECKING:
+    from streamsched.numerics.arrays import Bools, Floats, Ints
 
 __all__ = [
     "PAGE_TYPES",

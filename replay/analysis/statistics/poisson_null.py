@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from streamsched.numerics.arrays import Floats, Ints
 from streamsched.numerics.jit import kernel
+
+if TYPE_CHECKING:
+    from streamsched.numerics.arrays import Floats, Ints
 
 __all__ = ["CLEAR", "MIN_INTERVALS", "NEARLY", "binomial_tail", "exceedance", "score_intervals"]
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from streamsched.estimation.published_estimators import modified_interval, naive_interval
-from streamsched.numerics.arrays import Floats
-from streamsched.replay.analysis.statistics.observation import Observation
+
+if TYPE_CHECKING:
+    from streamsched.numerics.arrays import Floats
+    from streamsched.replay.analysis.statistics.observation import Observation
 
 __all__ = ["THRESHOLDS_S", "Rates", "estimate_rates", "share_within"]
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from streamsched.numerics.arrays import Floats, Ints
+if TYPE_CHECKING:
+    from streamsched.numerics.arrays import Floats, Ints
 
 __all__ = ["FINEST_S", "find_grid", "find_typical"]
 

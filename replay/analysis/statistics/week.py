@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from streamsched.estimation.seasonality.timezones import ZoneOffsets, offsets_between
-from streamsched.numerics.arrays import Floats, Ints
 from streamsched.numerics.jit import kernel
 from streamsched.replay.analysis.statistics.analysis_settings import HOUR_S, WEEK_S, AnalysisSettings, Span
 from streamsched.replay.analysis.statistics.observation import find_appearances
 from streamsched.replay.analysis.statistics.site_regions import OTHERS, find_domains
-from streamsched.replay.truth.ground_truth import ChangeLog
+
+if TYPE_CHECKING:
+    from streamsched.numerics.arrays import Floats, Ints
+    from streamsched.replay.truth.ground_truth import ChangeLog
 
 __all__ = ["DAYS", "HOURS", "RegionWeek", "WeekProfile", "count_by_weekday", "count_week", "smooth"]
 

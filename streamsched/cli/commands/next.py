@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from streamsched.cli import options
 from streamsched.cli.exits import DONE, NOTHING
 from streamsched.cli.output import echo, echo_json, plain
-from streamsched.scheduler.results import Batch
 from streamsched.scheduler.scheduler import Scheduler
 from streamsched.service.open_state import open_state
+
+if TYPE_CHECKING:
+    from streamsched.scheduler.results import Batch
 
 __all__ = ["command"]
 

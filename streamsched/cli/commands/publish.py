@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 from rich.console import Console
@@ -20,8 +20,10 @@ from streamsched.connectors.kafka.kafka_settings import SCHEME
 from streamsched.connectors.kafka.sink import FORMATS as SHAPES
 from streamsched.connectors.kafka.sink import FRAME_ROWS
 from streamsched.connectors.open_source import open_source
-from streamsched.connectors.source import Position
 from streamsched.errors import SettingsError
+
+if TYPE_CHECKING:
+    from streamsched.connectors.source import Position
 
 __all__ = ["command"]
 

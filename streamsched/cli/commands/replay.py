@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 from rich.console import Console
@@ -17,14 +17,16 @@ from streamsched.errors import SettingsError
 from streamsched.persistence.lock import lock_state
 from streamsched.persistence.recovery import has_state
 from streamsched.replay.experiment import run_replay
-from streamsched.replay.replay_results import ReplayResult
 from streamsched.replay.replay_settings import ReplaySettings
 from streamsched.replay.reporting.replay_json import to_json
 from streamsched.replay.reporting.terminal import print_figures, show_progress
 from streamsched.replay.saved_state import prepare_state
 from streamsched.replay.simulation.policy_names import EVOLVING, STEADY
 from streamsched.replay.simulation.scheduler_policy import ScheduledPolicy
-from streamsched.replay.simulation.simulator import Policy
+
+if TYPE_CHECKING:
+    from streamsched.replay.replay_results import ReplayResult
+    from streamsched.replay.simulation.simulator import Policy
 
 __all__ = ["command"]
 

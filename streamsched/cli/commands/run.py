@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 from rich.console import Console
@@ -15,18 +15,20 @@ from streamsched.cli.exits import DONE, after_drain
 from streamsched.cli.interruption import Interruption
 from streamsched.cli.options import FILE, current_time
 from streamsched.cli.output import echo, echo_json, name_rejections
-from streamsched.connectors.source import Delivery, Source
 from streamsched.persistence.lock import lock_state
-from streamsched.scheduler.durable import DurableScheduler
 from streamsched.scheduler.scheduler import DEFAULT_FORMULA
 from streamsched.service.event_log import LOG, log_to
-from streamsched.service.evolution import EvolutionHook
 from streamsched.service.ingest_loop import IngestLoop
 from streamsched.service.progress import ProgressLine
 from streamsched.service.run_settings import RunSettings, read_run_settings
 from streamsched.service.setting_sources import Given, read_assignments
 from streamsched.service.setting_tables import LOG_FORMATS, LOG_LEVELS
 from streamsched.service.setup import open_run_batches, open_run_source, open_run_state, resume_source
+
+if TYPE_CHECKING:
+    from streamsched.connectors.source import Delivery, Source
+    from streamsched.scheduler.durable import DurableScheduler
+    from streamsched.service.evolution import EvolutionHook
 
 __all__ = ["command"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -12,9 +12,11 @@ from streamsched.cli.exits import DONE
 from streamsched.cli.output import echo
 from streamsched.errors import SettingsError
 from streamsched.evolution.records import EvolutionRecord, RecordBook
-from streamsched.formula.champion import Champion
 from streamsched.service.formula_changes import set_formula, use_recorded_formula
 from streamsched.service.open_state import open_state
+
+if TYPE_CHECKING:
+    from streamsched.formula.champion import Champion
 
 __all__ = ["command"]
 

@@ -12,17 +12,22 @@ sweep last passed it, as with priors. Between these moments nothing that happens
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from streamsched.estimation.seasonality.local_time import hour_in_week, quarters_at, region_of_name, week_of
+from streamsched.estimation.seasonality.local_time import hour_in_week, quarters_at, week_of
 from streamsched.estimation.seasonality.page_schedules import FIRST_SETS
-from streamsched.numerics.arrays import Record
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
+from streamsched.numerics.packed_urls import hash_bytes
+from streamsched.numerics.url_syntax import find_domain
 from streamsched.numerics.vector_math import expm1
-from streamsched.records.group_schema import GroupArrays
 from streamsched.records.seasonality_schema import DAY_SETS, NO_GROUP, WEEK_HOURS, SeasonalityArrays
+
+if TYPE_CHECKING:
+    from streamsched.numerics.arrays import Record
+    from streamsched.records.group_schema import GroupArrays
+    from streamsched.records.seasonality_schema import RegionClocks
 
 __all__ = [
     "FIRST_ODDS",
@@ -35,6 +40,7 @@ __all__ = [
     "init_profiles",
     "most_profiles",
     "refresh_link",
+    "region_of_name",
     "store_utc_offset",
     "update_profile",
     "weighted_hours",
@@ -107,6 +113,19 @@ def inherit_profile(seasonality: SeasonalityArrays, groups: GroupArrays, group: 
         seasonality.of_group[group] = seasonality.of_group[record.parent]
     else:
         seasonality.of_group[group] = region_of_name(seasonality.calendar, groups, group)
+
+
+@bare_kernel
+def region_of_name(calendar: RegionClocks, groups: GroupArrays, group: int) -> int:
+    """Return the region of the host `group` by the last label of its name; 0 if no region has it. O(name)."""
+    span = groups.records[group].name_span
+    start = int(np.int64(span >> np.uint64(16)))
+    first, stop = find_domain(groups.names, start, start + int(np.int64(span & np.uint64(0xFFFF))))
+    key = hash_bytes(groups.names, first, stop)
+    for i in range(calendar.domains.size):
+        if calendar.domains[i] == key:
+            return int(calendar.regions[i])
+    return 0
 
 
 @inlined_kernel

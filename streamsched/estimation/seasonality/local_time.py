@@ -6,15 +6,15 @@ its end without a jump, even if clocks change within it; an error of an hour las
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from streamsched.numerics.jit import bare_kernel, inlined_kernel
-from streamsched.numerics.packed_urls import hash_bytes
-from streamsched.numerics.url_syntax import find_domain
-from streamsched.records.group_schema import GroupArrays
+from streamsched.numerics.jit import inlined_kernel
 from streamsched.records.seasonality_schema import WEEK_HOURS, RegionClocks
+
+if TYPE_CHECKING:
+    pass
 
 __all__ = [
     "DAY_HOURS",
@@ -22,7 +22,6 @@ __all__ = [
     "hour_in_week",
     "local_hours",
     "quarters_at",
-    "region_of_name",
     "week_of",
 ]
 
@@ -65,16 +64,3 @@ def quarters_at(calendar: RegionClocks, region: int, at_s: float) -> int:
         else:
             high = middle
     return int(calendar.quarters[low])
-
-
-@bare_kernel
-def region_of_name(calendar: RegionClocks, groups: GroupArrays, group: int) -> int:
-    """Return the region of the host `group` by the last label of its name; 0 if no region has it. O(name)."""
-    span = groups.records[group].name_span
-    start = int(np.int64(span >> np.uint64(16)))
-    first, stop = find_domain(groups.names, start, start + int(np.int64(span & np.uint64(0xFFFF))))
-    key = hash_bytes(groups.names, first, stop)
-    for i in range(calendar.domains.size):
-        if calendar.domains[i] == key:
-            return int(calendar.regions[i])
-    return 0

@@ -10,15 +10,17 @@ This module has the likelihoods; `schedule_update` learns from visits.
 from __future__ import annotations
 
 import math
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
 from streamsched.estimation.seasonality.local_time import DAY_HOURS
-from streamsched.numerics.arrays import Bytes, Floats, Record, Records
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
 from streamsched.numerics.vector_math import exp, log
 from streamsched.records.seasonality_schema import DAY_SETS, WEEK_HOURS
+
+if TYPE_CHECKING:
+    from streamsched.numerics.arrays import Bytes, Floats, Record, Records
 
 __all__ = [
     "CHANCE",

@@ -9,7 +9,7 @@ does not make hours differ.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -24,11 +24,13 @@ from streamsched.estimation.seasonality.group_profiles import (
 from streamsched.estimation.seasonality.local_time import DAY_HOURS
 from streamsched.estimation.seasonality.page_schedules import FIRST_SETS, NAT, RAREST, WEIGHTS, ScheduleView
 from streamsched.estimation.seasonality.schedule_update import add_beliefs
-from streamsched.numerics.arrays import Floats, Record, Records
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
 from streamsched.numerics.vector_math import exp, log
-from streamsched.records.group_schema import GroupArrays
 from streamsched.records.seasonality_schema import DAY_SETS, WEEK_HOURS, SeasonalityArrays
+
+if TYPE_CHECKING:
+    from streamsched.numerics.arrays import Floats, Record, Records
+    from streamsched.records.group_schema import GroupArrays
 
 __all__ = ["EARN_CHANGES", "publish_profiles", "sum_schedules"]
 

@@ -12,7 +12,7 @@ most. `periodicity` uses it.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -36,10 +36,12 @@ from streamsched.estimation.seasonality.page_schedules import (
     split_by_hour,
     to_misfits,
 )
-from streamsched.numerics.arrays import Record
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
 from streamsched.numerics.vector_math import exp, log
 from streamsched.records.seasonality_schema import DAY_SETS, SeasonalityArrays
+
+if TYPE_CHECKING:
+    from streamsched.numerics.arrays import Record
 
 __all__ = ["LEAVING", "add_beliefs", "count_change", "earns_schedule", "open_schedule", "update_schedule"]
 

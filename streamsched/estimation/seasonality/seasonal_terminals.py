@@ -6,7 +6,7 @@ page's rate under its group's profile, its own daily schedule, and an hourly sch
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
@@ -20,11 +20,13 @@ from streamsched.estimation.seasonality.page_schedules import (
     scheduled_factor,
     scheduled_hours,
 )
-from streamsched.numerics.arrays import Floats, Ints, Record, Records
 from streamsched.numerics.jit import bare_kernel, inlined_kernel, prefetch_whole
 from streamsched.numerics.vector_math import exp, expm1, log1p
 from streamsched.records.page_schema import LONGEST_INTERVAL
 from streamsched.records.seasonality_schema import WEEK_HOURS, SeasonalityArrays
+
+if TYPE_CHECKING:
+    from streamsched.numerics.arrays import Floats, Ints, Record, Records
 
 __all__ = [
     "DUE",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,7 +15,6 @@ from streamsched.estimation.seasonality.group_profiles import (
 from streamsched.estimation.seasonality.page_schedules import most_schedules
 from streamsched.estimation.seasonality.regions import TimeRegion, make_region_clocks
 from streamsched.numerics.growable_array import GrowableArray
-from streamsched.records.group_schema import GroupArrays
 from streamsched.records.seasonality_schema import (
     POOLED,
     PROFILE,
@@ -25,6 +24,9 @@ from streamsched.records.seasonality_schema import (
     WEEK_HOURS,
     SeasonalityArrays,
 )
+
+if TYPE_CHECKING:
+    from streamsched.records.group_schema import GroupArrays
 
 __all__ = ["SeasonalityTables"]
 

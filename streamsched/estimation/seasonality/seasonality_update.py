@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from streamsched.estimation.observed_interval import ObservedInterval
 from streamsched.estimation.seasonality.group_profiles import count_changes, update_profile, weighted_hours
 from streamsched.estimation.seasonality.local_time import HOUR_S, local_hours
 from streamsched.estimation.seasonality.page_schedules import (
@@ -21,11 +20,14 @@ from streamsched.estimation.seasonality.schedule_update import (
 )
 from streamsched.estimation.seasonality.seasonal_terminals import DAY_S, SeasonalityView, changed_since, due_since
 from streamsched.estimation.surges import share_not_hit
-from streamsched.numerics.arrays import Record
 from streamsched.numerics.jit import inlined_kernel, prefetch
 from streamsched.numerics.vector_math import exp
 from streamsched.records.page_schema import LONGEST_INTERVAL
 from streamsched.records.seasonality_schema import WEEK_HOURS, SeasonalityArrays
+
+if TYPE_CHECKING:
+    from streamsched.estimation.observed_interval import ObservedInterval
+    from streamsched.numerics.arrays import Record
 
 __all__ = ["prefetch_seasonality", "update_seasonality"]
 

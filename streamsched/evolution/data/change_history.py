@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from streamsched.evolution.data.cycle_times import CycleTimes
-from streamsched.numerics.arrays import Bools, Floats, Hashes, Ints, Rows
+if TYPE_CHECKING:
+    from streamsched.evolution.data.cycle_times import CycleTimes
+    from streamsched.numerics.arrays import Bools, Floats, Hashes, Ints, Rows
 
 __all__ = ["ChangeHistory"]
 

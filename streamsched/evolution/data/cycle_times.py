@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from streamsched.estimation.seasonality.group_profiles import weighted_hours
 from streamsched.estimation.seasonality.local_time import HOUR_S, local_hours, quarters_at
-from streamsched.numerics.arrays import Floats, Ints, Records, Rows
 from streamsched.records.seasonality_schema import DAY_SETS, PROFILE, WEEK_HOURS, SeasonalityArrays
+
+if TYPE_CHECKING:
+    from streamsched.numerics.arrays import Floats, Ints, Records, Rows
 
 __all__ = ["CycleTimes", "copy_cycle_times", "weigh_cycles"]
 

@@ -12,14 +12,16 @@ Where it is known how busy cycles are for a page's group, each counts for as muc
 from __future__ import annotations
 
 import math
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from streamsched.evolution.data.kernel_random import begin_draws, draw_gamma, draw_uniform
-from streamsched.numerics.arrays import Bools, Bytes, Floats, Hashes, Ints
 from streamsched.numerics.jit import bare_kernel
+
+if TYPE_CHECKING:
+    from streamsched.numerics.arrays import Bools, Bytes, Floats, Hashes, Ints
 
 __all__ = ["ALL_ALIKE", "PageVisits", "impute_history"]
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from streamsched.numerics.arrays import Hashes
 from streamsched.numerics.jit import bare_kernel, fold_multiply, inlined_kernel, mix
+
+if TYPE_CHECKING:
+    from streamsched.numerics.arrays import Hashes
 
 __all__ = ["begin_draws", "draw_gamma", "draw_uniform"]
 

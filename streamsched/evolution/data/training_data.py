@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
 from streamsched.evolution.data.change_history import ChangeHistory
 from streamsched.evolution.data.cycle_times import CycleTimes, copy_cycle_times, weigh_cycles
 from streamsched.evolution.data.imputation import ALL_ALIKE, PageVisits, impute_history
-from streamsched.numerics.arrays import Bools, Floats, Ints
 from streamsched.records.page_schema import LONGEST_INTERVAL, VISITED
-from streamsched.records.schema import ShardArrays
 from streamsched.records.visit_journal import find_sampled, read_visits, sample_bar, sample_hashes
+
+if TYPE_CHECKING:
+    from streamsched.numerics.arrays import Bools, Floats, Ints
+    from streamsched.records.schema import ShardArrays
 
 __all__ = ["Span", "Training", "TrainingInputs", "count_cycles", "gather_training", "impute_training"]
 

@@ -12,11 +12,12 @@ there is, not a sample of more. So Avg_σ is the smaller of the two, and Sum_σ 
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 
-from streamsched.numerics.arrays import Floats
+if TYPE_CHECKING:
+    from streamsched.numerics.arrays import Floats
 
 __all__ = ["Selection", "measure", "select"]
 

@@ -8,12 +8,14 @@ import statistics
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from streamsched.evolution.gp.evolution_settings import EvolutionSettings
 from streamsched.evolution.gp.genomes import depth_of, is_genome, ramped_trees
 from streamsched.evolution.gp.operators import Breeder
 from streamsched.numerics.arrays import Floats
+
+if TYPE_CHECKING:
+    from streamsched.evolution.gp.evolution_settings import EvolutionSettings
 
 __all__ = [
     "Elite",

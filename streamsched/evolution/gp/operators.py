@@ -11,11 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import accumulate
 from random import Random
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
-from streamsched.evolution.gp.evolution_settings import EvolutionSettings
 from streamsched.evolution.gp.genomes import depth_of, grow_tree, levels_of, subtree_end
-from streamsched.evolution.gp.symbols import SymbolSet
+
+if TYPE_CHECKING:
+    from streamsched.evolution.gp.evolution_settings import EvolutionSettings
+    from streamsched.evolution.gp.symbols import SymbolSet
 
 __all__ = ["Breeder", "cross", "replace_subtree", "swap_subtrees"]
 

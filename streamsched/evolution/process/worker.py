@@ -15,13 +15,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
-from streamsched.evolution.data.change_history import ChangeHistory
-from streamsched.evolution.findings import EvolutionResult
 from streamsched.evolution.gp.evolution_settings import EvolutionSettings
 from streamsched.evolution.process.exchange_files import read_exchange, write_json
 from streamsched.formula.formula import Formula
+
+if TYPE_CHECKING:
+    from streamsched.evolution.data.change_history import ChangeHistory
+    from streamsched.evolution.findings import EvolutionResult
 
 __all__ = ["LOCK_NAME", "RESULT_NAME", "Breed", "find_breed", "main"]
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from streamsched.formula.evaluation.machine import ROWS, make_slots
 from streamsched.formula.terminals import NO_CONTEXT, Context
-from streamsched.numerics.arrays import Floats, Hashes, Ints, Records
 from streamsched.numerics.jit import mix
 from streamsched.records.page_schema import PAGE, TRACE
 from streamsched.records.seasonality_schema import SCHEDULE, SEASONAL_LINK
+
+if TYPE_CHECKING:
+    from streamsched.numerics.arrays import Floats, Hashes, Ints, Records
 
 __all__ = [
     "READS_CHANGES",

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy.typing as npt
 
-from streamsched.numerics.arrays import Hashes, Ints
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
+
+if TYPE_CHECKING:
+    from streamsched.numerics.arrays import Hashes, Ints
 
 __all__ = ["choose_classes", "sort_descending"]
 

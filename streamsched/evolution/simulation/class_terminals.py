@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from streamsched.estimation.seasonality.seasonal_terminals import DUE, RHYTHM, TAU
 from streamsched.evolution.simulation.arena import READS_RHYTHM, SimulatedCrawl
 from streamsched.evolution.simulation.simulated_seasonality import SeasonalityInputs, fill_seasonal_terminal_then
 from streamsched.evolution.simulation.simulated_surges import fill_surge
 from streamsched.formula.terminals import TERMINAL_CODES, fill_terminal
-from streamsched.numerics.arrays import Floats
 from streamsched.numerics.jit import bare_kernel
+
+if TYPE_CHECKING:
+    from streamsched.numerics.arrays import Floats
 
 __all__ = ["fill_then"]
 

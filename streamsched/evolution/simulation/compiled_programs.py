@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache, reduce
 from operator import or_
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from streamsched.evolution.gp.symbols import SymbolSet
 from streamsched.evolution.simulation.arena import (
     READS_CHANGES,
     READS_COST,
@@ -27,7 +26,10 @@ from streamsched.formula.evaluation.machine import OPERATION_CODES
 from streamsched.formula.formula import Formula
 from streamsched.formula.syntax.nodes import Binary, Constant, Node, Terminal, Unary, fold
 from streamsched.formula.terminals import TERMINAL_CODES
-from streamsched.numerics.arrays import Floats
+
+if TYPE_CHECKING:
+    from streamsched.evolution.gp.symbols import SymbolSet
+    from streamsched.numerics.arrays import Floats
 
 __all__ = ["Prepared", "prepare"]
 

@@ -12,6 +12,8 @@ cycles would never visit the last of those that tie for ever, and a new order ea
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from streamsched.evolution.simulation.arena import READS_RHYTHM, SimulatedCrawl
 from streamsched.evolution.simulation.choice import choose_classes
 from streamsched.evolution.simulation.class_terminals import fill_then
@@ -19,9 +21,11 @@ from streamsched.evolution.simulation.page_classes import PageRun, begin_cycle, 
 from streamsched.evolution.simulation.tie_order import is_unsorted, place_tied, sort_class
 from streamsched.evolution.simulation.tie_segments import cut_group
 from streamsched.formula.evaluation.machine import ROWS, run_steps
-from streamsched.numerics.arrays import Bytes
 from streamsched.numerics.jit import bare_kernel, count_ones, inlined_kernel
 from streamsched.numerics.topk_order import sort_key
+
+if TYPE_CHECKING:
+    from streamsched.numerics.arrays import Bytes
 
 __all__ = ["simulate"]
 

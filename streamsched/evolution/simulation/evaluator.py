@@ -8,19 +8,21 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import numpy as np
 
-from streamsched.evolution.gp.symbols import SymbolSet
 from streamsched.evolution.simulation.arena import Arena, CrawlTrace, SimulatedCrawl, make_arena
 from streamsched.evolution.simulation.compiled_programs import Prepared, prepare
 from streamsched.evolution.simulation.crawl import simulate
 from streamsched.evolution.simulation.trials import Trial, TrialRunner
 from streamsched.formula.evaluation.machine import ROWS, make_slots
 from streamsched.formula.formula import Formula
-from streamsched.numerics.arrays import Bools, Floats, Ints
 from streamsched.numerics.jit import kernel
+
+if TYPE_CHECKING:
+    from streamsched.evolution.gp.symbols import SymbolSet
+    from streamsched.numerics.arrays import Bools, Floats, Ints
 
 __all__ = ["Evaluator", "Metric", "Series"]
 

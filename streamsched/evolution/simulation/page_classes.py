@@ -6,7 +6,7 @@ are gathered when the cycle is over, and sorted when their order matters.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -30,8 +30,10 @@ from streamsched.evolution.simulation.arena import (
 from streamsched.evolution.simulation.simulated_seasonality import SeasonalityInputs, update_class_seasonality
 from streamsched.evolution.simulation.tie_order import mark_run
 from streamsched.evolution.simulation.tie_segments import count_within, find_number
-from streamsched.numerics.arrays import Hashes, Record
 from streamsched.numerics.jit import inlined_kernel, mix
+
+if TYPE_CHECKING:
+    from streamsched.numerics.arrays import Hashes, Record
 
 __all__ = ["PageRun", "begin_cycle", "settle_cycle", "visit_class"]
 

@@ -6,7 +6,7 @@ the crawl, as rates do: what a scheduler has learned of them rests on the very c
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -24,9 +24,11 @@ from streamsched.estimation.seasonality.seasonal_terminals import (
     fill_seasonal_terminal,
     tau_since,
 )
-from streamsched.evolution.simulation.arena import CycleClocks
-from streamsched.numerics.arrays import Floats, Record, Records
 from streamsched.numerics.jit import inlined_kernel
+
+if TYPE_CHECKING:
+    from streamsched.evolution.simulation.arena import CycleClocks
+    from streamsched.numerics.arrays import Floats, Record, Records
 
 __all__ = ["SeasonalityInputs", "end_of", "fill_seasonal_terminal_then", "set_quarters", "update_class_seasonality"]
 

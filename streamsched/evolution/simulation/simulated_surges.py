@@ -8,14 +8,16 @@ the same cycle stay alike. Groups of few pages tell nothing: a page's own change
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from streamsched.estimation.surges import FIRST_SURGES, FIRST_WINDOWS, LEAST_SHOWN, SHARES
-from streamsched.numerics.arrays import Bools, Floats, Ints, Record, Records
 from streamsched.numerics.jit import inlined_kernel
 from streamsched.numerics.vector_math import expm1
+
+if TYPE_CHECKING:
+    from streamsched.numerics.arrays import Bools, Floats, Ints, Record, Records
 
 __all__ = ["FEWEST_PAGES", "add_surge_counts", "fill_surge", "number_groups"]
 

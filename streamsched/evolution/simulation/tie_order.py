@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from streamsched.evolution.simulation.arena import UNSORTED, Arena, SimulatedCrawl
-from streamsched.numerics.arrays import Record
 from streamsched.numerics.jit import count_ones, inlined_kernel, trailing_zeros
+
+if TYPE_CHECKING:
+    from streamsched.numerics.arrays import Record
 
 __all__ = ["is_unsorted", "mark_run", "place_tied", "sort_class"]
 

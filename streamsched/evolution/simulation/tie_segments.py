@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from streamsched.evolution.simulation.arena import Arena
+from typing import TYPE_CHECKING
+
 from streamsched.numerics.jit import inlined_kernel
+
+if TYPE_CHECKING:
+    from streamsched.evolution.simulation.arena import Arena
 
 __all__ = ["count_within", "cut_group", "find_number"]
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from streamsched.estimation.page_update import update_page
-from streamsched.evolution.data.change_history import ChangeHistory
 from streamsched.evolution.simulation.arena import (
     READS_COST,
     READS_GROUP,
@@ -30,11 +29,14 @@ from streamsched.evolution.simulation.simulated_seasonality import (
     update_class_seasonality,
 )
 from streamsched.evolution.simulation.simulated_surges import add_surge_counts, number_groups
-from streamsched.numerics.arrays import Floats, Hashes, Ints, Records, Rows
 from streamsched.numerics.jit import kernel, mix
 from streamsched.records.page_init import assign_prior
 from streamsched.records.page_schema import PAGE, TRACE
 from streamsched.records.seasonality_schema import PROFILE, SCHEDULE, SEASONAL_LINK
+
+if TYPE_CHECKING:
+    from streamsched.evolution.data.change_history import ChangeHistory
+    from streamsched.numerics.arrays import Floats, Hashes, Ints, Records, Rows
 
 __all__ = ["Reading", "Trial", "TrialRunner", "visits_per_cycle"]
 

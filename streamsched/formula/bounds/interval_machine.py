@@ -33,16 +33,17 @@ POWER_OF_2_LOW ...  a- a+ b- b+    the end of the protected power
 
 from __future__ import annotations
 
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from streamsched.formula.bounds.ranges import LOWEST_LOG
-from streamsched.formula.evaluation.machine import COPY, ROWS, clamp, divide, raise_base, run_step
-from streamsched.numerics.arrays import Floats
+from streamsched.formula.evaluation.machine import COPY, LOWEST_LOG, ROWS, clamp, divide, raise_base, run_step
 from streamsched.numerics.jit import bare_kernel, inlined_kernel, widen_vectors
 from streamsched.numerics.vector_math import exp, log
+
+if TYPE_CHECKING:
+    from streamsched.numerics.arrays import Floats
 
 __all__ = [
     "DIFFERENCE_LOW",

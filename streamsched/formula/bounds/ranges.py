@@ -10,11 +10,10 @@ import math
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from streamsched.formula.evaluation.machine import EXPONENT_LIMIT
+from streamsched.formula.evaluation.machine import EXPONENT_LIMIT, LOWEST_LOG
 
-__all__ = ["ANY", "LOWEST_LOG", "TERMINAL", "Range", "range_of"]
+__all__ = ["ANY", "TERMINAL", "Range", "range_of"]
 
-LOWEST_LOG: Final = -745.0  # less than the logarithm of the smallest number above 0, which is -744.4
 
 _WIDER: Final = 1e-6  # relative: far more than the widening of function intervals
 

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from streamsched.numerics.arrays import Floats
 from streamsched.numerics.jit import bare_kernel, inlined_kernel, widen_vectors
 from streamsched.numerics.vector_math import exp, log, power
+
+if TYPE_CHECKING:
+    from streamsched.numerics.arrays import Floats
 
 __all__ = [
     "ADD",
@@ -25,6 +27,7 @@ __all__ = [
     "EXP",
     "EXPONENT_LIMIT",
     "LOG",
+    "LOWEST_LOG",
     "MULTIPLY",
     "NEGATE",
     "OPERATION_CODES",
@@ -63,6 +66,7 @@ OPERATION_CODES: Final[Mapping[str, int]] = MappingProxyType(
 )
 
 EXPONENT_LIMIT: Final = 80.0  # exp(80) is 5.5e34: products of a few stay far from overflow (SPEC 5)
+LOWEST_LOG: Final = -745.0  # less than the logarithm of the smallest number above 0, which is -744.4
 
 
 def make_slots(count: int, rows: int) -> Floats:

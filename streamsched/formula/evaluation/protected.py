@@ -20,10 +20,14 @@ are those of `streamsched.formula.evaluation.machine`: exp and log are within 1 
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from streamsched.formula.evaluation.machine import OPERATION_CODES, run_steps
-from streamsched.formula.syntax.vocabulary import BinaryOp, UnaryOp
+
+if TYPE_CHECKING:
+    from streamsched.formula.syntax.vocabulary import BinaryOp, UnaryOp
 
 __all__ = ["apply"]
 

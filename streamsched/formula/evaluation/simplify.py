@@ -20,12 +20,14 @@ to the last bit), pow(x, 2), and any regrouping of sums or products.
 from __future__ import annotations
 
 import math
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from streamsched.formula.evaluation.protected import apply
 from streamsched.formula.evaluation.value_claims import claims_of
 from streamsched.formula.syntax.nodes import Binary, Constant, Node, Unary, fold
-from streamsched.formula.syntax.vocabulary import BinaryOp, UnaryOp
+
+if TYPE_CHECKING:
+    from streamsched.formula.syntax.vocabulary import BinaryOp, UnaryOp
 
 __all__ = ["simplify_tree"]
 

@@ -12,25 +12,27 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from streamsched.formula.champion import Champion
-from streamsched.numerics.arrays import Ints
-from streamsched.politeness.policy import PolitenessPolicy
-from streamsched.ranking.formula_switch import FormulaSwitch
 from streamsched.ranking.full_scan import Query, Ranked
 from streamsched.records.page_schema import VISITED
 from streamsched.records.url_index import url_texts
 from streamsched.records.url_patterns import host_names
-from streamsched.scheduler.batches.panel import Panel
 from streamsched.scheduler.batches.quotas import BatchQuotas, RankedSources
-from streamsched.scheduler.batches.surge_probes import SurgeProbes
 from streamsched.scheduler.explanation import Explanation, RankedBy, explain_page
 from streamsched.scheduler.results import Batch
 from streamsched.scheduler.selection_reasons import ComposedBatch, batch_reasons, membership_reasons
-from streamsched.state.page_table import PageTable
+
+if TYPE_CHECKING:
+    from streamsched.formula.champion import Champion
+    from streamsched.numerics.arrays import Ints
+    from streamsched.politeness.policy import PolitenessPolicy
+    from streamsched.ranking.formula_switch import FormulaSwitch
+    from streamsched.scheduler.batches.panel import Panel
+    from streamsched.scheduler.batches.surge_probes import SurgeProbes
+    from streamsched.state.page_table import PageTable
 
 __all__ = ["BatchBuilder", "GrantedLeases"]
 

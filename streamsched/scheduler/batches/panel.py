@@ -12,17 +12,19 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from streamsched.numerics.arrays import Ints
 from streamsched.politeness.eligibility import are_eligible
-from streamsched.politeness.limits import Limits
 from streamsched.ranking.host_slots import HostSlots, SlotLimits
 from streamsched.reasons import Reason, ReasonCode
-from streamsched.records.schema import ShardArrays
 from streamsched.records.visit_journal import find_sampled, sample_bar, sample_hashes
+
+if TYPE_CHECKING:
+    from streamsched.numerics.arrays import Ints
+    from streamsched.politeness.limits import Limits
+    from streamsched.records.schema import ShardArrays
 
 __all__ = ["NO_PANEL", "Panel"]
 

@@ -12,11 +12,10 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from streamsched.numerics.arrays import Bools, Floats, Ints
 from streamsched.numerics.jit import bare_kernel
 from streamsched.numerics.topk_order import tie_keys
 from streamsched.politeness.eligibility import are_eligible
@@ -25,7 +24,10 @@ from streamsched.politeness.priority import BY_SCORE, read_overdue, select_best
 from streamsched.ranking.full_scan import Query, Ranked, fill_slots
 from streamsched.ranking.host_slots import HostSlots
 from streamsched.records.page_schema import URGENT, VISITED
-from streamsched.records.schema import ShardArrays
+
+if TYPE_CHECKING:
+    from streamsched.numerics.arrays import Bools, Floats, Ints
+    from streamsched.records.schema import ShardArrays
 
 __all__ = ["BatchQuotas", "Places", "RankedSources", "put_in_order", "swap_in"]
 

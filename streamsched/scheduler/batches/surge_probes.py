@@ -12,14 +12,13 @@ the worth of a probe follows from what `surges` has learned, and ends with the o
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
 from streamsched.estimation.surges import MEAN_SHARE, surge_probability, unseen_surge_value
 from streamsched.formula.champion import OBJECTIVES
 from streamsched.formula.formula import Formula
-from streamsched.numerics.arrays import Floats, Ints, Record
 from streamsched.numerics.jit import bare_kernel, mix
 from streamsched.numerics.topk_order import sort_keys, tie_keys
 from streamsched.numerics.vector_math import expm1
@@ -28,8 +27,11 @@ from streamsched.politeness.priority import BY_SCORE
 from streamsched.ranking.full_scan import FullScan, Query, Ranked
 from streamsched.records.page_schema import LEASED, LONGEST_INTERVAL, URGENT
 from streamsched.records.pattern_members import list_members
-from streamsched.records.schema import ShardArrays
 from streamsched.scheduler.batches.quotas import Places, put_in_order, swap_in
+
+if TYPE_CHECKING:
+    from streamsched.numerics.arrays import Floats, Ints, Record
+    from streamsched.records.schema import ShardArrays
 
 __all__ = ["PROBES_PER_GROUP", "SurgeProbes"]
 
