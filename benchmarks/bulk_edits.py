@@ -1,16 +1,16 @@
-"""Bulk edits: stale page-days of the default policy, beside crawlers that are informed of each edit.
+"""Bulk edits: stale page-days of the default policy, beside oracles that know of each edit.
 
 A URL pattern of rarely changing pages is edited from time to time: four in five of its pages change within half an
 hour. The other pages are Poisson pages of different rates, as `streamsched generate` makes them. Three crawlers, all
 with the same posterior, set the scale:
 
 - ``posterior`` knows nothing of surges;
-- ``informed`` knows of each edit as soon as it is over, without a visit, and the share of the pattern that it hit: from
+- ``oracle`` knows of each edit as soon as it is over, without a visit, and the share of the pattern that it hit: from
   the next ranking on the pages not visited since have a higher score;
-- ``a cycle later`` is informed one ranking later, when a crawler that learns from its visits can know at the earliest:
+- ``late oracle`` knows one ranking later, when a crawler that learns from its visits can know at the earliest:
   in a replay all visits of a cycle are chosen together. It needs no visit either.
 
-The table shows which share of the gap between ``posterior`` and ``informed`` the others close.
+The table shows which share of the gap between ``posterior`` and ``oracle`` the others close.
 """
 
 from __future__ import annotations
@@ -99,15 +99,15 @@ def print_settings(seeds: int, settings: tuple[Setting, ...] = SETTINGS) -> None
     console = Console(width=130)
     for setting in settings:
         stale = measure(setting, seeds)
-        none, informed = stale["posterior"], stale["informed"]
+        none, oracle = stale["posterior"], stale["oracle"]
         for name, found in stale.items():
             table.add_row(
                 str(setting) if name == "posterior" else "",
                 name,
                 f"{found.everywhere:,.0f}",
-                f"{(none.everywhere - found.everywhere) / (none.everywhere - informed.everywhere):.0%}",
+                f"{(none.everywhere - found.everywhere) / (none.everywhere - oracle.everywhere):.0%}",
                 f"{found.pattern:,.0f}",
-                f"{(none.pattern - found.pattern) / (none.pattern - informed.pattern):.0%}",
+                f"{(none.pattern - found.pattern) / (none.pattern - oracle.pattern):.0%}",
             )
         table.add_section()
     console.print(table)
@@ -121,8 +121,8 @@ def _measure_once(setting: Setting, seed: int) -> dict[str, Stale]:
         "posterior": make_policy("posterior", setting.cycle_s, seed),
         "default, no surge_probes": ScheduledPolicy(Scheduler(cycle=setting.cycle_s, seed=seed, surge_probes=False)),
         "default": make_policy("default", setting.cycle_s, seed),
-        "a cycle later": _InformedCrawler(setting.cycle_s, seed, edits + setting.cycle_s, edits),
-        "informed": _InformedCrawler(setting.cycle_s, seed, edits, edits),
+        "late oracle": _Oracle(setting.cycle_s, seed, edits + setting.cycle_s, edits),
+        "oracle": _Oracle(setting.cycle_s, seed, edits, edits),
     }
     schedule = Schedule(setting.budget, 2, "since_visit")
     return {name: _crawl(window, crawler, schedule, edited) for name, crawler in crawlers.items()}
@@ -168,12 +168,12 @@ def _crawl(window: Window, crawler: Policy, schedule: Schedule, edited: Bools) -
     )
 
 
-class _InformedCrawler:
-    """Ranks by the posterior and is informed at ``informed_s`` of the edits that were over at ``over_s``."""
+class _Oracle:
+    """Ranks by the posterior and knows from ``known_s`` on of the edits that were over at ``over_s``."""
 
-    def __init__(self, cycle_s: float, seed: int, informed_s: Floats, over_s: Floats) -> None:
+    def __init__(self, cycle_s: float, seed: int, known_s: Floats, over_s: Floats) -> None:
         self._scheduler = Scheduler(cycle=cycle_s, seed=seed, formula="posterior")
-        self._informed_s, self._over_s = informed_s, over_s
+        self._known_s, self._over_s = known_s, over_s
 
     def discover(self, urls: PackedUrls, now: float) -> None:
         self._scheduler.discover(urls, now=now)
@@ -182,7 +182,7 @@ class _InformedCrawler:
         unchanged = 1.0 - self._scheduler.scores(now=query.now)
         last_visit_s = self._scheduler.core.pages.arrays.pages.records["last_visit_s"][: query.known]
         edited = np.arange(query.known) >= _BACKGROUND.pages
-        for over_s in self._over_s[self._informed_s <= query.now]:
+        for over_s in self._over_s[self._known_s <= query.now]:
             unchanged[edited & (last_visit_s < over_s)] *= 1.0 - _REACH
         return select_top(1.0 - unchanged, self._scheduler.core.tie_keys(now=query.now), query.k)
 
