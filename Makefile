@@ -1,4 +1,4 @@
-# All a new machine needs is Python 3.11 to 3.15 and make; everything else goes into .venv, at the pinned versions.
+# A machine needs Python 3.11 to 3.15 and make. Everything else is installed into .venv, at the pinned versions.
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test lint house soak bench clean
@@ -8,20 +8,20 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 INSTALL := $(PIP) install --quiet --constraint constraints.txt
 
-# The first that is of the right version and can make environments (Debian leaves ensurepip to python3-venv).
+# The first interpreter of a supported version that can make environments (on Debian ensurepip is in python3-venv).
 PYTHON = $(shell for each in python3 python3.15 python3.14 python3.13 python3.12 python3.11; do \
 	$$each -c 'import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 15))' 2>/dev/null \
 	&& { echo $$each; break; }; done)
 
-# The last year of the log that ships with the project.
+# The last year of a log that is part of the project.
 LOG := data/scoop-extras.tsv.gz
 YEAR := --from 2025-08-22 --to 2026-08-22
 THEN := 2026-08-22
 
-help: ## say what there is to make
+help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-6s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: .venv/ready ## replay a year of real changes under every policy, then show the next pages to visit and why
+demo: .venv/ready ## replay a year of real changes with every policy, then show the next pages to visit and why
 	@rm -rf out && mkdir out
 	$(BIN)/streamsched replay $(LOG) $(YEAR) --budget 0.05 \
 		--report out/report.html --json out/replay.json --save-state out/state
@@ -30,7 +30,7 @@ demo: .venv/ready ## replay a year of real changes under every policy, then show
 	@echo
 	$(BIN)/streamsched explain --state out/state --now $(THEN) "$$(head -n 1 out/next.txt)"
 
-test: lint ## check everything, as CI does: style, types, imports, then the tests
+test: lint ## run all checks of CI: style, types, imports, then the tests
 	$(BIN)/python -m pytest -n auto --maxprocesses=4 --dist loadfile --durations=20
 
 lint: .venv/ready-dev ## check style, types and the direction of imports
@@ -40,26 +40,26 @@ lint: .venv/ready-dev ## check style, types and the direction of imports
 	$(BIN)/mypy
 	$(BIN)/pyright --pythonpath $(BIN)/python
 
-house: .venv/ready-dev ## measure the structure of the code: levels, import chains, sizes
+house: .venv/ready-dev ## measure the structure of the code: modules on a level, import chains, sizes
 	$(BIN)/python -m benchmarks.house
 
 soak: .venv/ready-dev ## run the long tests that `make test` leaves out
 	$(BIN)/python -m pytest -m soak
 
-bench: .venv/ready-dev ## measure every figure of the README, each beside its rival
+bench: .venv/ready-dev ## measure every figure of the README, each beside a rival
 	$(BIN)/python -m benchmarks
 
-clean: ## remove what make and the tools made, .venv too
+clean: ## remove everything that make and the tools created, .venv included
 	rm -rf .venv build dist out *.egg-info .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv/bin/pip:
-	@test -n "$(PYTHON)" || { echo 'streamsched: no Python from 3.11 to 3.15 with venv and pip among python3 and python3.11' \
-		'to python3.15 (on Debian and Ubuntu: install python3-venv). Name one: make PYTHON=/path/to/python3' >&2; exit 1; }
+	@test -n "$(PYTHON)" || { echo 'streamsched: found no Python 3.11 to 3.15 with venv and pip among python3 and python3.11' \
+		'to python3.15. Install one (on Debian and Ubuntu also python3-venv), or name it: make PYTHON=/path/to/python3' >&2; exit 1; }
 	$(PYTHON) -m venv .venv
 
 .venv/ready: .venv/bin/pip pyproject.toml constraints.txt
-	@echo 'Installing streamsched and what it needs into .venv ...'
+	@echo 'Installing streamsched and its dependencies into .venv ...'
 	@$(INSTALL) setuptools
 	@$(INSTALL) --no-build-isolation --editable .
 	@touch $@

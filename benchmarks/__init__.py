@@ -1,1 +1,1 @@
-"""One program for each claim in the README; each prints its rival's figure beside ours."""
+"""Benchmarks: one module for each group of figures in the README, each measured together with a rival."""

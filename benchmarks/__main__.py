@@ -1,4 +1,4 @@
-"""``python -m benchmarks [NAME …]``: each figure that the README claims, with its rival's from the same run."""
+"""``python -m benchmarks [NAME …]``: measures the figures of the README, each beside a rival in the same run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NAMES: Final = (
 
 
 def main() -> None:
-    """Run the benchmarks named, all of them by default."""
+    """Run the named benchmarks, by default all of them."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("names", nargs="*", choices=[*_NAMES, []], metavar="NAME")
     sizes = (
@@ -31,11 +31,11 @@ def main() -> None:
         "reevolution (1,000,000)"
     )
     parser.add_argument("--pages", type=int, help=sizes)
-    parser.add_argument("--outcomes", type=int, default=2_000_000, help="of the kafka benchmark, in frames (2,000,000)")
-    parser.add_argument("--repeats", type=int, default=5, help="runs, of which the best counts (5)")
-    parser.add_argument("--generations", type=int, default=50, help="of the evolution benchmark's whole runs (50)")
+    parser.add_argument("--outcomes", type=int, default=2_000_000, help="outcomes of kafka, in frames (2,000,000)")
+    parser.add_argument("--repeats", type=int, default=5, help="runs of each measurement; the best counts (5)")
+    parser.add_argument("--generations", type=int, default=50, help="generations of the whole runs of evolution (50)")
     parser.add_argument(
-        "--seeds", type=int, default=3, help="of schedules and bulk_edits, whose crawls are simulated (3)"
+        "--seeds", type=int, default=3, help="seeds of the simulated crawls of schedules and bulk_edits (3)"
     )
     arguments = parser.parse_args()
     names = arguments.names or _NAMES

@@ -1,15 +1,16 @@
-"""Bulk edits: how much of the time that copies are stale the default champion spares, beside crawlers that are told.
+"""Bulk edits: stale page-days of the default policy, beside oracles that know of each edit.
 
-A pattern of quiet pages is edited now and then, four in five of them within half an hour, among Poisson pages of uneven
-rates on sites as `streamsched generate` lays them out. Three crawlers set the scale, all by the same posterior:
+A URL pattern of rarely changing pages is edited from time to time: four in five of its pages change within half an
+hour. The other pages are Poisson pages of different rates, as `streamsched generate` makes them. Three crawlers, all
+with the same posterior, set the scale:
 
 - ``posterior`` knows nothing of surges;
-- ``told`` knows of each edit once it is over, and which share of the pattern it hit: at the first ranking from then on
-  the pages not visited since are ranked so much higher. It needs no visit to find an edit;
-- ``a cycle later`` is told at the ranking after that: as soon as any crawler can know that learns from its visits, for
-  in a replay a cycle's visits are chosen together and answered together. It still finds each edit without a visit.
+- ``oracle`` knows of each edit as soon as it is over, without a visit, and the share of the pattern that it hit: from
+  the next ranking on the pages not visited since have a higher score;
+- ``late oracle`` knows one ranking later, when a crawler that learns from its visits can know at the earliest:
+  in a replay all visits of a cycle are chosen together. It needs no visit either.
 
-Of the gap between ``posterior`` and ``told``, in stale page-days, it is said how much the others close.
+The table shows which share of the gap between ``posterior`` and ``oracle`` the others close.
 """
 
 from __future__ import annotations
@@ -34,9 +35,9 @@ from streamsched.scheduler.scheduler import Scheduler
 
 __all__ = ["SETTINGS", "Setting", "measure", "print_settings"]
 
-_REACH: Final = 0.8  # share of the pattern's pages that an edit changes
-_EDIT_S: Final = 1_800  # how long an edit takes
-_OWN_RATE: Final = 0.002  # changes a day that the pattern's pages have besides
+_REACH: Final = 0.8  # share of the pages of the pattern that an edit changes
+_EDIT_S: Final = 1_800  # duration of an edit
+_OWN_RATE: Final = 0.002  # other changes per day of a page of the pattern
 _BACKGROUND: Final = SyntheticSettings(
     pages=3_000,
     days=240,
@@ -52,7 +53,7 @@ _BACKGROUND: Final = SyntheticSettings(
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One simulated crawl: a pattern of `pages` pages, edited every `every_days` on average, and the crawl's pace."""
+    """A simulated crawl: a pattern of `pages` pages, edited every `every_days` on average; cycle and budget."""
 
     pages: int
     every_days: float
@@ -74,14 +75,14 @@ SETTINGS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Stale:
-    """Stale page-days of a crawl: of all pages, and of the edited pattern's."""
+    """Stale page-days of a crawl: of all pages, and of those of the edited pattern."""
 
     everywhere: float
     pattern: float
 
 
 def measure(setting: Setting, seeds: int) -> dict[str, Stale]:
-    """Return what each crawler leaves stale, the mean of `seeds` simulations."""
+    """Return the stale page-days of each crawler, as means of `seeds` simulations."""
     runs = [_measure_once(setting, seed) for seed in range(seeds)]
     means = {}
     for name in runs[0]:
@@ -98,15 +99,15 @@ def print_settings(seeds: int, settings: tuple[Setting, ...] = SETTINGS) -> None
     console = Console(width=130)
     for setting in settings:
         stale = measure(setting, seeds)
-        none, told = stale["posterior"], stale["told"]
+        none, oracle = stale["posterior"], stale["oracle"]
         for name, found in stale.items():
             table.add_row(
                 str(setting) if name == "posterior" else "",
                 name,
                 f"{found.everywhere:,.0f}",
-                f"{(none.everywhere - found.everywhere) / (none.everywhere - told.everywhere):.0%}",
+                f"{(none.everywhere - found.everywhere) / (none.everywhere - oracle.everywhere):.0%}",
                 f"{found.pattern:,.0f}",
-                f"{(none.pattern - found.pattern) / (none.pattern - told.pattern):.0%}",
+                f"{(none.pattern - found.pattern) / (none.pattern - oracle.pattern):.0%}",
             )
         table.add_section()
     console.print(table)
@@ -120,15 +121,15 @@ def _measure_once(setting: Setting, seed: int) -> dict[str, Stale]:
         "posterior": make_policy("posterior", setting.cycle_s, seed),
         "default, no surge_probes": ScheduledPolicy(Scheduler(cycle=setting.cycle_s, seed=seed, surge_probes=False)),
         "default": make_policy("default", setting.cycle_s, seed),
-        "a cycle later": _Told(setting.cycle_s, seed, edits + setting.cycle_s, edits),
-        "told": _Told(setting.cycle_s, seed, edits, edits),
+        "late oracle": _Oracle(setting.cycle_s, seed, edits + setting.cycle_s, edits),
+        "oracle": _Oracle(setting.cycle_s, seed, edits, edits),
     }
     schedule = Schedule(setting.budget, 2, "since_visit")
     return {name: _crawl(window, crawler, schedule, edited) for name, crawler in crawlers.items()}
 
 
 def _simulate_edits(setting: Setting, seed: int) -> tuple[ChangeLog, Floats]:
-    """Return a log whose last pages are the edited pattern's, and when each edit was over: float64[edits]."""
+    """Return a log, with the pages of the edited pattern last, and the end of each edit: float64[edits]."""
     background = synthesize(_BACKGROUND, seed)
     rng = np.random.default_rng([seed, setting.pages])
     span_s, first = background.last_s - background.first_s, _BACKGROUND.pages
@@ -136,7 +137,7 @@ def _simulate_edits(setting: Setting, seed: int) -> tuple[ChangeLog, Floats]:
     begins = np.sort(rng.uniform(0.0, span_s - _EDIT_S, count))
     edit, hit = np.nonzero(rng.random((count, setting.pages)) < _REACH)
     own = np.repeat(np.arange(setting.pages), rng.poisson(_OWN_RATE * span_s / DAY_S, setting.pages))
-    pages = [np.arange(setting.pages), hit, own]  # the first of each page is its appearance
+    pages = [np.arange(setting.pages), hit, own]  # the first change of a page is its appearance
     seconds = [
         np.zeros(setting.pages),
         begins[edit] + rng.uniform(0, _EDIT_S, edit.size),
@@ -154,12 +155,12 @@ def _simulate_edits(setting: Setting, seed: int) -> tuple[ChangeLog, Floats]:
 
 
 def _crawl(window: Window, crawler: Policy, schedule: Schedule, edited: Bools) -> Stale:
-    """Return what a crawler leaves stale of all pages, and of those ``edited``: bool[pages]."""
+    """Return the stale page-days of a crawler: of all pages, and of those ``edited``: bool[pages]."""
     tenths = np.zeros(window.pages, np.int64)
-    recorded = _Recorded(crawler)
-    whole = simulate(window, recorded, schedule, tenths)
+    recorder = _Recorder(crawler)
+    whole = simulate(window, recorder, schedule, tenths)
     weighted = replace(window, importance=edited.astype(np.float64))  # freshness is weighted by importance
-    part = simulate(weighted, _Again(recorded.visits), schedule, tenths)
+    part = simulate(weighted, _Repeater(recorder.visits), schedule, tenths)
     cycle_days = window.cycle_s / DAY_S
     return Stale(
         float(np.sum(1.0 - whole.freshness)) * window.pages * cycle_days,
@@ -167,30 +168,30 @@ def _crawl(window: Window, crawler: Policy, schedule: Schedule, edited: Bools) -
     )
 
 
-class _Told:
-    """A crawler by the posterior that is told of edits: of each at ``told_s``, that it was over at ``over_s``."""
+class _Oracle:
+    """Ranks by the posterior and knows from ``known_s`` on of the edits that were over at ``over_s``."""
 
-    def __init__(self, cycle_s: float, seed: int, told_s: Floats, over_s: Floats) -> None:
+    def __init__(self, cycle_s: float, seed: int, known_s: Floats, over_s: Floats) -> None:
         self._scheduler = Scheduler(cycle=cycle_s, seed=seed, formula="posterior")
-        self._told_s, self._over_s = told_s, over_s
+        self._known_s, self._over_s = known_s, over_s
 
     def discover(self, urls: PackedUrls, now: float) -> None:
         self._scheduler.discover(urls, now=now)
 
     def rank(self, query: PolicyQuery) -> Rows:
-        spared = 1.0 - self._scheduler.scores(now=query.now)
+        unchanged = 1.0 - self._scheduler.scores(now=query.now)
         last_visit_s = self._scheduler.core.pages.arrays.pages.records["last_visit_s"][: query.known]
         edited = np.arange(query.known) >= _BACKGROUND.pages
-        for over_s in self._over_s[self._told_s <= query.now]:
-            spared[edited & (last_visit_s < over_s)] *= 1.0 - _REACH
-        return select_top(1.0 - spared, self._scheduler.core.tie_keys(now=query.now), query.k)
+        for over_s in self._over_s[self._known_s <= query.now]:
+            unchanged[edited & (last_visit_s < over_s)] *= 1.0 - _REACH
+        return select_top(1.0 - unchanged, self._scheduler.core.tie_keys(now=query.now), query.k)
 
     def observe(self, outcomes: OutcomeBatch) -> None:
         self._scheduler.observe(outcomes)
 
 
-class _Recorded:
-    """A crawler whose visits are kept."""
+class _Recorder:
+    """Records the visits of a crawler."""
 
     def __init__(self, crawler: Policy) -> None:
         self._crawler = crawler
@@ -207,8 +208,8 @@ class _Recorded:
         self._crawler.observe(outcomes)
 
 
-class _Again:
-    """A crawler that makes the visits of another again."""
+class _Repeater:
+    """Repeats recorded visits."""
 
     def __init__(self, visits: list[Ints]) -> None:
         self._visits = iter(visits)

@@ -1,4 +1,4 @@
-"""Synthetic pages for benchmarks: URLs of 60 characters on many hosts, and what visits to them found."""
+"""Synthetic pages for benchmarks: URLs of 60 characters on many hosts, and outcomes of visits to them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _DIGITS = ((16, 7, _PAGES_PER_HOST), (39, 2, 20), (47, 10, 1))  # column, digits
 
 
 def make_urls(pages: int) -> PackedUrls:
-    """Return `pages` distinct URLs of 60 characters, 200 a host in sections of 20."""
+    """Return `pages` distinct URLs of 60 characters: 200 on a host, in sections of 20."""
     text = np.tile(np.frombuffer(_TEMPLATE, np.uint8), (pages, 1))
     for column, digits, share in _DIGITS:
         number = np.arange(pages) // share
@@ -26,6 +26,6 @@ def make_urls(pages: int) -> PackedUrls:
 
 
 def visit_all(urls: PackedUrls, day: int, rng: np.random.Generator) -> OutcomeBatch:
-    """Return one visit to each of `urls` at a random time of `day`, a tenth of which see a change."""
+    """Return one visit to each of `urls` at a random time of `day`; a tenth of the visits see a change."""
     times = (day + rng.random(len(urls))) * DAY_S
     return OutcomeBatch(urls, times, changed=rng.random(len(urls)) < 0.1)

@@ -1,4 +1,4 @@
-"""What people write today to evolve score functions: DEAP's compiled trees over whole NumPy columns, page by page."""
+"""The rival of evolution: DEAP's compiled trees, evaluated on whole NumPy columns."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from streamsched.numerics.arrays import Bools, Floats, Ints, Rows
 
 __all__ = ["ColumnCrawl", "compile_program", "make_tree"]
 
-_COLUMNS: Final = (*TERMINAL_SETS["paper"], "weighted", "halved")  # the last two are what AAD and GAD are made from
+_COLUMNS: Final = (*TERMINAL_SETS["paper"], "weighted", "halved")  # the last two are sums from which AAD and GAD follow
 _NAMES: Final = {"+": "add", "-": "subtract", "*": "multiply", "/": "divide", "pow": "power"}
 
 
@@ -48,7 +48,7 @@ _OPERATIONS: Final[dict[str, tuple[Callable[..., Any], int]]] = {
 
 
 def _make_primitives() -> Any:
-    """Return SPEC 5's protected functions, the paper's terminals and its constants as a DEAP primitive set."""
+    """Return the protected functions, the terminals of the paper and the constants as a DEAP primitive set."""
     primitives = gp.PrimitiveSet("score", len(TERMINAL_SETS["paper"]))
     primitives.renameArguments(**{f"ARG{i}": name for i, name in enumerate(TERMINAL_SETS["paper"])})
     for name, (function, arity) in _OPERATIONS.items():
@@ -61,23 +61,23 @@ def _make_primitives() -> Any:
 _PRIMITIVES: Final = _make_primitives()
 
 
-def make_tree(genome: bytes, alphabet: SymbolSet) -> Any:
-    """Return a genome over the paper's terminals as DEAP's tree: both are written in prefix order."""
-    names = [_NAMES.get(str(symbol), str(symbol)) for symbol in alphabet.symbols]
+def make_tree(genome: bytes, symbols: SymbolSet) -> Any:
+    """Return a genome over the terminals of the paper as a DEAP tree; both are in prefix order."""
+    names = [_NAMES.get(str(symbol), str(symbol)) for symbol in symbols.symbols]
     return gp.PrimitiveTree([_PRIMITIVES.mapping[names[symbol]] for symbol in genome])
 
 
 def compile_program(tree: Any) -> Callable[..., Any]:
-    """Return the tree as DEAP compiles it: a function of the columns of the paper's terminals, in order."""
+    """Return the tree compiled by DEAP: a function of the columns of the paper's terminals, in order."""
     function: Callable[..., Any] = gp.compile(tree, _PRIMITIVES)
     return function
 
 
 class ColumnCrawl:
-    """A trial crawl with a column of all pages for each terminal: a cycle scores every page and picks the best k.
+    """A simulated crawl with a column for each terminal: each cycle scores every page and visits the best k.
 
-    ``changed``: bool[cycles, pages], pages in the order of ties; ``offsets``: int64[cycles], at which page that order
-    begins in each cycle. What a visit changes is renewed for visited pages only, and the warm-up is crawled once.
+    ``changed``: bool[cycles, pages], pages in tie order; ``offsets``: int64[cycles], the page at which the tie order
+    begins in each cycle. Only visited pages are updated, and the warm-up is simulated once.
     """
 
     def __init__(self, changed: Bools, offsets: Ints, warmup: int, k: int, reading: str) -> None:
@@ -116,23 +116,23 @@ class ColumnCrawl:
         return float(self._discounts[reports[rows]].sum() / ideal.sum())
 
     def _best(self, scores: Any, cycle: int, in_order: bool) -> Rows:
-        """Return the k best: score descending, NaN last, equal scores in the cycle's order of ties."""
+        """Return the k best: score descending, NaN last, equal scores in the tie order of the cycle."""
         scores = np.broadcast_to(np.where(np.isnan(scores), np.inf, np.negative(scores)), self._changed.shape[1])
         bar = np.partition(scores, self._k - 1)[self._k - 1]
-        above, level = np.flatnonzero(scores < bar), np.flatnonzero(scores == bar)
-        rows = np.concatenate([above, self._turn(level, cycle)[: self._k - above.size]])
+        above, equal = np.flatnonzero(scores < bar), np.flatnonzero(scores == bar)
+        rows = np.concatenate([above, self._rotate(equal, cycle)[: self._k - above.size]])
         if not in_order:
             return rows
-        rows = self._turn(np.sort(rows), cycle)
+        rows = self._rotate(np.sort(rows), cycle)
         return rows[np.argsort(scores[rows], kind="stable")]
 
-    def _turn(self, rows: Rows, cycle: int) -> Rows:
-        """Return ``rows``, ascending, beginning with the first from this cycle's offset on."""
+    def _rotate(self, rows: Rows, cycle: int) -> Rows:
+        """Return the ascending ``rows``, rotated to begin at the first that is not below the offset of the cycle."""
         return np.roll(rows, -int(np.searchsorted(rows, self._offsets[cycle])))
 
 
 def _learn(columns: dict[str, Floats], rows: Rows, changed: Bools) -> None:
-    """Renew the terminals of visited pages."""
+    """Update the terminals of visited pages."""
     columns["n"][rows] += 1.0
     columns["X"][rows] += changed
     n, X = columns["n"][rows], columns["X"][rows]

@@ -1,4 +1,4 @@
-"""Saved state: images while outcomes come and batches are asked for, increments, restarts, and calls on disk."""
+"""Saved state: images written during a crawl, increments, restarts, and calls that are on disk when they return."""
 
 from __future__ import annotations
 
@@ -28,25 +28,25 @@ from streamsched.scheduler.durable import DurableScheduler
 __all__ = ["measure"]
 
 _K: Final = 1_000
-_PAUSE_S: Final = 0.04  # between two batches of either kind: a crawl of some 40,000 pages a second
+_PAUSE_S: Final = 0.04  # between two calls of a thread: a crawl of about 40,000 pages a second
 _CALLS: Final = 200
 _THREADS: Final = 16
-_WARM: Final = 300  # batches until the ranking has settled
+_WARM: Final = 300  # batches before measuring: then the ranking is in its steady state
 _RESTART: Final = """
 import sys, time
-begun = time.perf_counter()
+begin = time.perf_counter()
 from streamsched.scheduler.durable import DurableScheduler
 imported = time.perf_counter()
 with DurableScheduler.open(sys.argv[1], threads=2) as scheduler:
     opened = time.perf_counter()
     scheduler.next_batch(1000, now=float(sys.argv[2]))
-    print(imported - begun, opened - imported, time.perf_counter() - opened, time.perf_counter() - begun)
+    print(imported - begin, opened - imported, time.perf_counter() - opened, time.perf_counter() - begin)
     scheduler.close(save=False)
 """
 
 
 def measure(pages: int, repeats: int) -> list[Row]:
-    """Return the rows of the benchmark at `pages` pages."""
+    """Return the rows of the durability benchmark at `pages` pages."""
     folder = Path(tempfile.mkdtemp(prefix="streamsched-"))
     try:
         scheduler = _open(folder / "state", pages)
@@ -62,7 +62,7 @@ def measure(pages: int, repeats: int) -> list[Row]:
 
 
 def _open(directory: Path, pages: int) -> DurableScheduler:
-    """Return the scheduler of a crawl that has gone on for weeks: pages of all ages up to 20 days."""
+    """Return the scheduler of a crawl that has run for weeks: last visits are up to 20 days old."""
     rng = np.random.default_rng(0)
     scheduler = DurableScheduler.open(directory, {"threads": 2}, plan=SavePlan(every=1e9))
     urls, rates = make_urls(pages), _rates(np.arange(pages))
@@ -79,14 +79,14 @@ def _open(directory: Path, pages: int) -> DurableScheduler:
 
 
 def _rates(rows: Ints) -> Floats:
-    """Return how often each page changes a day: seldom most, some often."""
-    parts = np.fmod(rows * 0.6180339887498949, 1.0)
-    rates: Floats = np.square(np.square(parts)) * 2.0
+    """Return the changes of each page per day: few for most pages, many for some."""
+    quantiles = np.fmod(rows * 0.6180339887498949, 1.0)
+    rates: Floats = np.square(np.square(quantiles)) * 2.0
     return rates
 
 
 def _now(scheduler: AnyScheduler) -> float:
-    """Return a time that goes on with the outcomes: 5 % of the pages a day."""
+    """Return the simulated time, which advances with the outcomes: 5 % of the pages are visited a day."""
     applied = int(scheduler.core.pages.arrays.corpus["applied"][0])
     return (40 + (applied / len(scheduler) - 3) / 0.05) * DAY_S
 
@@ -102,7 +102,7 @@ def _visit(scheduler: DurableScheduler, rows: Ints, now: float, rng: np.random.G
 
 
 class _Crawl:
-    """Outcomes and batches without end, in threads of their own; how long each call took."""
+    """Applies outcomes and takes batches in two threads. ``served``, ``fed``: the seconds of each call."""
 
     def __init__(self, scheduler: DurableScheduler) -> None:
         self.served: list[float] = []
@@ -112,7 +112,7 @@ class _Crawl:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Crawl while this block runs."""
+        """Crawl during this block."""
         threads = [threading.Thread(target=work) for work in (self._serve, self._feed)]
         for thread in threads:
             thread.start()
@@ -130,9 +130,9 @@ class _Crawl:
         rng = np.random.default_rng(1)
         while not self._stop.is_set():
             now = _now(self._scheduler)
-            begun = time.perf_counter()
+            begin = time.perf_counter()
             batch = self._scheduler.next_batch(_K, now=now)
-            self.served.append(time.perf_counter() - begun)
+            self.served.append(time.perf_counter() - begin)
             _visit(self._scheduler, batch.rows, now, rng)
             time.sleep(_PAUSE_S)
 
@@ -140,9 +140,9 @@ class _Crawl:
         rng = np.random.default_rng(2)
         while not self._stop.is_set():
             rows = rng.integers(len(self._scheduler), size=_K)
-            begun = time.perf_counter()
+            begin = time.perf_counter()
             _visit(self._scheduler, rows, _now(self._scheduler), rng)
-            self.fed.append(time.perf_counter() - begun)
+            self.fed.append(time.perf_counter() - begin)
             time.sleep(_PAUSE_S)
 
 
@@ -155,9 +155,9 @@ def _images(scheduler: DurableScheduler, folder: Path, repeats: int) -> list[Row
     for _ in range(repeats):
         crawl = _Crawl(scheduler)
         with crawl.running():
-            begun = time.perf_counter()
+            begin = time.perf_counter()
             path = scheduler.snapshot(full=True)
-            seconds = time.perf_counter() - begun
+            seconds = time.perf_counter() - begin
             served, fed = np.array(crawl.served), np.array(crawl.fed)
         if best is None or seconds < best[0]:
             best = seconds, served, fed
@@ -181,9 +181,9 @@ def _increments(scheduler: DurableScheduler, repeats: int) -> list[Row]:
     for _ in range(repeats):
         scheduler.snapshot()
         _visit(scheduler, rng.choice(len(scheduler), len(scheduler) // 100, replace=False), _now(scheduler), rng)
-        begun = time.perf_counter()
+        begin = time.perf_counter()
         path = scheduler.snapshot()
-        seconds.append(time.perf_counter() - begun)
+        seconds.append(time.perf_counter() - begin)
         sizes.append(path.stat().st_size)
     name = f"increment, 1 % of the pages visited, {max(sizes) / 1e6:.0f} MB"
     return [(name, f"{min(seconds):.2f} s", "–", "–", "≤ 0.3 s")]
@@ -193,24 +193,24 @@ def _restarts(folder: Path, pages: int, repeats: int) -> list[Row]:
     command = [sys.executable, "-c", _RESTART, str(folder / "state"), str(1e3 * DAY_S)]
     found = []
     for _ in range(repeats + 1):
-        told = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
-        found.append([float(one) for one in told])
-    imported, opened, served, whole = min(found[1:], key=lambda one: one[3])
+        output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        found.append([float(seconds) for seconds in output.split()])
+    imported, opened, served, total = min(found[1:], key=lambda run: run[3])
     rival = min(_seconds(lambda: _load_arrays(folder / "rival.npz")) for _ in range(2))
     parts = f"import {imported:.1f} s, state {opened:.1f} s, batch {served:.1f} s"
     name = f"restart of {pages:,} pages: {parts}"
-    return [(name, f"{whole:.2f} s", f"{rival:.2f} s to read", "–", "≤ 5 s")]
+    return [(name, f"{total:.2f} s", f"{rival:.2f} s to read", "–", "≤ 5 s")]
 
 
 def _calls(folder: Path) -> list[Row]:
-    """Calls that are on disk when they return, beside rows committed by SQLite."""
+    """Return the rows of calls that are on disk when they return, beside rows committed by SQLite."""
     rows: list[Row] = []
     with DurableScheduler.open(folder / "calls", plan=SavePlan(every=1e9)) as scheduler:
         scheduler.discover([f"https://a.example/{i}" for i in range(_THREADS)], now=0.0)
         for threads in (1, _THREADS):
             ours = _per_second(threads, lambda: lambda i: scheduler.release([f"https://a.example/{i}"]))
             rival = _per_second(threads, lambda: _sqlite(folder / "rival.sqlite"))
-            name = f"calls on disk, {threads} at once"
+            name = f"calls on disk, {threads} thread{'s' * (threads > 1)}"
             rows.append((name, f"{ours:,.0f} /s", f"{rival:,.0f} /s", f"{ours / rival:.1f}×", ""))
     return rows
 
@@ -233,15 +233,15 @@ def _run_all(threads: list[threading.Thread]) -> None:
 
 
 def _sqlite(path: Path) -> Callable[[int], object]:
-    base = sqlite3.connect(path, timeout=60, isolation_level=None)
-    base.execute("PRAGMA journal_mode=WAL")
-    base.execute("PRAGMA synchronous=FULL")
-    base.execute("CREATE TABLE IF NOT EXISTS calls (url TEXT)")
-    return lambda i: base.execute("INSERT INTO calls VALUES (?)", (f"https://a.example/{i}",))
+    database = sqlite3.connect(path, timeout=60, isolation_level=None)
+    database.execute("PRAGMA journal_mode=WAL")
+    database.execute("PRAGMA synchronous=FULL")
+    database.execute("CREATE TABLE IF NOT EXISTS calls (url TEXT)")
+    return lambda i: database.execute("INSERT INTO calls VALUES (?)", (f"https://a.example/{i}",))
 
 
 def _save_arrays(scheduler: AnyScheduler, path: Path) -> None:
-    """Save as NumPy does, while everything waits."""
+    """Save with `np.savez` under the lock, while all calls wait."""
     shard = scheduler.core.pages.arrays
     corpus = shard.corpus[0]
     count = int(corpus["pages"])
@@ -260,6 +260,6 @@ def _load_arrays(path: Path) -> Any:
 
 
 def _seconds(work: Callable[[], object]) -> float:
-    begun = time.perf_counter()
+    begin = time.perf_counter()
     work()
-    return time.perf_counter() - begun
+    return time.perf_counter() - begin

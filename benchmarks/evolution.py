@@ -1,4 +1,4 @@
-"""Evolution: milliseconds a score function beside DEAP's compiled trees, the paper's whole run, and how both grow."""
+"""Evolution: time to evaluate a formula, beside DEAP's compiled trees, its growth, and the whole run of the paper."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ _PROGRAMS: Final = 40
 _METRICS: Final[tuple[Metric, ...]] = ("change_rate", "ndcg")
 _READINGS: Final[tuple[Reading, ...]] = ("since_visit", "that_day")
 
-_FULL_PAGES: Final = 240_000  # with the paper's settings, what the goals are for
+_FULL_PAGES: Final = 240_000  # the goals are for this number, with the settings of the paper
 _RUN_GOALS_S: Final[dict[Reading, float]] = {"since_visit": 75.0, "that_day": 120.0}
-_SAMPLE_PAGES: Final = 2_000  # of the run that the programs are taken from
+_SAMPLE_PAGES: Final = 2_000  # pages of the run from which the programs are drawn
 _WARM_PAGES: Final = 50_000
 _WARM_GENERATIONS: Final = 5
 _SETTINGS: Final = EvolutionSettings()
-_ALPHABET: Final = _SETTINGS.alphabet
+_SYMBOLS: Final = _SETTINGS.alphabet
 
 
 def measure(pages: int, repeats: int, generations: int) -> list[Row]:
@@ -53,7 +53,7 @@ def measure(pages: int, repeats: int, generations: int) -> list[Row]:
 
 
 def make_history(pages: int, cycles: int, seed: int = 0) -> ChangeHistory:
-    """Return a history of pages that change at random, each at its own Gamma-distributed rate; a third never do."""
+    """Return a history of pages that change at random, each with its own Gamma-distributed rate; 35 % never change."""
     rng = np.random.default_rng(seed)
     rates = np.where(rng.random(pages) < 0.35, 0.0, rng.gamma(0.4, 0.3, pages))
     changed = rng.random((pages, cycles), np.float32) < -np.expm1(-rates)[:, None]
@@ -61,22 +61,22 @@ def make_history(pages: int, cycles: int, seed: int = 0) -> ChangeHistory:
 
 
 def _sample_programs() -> list[bytes]:
-    """Return some of the programs that a run of the paper's settings evaluates, from all its generations alike."""
-    evaluator = Evaluator([Trial(make_history(_SAMPLE_PAGES, _WARMUP + _RANKED))], _SETTINGS.metric, alphabet=_ALPHABET)
-    met: dict[bytes, None] = {}
+    """Return a uniform sample of the programs that a run with the settings of the paper evaluates."""
+    evaluator = Evaluator([Trial(make_history(_SAMPLE_PAGES, _WARMUP + _RANKED))], _SETTINGS.metric, alphabet=_SYMBOLS)
+    evaluated: dict[bytes, None] = {}
 
     def evaluate(genomes: Sequence[bytes]) -> Floats:
-        met.update(dict.fromkeys(genomes))
+        evaluated.update(dict.fromkeys(genomes))
         return evaluator.fitness(genomes)
 
     evolve_population(evaluate, _SETTINGS, 0)
-    chosen = np.random.default_rng(0).permutation(len(met))[:_PROGRAMS]
-    programs = list(met)
+    chosen = np.random.default_rng(0).permutation(len(evaluated))[:_PROGRAMS]
+    programs = list(evaluated)
     return [programs[i] for i in chosen]
 
 
 def _compare(trial: Trial, metric: Metric, programs: Sequence[bytes], repeats: int) -> list[Row]:
-    """Return the rows of one trial and metric: time a program on one thread and on two, and whether results agree."""
+    """Return the rows of one trial and metric: time per program on one and two threads, and whether results agree."""
     rival = _Rival(trial, metric, programs)
     rival_s = best_seconds(rival.run, 1) / len(programs)
     name = f"{trial.reading}, {metric}, {trial.history.pages:,} pages"
@@ -84,7 +84,7 @@ def _compare(trial: Trial, metric: Metric, programs: Sequence[bytes], repeats: i
     rows: list[Row] = []
     for workers in (1, 2):
         ours_s, ours = _time_programs(trial, metric, programs, workers, repeats)
-        title = f"{name}, a program on {workers} thread{'s' * (workers > 1)}"
+        title = f"{name}, per program on {workers} thread{'s' * (workers > 1)}"
         rows.append((title, f"{1e3 * ours_s:.2f} ms", f"{1e3 * rival_s:.0f} ms", f"{rival_s / ours_s:.0f}×", goal))
         goal = ""
     nodes = sum(map(len, programs)) / len(programs)
@@ -92,7 +92,7 @@ def _compare(trial: Trial, metric: Metric, programs: Sequence[bytes], repeats: i
     best = f"{ours.max():.4f}", f"{rival.values.max():.4f}"
     rows.append(
         (
-            f"the same: best of {len(programs)} programs of {nodes:.0f} nodes, and how many agree",
+            f"the same: best of {len(programs)} programs of {nodes:.0f} nodes; how many agree",
             *best,
             f"{same} of {len(programs)}",
             "",
@@ -102,7 +102,7 @@ def _compare(trial: Trial, metric: Metric, programs: Sequence[bytes], repeats: i
 
 
 class _Rival:
-    """DEAP's trees compiled and crawled, one after the other; ``values``: float64[programs] of the last run."""
+    """The programs as compiled DEAP trees, simulated one by one; ``values``: float64[programs], of the last run."""
 
     def __init__(self, trial: Trial, metric: Metric, programs: Sequence[bytes]) -> None:
         history = trial.history
@@ -111,7 +111,7 @@ class _Rival:
         changed = np.ascontiguousarray(history.changed[order].T)
         self._crawl = ColumnCrawl(changed, np.array(offsets), trial.warmup, trial.visits, trial.reading)
         self._metric = metric
-        self._trees = [make_tree(program, _ALPHABET) for program in programs]
+        self._trees = [make_tree(program, _SYMBOLS) for program in programs]
         self.values: Floats = np.empty(len(programs))
 
     def run(self) -> None:
@@ -122,18 +122,18 @@ class _Rival:
 def _time_programs(
     trial: Trial, metric: Metric, programs: Sequence[bytes], workers: int, repeats: int
 ) -> tuple[float, Floats]:
-    """Return the seconds that a program takes, what is common to all of a trial done before, and all their fitness."""
+    """Return the seconds per program, without the preparation of the trial, and the fitness of all programs."""
     best_s, values = float("inf"), np.empty(0)
     for _ in range(repeats):
-        evaluator = Evaluator([trial], metric, alphabet=_ALPHABET, workers=workers)
-        evaluator.fitness([Formula.parse("t"), Formula.parse("t * t")])  # two, so that both threads have their memory
+        evaluator = Evaluator([trial], metric, alphabet=_SYMBOLS, workers=workers)
+        evaluator.fitness([Formula.parse("t"), Formula.parse("t * t")])  # two, so that both threads allocate memory
         best_s = min(best_s, best_seconds(partial(evaluator.fitness, programs), 1))
         values = evaluator.fitness(programs)
     return best_s / len(programs), values
 
 
 def _growth(pages: int, programs: Sequence[bytes], repeats: int) -> Iterator[Row]:
-    """Yield how a program's time grows with the pages and with the cycles in which every page is visited."""
+    """Yield rows of the time per program by number of pages, and by number of cycles that visit every page."""
     for share in (4, 2, 1):
         trial = Trial(make_history(pages // share, _WARMUP + _RANKED), warmup=_WARMUP)
         each_s, _ = _time_programs(trial, "ndcg", programs, 1, repeats)
@@ -146,9 +146,9 @@ def _growth(pages: int, programs: Sequence[bytes], repeats: int) -> Iterator[Row
 
 
 def _whole_run(trial: Trial, generations: int) -> Row:
-    """Return the time of the paper's run, all its seeds."""
+    """Return the row of the whole run of the paper, with all its seeds."""
     settings = replace(_SETTINGS, generations=generations)
-    evaluator = Evaluator([trial], settings.metric, alphabet=_ALPHABET)
+    evaluator = Evaluator([trial], settings.metric, alphabet=_SYMBOLS)
     seconds = best_seconds(lambda: evolve_seeds(evaluator.fitness, settings, 0), 1)
     full = trial.history.pages == _FULL_PAGES and generations == _SETTINGS.generations
     size = f"{settings.population} × {generations} × {settings.seeds} seeds"
@@ -157,14 +157,14 @@ def _whole_run(trial: Trial, generations: int) -> Row:
 
 
 def _warm_run() -> Row:
-    """Return the time of an evolution that begins with what an earlier one found, on one thread."""
+    """Return the row of an evolution that begins with the elites of an earlier one, on one thread."""
     trial = Trial(make_history(_WARM_PAGES, _WARMUP + _RANKED), warmup=_WARMUP)
     settings = replace(_SETTINGS, generations=_WARM_GENERATIONS)
-    earlier = Evaluator([trial], settings.metric, alphabet=_ALPHABET)
+    earlier = Evaluator([trial], settings.metric, alphabet=_SYMBOLS)
     elites = [elite.genome for elite in evolve_population(earlier.fitness, settings, 0).elites]
 
     def run() -> None:
-        evaluator = Evaluator([trial], settings.metric, alphabet=_ALPHABET, workers=1)
+        evaluator = Evaluator([trial], settings.metric, alphabet=_SYMBOLS, workers=1)
         evolve_population(evaluator.fitness, settings, 1, first=elites)
 
     name = f"{_WARM_GENERATIONS} generations from {len(elites)} elites, {_WARM_PAGES:,} pages, one thread"

@@ -1,7 +1,7 @@
-"""The structure of the code in figures: levels, import chains, sizes. ``python -m benchmarks.house`` or ``make house``.
+"""Structure of the code: modules on a level, import chains, sizes. ``python -m benchmarks.house`` or ``make house``.
 
-`BOUNDS` are the goals of this project; tests/packaging/test_house.py holds the code to them. The figures beside
-ours are those of starlette, river and quix-streams, each read once from its source.
+`BOUNDS` are the goals of this project, which tests/packaging/test_house.py checks. The figures of starlette, river and
+quix-streams were measured once from their sources.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ __all__ = ["BOUNDS", "House", "measure_house"]
 ROOT: Final = Path(__file__).resolve().parents[1]
 _FOLDERS: Final = ("streamsched", "connectors", "replay")
 _WHOLE_STATE: Final = "ShardArrays"
-_VOCABULARY: Final = {"streamsched.errors", "streamsched.numerics", "streamsched.outcomes"}  # which every room speaks
+_SHARED: Final = {"streamsched.errors", "streamsched.numerics", "streamsched.outcomes"}  # imported by every room
 _Node = TypeVar("_Node", bound=ast.AST)
-BOUNDS: Final = {  # least or most of each figure
+BOUNDS: Final = {  # least or greatest value of each figure
     "modules_on_a_level": ("most", 12),
     "longest_import_chain": ("most", 18),
     "imports_within_a_room": ("least", 0.6),
@@ -43,9 +43,9 @@ _OTHERS: Final = {
     "function_lines_most": "89 (starlette)",
 }
 _LABELS: Final = {
-    "modules_on_a_level": "most modules on one level of a folder, `__init__` aside",
-    "longest_import_chain": "longest import chain, modules; imports for type checkers only do not count",
-    "imports_within_a_room": "share of imports that stay within a room, those of the shared vocabulary aside",
+    "modules_on_a_level": "most modules in one folder, without `__init__`",
+    "longest_import_chain": "longest import chain, in modules, without imports for type checkers",
+    "imports_within_a_room": "share of imports within a room, without those of the shared modules",
     "files_over_400_lines": "files over 400 lines",
     "classes_over_300_lines": "classes over 300 lines",
     "function_lines_p90": "lines of a function, 90th percentile",
@@ -56,7 +56,7 @@ _LABELS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class House:
-    """The figures of one checkout, and the places behind those that are counts."""
+    """The figures of one checkout, and the places of those that are counts."""
 
     modules_on_a_level: int
     longest_import_chain: int
@@ -79,7 +79,7 @@ class House:
 
 
 def measure_house(root: Path = ROOT) -> House:
-    """Return the figures of the checkout at `root`, which must be the one on the import path. O(source)."""
+    """Return the figures of the checkout at `root`, which must be on the import path. O(source)."""
     files = sorted(path for folder in _FOLDERS for path in _python_files(root / folder))
     trees = {str(path.relative_to(root)): ast.parse(path.read_bytes()) for path in files}
     levels = Counter(str(path.parent.relative_to(root)) for path in files if not path.name.startswith("__"))
@@ -118,7 +118,7 @@ def _python_files(folder: Path) -> Iterator[Path]:
 
 
 def _imports() -> tuple[list[str], float]:
-    """Return the longest chain of imports, top first, and the share of imports that stay within a room."""
+    """Return the longest chain of imports, from the top, and the share of imports within a room."""
     graph = grimp.build_graph("streamsched", exclude_type_checking_imports=True, cache_dir=None)
 
     @cache
@@ -130,7 +130,7 @@ def _imports() -> tuple[list[str], float]:
     imports = [
         (module, imported) for module in graph.modules for imported in graph.find_modules_directly_imported_by(module)
     ]
-    placed = [(_room(module), _room(imported)) for module, imported in imports if _room(imported) not in _VOCABULARY]
+    placed = [(_room(module), _room(imported)) for module, imported in imports if _room(imported) not in _SHARED]
     return list(chain), sum(room == other for room, other in placed) / len(placed)
 
 
@@ -155,7 +155,7 @@ def _takes_whole_state(function: ast.FunctionDef) -> bool:
 
 
 def main() -> int:
-    """Print the figures beside their bounds, or with ``--json`` as JSON; return 1 if one misses its bound."""
+    """Print the figures beside their bounds, with ``--json`` as JSON; return 1 if one misses its bound."""
     house = measure_house()
     if "--json" in sys.argv[1:]:
         print(json.dumps(asdict(house), indent=2))

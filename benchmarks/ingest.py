@@ -1,4 +1,4 @@
-"""Ingest: outcomes a second into a page table, from columns, lists, msgpack frames and JSON Lines, and bytes a page."""
+"""Ingest: outcomes per second from columns, lists, msgpack frames and JSON Lines, and bytes of state per page."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ __all__ = ["measure"]
 _BATCH = 100_000
 _FRAME = 1_000
 _RIVAL_EVENTS = 200_000
-_SETTLING_DAYS = 20  # a visit to each page a day: until rates are known and schedules given
+_SETTLING_DAYS = 20  # with a visit to each page a day: then rates are known and pages have schedules
 
 
 def measure(pages: int, repeats: int) -> list[Row]:
-    """Return the rows of the ingest benchmark, on a table of `pages` pages visited once before."""
+    """Return the rows of the ingest benchmark, with `pages` pages that were visited once before."""
     rng = np.random.default_rng(0)
     urls = make_urls(pages)
     days = iter(range(1, 1_000))
@@ -49,10 +49,10 @@ def measure(pages: int, repeats: int) -> list[Row]:
     text = sizes.pop("url_text") / pages
     state = sum(sizes.values()) / pages
     rival_bytes = _rival_bytes(urls)
-    rows.append(("bytes a page without URL text", f"{state:.0f}", "–", "–", "≤ 130"))
+    rows.append(("bytes per page without URL text", f"{state:.0f}", "–", "–", "≤ 130"))
     rows.append(
         (
-            "bytes a page with URL text",
+            "bytes per page with URL text",
             f"{state + text:.0f}",
             f"{rival_bytes:.0f}",
             f"{rival_bytes / (state + text):.1f}×",
@@ -69,7 +69,7 @@ def _visited(urls: PackedUrls, rng: np.random.Generator) -> Scheduler:
 
 
 def _rhythm_row(urls: PackedUrls, rng: np.random.Generator, repeats: int) -> Row:
-    """Return the row of what rhythms cost: once as many pages as may have schedules have them, beside none learned."""
+    """Return the row of the cost of rhythms, after `_SETTLING_DAYS`; the rival learns no rhythms."""
     both = Scheduler(), Scheduler(regions=None)
     least = [float("inf"), float("inf")]
     for day in range(_SETTLING_DAYS + 2 * repeats):
@@ -108,7 +108,7 @@ def _observe_all(scheduler: Scheduler, batches: Iterable[OutcomeBatch]) -> None:
 def _speed(
     scheduler: Scheduler, urls: PackedUrls, days: Iterator[int], rng: np.random.Generator, repeats: int
 ) -> float:
-    """Return outcomes a second, pages in random order; each repeat is another day, so that nothing is a duplicate."""
+    """Return outcomes per second, pages in random order; each repeat is a new day, so that none is a duplicate."""
     seconds = []
     for _ in range(repeats):
         batches = list(_slices(_shuffled(urls, next(days), rng), _BATCH))
@@ -166,14 +166,14 @@ def _rival(urls: PackedUrls, rng: np.random.Generator, repeats: int) -> float:
 
 
 def _rival_bytes(urls: PackedUrls) -> float:
-    """Return the dict rival's bytes a page, by the allocator's own count."""
-    import tracemalloc  # noqa: PLC0415  tracing slows whatever runs after its import has begun
+    """Return the bytes per page of the dict rival, as the allocator counts them."""
+    import tracemalloc  # noqa: PLC0415  the import alone would slow the other measurements
 
     events = min(50_000, len(urls))
     tracemalloc.start()
     rival = DictIngest()
     for i in range(events):
         rival.learn_one(urls[i], float(i), False)
-    held, _ = tracemalloc.get_traced_memory()
+    allocated, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    return held / events
+    return allocated / events

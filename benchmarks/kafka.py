@@ -1,8 +1,7 @@
-"""A topic into ranked state: outcomes a second from the broker into a Scheduler, in frames and as single messages.
+"""Kafka: outcomes per second from a broker into ranked state, in frames and as single messages.
 
-The rivals read the same single messages into dicts, as pipelines in Python do: a loop over kafka-python's consumer, and
-quixstreams. The broker is one of the tests', on this machine, or what ``KAFKA_BOOTSTRAP_SERVERS`` names; it works on
-the same cores as what is measured.
+The rivals read the same single messages into dicts: a loop over kafka-python's consumer, and quixstreams. The broker is
+that of the tests, on this machine and its cores, or the one that ``KAFKA_BOOTSTRAP_SERVERS`` names.
 """
 
 from __future__ import annotations
@@ -31,12 +30,12 @@ __all__ = ["measure"]
 
 _PARTITIONS = 4
 _CLIENTS = {"confluent": "confluent_kafka", "kafka-python": "kafka"}
-_SINGLES_EVERY = 10  # one in so many outcomes is sent as a single message too
+_SINGLES_EVERY = 10  # one in 10 outcomes is also sent as a single message
 _GOALS = {"frames": "≥ 1 M/s", "msgpack": "≥ 0.1 M/s"}
 
 
 def measure(outcomes: int, repeats: int) -> list[Row]:
-    """Return the rows of the Kafka benchmark, `outcomes` in frames of 1,000 and a tenth as many as single messages."""
+    """Return the rows of the Kafka benchmark, for `outcomes` in frames and a tenth of them as single messages."""
     try:
         with _broker() as servers:
             return _measure(servers, outcomes, repeats)
@@ -100,7 +99,7 @@ def _fill(url: str, urls: PackedUrls, count: int, shape: str) -> None:
 
 
 def _read(url: str, client: str, count: int) -> float:
-    """Return outcomes a second from opening the topic to the last one applied."""
+    """Return outcomes per second, from opening the topic until the last one is applied."""
     scheduler = Scheduler()
     scheduler.observe(OutcomeBatch(["https://warm.example/"], [0.0]))
     start = time.perf_counter()
@@ -114,8 +113,8 @@ def _read(url: str, client: str, count: int) -> float:
 
 
 def _loop(servers: str, topic: str, count: int) -> float:
-    """Return outcomes a second of a plain loop: one message, one dict, one update."""
-    import kafka  # noqa: PLC0415  beside what is measured
+    """Return outcomes per second of a plain loop that updates a dict for each message."""
+    import kafka  # noqa: PLC0415  an optional rival
 
     library: Any = kafka
     state, left = DictIngest(), count
@@ -134,8 +133,8 @@ def _loop(servers: str, topic: str, count: int) -> float:
 
 
 def _quix(servers: str, topic: str, count: int) -> float:
-    """Return outcomes a second of quixstreams, updating the same dicts."""
-    import quixstreams  # noqa: PLC0415  beside what is measured
+    """Return outcomes per second of quixstreams, which updates the same dicts."""
+    import quixstreams  # noqa: PLC0415  an optional rival
 
     library: Any = quixstreams
     state = DictIngest()

@@ -1,4 +1,4 @@
-"""Ranking: rescoring all pages and taking the top 1,000, beside whole NumPy columns and argpartition."""
+"""Ranking: scoring all pages and selecting the top 1,000, beside whole NumPy columns and argpartition."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NOW = 5 * DAY_S
 
 
 def measure(pages: int, repeats: int) -> list[Row]:
-    """Return the rows of the ranking benchmark at `pages` pages and at tenths of them."""
+    """Return the rows of the ranking benchmark at `pages` pages and at a tenth of them."""
     rows: list[Row] = []
     for size in (pages // 10, pages):
         scheduler = _prepare(size)

@@ -1,4 +1,4 @@
-"""Re-evolution beside a scheduler that serves: what it costs, and what it adds to the time that a batch takes."""
+"""Re-evolution beside a serving scheduler: its cost, and the latency of `next_batch` meanwhile."""
 
 from __future__ import annotations
 
@@ -26,31 +26,31 @@ from streamsched.scheduler.evolver import Evolver
 
 __all__ = ["measure"]
 
-_CYCLES: Final = 19  # to learn from; the day before shows nothing yet
-_COST_PAGES: Final = 16 * SAMPLE_PAGES  # of which one in 16 is sampled
+_CYCLES: Final = 19  # of training data; the day before them gives the first visits
+_COST_PAGES: Final = 16 * SAMPLE_PAGES  # one in 16 pages is sampled
 _K: Final = 1_000
-_STEP_S: Final = 60.0  # of the scheduler's time, between two batches
-_CALLS: Final = 200  # with the usual five repeats 1,000, the fewest of which 99.9 % are not all
-_GENERATIONS: Final = 50  # of evolutions beside which calls are measured, so that they last for enough of these
+_STEP_S: Final = 60.0  # simulated time between two batches
+_CALLS: Final = 200  # five repeats are 1,000 calls, the fewest that have a p99.9
+_GENERATIONS: Final = 50  # of evolutions during which calls are measured, so that they last long enough
 _LOOK_S: Final = 0.005
 _PERCENTILES: Final = (50.0, 99.0, 99.9)
 
 
 def measure(pages: int, repeats: int) -> list[Row]:
-    """Return the rows of the re-evolution benchmark: batches from `pages` pages, and `repeats` evolutions' cost."""
+    """Return the rows of the re-evolution benchmark: cost of evolutions, latency of batches of `pages` pages."""
     return [*_measure_cost(repeats), *_measure_calls(pages, repeats)]
 
 
 @dataclass(slots=True)
 class _Calls:
-    """Seconds that calls took."""
+    """Durations of calls in seconds."""
 
     next_batch: list[float] = field(default_factory=list)
     observe: list[float] = field(default_factory=list)
 
 
 class _Service:
-    """A scheduler whose journal is full, that hands out batches and observes what became of them."""
+    """A scheduler with a full visit journal that serves batches and observes their outcomes."""
 
     def __init__(self, pages: int) -> None:
         self.scheduler = Scheduler()
@@ -60,21 +60,21 @@ class _Service:
         self.scheduler.observe(visit_all(self._urls, 0, self.rng))
         shard = self.scheduler.core.pages.arrays
         rows = find_sampled(shard.pages.records, 0, pages, sample_bar(shard.corpus))
-        self._sample = self._urls.take(rows)  # on most days only these are visited: others leave nothing in the journal
+        self._sample = self._urls.take(rows)  # visited daily; visits to other pages are not in the journal
         self._changed = make_history(rows.size, 2 * _CYCLES).changed
         for _ in range(_CYCLES - 1):
-            self.live()
+            self.advance_day()
         self.scheduler.observe(visit_all(self._urls, self.day + 1, self.rng))
         self.day += 1
         self._now = self.now
 
     @property
     def now(self) -> float:
-        """When the newest day is over, UTC epoch seconds."""
+        """The end of the newest day, UTC epoch seconds."""
         return (self.day + 1) * DAY_S
 
-    def live(self) -> None:
-        """Visit every sampled page within one more day."""
+    def advance_day(self) -> None:
+        """Visit every sampled page once during the next day."""
         self.day += 1
         times = (self.day + self.rng.random(len(self._sample))) * DAY_S
         changed = self._changed[:, self.day % self._changed.shape[1]]
@@ -82,7 +82,7 @@ class _Service:
         self._now = self.now
 
     def serve(self, calls: _Calls) -> None:
-        """Hand out a batch and observe its outcomes, a tenth of them changes; note how long either took."""
+        """Take a batch and observe its outcomes, a tenth of them changes; add both durations to `calls`."""
         begin = time.perf_counter()
         batch = self.scheduler.next_batch(_K, now=self._now)
         calls.next_batch.append(time.perf_counter() - begin)
@@ -101,19 +101,19 @@ def _plan(generations: int | None = None) -> EvolutionPlan:
 
 
 def _measure_cost(repeats: int) -> list[Row]:
-    """Return the rows of what a warm re-evolution takes while nothing is served."""
+    """Return the rows of the cost of a warm re-evolution while nothing is served."""
     service = _Service(_COST_PAGES)
-    seconds, cpu_s, gather_s, told = [], [], [], ""
+    seconds, cpu_s, gather_s, data = [], [], [], ""
     with tempfile.TemporaryDirectory() as directory, Evolver(service.scheduler, _plan(), Path(directory)) as evolver:
         evolver.tick(service.now)
         for run in range(repeats + 1):
-            service.live()
-            before = _used_by_children()
+            service.advance_day()
+            before = _children_cpu_s()
             record = _evolve_beside(evolver, service.now, partial(time.sleep, _LOOK_S))
-            told = str(record.data)
-            if run:  # the first has no elites to begin with, and may have kernels to compile
+            data = str(record.data)
+            if run:  # the first begins without elites and may compile kernels
                 seconds.append(record.seconds or 0.0)
-                cpu_s.append(_used_by_children() - before)
+                cpu_s.append(_children_cpu_s() - before)
     for seed in range(repeats):
         begin = time.perf_counter()
         service.scheduler.training(_CYCLES, now=service.now, seed=seed)
@@ -121,14 +121,14 @@ def _measure_cost(repeats: int) -> list[Row]:
     settings = evolver.plan.settings
     size = f"{settings.generations} generations of {settings.population}"
     return [
-        (f"warm, {size}, {told}: CPU of its process", f"{min(cpu_s):.1f} s", "–", "–", "≤ 10 s"),
-        ("from its begin to its record", f"{min(seconds):.1f} s", "–", "–", ""),
-        ("one draw of what it learns from, on a thread of the scheduler's", f"{min(gather_s):.2f} s", "–", "–", ""),
+        (f"warm, {size}, {data}: CPU of its process", f"{min(cpu_s):.1f} s", "–", "–", "≤ 10 s"),
+        ("from its start to its record", f"{min(seconds):.1f} s", "–", "–", ""),
+        ("gathering its training data once, on a thread of the scheduler", f"{min(gather_s):.2f} s", "–", "–", ""),
     ]
 
 
 def _measure_calls(pages: int, repeats: int) -> list[Row]:
-    """Return the rows of how long calls take, with an evolution and without in turns: other load comes and goes."""
+    """Return the rows of call durations with and without an evolution, in turns, because other load varies."""
     service = _Service(pages)
     without, beside, within, gathering = _Calls(), _Calls(), _Calls(), _Calls()
     for _ in range(20):
@@ -138,27 +138,27 @@ def _measure_calls(pages: int, repeats: int) -> list[Row]:
         rival = Evolver(service.scheduler, plan)
         evolver.tick(service.now)
         while min(len(calls.next_batch) for calls in (without, beside, within)) < _CALLS * repeats:
-            _live_on(service)
+            _settle(service)
             for _ in range(_CALLS):
                 service.serve(without)
-            _live_on(service)
+            _settle(service)
             _evolve_beside(evolver, service.now, partial(service.serve, beside))
-            _live_on(service)
+            _settle(service)
             _work_beside(partial(rival.evolve_now, service.now), partial(service.serve, within))
     for _ in range(repeats):
         _work_beside(partial(service.scheduler.training, _CYCLES, now=service.now), partial(service.serve, gathering))
     return [*_compare(pages, without, beside, within), *_longest(without, gathering)]
 
 
-def _live_on(service: _Service) -> None:
-    service.live()
+def _settle(service: _Service) -> None:
+    service.advance_day()
     gc.collect()
     for _ in range(5):
         service.serve(_Calls())
 
 
 def _evolve_beside(evolver: Evolver, now: float, meanwhile: Callable[[], object]) -> EvolutionRecord:
-    """See the evolution that is due at `now` through in its own process, doing `meanwhile` again and again."""
+    """Run the evolution due at `now` in its own process, calling `meanwhile` until it ends; return its record."""
     evolver.tick(now)
     while (record := evolver.tick(now)) is None:
         meanwhile()
@@ -168,15 +168,15 @@ def _evolve_beside(evolver: Evolver, now: float, meanwhile: Callable[[], object]
 
 
 def _work_beside(work: Callable[[], object], meanwhile: Callable[[], object]) -> None:
-    """Do `work` on a thread, and `meanwhile` again and again."""
+    """Run `work` on a thread, calling `meanwhile` until it ends."""
     thread = threading.Thread(target=work)
     thread.start()
     while thread.is_alive():
         meanwhile()
 
 
-def _used_by_children() -> float:
-    """Return the seconds of processors that processes ended so far have used."""
+def _children_cpu_s() -> float:
+    """Return the CPU seconds of all child processes that have ended."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
@@ -190,7 +190,7 @@ def _compare(pages: int, without: _Calls, beside: _Calls, within: _Calls) -> lis
         goal = "≤ 1.5×" if share == _PERCENTILES[-1] else ""
         times = f"{ours / base:.2f}×, {theirs / base:.2f}×"
         rows.append(
-            (f"{name}, one in a process (rival: on a thread)", f"{ours:.1f} ms", f"{theirs:.1f} ms", times, goal)
+            (f"{name}, evolution in a process (rival: on a thread)", f"{ours:.1f} ms", f"{theirs:.1f} ms", times, goal)
         )
     return rows
 
@@ -202,7 +202,7 @@ def _longest(without: _Calls, gathering: _Calls) -> list[Row]:
         calls = len(getattr(gathering, name))
         rows.append(
             (
-                f"longest {name} of {calls} while data is gathered (rival: of all, no evolution)",
+                f"longest {name} of {calls} while data is gathered (rival: without an evolution)",
                 f"{ours:.0f} ms",
                 f"{base:.0f} ms",
                 f"{ours / base:.1f}×",

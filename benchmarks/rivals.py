@@ -1,4 +1,4 @@
-"""What people write today: per-event Python dicts for ingest, whole NumPy columns and argpartition for the top k."""
+"""Rivals as usually written in Python: a dict per page for ingest, NumPy columns and argpartition for the top k."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["DictIngest", "rank_columns_posterior", "rank_columns_t_times_x"]
 
 
 class DictIngest:
-    """One dict a page, updated an event at a time, as stream-learning libraries hold their models."""
+    """One dict per page, updated one event at a time, as stream-learning libraries keep their models."""
 
     def __init__(self) -> None:
         self.pages: dict[str, dict[str, Any]] = {}

@@ -1,11 +1,11 @@
-"""Pages updated by a schedule among Poisson ones: how much of what an oracle gains by knowing it the default gains too.
+"""Scheduled pages among Poisson pages: the share of an oracle's gain over `posterior` that the default policy reaches.
 
-Each simulated page either is updated within five minutes of an hour of its own, on one to three weekdays of its own or
-on all days, or changes as a Poisson process, of exponentially distributed rates. Policies visit a share of all pages
-a cycle, after two cycles that visit all. What counts begins after four weeks.
+A scheduled page is updated in the first five minutes of an hour of its own, on one to three weekdays of its own or on
+all days. The other pages change as Poisson processes with exponentially distributed rates. Policies visit a share of
+all pages in each cycle, after two cycles that visit all pages. Measurement begins after four weeks.
 
-The oracle knows the schedules, not the rest: of scheduled pages whether they have changed, of the others what
-`posterior` knows. The rival is `posterior` alone, without rhythm and surge.
+The oracle knows of each scheduled page whether it has changed, and ranks the others by `posterior`. The rival is
+`posterior` alone, without rhythm and surge.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ _WARMUP: Final = 2  # cycles
 
 @dataclass(frozen=True, slots=True)
 class _Setting:
-    """What is simulated. ``share`` of the pages has a schedule; the others change ``rate`` times a day on average.
+    """A simulation. ``share`` of the pages has a schedule; the others change ``rate`` times a day on average.
 
-    Pages of a ``directory`` are so many, and if they are more than one all of them go by one schedule, or by none.
+    ``directory``: the number of pages that share a directory and its schedule, or have none.
     """
 
     weekdays: bool
@@ -54,7 +54,7 @@ class _Setting:
 
     @property
     def days(self) -> int:
-        """How many days are simulated, as many to learn as to count by the day, half by the hour."""
+        """The number of simulated days: four weeks of learning, then four weeks of measurement, two if hourly."""
         return 2 * _LEARNING_DAYS if self.weekdays else _LEARNING_DAYS + _LEARNING_DAYS // 2
 
     def __str__(self) -> str:
@@ -79,41 +79,41 @@ _SETTINGS: Final = (
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _World:
-    """``scheduled``: bool[pages]; all changes are in the window."""
+class _Simulation:
+    """Simulated changes. ``scheduled``: bool[pages]."""
 
     window: Window
     scheduled: Bools
 
 
 def measure(pages: int = 2_000, seeds: int = 3) -> list[Row]:
-    """Return a row for each setting and figure: the share of the gap that the default closes, means over `seeds`."""
+    """Return a row for each setting and figure: the share of the gap that `default` closes, as means over `seeds`."""
     rows: list[Row] = []
     for setting in _SETTINGS:
         figures = np.zeros((3, 2))
         for seed in range(seeds):
-            world = _draw_world(setting, pages, seed)
+            simulation = _draw_changes(setting, pages, seed)
             schedule = Schedule(setting.budget, _WARMUP, "since_visit")
             policies: list[Policy] = [
                 make_policy("posterior", setting.cycle_s, seed),
                 make_policy("default", setting.cycle_s, seed),
-                _Oracle(world.scheduled, setting.cycle_s, seed),
+                _Oracle(simulation.scheduled, setting.cycle_s, seed),
             ]
             for i, policy in enumerate(policies):
-                trace = simulate(world.window, policy, schedule, np.zeros(pages, np.int64))
+                trace = simulate(simulation.window, policy, schedule, np.zeros(pages, np.int64))
                 figures[i] += _read(trace, setting) / seeds
         rows += _compare(setting, figures)
     return rows
 
 
-def _draw_world(setting: _Setting, pages: int, seed: int) -> _World:
+def _draw_changes(setting: _Setting, pages: int, seed: int) -> _Simulation:
     rng = np.random.default_rng(seed)
     members = np.arange(pages) // setting.directory
     directories = int(members[-1]) + 1
     scheduled = (rng.permutation(directories) < setting.share * directories)[members]
     hour = rng.integers(0, 24, directories)[members]
-    on = rng.random((directories, 7)).argsort(axis=1) < rng.integers(1, 4, directories)[:, None]
-    open_days = np.tile(on[members] if setting.weekdays else np.ones((pages, 7), np.bool_), setting.days // 7)
+    weekdays_on = rng.random((directories, 7)).argsort(axis=1) < rng.integers(1, 4, directories)[:, None]
+    open_days = np.tile(weekdays_on[members] if setting.weekdays else np.ones((pages, 7), np.bool_), setting.days // 7)
     rates = rng.exponential(setting.rate, pages)
     times: list[Floats] = []
     for page in range(pages):
@@ -134,11 +134,11 @@ def _draw_world(setting: _Setting, pages: int, seed: int) -> _World:
         cycle_s=setting.cycle_s,
         cycles=round(setting.days * _DAY_S / setting.cycle_s),
     )
-    return _World(window, scheduled)
+    return _Simulation(window, scheduled)
 
 
 class _Oracle:
-    """Ranks scheduled pages by whether they have changed, and the others as `posterior` does."""
+    """Ranks scheduled pages by whether they have changed, and the others by `posterior`."""
 
     def __init__(self, scheduled: Bools, cycle_s: float, seed: int) -> None:
         self._scheduled = scheduled

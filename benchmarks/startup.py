@@ -1,4 +1,4 @@
-"""Start-up: seconds to import the library, and for a one-shot command on a saved state of 100,000 pages."""
+"""Start-up: time to import the library, and to run one command on a saved state of 100,000 pages."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PAGES = 100_000
 
 
 def measure(repeats: int) -> list[Row]:
-    """Return the rows of the start-up benchmark; the rival of an import is NumPy's and Numba's own."""
+    """Return the rows of the start-up benchmark; the rival imports NumPy and Numba alone."""
     ours = best_seconds(lambda: _python("-c", "import streamsched"), repeats)
     theirs = best_seconds(lambda: _python("-c", "import numpy, numba"), repeats)
     rows: list[Row] = [("import streamsched", f"{ours:.2f} s", f"{theirs:.2f} s", f"{theirs / ours:.2f}×", "≤ 0.5 s")]
@@ -36,7 +36,7 @@ def measure(repeats: int) -> list[Row]:
         warm = best_seconds(lambda: _python(*command), repeats)
         rows.append((f"streamsched next, {_PAGES:,} pages, warm", f"{warm:.2f} s", "–", "–", "≤ 1.5 s"))
         cold = best_seconds(lambda: _python(*command, cache=Path(directory) / "kernels"), 1)
-        rows.append(("the same, no kernel compiled yet", f"{cold:.1f} s", "–", "–", ""))
+        rows.append(("the same, without compiled kernels", f"{cold:.1f} s", "–", "–", ""))
     return rows
 
 

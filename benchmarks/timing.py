@@ -1,4 +1,4 @@
-"""Timing, best of several, and tables of figures beside their rivals'."""
+"""Timing by the best of several runs, and tables of figures beside those of rivals."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from rich.table import Table
 __all__ = ["Row", "best_seconds", "print_rows"]
 
 Row = tuple[str, str, str, str, str]
-"""What was measured, our figure, the rival's, their ratio, and the goal."""
+"""What was measured, the figure of streamsched, that of the rival, their ratio, and the goal."""
 
 
 def best_seconds(work: Callable[[], object], repeats: int = 3) -> float:
-    """Return the least wall-clock seconds of `repeats` calls: a noisy machine only ever adds to them."""
+    """Return the shortest wall-clock time of `repeats` calls in seconds: other load can only add to it."""
     best = float("inf")
     for _ in range(repeats):
         gc.collect()

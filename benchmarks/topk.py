@@ -1,4 +1,4 @@
-"""The maintained top k: batches of millions of pages, the clock going on and outcomes coming back, beside rescoring."""
+"""The maintained top k: batches from millions of pages while time advances and outcomes arrive, beside rescoring."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ _THREADS: Final = 2
 _SHARE: Final = 0.05  # of the pages visited a day
 _WARM, _TIMED = 300, 1_000  # queries
 _FORMULAS: Final = 100
-_SETTLED: Final = 8  # queries until reaches have settled
+_SETTLED: Final = 8  # queries before measuring a new formula
 
 
 @dataclass
 class _Crawl:
-    """A scheduler whose batches are visited at once, 5 % of its pages a day."""
+    """A scheduler whose batches are visited at once: 5 % of its pages a day."""
 
     scheduler: Scheduler
     urls: PackedUrls
@@ -44,8 +44,8 @@ class _Crawl:
     rng: np.random.Generator
 
     def step(self, k: int = _K) -> tuple[float, float]:
-        """Serve one batch and feed its outcomes back; return the seconds of either."""
-        begun = time.perf_counter()
+        """Take one batch and apply its outcomes; return the seconds of both."""
+        begin = time.perf_counter()
         batch = self.scheduler.next_batch(k, now=self.now)
         served = time.perf_counter()
         outcomes = self.visit(batch.rows, self.now)
@@ -53,10 +53,10 @@ class _Crawl:
         self.scheduler.observe(outcomes)
         done = time.perf_counter()
         self.now += k * DAY_S / (_SHARE * len(self.scheduler))
-        return served - begun, done - fed
+        return served - begin, done - fed
 
     def query(self, k: int) -> Query:
-        """Return what a ranking is asked for the best `k` pages now."""
+        """Return the query for the best `k` pages at the present time."""
         return Query(k, self.now, DAY_S, 0)
 
     def visit(self, rows: Ints, now: float) -> OutcomeBatch:
@@ -71,7 +71,7 @@ class _Crawl:
 
 
 def measure(pages: int, repeats: int) -> list[Row]:
-    """Return the rows of the benchmark at `pages` pages, with growth from a tenth of them to three times as many."""
+    """Return the rows of the top-k benchmark at a tenth, three tenths, one and three times `pages` pages."""
     rows: list[Row] = []
     for size in (pages // 10, 3 * pages // 10, pages, 3 * pages):
         crawl = _begin(size)
@@ -87,7 +87,7 @@ def measure(pages: int, repeats: int) -> list[Row]:
 
 
 def _begin(pages: int) -> _Crawl:
-    """Return a crawl that has gone on for weeks: pages of all ages up to 20 days."""
+    """Return a crawl that has run for weeks: last visits are up to 20 days old."""
     rng = np.random.default_rng(0)
     urls, rates = make_urls(pages), rng.gamma(0.5, 0.2, pages)
     crawl = _Crawl(Scheduler(threads=_THREADS), urls, rates, 40 * DAY_S, rng)
@@ -111,18 +111,24 @@ def _serve(crawl: _Crawl, repeats: int, *, goals: bool) -> list[Row]:
     return [
         _row(f"next_batch({_K:,}) of {size}, p50", p50, brute, "≤ 2 ms, ≥ 20×" if goals else ""),
         _row(f"next_batch({_K:,}) of {size}, p99", p99, brute, "≤ 5 ms" if goals else ""),
-        (f"outcomes fed back between, {size}", f"{_K / np.median(fed) / 1e3:.0f} k/s", "–", "–", "≥ 200 k/s"),
-        (f"state of the ranking, bytes a page, {size}", f"{state:.1f}", "–", "–", "≤ 8"),
+        (
+            f"outcomes applied between batches, {size}",
+            f"{_K / np.median(fed) / 1e3:.0f} k/s",
+            "–",
+            "–",
+            "≥ 200 k/s",
+        ),
+        (f"state of the ranking, bytes per page, {size}", f"{state:.1f}", "–", "–", "≤ 8"),
     ]
 
 
 def _many(crawl: _Crawl, repeats: int) -> list[Row]:
     scan = FullScan(crawl.scheduler.formula.compile(), _THREADS)
     brute = best_seconds(lambda: scan.rank(crawl.scheduler.core.pages.arrays, crawl.query(_MANY)), repeats)
-    crawl.scheduler.rank(_MANY, now=crawl.now)  # the first of many takes memory
+    crawl.scheduler.rank(_MANY, now=crawl.now)  # the first such call allocates memory
     return [
         _row(
-            "the best 100,000",
+            "the top 100,000",
             best_seconds(lambda: crawl.scheduler.rank(_MANY, now=crawl.now), repeats),
             brute,
             "≤ 150 ms",
@@ -131,27 +137,27 @@ def _many(crawl: _Crawl, repeats: int) -> list[Row]:
 
 
 def _ingest(crawl: _Crawl, repeats: int) -> list[Row]:
-    """Outcomes of random pages, in columns of 100,000, a batch being asked for after each."""
+    """Return the row of outcomes of random pages, in columns of 100,000, with a batch after each."""
     speeds = []
     for _ in range(4 * repeats):
         rows = crawl.rng.integers(len(crawl.scheduler), size=100_000)
         outcomes = crawl.visit(rows, crawl.now)
-        begun = time.perf_counter()
+        begin = time.perf_counter()
         crawl.scheduler.observe(outcomes)
-        speeds.append(rows.size / (time.perf_counter() - begun))
+        speeds.append(rows.size / (time.perf_counter() - begin))
         crawl.step()
     return [("outcomes of random pages, columns of 100,000", f"{max(speeds) / 1e6:.2f} M/s", "–", "–", "≥ 0.5 M/s")]
 
 
 def _swap(crawl: _Crawl) -> list[Row]:
-    """How long until another formula ranks, and what calls wait meanwhile."""
+    """Return the rows of a formula change: the time until it ranks, and the longest call meanwhile."""
     waits: list[float] = []
-    begun = time.perf_counter()
+    begin = time.perf_counter()
     swap = threading.Thread(target=lambda: crawl.scheduler.use("posterior * t", wait=True))
     swap.start()
     while swap.is_alive():
         waits += crawl.step()
-    seconds = time.perf_counter() - begun
+    seconds = time.perf_counter() - begin
     longest = max(waits, default=0.0)
     crawl.scheduler.use(DEFAULT_FORMULA, wait=True)
     return [
@@ -161,7 +167,7 @@ def _swap(crawl: _Crawl) -> list[Row]:
 
 
 def _evolved(crawl: _Crawl, repeats: int) -> list[Row]:
-    """Formulas as genetic programming makes them: the slowest beside rescoring by the same formula."""
+    """Return the row of formulas from genetic programming, beside rescoring by the same formulas."""
     ratios = []
     for formula in _formulas():
         crawl.scheduler.use(formula, wait=True)
@@ -185,9 +191,9 @@ def _evolved(crawl: _Crawl, repeats: int) -> list[Row]:
 
 
 def _formulas() -> list[Formula]:
-    """Return formulas as genetic programming begins with, those that move with time."""
-    alphabet = SymbolSet(TERMINAL_SETS["full"])
-    formulas = (to_formula(genome, alphabet).simplify() for genome in ramped_trees(900, (2, 6), alphabet, Random(0)))
+    """Return formulas of a first generation of genetic programming whose scores depend on time."""
+    symbols = SymbolSet(TERMINAL_SETS["full"])
+    formulas = (to_formula(genome, symbols).simplify() for genome in ramped_trees(900, (2, 6), symbols, Random(0)))
     moving = [formula for formula in formulas if not MOVING.isdisjoint(formula.terminals)]
     return moving[-_FORMULAS:]
 
