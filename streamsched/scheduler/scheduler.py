@@ -47,6 +47,7 @@ class Scheduler(AnyScheduler):
     separately, None to learn no seasonality, which saves some memory and time; `threads`: of the ranking, None for all
     cores (the result is the same). Methods may be called from several threads; each waits for the others.
 
+    >>> from streamsched import Outcome
     >>> s = Scheduler(cycle="1d")
     >>> s.observe([Outcome("https://a.example/", 0.0), Outcome("https://a.example/", 86400.0, changed=True)]).changed
     1

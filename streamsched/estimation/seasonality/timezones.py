@@ -72,8 +72,7 @@ def _find_fixed(zone: str | float | None, hours: float) -> timezone:
 def offsets_between(zone: str | float | None, first_s: float, last_s: float) -> ZoneOffsets:
     """Return a zone's offsets, valid from `first_s` to `last_s`. O(days). Raises SettingsError.
 
-    >>> clock = offsets_between("Europe/Paris", 1_743_200_000.0, 1_743_300_000.0)  # summer time from 2025-03-30, 01:00
-    UTC
+    >>> clock = offsets_between("Europe/Paris", 1_743_200_000.0, 1_743_300_000.0)  # summer time from 01:00 UTC on
     >>> clock.starts_s.tolist(), (clock.offsets_s / 3600).tolist()
     ([-inf, 1743296400.0], [1.0, 2.0])
     """
