@@ -35,7 +35,7 @@ _SAMPLE_PAGES: Final = 2_000  # of the run that the programs are taken from
 _WARM_PAGES: Final = 50_000
 _WARM_GENERATIONS: Final = 5
 _SETTINGS: Final = EvolutionSettings()
-_ALPHABET: Final = _SETTINGS.alphabet
+_ALPHABET: Final = _SETTINGS.symbol_set
 
 
 def measure(pages: int, repeats: int, generations: int) -> list[Row]:
@@ -62,7 +62,9 @@ def make_history(pages: int, cycles: int, seed: int = 0) -> ChangeHistory:
 
 def _sample_programs() -> list[bytes]:
     """Return some of the programs that a run of the paper's settings evaluates, from all its generations alike."""
-    evaluator = Evaluator([Trial(make_history(_SAMPLE_PAGES, _WARMUP + _RANKED))], _SETTINGS.metric, alphabet=_ALPHABET)
+    evaluator = Evaluator(
+        [Trial(make_history(_SAMPLE_PAGES, _WARMUP + _RANKED))], _SETTINGS.metric, symbol_set=_ALPHABET
+    )
     met: dict[bytes, None] = {}
 
     def evaluate(genomes: Sequence[bytes]) -> Floats:
@@ -125,7 +127,7 @@ def _time_programs(
     """Return the seconds that a program takes, what is common to all of a trial done before, and all their fitness."""
     best_s, values = float("inf"), np.empty(0)
     for _ in range(repeats):
-        evaluator = Evaluator([trial], metric, alphabet=_ALPHABET, workers=workers)
+        evaluator = Evaluator([trial], metric, symbol_set=_ALPHABET, workers=workers)
         evaluator.fitness([Formula.parse("t"), Formula.parse("t * t")])  # two, so that both threads have their memory
         best_s = min(best_s, best_seconds(partial(evaluator.fitness, programs), 1))
         values = evaluator.fitness(programs)
@@ -148,7 +150,7 @@ def _growth(pages: int, programs: Sequence[bytes], repeats: int) -> Iterator[Row
 def _whole_run(trial: Trial, generations: int) -> Row:
     """Return the time of the paper's run, all its seeds."""
     settings = replace(_SETTINGS, generations=generations)
-    evaluator = Evaluator([trial], settings.metric, alphabet=_ALPHABET)
+    evaluator = Evaluator([trial], settings.metric, symbol_set=_ALPHABET)
     seconds = best_seconds(lambda: evolve_seeds(evaluator.fitness, settings, 0), 1)
     full = trial.history.pages == _FULL_PAGES and generations == _SETTINGS.generations
     size = f"{settings.population} × {generations} × {settings.seeds} seeds"
@@ -160,12 +162,12 @@ def _warm_run() -> Row:
     """Return the time of an evolution that begins with what an earlier one found, on one thread."""
     trial = Trial(make_history(_WARM_PAGES, _WARMUP + _RANKED), warmup=_WARMUP)
     settings = replace(_SETTINGS, generations=_WARM_GENERATIONS)
-    earlier = Evaluator([trial], settings.metric, alphabet=_ALPHABET)
+    earlier = Evaluator([trial], settings.metric, symbol_set=_ALPHABET)
     elites = [elite.genome for elite in evolve_population(earlier.fitness, settings, 0).elites]
 
     def run() -> None:
-        evaluator = Evaluator([trial], settings.metric, alphabet=_ALPHABET, workers=1)
-        evolve_population(evaluator.fitness, settings, 1, first=elites)
+        evaluator = Evaluator([trial], settings.metric, symbol_set=_ALPHABET, workers=1)
+        evolve_population(evaluator.fitness, settings, 1, initial=elites)
 
     name = f"{_WARM_GENERATIONS} generations from {len(elites)} elites, {_WARM_PAGES:,} pages, one thread"
     return name, f"{best_seconds(run, 1):.1f} s", "–", "–", "≤ 10 s"

@@ -186,8 +186,10 @@ def _evolved(crawl: _Crawl, repeats: int) -> list[Row]:
 
 def _formulas() -> list[Formula]:
     """Return formulas as genetic programming begins with, those that move with time."""
-    alphabet = SymbolSet(TERMINAL_SETS["full"])
-    formulas = (to_formula(genome, alphabet).simplify() for genome in ramped_trees(900, (2, 6), alphabet, Random(0)))
+    symbol_set = SymbolSet(TERMINAL_SETS["full"])
+    formulas = (
+        to_formula(genome, symbol_set).simplify() for genome in ramped_trees(900, (2, 6), symbol_set, Random(0))
+    )
     moving = [formula for formula in formulas if not MOVING.isdisjoint(formula.terminals)]
     return moving[-_FORMULAS:]
 

@@ -67,18 +67,18 @@ class EvolutionResult:
     @classmethod
     def from_json(cls, content: object) -> EvolutionResult:
         """Return the breeding of these fields. Raises ValueError where they are not those of one."""
-        given = checked_fields(cls, content)
-        parts: dict[str, Any] = {
-            "verdict": None if given.get("verdict") is None else Verdict.from_json(given["verdict"]),
-            "candidates": tuple(Candidate(**checked_fields(Candidate, one)) for one in given.get("candidates", ())),
-            "archive": tuple(given.get("archive", ())),
-            "data": None if given.get("data") is None else DataSpan(**checked_fields(DataSpan, given["data"])),
+        values = checked_fields(cls, content)
+        nested: dict[str, Any] = {
+            "verdict": None if values.get("verdict") is None else Verdict.from_json(values["verdict"]),
+            "candidates": tuple(Candidate(**checked_fields(Candidate, one)) for one in values.get("candidates", ())),
+            "archive": tuple(values.get("archive", ())),
+            "data": None if values.get("data") is None else DataSpan(**checked_fields(DataSpan, values["data"])),
         }
-        bred = cls(**given | parts)
-        texts = (bred.challenger or "", bred.metric, *bred.archive, *(one.formula for one in bred.candidates))
-        if not all(isinstance(text, str) for text in texts) or (bred.verdict is not None and not bred.challenger):
+        result = cls(**values | nested)
+        texts = (result.challenger or "", result.metric, *result.archive, *(one.formula for one in result.candidates))
+        if not all(isinstance(text, str) for text in texts) or (result.verdict is not None and not result.challenger):
             raise ValueError("breeding: expected formulas as text, and a challenger for its verdict")
-        return bred
+        return result
 
 
 def checked_fields(kind: type[Any], content: object) -> dict[str, Any]:

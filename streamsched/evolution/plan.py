@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias, get_args
 
 from streamsched.errors import SettingsError
-from streamsched.evolution.gp.evolution_settings import WARM, EvolutionSettings
+from streamsched.evolution.gp.evolution_settings import REEVOLUTION_SETTINGS, EvolutionSettings
 from streamsched.numerics.argument_checks import check_whole
 
 __all__ = ["Detector", "EvolutionPlan"]
@@ -40,7 +40,7 @@ class EvolutionPlan:
     - ``archive``: formulas kept from one evolution to begin the next with;
     - ``time_limit_s``: seconds of wall clock that an evolution's process may take; the first tick after that kills it;
     - ``seed``: of all that is random; evolution number i uses ``seed + i``;
-    - ``settings``: of the evolution itself, `streamsched.evolution.gp.evolution_settings.WARM` unless told otherwise.
+    - ``settings``: of the evolution itself, `streamsched.evolution.gp.evolution_settings.REEVOLUTION_SETTINGS` unless told otherwise.
 
     Raises SettingsError where a value cannot work: ``history`` is 8 to 100,000, ``draws`` 1 to 1,000, ``archive`` at
     most 10,000, ``seed`` from 0 to 2**62.
@@ -54,11 +54,13 @@ class EvolutionPlan:
     archive: int = 30
     time_limit_s: float = 600.0
     seed: int = 0
-    settings: EvolutionSettings = WARM
+    settings: EvolutionSettings = REEVOLUTION_SETTINGS
 
     def __post_init__(self) -> None:
-        for name, (least, most) in _BOUNDS.items():
-            check_whole(name, getattr(self, name), least, f"a whole number from {least} to {most}", most=most)
+        for name, (minimum, maximum) in _BOUNDS.items():
+            check_whole(
+                name, getattr(self, name), minimum, f"a whole number from {minimum} to {maximum}", most=maximum
+            )
         if self.drift is not None and self.drift not in get_args(Detector):
             raise SettingsError("drift", self.drift, f"one of {', '.join(get_args(Detector))}, or None")
         limit = self.time_limit_s

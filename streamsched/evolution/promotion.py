@@ -19,12 +19,12 @@ import numpy as np
 
 from streamsched.numerics.arrays import Bools, Floats
 
-__all__ = ["TIMES_NOISE", "Verdict", "decide", "fold_cycles", "widen"]
+__all__ = ["NOISE_MULTIPLE", "Verdict", "decide", "fold_cycles", "inflate_error"]
 
-TIMES_NOISE: Final = 2.0  # a gain must exceed the noise so many times: luck alone does that in 2.3 % of contests
-_TAIL: Final = NormalDist().cdf(-TIMES_NOISE)
+NOISE_MULTIPLE: Final = 2.0  # a gain must exceed the noise so many times: luck alone does that in 2.3 % of contests
+_TAIL_PROBABILITY: Final = NormalDist().cdf(-NOISE_MULTIPLE)
 _ROUNDING: Final = 1e-9  # of the fitness: sums in another order differ by less, and no gain is that small
-_FEWEST: Final = 2  # blocks, and spans: fewer have no spread
+_MIN_LEVELS: Final = 2  # blocks, and spans: fewer have no spread
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,14 +67,14 @@ class Verdict:
         if verdict.promote is not True and verdict.promote is not False:
             raise ValueError(f"verdict: expected to promote or not, found {verdict.promote!r}")
         if verdict.promote and (
-            verdict.gain is None or verdict.noise is None or not verdict.gain > TIMES_NOISE * verdict.noise >= 0.0
+            verdict.gain is None or verdict.noise is None or not verdict.gain > NOISE_MULTIPLE * verdict.noise >= 0.0
         ):
             raise ValueError(f"verdict: promotes at a gain of {verdict.gain} with noise {verdict.noise}")
         return verdict
 
 
 def decide(champion: Floats, challenger: Floats, *, rivals: int = 1) -> Verdict:
-    """Return whether the challenger is promoted: its mean gain must exceed `TIMES_NOISE` times the noise. O(cells).
+    """Return whether the challenger is promoted: its mean gain must exceed `NOISE_MULTIPLE` times the noise. O(cells).
 
     ``champion`` and ``challenger``: float64[blocks, spans, salts], fitness in the same trials, higher is better.
     Blocks are disjoint sets of held-out pages, at least 2; spans are disjoint runs of later cycles, at least 2; salts
@@ -86,31 +86,33 @@ def decide(champion: Floats, challenger: Floats, *, rivals: int = 1) -> Verdict:
     >>> decide(level, level).promote, decide(level, 1.1 * level).promote
     (False, True)
     """
-    old, new = np.asarray(champion, np.float64), np.asarray(challenger, np.float64)
-    if old.ndim != 3 or old.shape != new.shape or rivals < 1:
-        raise ValueError(f"contest: expected two float64[blocks, spans, salts], found {old.shape} and {new.shape}")
-    blocks, spans, salts = old.shape
-    known = np.isfinite(old) & np.isfinite(new)
-    if old.size == 0 or not known.all():
-        missing = old.size - int(np.count_nonzero(known))
-        why = f"not promoted: {missing} of {old.size} trials were not finished, and a contest compares like with like"
+    champion_fitness, challenger_fitness = np.asarray(champion, np.float64), np.asarray(challenger, np.float64)
+    if champion_fitness.ndim != 3 or champion_fitness.shape != challenger_fitness.shape or rivals < 1:
+        raise ValueError(
+            f"contest: expected two float64[blocks, spans, salts], found {champion_fitness.shape} and {challenger_fitness.shape}"
+        )
+    blocks, spans, salts = champion_fitness.shape
+    finite = np.isfinite(champion_fitness) & np.isfinite(challenger_fitness)
+    if champion_fitness.size == 0 or not finite.all():
+        missing = champion_fitness.size - int(np.count_nonzero(finite))
+        why = f"not promoted: {missing} of {champion_fitness.size} trials were not finished, and a contest compares like with like"
         return Verdict(False, None, None, None, None, blocks, spans, salts, why)
-    means = float(old.mean()), float(new.mean())
-    gain = float((new - old).mean())
-    if blocks < _FEWEST or spans < _FEWEST:
+    means = float(champion_fitness.mean()), float(challenger_fitness.mean())
+    gain = float((challenger_fitness - champion_fitness).mean())
+    if blocks < _MIN_LEVELS or spans < _MIN_LEVELS:
         why = (
             f"not promoted: {blocks} blocks of pages and {spans} spans of cycles have no spread to tell luck by, "
-            f"expected {_FEWEST} of each"
+            f"expected {_MIN_LEVELS} of each"
         )
         return Verdict(False, *means, gain, None, blocks, spans, salts, why)
-    noise = _noise(new - old, _TAIL / rivals)
-    promote = gain > TIMES_NOISE * noise and gain > _ROUNDING * max(map(abs, means))
-    where = f"{_count(blocks, 'block')} of held-out pages, {_count(spans, 'span')} of later cycles, {salts} tie orders"
-    relation = "exceeds" if promote else "does not exceed"
-    share = f" ({gain / means[0]:+.2%})".replace("%", " %") if means[0] else ""
+    noise = _estimate_noise(challenger_fitness - champion_fitness, _TAIL_PROBABILITY / rivals)
+    promote = gain > NOISE_MULTIPLE * noise and gain > _ROUNDING * max(map(abs, means))
+    sample = f"{_format_count(blocks, 'block')} of held-out pages, {_format_count(spans, 'span')} of later cycles, {salts} tie orders"
+    verb = "exceeds" if promote else "does not exceed"
+    relative = f" ({gain / means[0]:+.2%})".replace("%", " %") if means[0] else ""
     why = (
-        f"{'promoted' if promote else 'not promoted'}: the gain of {gain:+.4g}{share} {relation} "
-        f"{TIMES_NOISE:g} × the noise of {noise:.2g} over {where}"
+        f"{'promoted' if promote else 'not promoted'}: the gain of {gain:+.4g}{relative} {verb} "
+        f"{NOISE_MULTIPLE:g} × the noise of {noise:.2g} over {sample}"
     )
     return Verdict(bool(promote), *means, gain, noise, blocks, spans, salts, why)
 
@@ -133,46 +135,48 @@ def fold_cycles(series: Floats, counted: Bools, spans: int) -> Floats:
         weights = counted[:, start:stop].astype(np.float64)
         total = weights.sum(axis=1)
         sums = np.einsum("bsc,bc->bs", series[:, :, start:stop], weights)
-        some = total > 0
-        folded[some, span] = sums[some] / total[some, None]
+        nonempty = total > 0
+        folded[nonempty, span] = sums[nonempty] / total[nonempty, None]
     return folded
 
 
-def _noise(difference: Floats, tail: float) -> float:
+def _estimate_noise(difference: Floats, tail: float) -> float:
     """Return the noise of the mean of ``difference``: float64[blocks, spans, salts], made wide enough for `tail`."""
     blocks, spans, salts = difference.shape
     cells = difference.mean(axis=2)
     by_block, by_span = cells.mean(axis=1), cells.mean(axis=0)
-    rest = cells - by_block[:, None] - by_span[None, :] + cells.mean()
-    over_blocks = float(by_block.var(ddof=1)) / blocks
-    over_spans = float(by_span.var(ddof=1)) / spans
-    shared = float(np.square(rest).sum()) / ((blocks - 1) * (spans - 1)) / (blocks * spans)
-    ties = float(difference.var(axis=2, ddof=1).mean()) / difference.size if salts > 1 else 0.0
-    variance = max(over_blocks, over_spans, over_blocks + over_spans - shared, ties)
-    return math.sqrt(variance) * widen(_freedom((over_blocks, blocks - 1), (over_spans, spans - 1)), tail)
+    residual = cells - by_block[:, None] - by_span[None, :] + cells.mean()
+    block_variance = float(by_block.var(ddof=1)) / blocks
+    span_variance = float(by_span.var(ddof=1)) / spans
+    residual_variance = float(np.square(residual).sum()) / ((blocks - 1) * (spans - 1)) / (blocks * spans)
+    tie_variance = float(difference.var(axis=2, ddof=1).mean()) / difference.size if salts > 1 else 0.0
+    variance = max(block_variance, span_variance, block_variance + span_variance - residual_variance, tie_variance)
+    return math.sqrt(variance) * inflate_error(
+        _degrees_of_freedom((block_variance, blocks - 1), (span_variance, spans - 1)), tail
+    )
 
 
-def _freedom(*parts: tuple[float, int]) -> float:
+def _degrees_of_freedom(*parts: tuple[float, int]) -> float:
     """Return the degrees of freedom of a sum of variances, each with its own (Satterthwaite 1946).
 
     The least of them where a variance has but one: it may then be far too small, and must not set its own weight.
     """
-    least = min(degrees for _, degrees in parts)
-    spread = sum(variance * variance / degrees for variance, degrees in parts)
-    whole = sum(variance for variance, _ in parts)
-    return whole * whole / spread if spread > 0.0 and least > 1 else float(least)
+    fewest = min(degrees for _, degrees in parts)
+    weighted = sum(variance * variance / degrees for variance, degrees in parts)
+    total = sum(variance for variance, _ in parts)
+    return total * total / weighted if weighted > 0.0 and fewest > 1 else float(fewest)
 
 
-def widen(freedom: float, tail: float = _TAIL) -> float:
-    """Return by what to multiply a standard error so that luck exceeds `TIMES_NOISE` times it in a share `tail`. O(1).
+def inflate_error(degrees: float, tail: float = _TAIL_PROBABILITY) -> float:
+    """Return by what to multiply a standard error so that luck exceeds `NOISE_MULTIPLE` times it in a share `tail`. O(1).
 
-    >>> round(widen(4.0), 3), round(widen(1e9), 3)
+    >>> round(inflate_error(4.0), 3), round(inflate_error(1e9), 3)
     (1.435, 1.0)
     """
     from scipy.special import stdtrit  # noqa: PLC0415  takes longer to import than reading records does
 
-    return float(stdtrit(freedom, 1.0 - tail)) / TIMES_NOISE
+    return float(stdtrit(degrees, 1.0 - tail)) / NOISE_MULTIPLE
 
 
-def _count(number: int, name: str) -> str:
+def _format_count(number: int, name: str) -> str:
     return f"{number} {name}" if number == 1 else f"{number} {name}s"

@@ -49,25 +49,25 @@ class EvolutionRecord:
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields as plain values for JSON; numbers that are not finite are None."""
-        given: dict[str, Any] = {one.name: getattr(self, one.name) for one in fields(self)}
+        values: dict[str, Any] = {one.name: getattr(self, one.name) for one in fields(self)}
         for name in ("champion_before", "champion_after"):
-            given[name] = given[name].to_json()
+            values[name] = values[name].to_json()
         for name in ("data", "verdict"):
-            given[name] = None if given[name] is None else asdict(given[name])
-        return plain_values(given | {"candidates": [asdict(one) for one in self.candidates]})
+            values[name] = None if values[name] is None else asdict(values[name])
+        return plain_values(values | {"candidates": [asdict(one) for one in self.candidates]})
 
     @classmethod
     def from_json(cls, content: object) -> EvolutionRecord:
         """Return the record of these fields. Raises ValueError where they are not those of one."""
-        given = checked_fields(cls, content)
-        parts: dict[str, Any] = {
-            "champion_before": Champion.from_json(given["champion_before"]),
-            "champion_after": Champion.from_json(given["champion_after"]),
-            "candidates": tuple(Candidate(**checked_fields(Candidate, one)) for one in given.get("candidates", ())),
-            "data": None if given.get("data") is None else DataSpan(**checked_fields(DataSpan, given["data"])),
-            "verdict": None if given.get("verdict") is None else Verdict.from_json(given["verdict"]),
+        values = checked_fields(cls, content)
+        nested: dict[str, Any] = {
+            "champion_before": Champion.from_json(values["champion_before"]),
+            "champion_after": Champion.from_json(values["champion_after"]),
+            "candidates": tuple(Candidate(**checked_fields(Candidate, one)) for one in values.get("candidates", ())),
+            "data": None if values.get("data") is None else DataSpan(**checked_fields(DataSpan, values["data"])),
+            "verdict": None if values.get("verdict") is None else Verdict.from_json(values["verdict"]),
         }
-        record = cls(**given | parts)
+        record = cls(**values | nested)
         if not isinstance(record.number, int) or not isinstance(record.when_s, int | float):
             raise ValueError(f"record: expected a number and a time, found {record.number!r} and {record.when_s!r}")
         if record.trigger not in TRIGGERS or record.decision not in DECISIONS:
@@ -105,15 +105,15 @@ class RecordBook:
         lines = self._bytes().split(b"\n")
         records: list[EvolutionRecord] = []
         faults: list[RecordFault] = []
-        for place, line in enumerate(lines, 1):
-            torn = place == len(lines)  # what follows the last line break: nothing, if it was written whole
+        for line_number, line in enumerate(lines, 1):
+            torn = line_number == len(lines)  # what follows the last line break: nothing, if it was written whole
             if not line:
                 continue
             try:
                 records.append(EvolutionRecord.from_json(json.loads(line)))
             except (ValueError, TypeError, AttributeError, RecursionError) as error:
-                reason = "cut off in being written" if torn else f"is no record: {_spell_fault(error)}"
-                faults.append(RecordFault(place, reason, torn))
+                reason = "cut off in being written" if torn else f"is no record: {_describe_fault(error)}"
+                faults.append(RecordFault(line_number, reason, torn))
         return records, faults
 
     def find(self, number: int) -> EvolutionRecord | None:
@@ -142,7 +142,7 @@ class RecordBook:
                 if size:
                     file.seek(size - 1)
                     line = line if file.read(1) == b"\n" else b"\n" + line  # a torn line stays a line of its own
-                _write_whole(file.fileno(), line, size)
+                _write_atomically(file.fileno(), line, size)
             if new:
                 _sync_directory(self.path.parent)
         except OSError as error:
@@ -158,7 +158,7 @@ class RecordBook:
             raise SnapshotError(str(self.path), f"cannot be read: {error.strerror or error}") from error
 
 
-def _spell_fault(error: Exception) -> str:
+def _describe_fault(error: Exception) -> str:
     """Return what is wrong with a line, in a reader's words, not in Python's."""
     if isinstance(error, json.JSONDecodeError | UnicodeDecodeError | RecursionError):
         return "not JSON"
@@ -167,17 +167,17 @@ def _spell_fault(error: Exception) -> str:
     return str(error).split("\n", maxsplit=1)[0]
 
 
-def _renumber(record: EvolutionRecord, free: int) -> EvolutionRecord:
-    """Return `record` with the number `free` if its own is below: numbers below it may have been given out."""
-    if record.number >= free:
+def _renumber(record: EvolutionRecord, next_free: int) -> EvolutionRecord:
+    """Return `record` with the number `next_free` if its own is below: numbers below it may have been given out."""
+    if record.number >= next_free:
         return record
     champion = record.champion_after
     if record.decision in ("promoted", "set") and champion.record == record.number:
-        champion = replace(champion, record=free)
-    return replace(record, number=free, champion_after=champion)
+        champion = replace(champion, record=next_free)
+    return replace(record, number=next_free, champion_after=champion)
 
 
-def _write_whole(handle: int, line: bytes, size: int) -> None:
+def _write_atomically(handle: int, line: bytes, size: int) -> None:
     """Append `line` to a file of `size` bytes, or leave it as it is."""
     try:
         written = 0

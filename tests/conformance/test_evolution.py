@@ -12,7 +12,7 @@ import pytest
 from streamsched import OutcomeBatch
 from streamsched.evolution.data.change_history import ChangeHistory
 from streamsched.evolution.data.cycle_times import copy_cycle_times
-from streamsched.evolution.gp.evolution_settings import WARM
+from streamsched.evolution.gp.evolution_settings import REEVOLUTION_SETTINGS
 from streamsched.evolution.plan import EvolutionPlan
 from streamsched.evolution.simulation.evaluator import Evaluator
 from streamsched.evolution.simulation.trials import Trial
@@ -114,7 +114,9 @@ def by_the_clock() -> Scheduler:
 def test_what_evolution_finds_of_rhythms_serves(tmp_path: Path) -> None:
     """The champion reads the clock, is explained, saved and loaded with it, and the same seed gives the same record."""
     now = 24 * 14 * 3_600.0
-    plan = EvolutionPlan(history=240, drift=None, settings=replace(WARM, population=40, generations=2, workers=1))
+    plan = EvolutionPlan(
+        history=240, drift=None, settings=replace(REEVOLUTION_SETTINGS, population=40, generations=2, workers=1)
+    )
     scheduler, other = by_the_clock(), by_the_clock()
     with Evolver(scheduler, plan, tmp_path / "0", clock=lambda: 0.0) as evolver:
         record = evolver.evolve_now(now)

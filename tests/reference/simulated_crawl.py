@@ -53,14 +53,14 @@ class Page:
     ranked_before: bool = False  # visited since the warm-up
     schedule: Records | None = None  # SCHEDULE[1], once it is earned
 
-    def visit(self, cycle: int, changed: bool, rhythms: Rhythms) -> None:
+    def visit(self, cycle: int, changed: bool, seasonality: Seasonality) -> None:
         if self.visited_in >= 0:
-            rhythms.teach(self, cycle, changed)
+            seasonality.update(self, cycle, changed)
             self.flags.append(changed)
-            self.learn(float(cycle - self.visited_in), changed)
+            self.update_rate(float(cycle - self.visited_in), changed)
         self.visited_in = cycle
 
-    def learn(self, interval: float, changed: bool) -> None:
+    def update_rate(self, interval: float, changed: bool) -> None:
         """As `streamsched.state.ingest` does with a prior that stays."""
         if not changed:
             self.own_exposure += interval
@@ -114,20 +114,20 @@ def crawl(trial: Trial, formula: Formula, cuts: Sequence[float] = ()) -> Figures
     pages = [Page(i, shape, *known) for i, known in enumerate(columns)]
     places = places_of(history, trial.salt)
     figures = Figures()
-    surges, rhythms = Surges(trial), Rhythms(trial)
+    surges, seasonality = Surges(trial), Seasonality(trial)
     for cycle in range(cycles):
         changed = [reports_change(trial, page, cycle) for page in pages]
         if cycle < trial.warmup:
             chosen = list(range(len(pages)))
         else:
-            scores = score(formula, pages, cycle, (surges, rhythms))
+            scores = score(formula, pages, cycle, (surges, seasonality))
             offset = tie_offset(trial.salt, cycle, len(pages))
             ties = [(place - offset) % len(pages) for place in places]
             ranked = sorted(range(len(pages)), key=lambda page: (*descending(scores[page]), ties[page]))
             chosen = ranked[: share(trial.budget, len(pages))]
             measure(figures, pages, changed, chosen, cuts)
         for page in chosen:
-            pages[page].visit(cycle, changed[page], rhythms)
+            pages[page].visit(cycle, changed[page], seasonality)
     return figures
 
 
@@ -153,16 +153,18 @@ class Surges:
 
     def __init__(self, trial: Trial) -> None:
         cycles = trial.cycles or trial.history.cycles - trial.first
-        self.numbers = simulated_surges.number_groups(trial.history.groups)
+        self.numbers = simulated_surges.number_large_groups(trial.history.groups)
         changed = trial.history.changed[:, trial.first : trial.first + cycles]
-        self.tolls = simulated_surges.add_surge_counts(changed, self.numbers)  # to the bit: its own twin is `hit_share`
+        self.surge_hazard = simulated_surges.cumulative_surge_hazard(
+            changed, self.numbers
+        )  # to the bit: its own twin is `hit_share`
 
     def of(self, page: Page, cycle: int) -> float:
-        taken = self.tolls[:, self.numbers[page.index]]
+        taken = self.surge_hazard[:, self.numbers[page.index]]
         return 0.0 - expm1(taken[page.visited_in] - taken[cycle - 1])
 
 
-class Rhythms:
+class Seasonality:
     """The terminals `tau`, `rhythm` and `due` of a trial: the scheduler's, over schedules learned as it does."""
 
     def __init__(self, trial: Trial) -> None:
@@ -178,7 +180,7 @@ class Rhythms:
         assert self.timing is not None
         return int(self.timing.quarters[self.timing.profile[page.index], self.first + page.visited_in + 1])
 
-    def teach(self, page: Page, cycle: int, changed: bool) -> None:
+    def update(self, page: Page, cycle: int, changed: bool) -> None:
         """Two changes before this one, and one in four weeks or more, earn a schedule; visits from then on count."""
         if self.timing is None:
             return
@@ -193,9 +195,9 @@ class Rhythms:
         record = np.zeros(1, PAGE)
         page.write(record, np.zeros(1, TRACE), 0)
         weighted = weighted_hours(self.timing.profiles[number], 0, start, end)
-        foretold = changed_since(record[0], weighted, self.timing.cycle_s)
-        sheet = ScheduleView(page.schedule, 0, self.timing.profiles, number, 0)
-        update_schedule(sheet, start, end, changed, foretold, len(page.flags), sum(page.flags))
+        predicted = changed_since(record[0], weighted, self.timing.cycle_s)
+        view = ScheduleView(page.schedule, 0, self.timing.profiles, number, 0)
+        update_schedule(view, start, end, changed, predicted, len(page.flags), sum(page.flags))
 
     def fill(self, pages: Sequence[Page], records: Records, columns: dict[str, Floats], cycle: int) -> None:
         if self.timing is None:  # nothing is known
@@ -213,21 +215,21 @@ class Rhythms:
             if page.schedule is not None:
                 links[page.index]["schedule"] = page.index + 1
                 schedules[page.index + 1] = page.schedule[0]
-        beats = SeasonalityView(links, schedules, self.timing.profiles)
+        view = SeasonalityView(links, schedules, self.timing.profiles)
         for name, code in (("tau", TAU), ("rhythm", RHYTHM), ("due", DUE)):
             columns[name] = np.empty(len(pages))
-            fill_seasonal_terminal(code, beats, timed, self.end_of(cycle), self.timing.cycle_s, columns[name])
+            fill_seasonal_terminal(code, view, timed, self.end_of(cycle), self.timing.cycle_s, columns[name])
 
 
-def score(formula: Formula, pages: Sequence[Page], cycle: int, around: tuple[Surges, Rhythms]) -> list[float]:
+def score(formula: Formula, pages: Sequence[Page], cycle: int, around: tuple[Surges, Seasonality]) -> list[float]:
     """The scheduler's own terminals over all pages, at the end of `cycle`; what surges took since the last visits."""
-    surges, rhythms = around
+    surges, seasonality = around
     records, traces = np.zeros(len(pages), PAGE), np.zeros(len(pages), TRACE)
     for page in pages:
         page.write(records, traces)
     own = [name for name in KNOWN if name not in SEASONAL]
     columns: dict[str, Floats] = TerminalColumns(own, len(pages)).fill(records, traces, NO_CONTEXT, cycle + 1.0, 1.0)
-    rhythms.fill(pages, records, columns, cycle)
+    seasonality.fill(pages, records, columns, cycle)
     columns["surge"] = np.array([surges.of(page, cycle) for page in pages])
     scores: list[float] = formula.evaluate(columns).tolist()
     return scores

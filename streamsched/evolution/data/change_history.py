@@ -13,7 +13,7 @@ from streamsched.numerics.arrays import Bools, Floats, Hashes, Ints, Rows
 
 __all__ = ["ChangeHistory"]
 
-_DROPPED: Final = np.uint64(48)  # of the 52 bits after a float64's leading one: 4 stay
+_DROPPED_BITS: Final = np.uint64(48)  # of the 52 bits after a float64's leading one: 4 stay
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,14 +64,14 @@ class ChangeHistory:
 
         Without `groups` each page is one by itself.
         """
-        flags = np.asarray(changed, np.bool_)
-        pages = flags.shape[0]
-        mean, weight, price = (
+        matrix = np.asarray(changed, np.bool_)
+        pages = matrix.shape[0]
+        means, weights, prices = (
             np.broadcast_to(np.asarray(column, np.float64), pages) for column in (prior_mean, importance, cost)
         )
-        numbers = np.arange(pages, dtype=np.uint64) if hashes is None else hashes
-        owners = np.arange(pages) if groups is None else groups
-        return cls(flags, numbers, prior_shape, mean, weight, price, owners, timing)
+        ids = np.arange(pages, dtype=np.uint64) if hashes is None else hashes
+        group_ids = np.arange(pages) if groups is None else groups
+        return cls(matrix, ids, prior_shape, means, weights, prices, group_ids, timing)
 
     @property
     def pages(self) -> int:
@@ -107,13 +107,13 @@ class ChangeHistory:
         """
         return replace(
             self,
-            prior_mean=_round_off(self.prior_mean),
-            importance=_round_off(self.importance),
-            cost=_round_off(self.cost),
+            prior_mean=_round_mantissa(self.prior_mean),
+            importance=_round_mantissa(self.importance),
+            cost=_round_mantissa(self.cost),
         )
 
 
-def _round_off(values: Floats) -> Floats:
+def _round_mantissa(values: Floats) -> Floats:
     """Return the nearest values with 4 bits after the leading one; 0 stays 0. O(n)."""
-    half = np.uint64(1) << (_DROPPED - np.uint64(1))
-    return np.asarray(((values.copy().view(np.uint64) + half) >> _DROPPED << _DROPPED).view(np.float64))
+    half = np.uint64(1) << (_DROPPED_BITS - np.uint64(1))
+    return np.asarray(((values.copy().view(np.uint64) + half) >> _DROPPED_BITS << _DROPPED_BITS).view(np.float64))

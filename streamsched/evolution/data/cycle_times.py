@@ -11,9 +11,9 @@ from streamsched.estimation.seasonality.local_time import HOUR_S, local_hours, q
 from streamsched.numerics.arrays import Floats, Ints, Records, Rows
 from streamsched.records.seasonality_schema import DAY_SETS, PROFILE, WEEK_HOURS, SeasonalityArrays
 
-__all__ = ["CycleTimes", "copy_cycle_times", "weigh_cycles"]
+__all__ = ["CycleTimes", "copy_cycle_times", "cycle_activity"]
 
-_HALVES = {  # lengths of the fields that hold two published versions
+_VERSION_LENGTHS = {  # lengths of the fields that hold two published versions
     "cumulative": WEEK_HOURS + 1,
     "odds": 1,
     "sets_rarity": DAY_SETS,
@@ -69,8 +69,8 @@ def copy_cycle_times(
         return None
     numbers, profile = np.unique(seasonality.of_group[groups], return_inverse=True)
     profiles = seasonality.profiles[numbers]
-    for name, half in _HALVES.items():
-        profiles[name][:, :half] = profiles[name][:, age * half : (age + 1) * half].copy()
+    for name, length in _VERSION_LENGTHS.items():
+        profiles[name][:, :length] = profiles[name][:, age * length : (age + 1) * length].copy()
     edges = [start_s + cycle * cycle_s for cycle in range(cycles + 1)]
     quarters = [
         [quarters_at(seasonality.calendar, region, at) for at in edges] for region in profiles["region"].tolist()
@@ -80,15 +80,15 @@ def copy_cycle_times(
     )
 
 
-def weigh_cycles(timing: CycleTimes) -> Floats:
+def cycle_activity(timing: CycleTimes) -> Floats:
     """Return how busy each cycle is by each profile, float64[k, cycles], where all hours of a week are 1 on average.
 
     O(k cycles).
     """
-    busy = np.ones((timing.profiles.size, timing.cycles))
+    activity = np.ones((timing.profiles.size, timing.cycles))
     for i, profile in enumerate(timing.profiles):
         for cycle, quarters in enumerate(timing.quarters[i, :-1].tolist()):
             start_s = timing.start_s + cycle * timing.cycle_s
             start, end = local_hours(start_s, quarters), local_hours(start_s + timing.cycle_s, quarters)
-            busy[i, cycle] = weighted_hours(profile, 0, start, end) * (HOUR_S / timing.cycle_s)
-    return busy
+            activity[i, cycle] = weighted_hours(profile, 0, start, end) * (HOUR_S / timing.cycle_s)
+    return activity

@@ -9,8 +9,8 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from streamsched.evolution.data.change_history import ChangeHistory
-from streamsched.evolution.data.cycle_times import CycleTimes, copy_cycle_times, weigh_cycles
-from streamsched.evolution.data.imputation import ALL_ALIKE, PageVisits, impute_history
+from streamsched.evolution.data.cycle_times import CycleTimes, copy_cycle_times, cycle_activity
+from streamsched.evolution.data.imputation import UNIFORM_ACTIVITY, PageVisits, impute_history
 from streamsched.numerics.arrays import Bools, Floats, Ints
 from streamsched.records.page_schema import LONGEST_INTERVAL, VISITED
 from streamsched.records.schema import ShardArrays
@@ -82,7 +82,7 @@ class TrainingInputs(NamedTuple):
     """What `impute_training` needs of a scheduler, copied: nothing that happens to it later shows."""
 
     span: Span
-    sightings: PageVisits
+    visits: PageVisits
     prior_shape: float
     prior_mean: Floats
     importance: Floats
@@ -99,30 +99,30 @@ def gather_training(shard: ShardArrays, span: Span, panel_bar: int) -> TrainingI
     Pages whose first visit came later are left out: a history that began with draws would say more of the prior than of
     them. The panel are the pages whose sample hash is at most `panel_bar`, -1 for no panel.
     """
-    visits = read_visits(shard.journal, shard.pages.records, shard.corpus)
-    times = _as_cycles(visits.at_s, span)
+    journal = read_visits(shard.journal, shard.pages.records, shard.corpus)
+    times = _as_cycles(journal.at_s, span)
     rows = find_sampled(shard.pages.records, 0, int(shard.corpus["pages"][0]), sample_bar(shard.corpus))
     rows = rows[(shard.pages.records["flags"][rows] & VISITED) != 0]
-    later = np.isin(rows, visits.rows[visits.first & (times > 0.0)])
-    newcomers = int(np.count_nonzero(later))
-    rows = rows[~later]
-    needed = np.isin(visits.rows, rows) & _reach_into(visits.rows, times)
-    visited = visits.rows[needed]
+    late = np.isin(rows, journal.rows[journal.first & (times > 0.0)])
+    newcomers = int(np.count_nonzero(late))
+    rows = rows[~late]
+    relevant = np.isin(journal.rows, rows) & _relevant_visits(journal.rows, times)
+    visited = journal.rows[relevant]
     pages = shard.pages.records[rows]
     prior_shape, prior_mean = float(shard.corpus["shape"][0]), shard.groups.records["mean"][pages["group"]]
-    timing = _find_timing(shard, pages["group"], span)
-    sightings = PageVisits(
+    timing = _cycle_times(shard, pages["group"], span)
+    visits = PageVisits(
         np.searchsorted(visited, np.append(rows, len(shard.pages.records))),
-        times[needed],
-        visits.changed[needed],
+        times[relevant],
+        journal.changed[relevant],
         prior_shape + pages["own_shape"],
         prior_shape / prior_mean + pages["own_exposure"],
         pages["url_hash"],
-        *(ALL_ALIKE if timing is None else (weigh_cycles(timing), timing.profile)),
+        *(UNIFORM_ACTIVITY if timing is None else (cycle_activity(timing), timing.profile)),
     )
     return TrainingInputs(
         span,
-        sightings,
+        visits,
         prior_shape,
         prior_mean,
         pages["importance"].astype(np.float64),
@@ -154,23 +154,23 @@ def count_cycles(shard: ShardArrays, now: float, cycle_s: float, share: float) -
     return max(0.0, float(np.floor(cycles + _ROUNDING)))
 
 
-def impute_training(gathered: TrainingInputs, seed: int) -> Training:
-    """Return the history that `gathered` tells, its gaps drawn; the same for the same `seed`. O(n cycles + visits)."""
-    changed, observed = impute_history(gathered.sightings, gathered.span.cycles, seed)
+def impute_training(inputs: TrainingInputs, seed: int) -> Training:
+    """Return the history that `inputs` tells, its gaps drawn; the same for the same `seed`. O(n cycles + visits)."""
+    changed, observed = impute_history(inputs.visits, inputs.span.cycles, seed)
     history = ChangeHistory(
         changed,
-        gathered.sightings.hashes,
-        gathered.prior_shape,
-        gathered.prior_mean,
-        gathered.importance,
-        gathered.cost,
-        gathered.groups,
-        gathered.timing,
+        inputs.visits.hashes,
+        inputs.prior_shape,
+        inputs.prior_mean,
+        inputs.importance,
+        inputs.cost,
+        inputs.groups,
+        inputs.timing,
     )
-    return Training(history, gathered.span, observed, gathered.panel, gathered.newcomers)
+    return Training(history, inputs.span, observed, inputs.panel, inputs.newcomers)
 
 
-def _find_timing(shard: ShardArrays, groups: Ints, span: Span) -> CycleTimes | None:
+def _cycle_times(shard: ShardArrays, groups: Ints, span: Span) -> CycleTimes | None:
     """Return when the cycles were, and by which profiles the pages of ``groups``: uint32[n] go from now on."""
     age = int(shard.corpus["sweep"][0]) & 1
     return copy_cycle_times(shard.seasonality, groups, age, span.start_s, span.cycle_s, span.cycles)
@@ -185,7 +185,7 @@ def _as_cycles(at_s: Floats, span: Span) -> Floats:
     return np.where(np.abs(times - edges) < _ROUNDING, edges, times)
 
 
-def _reach_into(rows: Ints, times: Floats) -> Bools:
+def _relevant_visits(rows: Ints, times: Floats) -> Bools:
     """Return which visits matter after time 0: those later, and each page's last before. O(v)."""
     last = np.ones(rows.size, np.bool_)
     last[:-1] = (rows[1:] != rows[:-1]) | (times[1:] > 0.0)

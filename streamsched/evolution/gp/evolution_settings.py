@@ -10,15 +10,15 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 
 from streamsched.errors import SettingsError, shorten
 from streamsched.evolution.gp.final_selection import Selection
-from streamsched.evolution.gp.symbols import CONSTANTS, MOST_LEAVES, TERMINAL_SETS, SymbolSet, TerminalSet
+from streamsched.evolution.gp.symbols import CONSTANTS, MAX_LEAVES, TERMINAL_SETS, SymbolSet, TerminalSet
 
-__all__ = ["MOST", "MOST_LEVELS", "WARM", "EvolutionSettings", "Metric", "Parents", "Reading"]
+__all__ = ["MAX_LEVELS", "REEVOLUTION_SETTINGS", "UPPER_BOUNDS", "EvolutionSettings", "Metric", "Parents", "Reading"]
 
 Metric: TypeAlias = Literal["ndcg", "change_rate"]
 Parents: TypeAlias = Literal["generation", "elites"]
 Reading: TypeAlias = Literal["since_visit", "that_day"]
 
-MOST_LEVELS: Final = 12  # of an individual: a full tree has 4095 nodes, and a formula may have 4096
+MAX_LEVELS: Final = 12  # of an individual: a full tree has 4095 nodes, and a formula may have 4096
 
 _CHOICES: Final = {
     "metric": get_args(Metric),
@@ -27,11 +27,11 @@ _CHOICES: Final = {
     "selection": get_args(Selection),
     "terminals": get_args(TerminalSet),
 }
-MOST: Final = {  # of the whole numbers, each 1 or more; beyond it memory or patience would run out first
+UPPER_BOUNDS: Final = {  # of the whole numbers, each 1 or more; beyond it memory or patience would run out first
     "population": 100_000,
     "generations": 100_000,
-    "max_depth": MOST_LEVELS,
-    "crossover_depth": MOST_LEVELS,
+    "max_depth": MAX_LEVELS,
+    "crossover_depth": MAX_LEVELS,
     "tournament": 100_000,
     "elites": 100_000,
     "seeds": 10_000,
@@ -82,7 +82,7 @@ class EvolutionSettings:
     - ``workers``: threads that evaluate, None for as many as there are processors; results do not depend on it;
     - ``seconds``: of wall clock until it stops with what it has, None for no limit.
 
-    Raises SettingsError where a value cannot work; `MOST` has the largest of each whole number.
+    Raises SettingsError where a value cannot work; `UPPER_BOUNDS` has the largest of each whole number.
     """
 
     population: int = 300
@@ -109,10 +109,10 @@ class EvolutionSettings:
     seconds: float | None = None
 
     def __post_init__(self) -> None:
-        for name, most in MOST.items():
+        for name, maximum in UPPER_BOUNDS.items():
             value = getattr(self, name)
-            open_ = name == "workers" and value is None
-            _require(open_ or _is_whole(value, most), name, value, f"a whole number from 1 to {most}")
+            is_default = name == "workers" and value is None
+            _require(is_default or _is_count(value, maximum), name, value, f"a whole number from 1 to {maximum}")
         for name, choices in _CHOICES.items():
             _require(getattr(self, name) in choices, name, getattr(self, name), f"one of {', '.join(choices)}")
         self._check_initial_depth()
@@ -124,7 +124,7 @@ class EvolutionSettings:
         _require(seconds, "seconds", self.seconds, "a finite number above 0, or none")
 
     @property
-    def alphabet(self) -> SymbolSet:
+    def symbol_set(self) -> SymbolSet:
         """The symbols of its genomes."""
         return SymbolSet(TERMINAL_SETS[self.terminals], self.constants)
 
@@ -156,11 +156,11 @@ class EvolutionSettings:
 
     def _check_initial_depth(self) -> None:
         depths = self.initial_depth
-        fits = (
-            isinstance(depths, tuple) and len(depths) == 2 and all(_is_whole(depth, self.max_depth) for depth in depths)
+        valid = (
+            isinstance(depths, tuple) and len(depths) == 2 and all(_is_count(depth, self.max_depth) for depth in depths)
         )
         expected = f"two whole numbers, 1 or more, ascending, at most max_depth = {self.max_depth}"
-        _require(fits and depths[0] <= depths[1], "initial_depth", depths, expected)
+        _require(valid and depths[0] <= depths[1], "initial_depth", depths, expected)
 
     def _check_rates(self) -> None:
         for name in _RATES:
@@ -171,28 +171,30 @@ class EvolutionSettings:
 
     def _check_constants(self) -> None:
         names = TERMINAL_SETS[self.terminals]
-        room = MOST_LEAVES - len(names)
-        expected = f"at most {room} finite numbers, each once"
-        fits = isinstance(self.constants, tuple) and all(_is_number(number) for number in self.constants)
-        _require(fits and len(self.constants) <= room, "constants", self.constants, expected)
+        max_constants = MAX_LEAVES - len(names)
+        expected = f"at most {max_constants} finite numbers, each once"
+        valid = isinstance(self.constants, tuple) and all(_is_number(number) for number in self.constants)
+        _require(valid and len(self.constants) <= max_constants, "constants", self.constants, expected)
         try:
             SymbolSet(names, self.constants)
         except ValueError as error:
             raise SettingsError("constants", self.constants, expected) from error
 
 
-def _is_whole(value: object, most: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= most
+def _is_count(value: object, maximum: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= maximum
 
 
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def _require(fits: bool, setting: str, found: object, expected: str) -> None:
-    if not fits:
+def _require(valid: bool, setting: str, found: object, expected: str) -> None:
+    if not valid:
         raise SettingsError(setting, found, expected)
 
 
 # Of a re-evolution: five generations from an archive of elites find what twenty cold ones do.
-WARM: Final = EvolutionSettings(population=100, generations=5, seeds=1, elites=30, selection="avg", terminals="full")
+REEVOLUTION_SETTINGS: Final = EvolutionSettings(
+    population=100, generations=5, seeds=1, elites=30, selection="avg", terminals="full"
+)

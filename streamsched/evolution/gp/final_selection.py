@@ -23,7 +23,7 @@ __all__ = ["Selection", "measure", "select"]
 Selection: TypeAlias = Literal["best", "avg", "sum"]
 
 
-def measure(train: Floats, validation: Floats, how: Selection) -> Floats:
+def measure(train: Floats, validation: Floats, selection: Selection) -> Floats:
     """Return the measure of each individual, float64[n], the higher the better; NaN where one of its terms is. O(n).
 
     ``train`` and ``validation``: float64[n], fitness there.
@@ -31,25 +31,25 @@ def measure(train: Floats, validation: Floats, how: Selection) -> Floats:
     >>> measure(np.array([0.6]), np.array([0.4]), "sum")
     array([0.9])
     """
-    if how == "best":
+    if selection == "best":
         return validation.copy()
     lower, upper = np.minimum(train, validation), np.maximum(train, validation)
-    return lower if how == "avg" else 1.5 * lower + 0.5 * upper
+    return lower if selection == "avg" else 1.5 * lower + 0.5 * upper
 
 
-def select(train: Floats, validation: Floats, how: Selection) -> int:
+def select(train: Floats, validation: Floats, selection: Selection) -> int:
     """Return the index of the individual of the highest measure, the first of equals; NaN ranks last. O(n).
 
     ``train`` and ``validation``: float64[n], fitness there. Raises ValueError where there is no individual, the lengths
     differ or every measure is NaN.
 
     >>> train, validation = np.array([0.80, 0.62, 0.59]), np.array([0.55, 0.60, 0.61])
-    >>> [select(train, validation, how) for how in ("best", "avg", "sum")]
+    >>> [select(train, validation, selection) for selection in ("best", "avg", "sum")]
     [2, 1, 0]
     """
     if train.shape != validation.shape:
         raise ValueError(f"expected as many of training as of validation, found {train.size} and {validation.size}")
-    measures = measure(train, validation, how)
+    measures = measure(train, validation, selection)
     if np.isnan(measures).all():
         raise ValueError(f"expected an individual that has been evaluated, found none among {measures.size}")
     return int(np.nanargmax(measures))

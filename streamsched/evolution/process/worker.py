@@ -23,21 +23,21 @@ from streamsched.evolution.gp.evolution_settings import EvolutionSettings
 from streamsched.evolution.process.exchange_files import read_exchange, write_json
 from streamsched.formula import Formula
 
-__all__ = ["LOCK_NAME", "RESULT_NAME", "Breed", "find_breed", "main"]
+__all__ = ["LOCK_NAME", "RESULT_NAME", "EvolutionFunction", "load_evolution_function", "main"]
 
 RESULT_NAME: Final = "result.json"
 LOCK_NAME: Final = ".evolution.lock"
-_WATCH_S: Final = 0.2  # between two looks at whether the parent lives
-_NICEST: Final = 19  # the lowest priority that there is
-_ORPHANED: Final = 3  # exit code that nobody is left to read
+_PARENT_CHECK_S: Final = 0.2  # between two looks at whether the parent lives
+_LOWEST_PRIORITY: Final = 19  # the lowest priority that there is
+_ORPHAN_EXIT_CODE: Final = 3  # exit code that nobody is left to read
 
 
-class Breed(Protocol):
+class EvolutionFunction(Protocol):
     """One whole evolution: evolves on what is early and not held out, and holds the contest on what is later and is."""
 
     def __call__(
         self,
-        draws: Sequence[ChangeHistory],
+        imputations: Sequence[ChangeHistory],
         champion: Formula,
         archive: Sequence[Formula],
         settings: EvolutionSettings,
@@ -47,36 +47,36 @@ class Breed(Protocol):
         ...
 
 
-def main(words: Sequence[str]) -> int:
-    """Do the job that `words` name; return the exit code."""
-    job, parent, breed = Path(words[0]), int(words[1]), words[2]
-    os.nice(_NICEST)
-    threading.Thread(target=_die_with, args=(parent,), daemon=True).start()
+def main(arguments: Sequence[str]) -> int:
+    """Do the job that `arguments` name; return the exit code."""
+    job, parent, function = Path(arguments[0]), int(arguments[1]), arguments[2]
+    os.nice(_LOWEST_PRIORITY)
+    threading.Thread(target=_exit_with_parent, args=(parent,), daemon=True).start()
     with (job.parent / LOCK_NAME).open("ab") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # let go by the system when the process ends, however it ends
-        draws, data, meta = read_exchange(job)
-        bred = find_breed(breed)(
-            draws,
+        imputations, data, meta = read_exchange(job)
+        result = load_evolution_function(function)(
+            imputations,
             Formula.parse(meta["champion"]),
             [Formula.parse(text) for text in meta["archive"]],
             EvolutionSettings.from_json(meta["settings"]),
             meta["seed"],
         )
-        write_json(job / RESULT_NAME, replace(bred, data=data).to_json())
+        write_json(job / RESULT_NAME, replace(result, data=data).to_json())
     return 0
 
 
-def find_breed(name: str) -> Breed:
+def load_evolution_function(name: str) -> EvolutionFunction:
     """Return the function that `name` names, as ``module:function``."""
     module, _, function = name.partition(":")
-    found: Breed = getattr(import_module(module), function)
-    return found
+    loaded: EvolutionFunction = getattr(import_module(module), function)
+    return loaded
 
 
-def _die_with(parent: int, getppid: Callable[[], int] = os.getppid) -> None:
+def _exit_with_parent(parent: int, getppid: Callable[[], int] = os.getppid) -> None:
     while getppid() == parent:
-        time.sleep(_WATCH_S)
-    os._exit(_ORPHANED)
+        time.sleep(_PARENT_CHECK_S)
+    os._exit(_ORPHAN_EXIT_CODE)
 
 
 if __name__ == "__main__":

@@ -22,24 +22,24 @@ __all__ = [
     "READS_IMPORTANCE",
     "READS_LAST",
     "READS_RATE",
-    "READS_RHYTHM",
+    "READS_SEASONALITY",
     "READS_VISITS",
     "READS_WEIGHTED",
     "UNSORTED",
     "VISITED_AGAIN",
     "Arena",
+    "CompiledProgram",
     "CrawlHistory",
     "CrawlRules",
     "CrawlTrace",
     "CycleClocks",
-    "ProgramRoutine",
     "SimulatedCrawl",
     "WarmState",
     "make_arena",
     "tie_offset",
 ]
 
-Pages = npt.NDArray[np.int32]  # page numbers
+PageNumbers = npt.NDArray[np.int32]  # page numbers
 
 # Bits of ProgramRoutine.reads: what of a page's state, beside its last visit, can make its score differ from another's.
 READS_VISITS: Final = 1
@@ -51,7 +51,9 @@ READS_RATE: Final = 32
 READS_IMPORTANCE: Final = 64
 READS_COST: Final = 128
 READS_GROUP: Final = 256
-READS_RHYTHM: Final = 512  # by what rhythm it changes: its profile, and what its visits told of a schedule of its own
+READS_SEASONALITY: Final = (
+    512  # by what rhythm it changes: its profile, and what its visits told of a schedule of its own
+)
 
 UNSORTED: Final = np.uint8(1)  # in PAGE.flags of a class: its page numbers are in any order
 VISITED_AGAIN: Final = np.uint8(2)  # ... and that: its pages were visited since the warm-up
@@ -76,7 +78,7 @@ class CrawlRules(NamedTuple):
     cycles: int  # in all
     visits: int  # pages a cycle
     since_visit: bool  # else that_day
-    placed: bool  # whether places within the batch matter: for NDCG
+    positions_matter: bool  # whether places within the batch matter: for NDCG
 
 
 class CycleClocks(NamedTuple):
@@ -95,14 +97,14 @@ class CrawlHistory(NamedTuple):
     offsets: Ints  # int64[C]: the page number that goes first among equals
     discounts: Floats  # float64[k]: what a hit at each place is worth
     ideals: Floats  # float64[k + 1]: what the first m hits are worth in the best order
-    tolls: Floats  # float64[C, groups]: what surges have taken of each group, as `tolls` has it
+    surge_hazard: Floats  # float64[C, groups]: what surges have taken of each group, as `surge_hazard` has it
     clock: CycleClocks
 
 
 class WarmState(NamedTuple):
     """The classes that the warm-up leaves, g of them, told apart by what a kind of program may read."""
 
-    members: Pages  # int32[P]: page numbers, ascending within each class
+    members: PageNumbers  # int32[P]: page numbers, ascending within each class
     starts: Ints  # int64[g + 1]
     pages: Records  # PAGE[g]; times are cycles, and the prior stays what it is
     traces: Records  # TRACE[g]
@@ -110,7 +112,7 @@ class WarmState(NamedTuple):
     schedules: Records  # SCHEDULE[1 + g]; that of class i, where its link names one, is number 1 + i
 
 
-class ProgramRoutine(NamedTuple):
+class CompiledProgram(NamedTuple):
     """A program as steps over slots: first the terminals', then the constants', then registers."""
 
     steps: npt.NDArray[np.int32]  # int32[m, 4]: operation, left, right and result slot
@@ -126,14 +128,16 @@ class CrawlTrace(NamedTuple):
     hits: Ints  # int64[r]: visited pages that had changed
     relevant: Ints  # int64[r]: pages that had changed, visited or not
     gains: Floats  # float64[r]: DCG, where places matter
-    visited: Pages  # int32[r, k] or of no rows, by place: page number * 4, + 2 if new since the warm-up, + 1 for a hit
+    visited: (
+        PageNumbers  # int32[r, k] or of no rows, by place: page number * 4, + 2 if new since the warm-up, + 1 for a hit
+    )
 
 
 class Arena(NamedTuple):
     """One thread's working memory for crawls of up to P pages and k visits a cycle."""
 
     counts: Records  # COUNTS[1]
-    members: Pages  # int32[2 P + k]: the classes' runs, in any order, with gaps; ascending but for UNSORTED ones
+    members: PageNumbers  # int32[2 P + k]: the classes' runs, in any order, with gaps; ascending but for UNSORTED ones
     starts: Ints  # by class
     sizes: Ints
     pages: Records
@@ -142,19 +146,19 @@ class Arena(NamedTuple):
     schedules: Records  # as in WarmState
     keys: Hashes
     chosen: Ints
-    hits: Pages  # int32[k + 1]
-    misses: Pages
+    hits: PageNumbers  # int32[k + 1]
+    misses: PageNumbers
     vacant: Ints  # int64[k]
     first_part: Ints  # by class made in this cycle: the last of its parts, -1 for none
     next_part: Ints  # by part: the one before it
     part_starts: Ints  # by part: where in hits, or ~where in misses
     part_sizes: Ints
     table: Ints  # hash table of the classes made in this cycle, by state: number + 1, 0 for none
-    places: Ints  # by class made in this cycle: its place in the table
-    spare: Pages  # int32[P], for compaction
+    table_slots: Ints  # by class made in this cycle: its place in the table
+    buffer: PageNumbers  # int32[P], for compaction
     member_bits: Hashes  # uint64[P / 64 + 1]: pages that are being put in order; all 0 between uses
-    fresh_bits: Hashes  # of these, pages not visited since the warm-up; kept only where visits are traced
-    below: Pages  # int32[P / 64 + 1]: pages marked in the words before each, while they are put in order
+    new_bits: Hashes  # of these, pages not visited since the warm-up; kept only where visits are traced
+    below: PageNumbers  # int32[P / 64 + 1]: pages marked in the words before each, while they are put in order
     stale: Hashes  # uint64[P / 64 + 1]: pages of which a visit in this cycle reports a change
     touched: Hashes  # bit w % 64 of word w // 64 where word w of these is not 0
     slots: Floats  # float64[slots, ROWS]
@@ -164,10 +168,10 @@ class Arena(NamedTuple):
 class SimulatedCrawl(NamedTuple):
     """All that one simulated crawl works with."""
 
-    ground: CrawlHistory
-    opening: WarmState
+    history: CrawlHistory
+    warm_state: WarmState
     rules: CrawlRules
-    routine: ProgramRoutine
+    program: CompiledProgram
     arena: Arena
     trace: CrawlTrace
 
@@ -206,10 +210,10 @@ def make_arena(pages: int, visits: int, slots: int) -> Arena:
         part_starts=np.empty(parts, np.int64),
         part_sizes=np.empty(parts, np.int64),
         table=np.zeros(1 << (2 * parts).bit_length(), np.int64),
-        places=np.empty(parts, np.int64),
-        spare=np.empty(pages, np.int32),
+        table_slots=np.empty(parts, np.int64),
+        buffer=np.empty(pages, np.int32),
         member_bits=np.zeros(words, np.uint64),
-        fresh_bits=np.zeros(words, np.uint64),
+        new_bits=np.zeros(words, np.uint64),
         below=np.zeros(words, np.int32),
         stale=np.zeros(words, np.uint64),
         touched=np.zeros((words >> 6) + 1, np.uint64),

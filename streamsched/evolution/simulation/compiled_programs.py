@@ -18,10 +18,10 @@ from streamsched.evolution.simulation.arena import (
     READS_IMPORTANCE,
     READS_LAST,
     READS_RATE,
-    READS_RHYTHM,
+    READS_SEASONALITY,
     READS_VISITS,
     READS_WEIGHTED,
-    ProgramRoutine,
+    CompiledProgram,
 )
 from streamsched.formula import Binary, Constant, Formula, Node, Terminal, Unary
 from streamsched.formula.evaluation.machine import OPERATION_CODES
@@ -29,10 +29,10 @@ from streamsched.formula.syntax.nodes import fold
 from streamsched.formula.terminals import TERMINAL_CODES
 from streamsched.numerics.arrays import Floats
 
-__all__ = ["Prepared", "prepare"]
+__all__ = ["SizedProgram", "compile_program"]
 
 # What schedules of single pages are earned and learned by.
-_BY_RHYTHM: Final = READS_RATE | READS_RHYTHM | READS_VISITS | READS_CHANGES
+_SEASONAL_READS: Final = READS_RATE | READS_SEASONALITY | READS_VISITS | READS_CHANGES
 _READS: Final[dict[str, int]] = {  # of each terminal: what of a page's state, beside its last visit, can change it
     "n": READS_VISITS,
     "X": READS_CHANGES,
@@ -46,33 +46,33 @@ _READS: Final[dict[str, int]] = {  # of each terminal: what of a page's state, b
     "posterior": READS_RATE,
     "importance": READS_IMPORTANCE,
     "cost": READS_COST,
-    "tau": _BY_RHYTHM,
-    "rhythm": _BY_RHYTHM,
-    "due": _BY_RHYTHM,
+    "tau": _SEASONAL_READS,
+    "rhythm": _SEASONAL_READS,
+    "due": _SEASONAL_READS,
     "surge": READS_GROUP,
 }
 
 
-class Prepared(NamedTuple):
+class SizedProgram(NamedTuple):
     """A routine and how many slots it needs."""
 
-    routine: ProgramRoutine
+    program: CompiledProgram
     slots: int
 
 
-def prepare(program: bytes | Formula, alphabet: SymbolSet | None) -> Prepared:
-    """Return what the crawl needs to run `program`, a genome over `alphabet` or a formula. O(size)."""
+def compile_program(program: bytes | Formula, symbol_set: SymbolSet | None) -> SizedProgram:
+    """Return what the crawl needs to run `program`, a genome over `symbol_set` or a formula. O(size)."""
     if isinstance(program, Formula):
-        return _prepare_formula(program)
-    if alphabet is None:
+        return _compile_formula(program)
+    if symbol_set is None:
         raise ValueError("alphabet: expected the one that genomes are written in, found None")
-    symbols = _symbols(alphabet)
+    symbols = _number_symbols(symbol_set)
     stack: list[int] = []
     free: list[int] = []
-    registers = symbols.leaves
+    slots_used = symbols.leaves
     steps: list[tuple[int, int, int, int]] = []
     codes = symbols.codes
-    arity = alphabet.arity
+    arity = symbol_set.arity
     leaves = symbols.leaves
     for symbol in reversed(program):  # prefix order read backwards: operands come before what takes them
         if symbol < leaves:
@@ -89,21 +89,21 @@ def prepare(program: bytes | Formula, alphabet: SymbolSet | None) -> Prepared:
         if free:
             result = free.pop()
         else:
-            result = registers
-            registers += 1
+            result = slots_used
+            slots_used += 1
         steps.append((codes[symbol], left, right, result))
         stack.append(result)
     read = set(program)
     terminals = np.array([code if i in read else -1 for i, code in enumerate(symbols.terminals)], np.int32)
     reads = 0
-    for i, reading in enumerate(symbols.reads):
+    for i, bits in enumerate(symbols.reads):
         if i in read:
-            reads |= reading
-    routine = ProgramRoutine(np.array(steps, np.int32).reshape(-1, 4), terminals, symbols.constants, stack.pop(), reads)
-    return Prepared(routine, registers)
+            reads |= bits
+    step_array = np.array(steps, np.int32).reshape(-1, 4)
+    return SizedProgram(CompiledProgram(step_array, terminals, symbols.constants, stack.pop(), reads), slots_used)
 
 
-class _Symbols(NamedTuple):
+class _NumberedSymbols(NamedTuple):
     """An alphabet as the crawl numbers it."""
 
     leaves: int
@@ -114,22 +114,22 @@ class _Symbols(NamedTuple):
 
 
 @lru_cache(maxsize=16)
-def _symbols(alphabet: SymbolSet) -> _Symbols:
-    names = alphabet.terminals
-    constants = np.array(alphabet.constants, np.float64)
+def _number_symbols(symbol_set: SymbolSet) -> _NumberedSymbols:
+    names = symbol_set.terminals
+    constants = np.array(symbol_set.constants, np.float64)
     leaves = len(names) + constants.size
-    codes = tuple(0 if i < leaves else OPERATION_CODES[str(symbol)] for i, symbol in enumerate(alphabet.symbols))
+    codes = tuple(0 if i < leaves else OPERATION_CODES[str(symbol)] for i, symbol in enumerate(symbol_set.symbols))
     reads = tuple(_READS[name] for name in names)
-    return _Symbols(leaves, tuple(TERMINAL_CODES[name] for name in names), reads, constants, codes)
+    return _NumberedSymbols(leaves, tuple(TERMINAL_CODES[name] for name in names), reads, constants, codes)
 
 
-def _prepare_formula(formula: Formula) -> Prepared:
+def _compile_formula(formula: Formula) -> SizedProgram:
     """Return what the crawl needs to run a formula: leaves in the order in which they are met."""
     leaves: dict[tuple[str, str], int] = {}
     names = list(formula.terminals)
     numbers: dict[str, float] = {}
 
-    def collect(node: Node, _below: Sequence[None]) -> None:
+    def collect(node: Node, _operands: Sequence[None]) -> None:
         if isinstance(node, Constant):
             numbers.setdefault(repr(node.value), node.value)
 
@@ -138,32 +138,32 @@ def _prepare_formula(formula: Formula) -> Prepared:
         leaves["terminal", name] = i
     for i, digits in enumerate(numbers):
         leaves["constant", digits] = len(names) + i
-    count = registers = len(leaves)
+    count = slots_used = len(leaves)
     free: list[int] = []
     steps: list[tuple[int, int, int, int]] = []
 
-    def step(node: Node, below: tuple[int, ...]) -> int:
-        nonlocal registers
+    def step(node: Node, operands: tuple[int, ...]) -> int:
+        nonlocal slots_used
         if isinstance(node, Terminal):
             return leaves["terminal", node.name]
         if isinstance(node, Constant):
             return leaves["constant", repr(node.value)]
         assert isinstance(node, Unary | Binary)
-        free.extend(slot for slot in below if slot >= count)
+        free.extend(slot for slot in operands if slot >= count)
         if free:
             result = free.pop()
         else:
-            result = registers
-            registers += 1
-        steps.append((OPERATION_CODES[node.op], below[0], below[-1], result))
+            result = slots_used
+            slots_used += 1
+        steps.append((OPERATION_CODES[node.op], operands[0], operands[-1], result))
         return result
 
     last = fold(formula.root, step)
-    routine = ProgramRoutine(
+    program = CompiledProgram(
         np.array(steps, np.int32).reshape(-1, 4),
         np.array([TERMINAL_CODES[name] for name in names], np.int32),
         np.array(list(numbers.values()), np.float64),
         last,
         reduce(or_, (_READS[name] for name in names), 0),
     )
-    return Prepared(routine, registers)
+    return SizedProgram(program, slots_used)

@@ -12,12 +12,12 @@ cycles would never visit the last of those that tie for ever, and a new order ea
 
 from __future__ import annotations
 
-from streamsched.evolution.simulation.arena import READS_RHYTHM, SimulatedCrawl
+from streamsched.evolution.simulation.arena import READS_SEASONALITY, SimulatedCrawl
 from streamsched.evolution.simulation.choice import choose_classes
-from streamsched.evolution.simulation.class_terminals import fill_then
-from streamsched.evolution.simulation.page_classes import PageRun, begin_cycle, settle_cycle, visit_class
-from streamsched.evolution.simulation.tie_order import is_unsorted, place_tied, sort_class
-from streamsched.evolution.simulation.tie_segments import cut_group
+from streamsched.evolution.simulation.class_terminals import fill_class_terminal
+from streamsched.evolution.simulation.page_classes import TieSegment, begin_cycle, end_cycle, visit_class
+from streamsched.evolution.simulation.tie_order import add_tied_gains, is_unsorted, sort_class
+from streamsched.evolution.simulation.tie_segments import find_reach
 from streamsched.formula.evaluation.machine import ROWS, run_steps
 from streamsched.numerics.arrays import Bytes
 from streamsched.numerics.jit import bare_kernel, count_ones, inlined_kernel
@@ -33,12 +33,12 @@ def simulate(crawl: SimulatedCrawl, stop: Bytes) -> bool:
     O(cycles · (classes · steps + visits)), beside copying the opening.
     """
     rules, trace = crawl.rules, crawl.trace
-    _open(crawl)
+    _copy_warm_state(crawl)
     for cycle in range(rules.warmup, rules.cycles):
         at = cycle - rules.warmup
         if not _score(crawl, cycle, stop):
             return False
-        trace.relevant[at] = _turn_stale(crawl, cycle)
+        trace.relevant[at] = _mark_stale(crawl, cycle)
         trace.hits[at] = 0
         trace.gains[at] = 0.0
         _visit_best(crawl, cycle)
@@ -46,37 +46,37 @@ def simulate(crawl: SimulatedCrawl, stop: Bytes) -> bool:
 
 
 @inlined_kernel
-def _open(crawl: SimulatedCrawl) -> None:
+def _copy_warm_state(crawl: SimulatedCrawl) -> None:
     """Begin with the classes of the opening."""
-    opening, routine, arena = crawl.opening, crawl.routine, crawl.arena
-    classes = opening.starts.size - 1
-    for i in range(opening.members.size):
-        arena.members[i] = opening.members[i]
+    warm_state, program, arena = crawl.warm_state, crawl.program, crawl.arena
+    classes = warm_state.starts.size - 1
+    for i in range(warm_state.members.size):
+        arena.members[i] = warm_state.members[i]
     for i in range(classes):
-        arena.starts[i] = opening.starts[i]
-        arena.sizes[i] = opening.starts[i + 1] - opening.starts[i]
-        arena.pages[i] = opening.pages[i]
-        arena.traces[i] = opening.traces[i]
-    if routine.reads & READS_RHYTHM:
-        arena.schedules[0] = opening.schedules[0]
+        arena.starts[i] = warm_state.starts[i]
+        arena.sizes[i] = warm_state.starts[i + 1] - warm_state.starts[i]
+        arena.pages[i] = warm_state.pages[i]
+        arena.traces[i] = warm_state.traces[i]
+    if program.reads & READS_SEASONALITY:
+        arena.schedules[0] = warm_state.schedules[0]
         for i in range(classes):
-            arena.links[i] = opening.links[i]
+            arena.links[i] = warm_state.links[i]
             if arena.links[i].schedule:
-                arena.schedules[i + 1] = opening.schedules[i + 1]
+                arena.schedules[i + 1] = warm_state.schedules[i + 1]
     for i in range(arena.stale.size):
         arena.stale[i] = 0
-    for i in range(routine.constants.size):
+    for i in range(program.constants.size):
         for lane in range(ROWS):
-            arena.slots[routine.terminals.size + i, lane] = routine.constants[i]
+            arena.slots[program.terminals.size + i, lane] = program.constants[i]
     counts = arena.counts[0]
     counts.classes = classes
-    counts.tail = opening.members.size
+    counts.tail = warm_state.members.size
 
 
 @inlined_kernel
-def _turn_stale(crawl: SimulatedCrawl, cycle: int) -> int:
+def _mark_stale(crawl: SimulatedCrawl, cycle: int) -> int:
     """Mark the pages of which a visit in `cycle` reports a change; return how many. O(pages / 64)."""
-    changed, stale = crawl.ground.changed, crawl.arena.stale
+    changed, stale = crawl.history.changed, crawl.arena.stale
     relevant = 0
     for i in range(changed.shape[1]):
         word = changed[cycle, i]
@@ -90,18 +90,18 @@ def _turn_stale(crawl: SimulatedCrawl, cycle: int) -> int:
 @inlined_kernel
 def _score(crawl: SimulatedCrawl, cycle: int, stop: Bytes) -> bool:
     """Fill the sort keys of all classes, see `sort_keys`; False where `stop` is set."""
-    routine, arena = crawl.routine, crawl.arena
+    program, arena = crawl.program, crawl.arena
     count = arena.counts[0].classes
     for start in range(0, count, ROWS):
         if stop[0]:
             return False
         rows = min(ROWS, count - start)
-        for i in range(routine.terminals.size):
-            code = routine.terminals[i]
+        for i in range(program.terminals.size):
+            code = program.terminals[i]
             if code >= 0:
-                fill_then(code, start, crawl, cycle, arena.slots[i, :rows])
-        run_steps(routine.steps, arena.slots, rows)
-        scores = arena.slots[routine.result]
+                fill_class_terminal(code, start, crawl, cycle, arena.slots[i, :rows])
+        run_steps(program.steps, arena.slots, rows)
+        scores = arena.slots[program.result]
         for i in range(rows):
             arena.keys[start + i] = sort_key(scores[i])
     return True
@@ -119,7 +119,7 @@ def _visit_best(crawl: SimulatedCrawl, cycle: int) -> None:
         arena.chosen[i] = i
     chosen = choose_classes(arena.keys, arena.sizes, rules.visits, arena.chosen, count)
     begin_cycle(arena)
-    offset = crawl.ground.offsets[cycle]
+    offset = crawl.history.offsets[cycle]
     left = rules.visits
     first = 0
     while left > 0:
@@ -130,20 +130,20 @@ def _visit_best(crawl: SimulatedCrawl, cycle: int) -> None:
             size += int(arena.sizes[arena.chosen[last]])
             last += 1
         taken = min(size, left)
-        reach = crawl.opening.members.size  # how far from the offset on pages are taken
+        length = crawl.warm_state.members.size  # how far from the offset on pages are taken
         if taken < size:
             for j in range(first, last):
                 if is_unsorted(arena, arena.chosen[j]):
                     sort_class(arena, arena.chosen[j])
-            reach = cut_group(arena, (first, last), offset, taken, reach)
+            length = find_reach(arena, (first, last), offset, taken, length)
         mixed = last - first > 1 or is_unsorted(arena, arena.chosen[first])
-        shared = mixed and (rules.placed or crawl.trace.visited.shape[0] > 0)
-        stretch = PageRun(cycle, offset, reach, rules.visits - left, shared)
+        shared = mixed and (rules.positions_matter or crawl.trace.visited.shape[0] > 0)
+        segment = TieSegment(cycle, offset, length, rules.visits - left, shared)
         before = (arena.counts[0].hits, arena.counts[0].misses)
         for j in range(first, last):
-            visit_class(crawl, arena.chosen[j], stretch)
+            visit_class(crawl, arena.chosen[j], segment)
         if shared:
-            place_tied(crawl, cycle - rules.warmup, offset, rules.visits - left, before)
+            add_tied_gains(crawl, cycle - rules.warmup, offset, rules.visits - left, before)
         left -= taken
         first = last
-    settle_cycle(crawl)
+    end_cycle(crawl)

@@ -28,7 +28,13 @@ from streamsched.evolution.simulation.arena import CycleClocks
 from streamsched.numerics.arrays import Floats, Record, Records
 from streamsched.numerics.jit import inlined_kernel
 
-__all__ = ["SeasonalityInputs", "end_of", "fill_seasonal_terminal_then", "set_quarters", "update_class_seasonality"]
+__all__ = [
+    "SeasonalityInputs",
+    "cycle_end_s",
+    "fill_simulated_seasonal_terminal",
+    "set_quarters",
+    "update_class_seasonality",
+]
 
 
 class SeasonalityInputs(NamedTuple):
@@ -40,7 +46,7 @@ class SeasonalityInputs(NamedTuple):
 
 
 @inlined_kernel
-def end_of(clock: CycleClocks, cycle: float) -> float:
+def cycle_end_s(clock: CycleClocks, cycle: float) -> float:
     """Return when a cycle is over, in seconds. O(1)."""
     return clock.start_s + (cycle + 1.0) * clock.cycle_s
 
@@ -52,44 +58,44 @@ def set_quarters(link: Record, clock: CycleClocks, cycle: int) -> None:
 
 
 @inlined_kernel
-def update_class_seasonality(teaching: SeasonalityInputs, one: int, page: Record, cycle: int, changed: bool) -> None:
-    """Let class `one`, whose `page` has not learned yet, take in what visits at the end of `cycle` found. O(128)."""
-    links, schedules, clock = teaching
-    link: Record = links[one]
+def update_class_seasonality(inputs: SeasonalityInputs, class_id: int, page: Record, cycle: int, changed: bool) -> None:
+    """Let class `class_id`, whose `page` has not learned yet, take in what visits at the end of `cycle` found. O(128)."""
+    links, schedules, clock = inputs
+    link: Record = links[class_id]
     profiles = clock.profiles
     rate = (page.prior_shape + page.own_shape) / (page.prior_exposure + page.own_exposure)
     if link.schedule == 0 and changed and earns_schedule(page, rate * (DAY_S / clock.cycle_s)):
-        link.schedule = one + 1
-        schedules[one + 1] = schedules[0]
+        link.schedule = class_id + 1
+        schedules[class_id + 1] = schedules[0]
     if link.schedule:
         profile: Record = profiles[link.profile]
-        start = local_hours(end_of(clock, page.last_visit_s), link.quarters)
-        end = local_hours(end_of(clock, float(cycle)), link.quarters)
-        foretold = changed_since(page, weighted_hours(profile, 0, start, end), clock.cycle_s)
-        sheet = ScheduleView(schedules, one + 1, profiles, int(np.int64(link.profile)), 0)
+        start = local_hours(cycle_end_s(clock, page.last_visit_s), link.quarters)
+        end = local_hours(cycle_end_s(clock, float(cycle)), link.quarters)
+        predicted = changed_since(page, weighted_hours(profile, 0, start, end), clock.cycle_s)
+        view = ScheduleView(schedules, class_id + 1, profiles, int(np.int64(link.profile)), 0)
         visits, changes = int(np.int64(page.visits)), int(np.int64(page.changes))
-        update_schedule(sheet, start, end, changed, foretold, visits, changes)
+        update_schedule(view, start, end, changed, predicted, visits, changes)
     set_quarters(link, clock, cycle)
 
 
 @inlined_kernel
-def fill_seasonal_terminal_then(
-    code: int, teaching: SeasonalityInputs, pages: Records, cycle: int, out: Floats
+def fill_simulated_seasonal_terminal(
+    code: int, inputs: SeasonalityInputs, pages: Records, cycle: int, out: Floats
 ) -> None:
     """Fill `out`: float64[m] with TAU, RHYTHM or DUE, as `code` says, of m classes at the end of `cycle`. O(m).
 
-    ``teaching``: with the links of these classes alone.
+    ``inputs``: with the links of these classes alone.
     """
-    clock = teaching.clock
-    beats = SeasonalityView(teaching.links, teaching.schedules, clock.profiles)
-    now = end_of(clock, float(cycle))
+    clock = inputs.clock
+    view = SeasonalityView(inputs.links, inputs.schedules, clock.profiles)
+    now = cycle_end_s(clock, float(cycle))
     if code == RHYTHM:
-        fill_seasonal_terminal(code, beats, pages, now, clock.cycle_s, out)
+        fill_seasonal_terminal(code, view, pages, now, clock.cycle_s, out)
         return
     for i in range(out.size):
         page: Record = pages[i]
-        since = end_of(clock, page.last_visit_s)
+        since = cycle_end_s(clock, page.last_visit_s)
         if code == TAU:
-            out[i] = tau_since(beats, beats.links[i], since, now, clock.cycle_s)
+            out[i] = tau_since(view, view.links[i], since, now, clock.cycle_s)
         else:
-            out[i] = due_since(beats, beats.links[i], page, since, now, clock.cycle_s)
+            out[i] = due_since(view, view.links[i], page, since, now, clock.cycle_s)

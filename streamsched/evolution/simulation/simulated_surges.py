@@ -17,27 +17,27 @@ from streamsched.numerics.arrays import Bools, Floats, Ints, Record, Records
 from streamsched.numerics.jit import inlined_kernel
 from streamsched.numerics.vector_math import expm1
 
-__all__ = ["FEWEST_PAGES", "add_surge_counts", "fill_surge", "number_groups"]
+__all__ = ["MIN_GROUP_PAGES", "cumulative_surge_hazard", "fill_surge", "number_large_groups"]
 
-FEWEST_PAGES: Final = 16  # of a group in the trial
+MIN_GROUP_PAGES: Final = 16  # of a group in the trial
 _LEAST_RATE: Final = 1e-6  # changes a page and cycle
 
 
-def number_groups(groups: Ints) -> Ints:
+def number_large_groups(groups: Ints) -> Ints:
     """Return ``groups``: int64[n] numbered from 1 on, 0 for those of few pages: int64[n]. O(n log n).
 
-    >>> number_groups(np.array([7] * 16 + [4] * 3 + [9] * 20))[[0, 16, 38]].tolist()
+    >>> number_large_groups(np.array([7] * 16 + [4] * 3 + [9] * 20))[[0, 16, 38]].tolist()
     [1, 0, 2]
     """
     _, place, sizes = np.unique(groups, return_inverse=True, return_counts=True)
-    large = sizes >= FEWEST_PAGES
+    large = sizes >= MIN_GROUP_PAGES
     return np.asarray(np.where(large, np.cumsum(large), 0)[place], np.int64)
 
 
-def add_surge_counts(changed: Bools, numbers: Ints) -> Floats:
+def cumulative_surge_hazard(changed: Bools, numbers: Ints) -> Floats:
     """Return -ln of the share of each group that no surge has hit up to and in each cycle: float64[C, groups].
 
-    ``changed``: bool[n, C]; ``numbers``: int64[n] as `number_groups` gives them; group 0 is hit by none. O(n C).
+    ``changed``: bool[n, C]; ``numbers``: int64[n] as `number_large_groups` gives them; group 0 is hit by none. O(n C).
     """
     sizes = np.bincount(numbers)
     sums = np.stack([np.bincount(numbers, weights=column, minlength=sizes.size) for column in changed.T])
@@ -57,9 +57,9 @@ def add_surge_counts(changed: Bools, numbers: Ints) -> Floats:
 
 
 @inlined_kernel
-def fill_surge(tolls: Floats, pages: Records, cycle: int, out: Floats) -> None:
+def fill_surge(surge_hazard: Floats, pages: Records, cycle: int, out: Floats) -> None:
     """Fill `out`: float64[m] with `surge` of m pages in `cycle`, their group the number, their times cycles. O(m)."""
     for i in range(out.size):
         page: Record = pages[i]
         group, last = np.int64(page.group), np.int64(page.last_visit_s)
-        out[i] = 0.0 - expm1(tolls[last, group] - tolls[cycle - 1, group])
+        out[i] = 0.0 - expm1(surge_hazard[last, group] - surge_hazard[cycle - 1, group])

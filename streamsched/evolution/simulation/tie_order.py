@@ -8,16 +8,16 @@ from streamsched.evolution.simulation.arena import UNSORTED, Arena, SimulatedCra
 from streamsched.numerics.arrays import Record
 from streamsched.numerics.jit import count_ones, inlined_kernel, trailing_zeros
 
-__all__ = ["is_unsorted", "mark_run", "place_tied", "sort_class"]
+__all__ = ["add_tied_gains", "is_unsorted", "mark_run", "sort_class"]
 
-_WORDS_A_PAGE = 4  # of the bitmap: with fewer for each page that is marked, looking at all words costs less
+_WORDS_PER_PAGE = 4  # of the bitmap: with fewer for each page that is marked, looking at all words costs less
 
 
 @inlined_kernel
 def mark_run(arena: Arena, start: int, stop: int) -> None:
     """Mark the pages ``members[start:stop]`` in the bitmap. O(pages marked), or pages / 4096 if that is more."""
     members, bits, touched = arena.members, arena.member_bits, arena.touched
-    if (stop - start) * _WORDS_A_PAGE > bits.size:  # most words will be touched: note that of all at once
+    if (stop - start) * _WORDS_PER_PAGE > bits.size:  # most words will be touched: note that of all at once
         for i in range(touched.size):
             touched[i] = ~np.uint64(0)
     else:
@@ -28,17 +28,17 @@ def mark_run(arena: Arena, start: int, stop: int) -> None:
 
 
 @inlined_kernel
-def is_unsorted(arena: Arena, one: int) -> bool:
-    """Return whether the page numbers of class `one` are in any order. O(1)."""
-    page: Record = arena.pages[one]
+def is_unsorted(arena: Arena, class_id: int) -> bool:
+    """Return whether the page numbers of class `class_id` are in any order. O(1)."""
+    page: Record = arena.pages[class_id]
     return bool(page.flags & UNSORTED)
 
 
 @inlined_kernel
-def sort_class(arena: Arena, one: int) -> None:
-    """Put the page numbers of class `one` in ascending order. O(size + pages / 4096)."""
-    start = arena.starts[one]
-    mark_run(arena, start, start + arena.sizes[one])
+def sort_class(arena: Arena, class_id: int) -> None:
+    """Put the page numbers of class `class_id` in ascending order. O(size + pages / 4096)."""
+    start = arena.starts[class_id]
+    mark_run(arena, start, start + arena.sizes[class_id])
     for group in range(arena.touched.size):
         touched = arena.touched[group]
         arena.touched[group] = 0
@@ -53,34 +53,34 @@ def sort_class(arena: Arena, one: int) -> None:
                 arena.members[start] = (word << 6) + trailing_zeros(members)
                 members &= members - np.uint64(1)
                 start += 1
-    page: Record = arena.pages[one]
+    page: Record = arena.pages[class_id]
     page.flags &= ~UNSORTED
 
 
 @inlined_kernel
-def place_tied(crawl: SimulatedCrawl, at: int, offset: int, place: int, before: tuple[int, int]) -> None:
+def add_tied_gains(crawl: SimulatedCrawl, at: int, offset: int, place: int, before: tuple[int, int]) -> None:
     """Put the marked pages into their places from `place` on, in the order of ties from `offset` on; unmark them.
 
     `at`: the number of the ranked cycle; `before`: how many hits and misses it had before these pages were visited.
     A page's place is how many marked ones have lower numbers: those of the words before its own, counted once, and
     those of its own. O(pages visited), or pages / 4096 if that is more.
     """
-    arena, discounts = crawl.arena, crawl.ground.discounts
+    arena, discounts = crawl.arena, crawl.history.discounts
     arena.touched[offset >> 12] |= np.uint64(1) << np.uint64((offset >> 6) & 63)
     total = _count_words(arena)
-    turn = _count_below(arena, offset)
+    first_rank = _count_below(arena, offset)
     hits = arena.hits
     first = second = 0.0
     i = before[0]
     while i + 2 <= arena.counts[0].hits:  # in two sums: in one, each page would wait for the one before it
-        first += discounts[place + _turned(_count_below(arena, hits[i]), turn, total)]
-        second += discounts[place + _turned(_count_below(arena, hits[i + 1]), turn, total)]
+        first += discounts[place + _rotated_rank(_count_below(arena, hits[i]), first_rank, total)]
+        second += discounts[place + _rotated_rank(_count_below(arena, hits[i + 1]), first_rank, total)]
         i += 2
     if i < arena.counts[0].hits:
-        first += discounts[place + _turned(_count_below(arena, hits[i]), turn, total)]
+        first += discounts[place + _rotated_rank(_count_below(arena, hits[i]), first_rank, total)]
     crawl.trace.gains[at] += first + second
     if crawl.trace.visited.shape[0] > 0:
-        _trace_tied(crawl, at, place, before, (turn, total))
+        _trace_tied(crawl, at, place, before, (first_rank, total))
     for group in range(arena.touched.size):
         touched = arena.touched[group]
         arena.touched[group] = 0
@@ -114,9 +114,9 @@ def _count_below(arena: Arena, page: int) -> int:
 
 
 @inlined_kernel
-def _turned(below: int, turn: int, total: int) -> int:
-    """Return a page's place in the order of ties, which begins after `turn` of `total` marked pages."""
-    return below - turn if below >= turn else below - turn + total
+def _rotated_rank(below: int, first_rank: int, total: int) -> int:
+    """Return a page's place in the order of ties, which begins after `first_rank` of `total` marked pages."""
+    return below - first_rank if below >= first_rank else below - first_rank + total
 
 
 @inlined_kernel
@@ -127,7 +127,7 @@ def _trace_tied(crawl: SimulatedCrawl, at: int, place: int, before: tuple[int, i
         visited = arena.hits if hit else arena.misses
         for i in range(before[0] if hit else before[1], counts.hits if hit else counts.misses):
             page = visited[i]
-            fresh = np.int64(arena.fresh_bits[page >> 6] >> np.uint64(page & 63) & np.uint64(1))
-            arena.fresh_bits[page >> 6] &= ~(np.uint64(1) << np.uint64(page & 63))
-            rank = _turned(_count_below(arena, page), turning[0], turning[1])
-            crawl.trace.visited[at, place + rank] = page << 2 | fresh << 1 | hit
+            is_new = np.int64(arena.new_bits[page >> 6] >> np.uint64(page & 63) & np.uint64(1))
+            arena.new_bits[page >> 6] &= ~(np.uint64(1) << np.uint64(page & 63))
+            rank = _rotated_rank(_count_below(arena, page), turning[0], turning[1])
+            crawl.trace.visited[at, place + rank] = page << 2 | is_new << 1 | hit

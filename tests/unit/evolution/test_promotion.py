@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy.stats import t as student
 
-from streamsched.evolution.promotion import TIMES_NOISE, Verdict, decide, fold_cycles, widen
+from streamsched.evolution.promotion import NOISE_MULTIPLE, Verdict, decide, fold_cycles, inflate_error
 from streamsched.numerics.arrays import Floats
 
 BLOCKS, SPANS, SALTS = 8, 4, 3
@@ -159,7 +159,9 @@ def test_more_rivals_need_more_gain() -> None:
 
 @pytest.mark.parametrize("freedom", [1.0, 1.5, 4.0, 100.0])
 def test_widening_is_students(freedom: float) -> None:
-    assert student(freedom).sf(TIMES_NOISE * widen(freedom)) == pytest.approx(student(1e12).sf(TIMES_NOISE), rel=1e-6)
+    assert student(freedom).sf(NOISE_MULTIPLE * inflate_error(freedom)) == pytest.approx(
+        student(1e12).sf(NOISE_MULTIPLE), rel=1e-6
+    )
 
 
 def test_the_reason_names_the_numbers() -> None:

@@ -17,13 +17,13 @@ from streamsched.evolution.findings import Candidate, DataSpan, EvolutionResult
 from streamsched.evolution.records import EvolutionRecord, RecordBook
 from streamsched.formula import Formula
 from streamsched.formula.champion import BY_EVOLUTION, BY_HAND, Champion
-from tests.support.fake_evolutions import come_back
+from tests.support.fake_evolutions import make_result
 
 FIRST = Champion(Formula.parse("posterior"))
 
 
 def record(number: int = 1, **changes: Any) -> EvolutionRecord:
-    bred = come_back("posterior + 0.01 * t", 0.1, 3)
+    result = make_result("posterior + 0.01 * t", 0.1, 3)
     risen = Champion(Formula.parse("posterior + 0.01 * t"), BY_EVOLUTION, number, 1e9, 0.1, "ndcg")
     whole = EvolutionRecord(
         number,
@@ -36,10 +36,10 @@ def record(number: int = 1, **changes: Any) -> EvolutionRecord:
         settings={"every": 7, "settings": {"population": 75, "constants": [0.1, 1.0]}},
         seed=3,
         data=DataSpan(0.0, 19, 50_000, 0.41, 1_000, 12),
-        candidates=bred.candidates,
-        challenger=bred.challenger,
+        candidates=result.candidates,
+        challenger=result.challenger,
         metric="ndcg",
-        verdict=bred.verdict,
+        verdict=result.verdict,
         seconds=8.5,
     )
     return replace(whole, **changes)
@@ -167,15 +167,15 @@ def test_a_directory_that_cannot_be_used_is_named(tmp_path: Path) -> None:
 
 
 def test_breedings_go_through_json_and_are_checked() -> None:
-    for bred in (
-        come_back("posterior * t", 0.1, 3),
-        replace(come_back("t", -0.1, 3), data=DataSpan(0.0, 19, 5)),
+    for result in (
+        make_result("posterior * t", 0.1, 3),
+        replace(make_result("t", -0.1, 3), data=DataSpan(0.0, 19, 5)),
         EvolutionResult(None, None),
         EvolutionResult(None, None, (Candidate("t", float("nan"), None, 0.5),)),
     ):
-        read = EvolutionResult.from_json(json.loads(json.dumps(bred.to_json(), allow_nan=False)))
-        assert read.to_json() == bred.to_json()
-    good = come_back("t", 0.1, 3).to_json()
+        read = EvolutionResult.from_json(json.loads(json.dumps(result.to_json(), allow_nan=False)))
+        assert read.to_json() == result.to_json()
+    good = make_result("t", 0.1, 3).to_json()
     wrong: tuple[object, ...] = (
         [],
         {"challenger": None},

@@ -19,7 +19,7 @@ import pytest
 
 from streamsched import Formula, Observed, Outcome, Scheduler
 from streamsched.errors import SettingsError, SnapshotError
-from streamsched.evolution.gp.evolution_settings import WARM
+from streamsched.evolution.gp.evolution_settings import REEVOLUTION_SETTINGS
 from streamsched.evolution.plan import EvolutionPlan
 from streamsched.evolution.records import EvolutionRecord, RecordBook
 from streamsched.formula.champion import BY_HAND, Champion
@@ -76,7 +76,7 @@ def child(one: Evolver) -> subprocess.Popen[bytes]:
     """Wait for the process of the evolution under way."""
     job = one._job
     assert job is not None
-    while job._started is None:
+    while job._started_at is None:
         assert job._thread.is_alive()
         os.sched_yield()
     assert job.process is not None
@@ -211,7 +211,7 @@ def test_closed_while_it_gathers_it_starts_no_process(tmp_path: Path, monkeypatc
         assert job is not None
         closer = threading.Thread(target=one.close)
         closer.start()
-        while not job._given_up:
+        while not job._cancelled:
             os.sched_yield()
         closing.set()
         closer.join(timeout=120)
@@ -577,6 +577,6 @@ def test_only_known_triggers_are_recorded(tmp_path: Path) -> None:
 
 
 def test_records_do_not_hang_on_the_number_of_workers() -> None:
-    plans = [replace(PLAN, settings=replace(WARM, workers=workers)) for workers in (1, 2)]
+    plans = [replace(PLAN, settings=replace(REEVOLUTION_SETTINGS, workers=workers)) for workers in (1, 2)]
     first, second = (evolver(None, "win", plan).evolve_now(12 * DAY) for plan in plans)
     assert first == second

@@ -12,7 +12,7 @@ from streamsched import OutcomeBatch, Scheduler
 from streamsched.errors import SnapshotError
 from streamsched.estimation.seasonality.regions import TimeRegion
 from streamsched.evolution.data.change_history import ChangeHistory
-from streamsched.evolution.data.cycle_times import CycleTimes, weigh_cycles
+from streamsched.evolution.data.cycle_times import CycleTimes, cycle_activity
 from streamsched.evolution.findings import DataSpan
 from streamsched.evolution.process.exchange_files import read_exchange, write_exchange
 from streamsched.records.seasonality_schema import PROFILE, WEEK_HOURS
@@ -54,12 +54,12 @@ def test_timing_of_other_pages_or_cycles_is_refused() -> None:
 def test_busy_cycles_weigh_more() -> None:
     timing = even(1, 28, [0], 6 * HOUR)
     timing.quarters[:] = 0
-    assert weigh_cycles(timing).tolist() == [[1.0] * 28]
+    assert cycle_activity(timing).tolist() == [[1.0] * 28]
     weights = np.where(np.arange(WEEK_HOURS) % 24 < 6, 40_000, 20_000)  # nights are twice as busy
     timing.profiles["cumulative"][0, : WEEK_HOURS + 1] = np.append(0, np.cumsum(weights))
-    assert weigh_cycles(timing)[0] == pytest.approx([1.6, 0.8, 0.8, 0.8] * 7)
+    assert cycle_activity(timing)[0] == pytest.approx([1.6, 0.8, 0.8, 0.8] * 7)
     timing.quarters[:] = 24  # six hours further east
-    assert weigh_cycles(timing)[0] == pytest.approx([0.8, 0.8, 0.8, 1.6] * 7)
+    assert cycle_activity(timing)[0] == pytest.approx([0.8, 0.8, 0.8, 1.6] * 7)
 
 
 def nightly(regions: dict[str, TimeRegion] | None) -> Scheduler:
@@ -81,7 +81,7 @@ def test_training_has_the_profiles_that_pages_go_by() -> None:
     assert timing.profile.tolist() == [int(timing.profile[0]), int(timing.profile[1])] * 300
     clocks = timing.quarters[timing.profile[:2]]
     assert clocks.tolist() == [[0] * 49, [36] * 49]
-    busy = weigh_cycles(timing)[timing.profile]
+    busy = cycle_activity(timing)[timing.profile]
     assert busy[:, np.arange(48) % 24 < 6].min() > 3.0
     assert busy[:, np.arange(48) % 24 >= 6].max() < 0.5
 

@@ -10,8 +10,8 @@ import pytest
 from scipy import stats
 
 from streamsched.estimation.gamma_posterior import after_change
-from streamsched.evolution.data.imputation import ALL_ALIKE, PageVisits, impute_history
-from streamsched.evolution.data.kernel_random import begin_draws, draw_gamma, draw_uniform
+from streamsched.evolution.data.imputation import UNIFORM_ACTIVITY, PageVisits, impute_history
+from streamsched.evolution.data.kernel_random import draw_gamma, draw_uniform, seed_state
 from streamsched.numerics.arrays import Bools, Floats, Ints
 
 CYCLES = 19
@@ -26,7 +26,7 @@ def one_page(times: list[float], changed: list[bool], shape: float = 1.0, exposu
         np.array([shape]),
         np.array([exposure]),
         np.array([77], np.uint64),
-        *ALL_ALIKE,
+        *UNIFORM_ACTIVITY,
     )
 
 
@@ -39,7 +39,7 @@ def repeated(page: PageVisits, pages: int) -> PageVisits:
         np.repeat(page.shape, pages),
         np.repeat(page.exposure, pages),
         np.arange(pages, dtype=np.uint64) + 5,
-        *ALL_ALIKE,
+        *UNIFORM_ACTIVITY,
     )
 
 
@@ -91,15 +91,15 @@ def test_parts_of_cycles_weigh_by_their_length(times: list[float], share: float)
 
 def test_what_is_drawn_falls_into_busy_cycles() -> None:
     """One change in a long interval, and unseen ones: as often in each cycle as it is busy."""
-    busy = np.array([[0.0, 2.0, 0.5, 1.5]])
+    activity = np.array([[0.0, 2.0, 0.5, 1.5]])
     page = repeated(one_page([0.0, 4.0], [False, True], shape=1e6, exposure=1e12), 20_000)
-    page = page._replace(busy=busy, profile=np.zeros(20_000, np.int64))
+    page = page._replace(activity=activity, profile=np.zeros(20_000, np.int64))
     changed, _ = impute_history(page, 4, seed=1)
-    assert changed.mean(axis=0) == pytest.approx(busy[0] / 4, abs=0.012)
+    assert changed.mean(axis=0) == pytest.approx(activity[0] / 4, abs=0.012)
     page = repeated(one_page([], [], shape=0.3e9, exposure=1e9), 20_000)
-    page = page._replace(busy=busy, profile=np.zeros(20_000, np.int64))
+    page = page._replace(activity=activity, profile=np.zeros(20_000, np.int64))
     changed, _ = impute_history(page, 4, seed=1)
-    assert changed.mean(axis=0) == pytest.approx(-np.expm1(-0.3 * busy[0]), abs=0.012)
+    assert changed.mean(axis=0) == pytest.approx(-np.expm1(-0.3 * activity[0]), abs=0.012)
 
 
 def test_first_change_is_early_where_changes_are_many() -> None:
@@ -147,14 +147,14 @@ def part(page: PageVisits, rows: range) -> PageVisits:
         page.shape[:1].repeat(chosen.size),
         page.exposure[chosen],
         page.hashes[chosen],
-        *ALL_ALIKE,
+        *UNIFORM_ACTIVITY,
     )
 
 
 @pytest.mark.parametrize("shape", [0.05, 0.3, 1.0, 2.5, 40.0])
 def test_gamma_draws_are_gamma(shape: float) -> None:
     state = np.zeros(1, np.uint64)
-    begin_draws(state, np.uint64(4), np.uint64(9))
+    seed_state(state, np.uint64(4), np.uint64(9))
     draws = [draw_gamma(state, shape) for _ in range(20_000)]
     assert stats.kstest(draws, stats.gamma(shape).cdf).pvalue > 1e-3
 
@@ -163,7 +163,7 @@ def test_uniform_draws_are_uniform_over_hashes_too() -> None:
     state = np.zeros(1, np.uint64)
     first = np.empty(20_000)
     for i in range(first.size):
-        begin_draws(state, np.uint64(0), np.uint64(i))
+        seed_state(state, np.uint64(0), np.uint64(i))
         first[i] = draw_uniform(state)
     assert stats.kstest(first, "uniform").pvalue > 1e-3
     assert abs(np.corrcoef(first[1:], first[:-1])[0, 1]) < 0.02
@@ -195,7 +195,7 @@ def crawled(rates: Floats, gap: float, rng: np.random.Generator) -> tuple[PageVi
         np.array(shapes),
         np.array(exposures),
         rng.integers(0, 2**64, rates.size, np.uint64),
-        *ALL_ALIKE,
+        *UNIFORM_ACTIVITY,
     )
     return seen, truth[:, before:]
 

@@ -95,8 +95,8 @@ def test_half_of_the_ramp_is_grown_and_half_is_full() -> None:
 
 
 def test_a_ramp_longer_than_there_are_trees_repeats_some() -> None:
-    alphabet = SymbolSet(("X",), ())
-    trees = ramped_trees(20, (2, 2), alphabet, Random(6))
+    symbol_set = SymbolSet(("X",), ())
+    trees = ramped_trees(20, (2, 2), symbol_set, Random(6))
     assert len(trees) == 20
     assert len(set(trees)) == 7  # one for each function
 
@@ -125,11 +125,11 @@ def test_a_sign_becomes_a_difference_where_there_is_0(text: str, becomes: str | 
 
 
 def test_every_terminal_can_stand_in_a_genome() -> None:
-    alphabet = SymbolSet(tuple(TERMINALS))
+    symbol_set = SymbolSet(tuple(TERMINALS))
     for name in TERMINALS:
-        genome = from_formula(Formula.parse(f"exp({name})"), alphabet)
+        genome = from_formula(Formula.parse(f"exp({name})"), symbol_set)
         assert genome is not None
-        assert str(to_formula(genome, alphabet)) == f"exp({name})"
+        assert str(to_formula(genome, symbol_set)) == f"exp({name})"
 
 
 @pytest.mark.parametrize("genome", [b"", b"\x03", b"\x00\x01", b"\x0a", b"\xff"])

@@ -16,7 +16,7 @@ from streamsched.formula import Formula
 from streamsched.numerics.arrays import Floats
 
 SMALL = EvolutionSettings(population=60, generations=12, elites=10, seeds=3, terminals="basic")
-ALPHABET = SMALL.alphabet
+ALPHABET = SMALL.symbol_set
 X = ALPHABET.symbols.index("X")
 
 
@@ -35,10 +35,10 @@ def genome_of(text: str) -> bytes:
 def test_evolution_improves(parents: str) -> None:
     settings = EvolutionSettings.from_json(SMALL.to_json() | {"parents": parents})
     evolved = evolve_population(prefer_changes, settings, 1)
-    first, last = evolved.generations[0], evolved.generations[-1]
-    assert last.mean > first.mean + 1
-    assert last.median > first.median + 1
-    assert evolved.elites[0].fitness == max(generation.best for generation in evolved.generations) > first.best
+    initial, last = evolved.generations[0], evolved.generations[-1]
+    assert last.mean > initial.mean + 1
+    assert last.median > initial.median + 1
+    assert evolved.elites[0].fitness == max(generation.best for generation in evolved.generations) > initial.best
     assert len(evolved.elites) == 10
 
 
@@ -64,8 +64,8 @@ def test_every_individual_is_whole_and_no_deeper_than_allowed() -> None:
 
     settings = EvolutionSettings(population=40, generations=25, max_depth=7, crossover_depth=7, terminals="full")
     evolved = evolve_population(favour_size, settings, 3)
-    assert all(is_genome(genome, settings.alphabet) for genome in seen)
-    assert max(depth_of(genome, settings.alphabet) for genome in seen) == 7
+    assert all(is_genome(genome, settings.symbol_set) for genome in seen)
+    assert max(depth_of(genome, settings.symbol_set) for genome in seen) == 7
     assert max(map(len, seen)) <= 2**7 - 1
     assert evolved.generations[-1].mean_size > 2 * evolved.generations[0].mean_size
 
@@ -77,7 +77,7 @@ def test_it_stops_as_soon_as_it_is_over() -> None:
         calls.append(len(genomes))
         return prefer_changes(genomes)
 
-    evolved = evolve_population(evaluate, SMALL, 1, over=lambda: len(calls) >= 4)
+    evolved = evolve_population(evaluate, SMALL, 1, should_stop=lambda: len(calls) >= 4)
     assert calls == [60] * 4
     assert not evolved.complete
     assert len(evolved.generations) == 4
@@ -92,7 +92,7 @@ def test_over_at_the_last_generation_is_complete() -> None:
         calls.append(len(genomes))
         return prefer_changes(genomes)
 
-    assert evolve_population(evaluate, SMALL, 1, over=lambda: len(calls) >= 12).complete
+    assert evolve_population(evaluate, SMALL, 1, should_stop=lambda: len(calls) >= 12).complete
 
 
 def test_all_runs_come_equally_far() -> None:
@@ -102,7 +102,7 @@ def test_all_runs_come_equally_far() -> None:
         calls.append(len(genomes))
         return prefer_changes(genomes)
 
-    evolved = evolve_seeds(evaluate, SMALL, 1, over=lambda: len(calls) >= 2)
+    evolved = evolve_seeds(evaluate, SMALL, 1, should_stop=lambda: len(calls) >= 2)
     assert calls == [180, 180]
     assert [len(run.generations) for run in evolved.runs] == [2, 2, 2]
     assert [run.complete for run in evolved.runs] == [False] * 3
@@ -117,7 +117,7 @@ def test_runs_have_seeds_of_their_own() -> None:
 
 
 def test_where_nothing_was_evaluated_there_are_no_elites() -> None:
-    evolved = evolve_population(lambda genomes: np.full(len(genomes), math.nan), SMALL, 1, over=lambda: True)
+    evolved = evolve_population(lambda genomes: np.full(len(genomes), math.nan), SMALL, 1, should_stop=lambda: True)
     assert evolved.elites == ()
     [generation] = evolved.generations
     assert generation.evaluated == 0
@@ -148,15 +148,15 @@ def test_what_was_not_evaluated_breeds_last() -> None:
 
 
 def test_it_starts_from_what_it_is_given() -> None:
-    first = [genome_of("X / n"), genome_of("X * t"), genome_of("X / n")]
+    initial = [genome_of("X / n"), genome_of("X * t"), genome_of("X / n")]
     populations: list[list[bytes]] = []
 
     def evaluate(genomes: Sequence[bytes]) -> Floats:
         populations.append(list(genomes))
         return prefer_changes(genomes)
 
-    evolve_population(evaluate, SMALL, 1, first=first)
-    assert populations[0][:2] == first[:2]
+    evolve_population(evaluate, SMALL, 1, initial=initial)
+    assert populations[0][:2] == initial[:2]
     assert {len(population) for population in populations} == {60}
 
 
@@ -168,14 +168,14 @@ def test_of_more_than_it_holds_it_takes_the_first() -> None:
         return prefer_changes(genomes)
 
     settings = EvolutionSettings(population=2, generations=1, terminals="basic")
-    evolve_population(evaluate, settings, 1, first=[genome_of(text) for text in ("X", "t", "n")])
+    evolve_population(evaluate, settings, 1, initial=[genome_of(text) for text in ("X", "t", "n")])
     assert populations == [[genome_of("X"), genome_of("t")]]
 
 
 @pytest.mark.parametrize("genome", [b"", b"\x00\x00", b"\xff", bytes([17] * 10 + [0])])
 def test_a_start_that_does_not_fit_is_refused(genome: bytes) -> None:
     with pytest.raises(ValueError, match="first: expected one whole tree of at most 10 levels over 'basic' terminals"):
-        evolve_population(prefer_changes, SMALL, 1, first=[genome])
+        evolve_population(prefer_changes, SMALL, 1, initial=[genome])
 
 
 def test_a_seed_below_0_is_refused() -> None:

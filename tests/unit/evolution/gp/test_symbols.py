@@ -11,12 +11,12 @@ from streamsched.formula import TERMINALS
 
 
 def test_symbols_stand_in_the_order_that_genomes_count_on() -> None:
-    alphabet = SymbolSet(TERMINAL_SETS["paper"])
+    symbol_set = SymbolSet(TERMINAL_SETS["paper"])
     terminals = ("n", "X", "t", "CG", "NAD", "SAD", "AAD", "GAD")
     constants = (0.001, 0.01, 0.1, 0.5, 1.0, 10.0, 100.0, 1000.0)
-    assert alphabet.symbols == (*terminals, *constants, "+", "-", "*", "/", "pow", "log", "exp")
-    assert alphabet.arity == bytes([0] * 16 + [2] * 5 + [1] * 2)
-    assert alphabet.leaves == 16
+    assert symbol_set.symbols == (*terminals, *constants, "+", "-", "*", "/", "pow", "log", "exp")
+    assert symbol_set.arity == bytes([0] * 16 + [2] * 5 + [1] * 2)
+    assert symbol_set.leaves == 16
 
 
 def test_each_set_of_terminals_holds_the_one_before() -> None:

@@ -7,7 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamsched.evolution.simulation.simulated_surges import FEWEST_PAGES, add_surge_counts, number_groups
+from streamsched.evolution.simulation.simulated_surges import (
+    MIN_GROUP_PAGES,
+    cumulative_surge_hazard,
+    number_large_groups,
+)
 from tests.reference.simulated_crawl import hit_share
 
 
@@ -16,8 +20,8 @@ def test_tolls_are_those_of_the_twin(seed: int, rate: float, hit: float) -> None
     rng = np.random.default_rng(seed)
     changed = rng.random((60, 12)) < rate
     changed[:20, 5] |= rng.random(20) < hit
-    numbers = number_groups(np.repeat([4, 9, 2], [20, 30, 10]))
-    taken = add_surge_counts(changed, numbers)
+    numbers = number_large_groups(np.repeat([4, 9, 2], [20, 30, 10]))
+    taken = cumulative_surge_hazard(changed, numbers)
     assert taken.shape == (12, 3)
     assert np.all(taken[:, 0] == 0.0)
     for number, part in ((1, slice(20)), (2, slice(20, 50))):
@@ -29,7 +33,7 @@ def test_a_bulk_edit_is_taken_in_its_cycle_and_single_changes_are_not() -> None:
     changed = np.zeros((40, 10), np.bool_)
     changed[3, 2] = True
     changed[:18, 6] = True
-    taken = add_surge_counts(changed, number_groups(np.repeat([0, 1], 20)))
+    taken = cumulative_surge_hazard(changed, number_large_groups(np.repeat([0, 1], 20)))
     assert taken[5, 1] == 0.0
     assert 1.0 - np.exp(-taken[6, 1]) == pytest.approx(0.87, abs=0.02)
     assert taken[9, 1] == taken[6, 1]
@@ -37,6 +41,6 @@ def test_a_bulk_edit_is_taken_in_its_cycle_and_single_changes_are_not() -> None:
 
 
 def test_few_pages_are_no_group() -> None:
-    numbers = number_groups(np.repeat([5, 6], [FEWEST_PAGES - 1, FEWEST_PAGES]))
-    assert set(numbers[: FEWEST_PAGES - 1].tolist()) == {0}
-    assert set(numbers[FEWEST_PAGES - 1 :].tolist()) == {1}
+    numbers = number_large_groups(np.repeat([5, 6], [MIN_GROUP_PAGES - 1, MIN_GROUP_PAGES]))
+    assert set(numbers[: MIN_GROUP_PAGES - 1].tolist()) == {0}
+    assert set(numbers[MIN_GROUP_PAGES - 1 :].tolist()) == {1}
