@@ -1,7 +1,8 @@
-"""The contest before a promotion: which simulated crawls champion and challenger meet in, and what is read of them.
+"""The contest before a promotion: the simulated crawls that compare champion and challenger, and their fitness.
 
-Both crawl all held-out pages together, as a scheduler would. What they gain is then credited to blocks of these pages:
-a crawl of a small block alone would visit a handful a cycle and reward other formulas than a large one does.
+Each formula crawls all held-out pages together, as a scheduler would. Its gains are then credited to blocks of these
+pages. Separate crawls of small blocks would visit a handful of pages a cycle and favour other formulas than a large
+crawl does.
 """
 
 from __future__ import annotations
@@ -22,17 +23,17 @@ from streamsched.numerics.topk_order import tie_keys
 
 __all__ = ["BLOCKS", "REPLICATES", "contest_fitness", "contest_trials", "count_spans", "shuffle_pages"]
 
-BLOCKS: Final = 8  # of pages: 7 degrees of freedom
-REPLICATES: Final = 12  # other tie orders, other first days and, where gaps were drawn, other draws
-_STARTS: Final = 4  # more would leave too few cycles to those that begin last
+BLOCKS: Final = 8  # blocks of pages; leaves 7 degrees of freedom
+REPLICATES: Final = 12  # with different tie orders, first cycles and imputations
+_STARTS: Final = 4  # different first cycles; more would leave too few cycles to the last
 _MAX_SPANS: Final = 8
-_MIN_SPAN_CYCLES: Final = 2  # the least: a page visited in one cycle is seldom visited in the next
+_MIN_SPAN_CYCLES: Final = 2  # a page visited in one cycle is seldom visited in the next
 
 
 def shuffle_pages(history: ChangeHistory, salt: int) -> Rows:
-    """Return the rows of all pages in an order drawn from their hashes and `salt`: intp[pages]. O(n log n).
+    """Return the rows of all pages in a pseudo-random order given by their hashes and `salt`: intp[pages]. O(n log n).
 
-    A share of it is a random sample, and stays much the same when other pages come and go.
+    Any slice of it is a random sample, which changes little when other pages are added or removed.
     """
     return np.argsort(tie_keys(history.hashes, int(mix(np.uint64(salt)))), kind="stable")
 
@@ -45,12 +46,12 @@ def contest_trials(
     warmup: int = 2,
     salt: int = 0,
 ) -> list[Trial]:
-    """Return the `REPLICATES` trials of a contest on pages that evolution has not seen.
+    """Return the `REPLICATES` trials of a contest on pages that evolution has not used.
 
-    ``imputations``: the history of these pages, several times where gaps in it were filled in by chance. Each trial goes from
-    its begin to its end, so that the later cycles that count find pages as old as a running crawl's; trials differ in
-    their first cycle, in how ties fall and in the draw. Where the history is too short to begin later, they begin
-    together. Raises ValueError for fewer pages than blocks. O(1).
+    ``imputations``: histories of these pages, several if gaps were imputed. Trials differ in first cycle, tie order and
+    imputation. Each runs to the end of the history, so that in the cycles that count, pages are as old as in a running
+    crawl. If the history is too short for later starts, all trials begin together.
+    Raises ValueError if there are fewer pages than blocks. O(1).
     """
     pages, cycles = imputations[0].pages, imputations[0].cycles
     if pages < BLOCKS:
@@ -70,7 +71,8 @@ def contest_trials(
 
 
 def count_spans(cycles_after: int) -> int:
-    """Return into how many spans `cycles_after` cycles are folded: at least two cycles each, at most 8 spans. O(1).
+    """Return the number of spans that `cycles_after` cycles are folded into: at least 2 cycles each, at most 8 spans.
+    O(1).
 
     >>> [count_spans(cycles_after) for cycles_after in (1, 5, 7, 90)]
     [1, 2, 3, 8]
@@ -81,13 +83,13 @@ def count_spans(cycles_after: int) -> int:
 def contest_fitness(
     evaluator: Evaluator, programs: Sequence[bytes | Formula], cycles_after: int, salt: int = 0
 ) -> Floats:
-    """Return the fitness of each program in the last `cycles_after` cycles: float64[programs, BLOCKS, spans, REPLICATES].
+    """Return each program's fitness in the last `cycles_after` cycles: float64[programs, BLOCKS, spans, REPLICATES].
 
-    ``evaluator.trials``: those of `contest_trials`. What a visit contributes to its cycle's metric is credited, times
-    `BLOCKS`, to the block of its page, so that the mean over blocks is the metric itself. Credited is how much more
-    than the average visit it found: a program that only moves visits from one block to another must not seem to win
-    here and lose there. Any two of the result are what `decide` takes. Only cycles count in which each program could
-    have found something in every replicate. O(programs · trials) crawls.
+    ``evaluator.trials``: those of `contest_trials`. The contribution of a visit to its cycle's metric, times `BLOCKS`,
+    is credited to the block of its page, so the mean over blocks is the metric. A visit's credit is its excess over the
+    average visit: a program that only moves visits between blocks must not appear to win in one and lose in another. A
+    cycle counts if in every replicate each program could have found a change. Pass any two entries of the result to
+    `decide`. O(programs · trials) crawls.
     """
     history = evaluator.trials[0].history
     block = np.empty(history.pages, np.intp)
@@ -104,7 +106,7 @@ def contest_fitness(
 
 
 def _hit_share(crawls: Sequence[Series], cycles: int) -> float:
-    """Return the share of the weight of all visits in the last `cycles` cycles that found a change."""
+    """Return the share of visit weight that found a change, over all visits in the last `cycles` cycles."""
     total = sum(float(crawl.weights[-cycles:].sum()) for crawl in crawls)
     found = sum(float(crawl.weights[-cycles:][crawl.hits[-cycles:]].sum()) for crawl in crawls)
     return found / total if total else 0.0

@@ -1,8 +1,8 @@
-"""One whole evolution: evolve on some pages, validate on others, let the best challenge the champion on the rest.
+"""One evolution: evolve on some pages, validate on others, hold the contest with the champion on the rest.
 
-Pages are split by their hashes, the same way for every evolution of a scheduler: what an archive learned from stays
-apart from what judges it. Evolution and validation see the cycles up to a point, the contest counts those after it.
-They also see priors and weights coarsely, which makes them fast; the contest has them as they are.
+Pages are split by their hashes, identically in every evolution of a scheduler: the data that an archive was fitted to
+stays separate from the data that judges it. Evolution and validation use the cycles up to a point, the contest counts
+those after it. Evolution and validation also round priors and weights, which makes them fast; the contest does not.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from streamsched.numerics.arrays import Floats, Rows
 
 __all__ = ["SEED_FORMULAS", "run_evolution"]
 
-# What every evolution starts from and every challenger has to beat, in the words of genomes, which have no minus sign:
-# the published estimators (NAD * t ranks as 1 - exp(-NAD * t) does), ours, the freshness index, and the posterior with
-# age to part what it leaves nearly level.
+# Every evolution starts with these formulas, and every challenger must beat them: published estimators (NAD * t ranks
+# like 1 - exp(-NAD * t)), ours, the freshness index, and the posterior with age to separate near ties. They use the
+# symbols of genomes, which have no unary minus.
 SEED_FORMULAS: Final = (
     "posterior",
     "t",
@@ -47,10 +47,12 @@ SEED_FORMULAS: Final = (
     "(1 - (1 + rate * t) / exp(rate * t)) / rate",
 )
 
-_TRAINING_TRIALS: Final = 4  # trials that fitness is averaged over: other first cycles, tie salts and draws
-_TRAIN, _VALIDATION = 0.35, 0.15  # shares of the pages; the other half judges
-_CONTEST_SHARE: Final = 0.6  # share of the cycles that only the contest counts: it needs most, to tell gain from luck
-_MIN_PAGES: Final = 20 * BLOCKS  # below, a block of held-out pages would be a handful
+_TRAINING_TRIALS: Final = (
+    4  # trials that fitness is averaged over: with different first cycles, tie salts and imputations
+)
+_TRAIN, _VALIDATION = 0.35, 0.15  # shares of the pages; the contest uses the other half
+_CONTEST_SHARE: Final = 0.6  # share of the cycles reserved for the contest, which needs the most data
+_MIN_PAGES: Final = 20 * BLOCKS  # with fewer, a block of held-out pages would be a handful
 _MIN_CYCLES: Final = 10  # after the warm-up
 
 
@@ -68,8 +70,8 @@ def run_evolution(
     ``imputations``: histories of the same pages; one if everything was observed, several random imputations if there
     were gaps, so that no formula is fitted to a single imputation. `archive`: good formulas of earlier evolutions; they
     start in the population beside `SEED_FORMULAS` and the champion. `progress` is called with the run's number and each
-    generation. Equal arguments give equal results to the last bit, unless ``settings.seconds`` ends the evolution early.
-    Without enough pages or cycles there is no challenger. O(evaluations · trials) crawls.
+    generation. Equal arguments give equal results to the last bit, unless ``settings.seconds`` ends the evolution
+    early. Without enough pages or cycles there is no challenger. O(evaluations · trials) crawls.
     """
     history = imputations[0]
     if history.pages < _MIN_PAGES or history.cycles - settings.warmup < _MIN_CYCLES:
@@ -142,9 +144,9 @@ def _rank_candidates(
 ) -> list[Candidate]:
     """Return the elites as candidates, each formula once: first the smallest that is as good as the best.
 
-    The others follow by the measure that `selection` names. As good: behind it, over all trials of training and validation,
-    by no more than the standard error of the difference (the one-standard-error rule of Breiman et al. 1984). Large
-    formulas owe part of their fitness to luck, and nobody can read them.
+    The others follow by the score that `selection` names. "As good" means that its deficit over all trials of training
+    and validation is at most the standard error of the difference (the one-standard-error rule of Breiman et al. 1984).
+    Large formulas owe part of their fitness to chance and are hard to read.
     """
     assert evaluator.symbol_set is not None
     train_by_formula: dict[Formula, Floats] = {}
@@ -156,13 +158,13 @@ def _rank_candidates(
     ranking = np.argsort(-measure(train.mean(axis=1), validation.mean(axis=1), selection), kind="stable").tolist()
     deficit = (both := np.concatenate([train, validation], axis=1))[ranking[0]] - both
     error = deficit.std(axis=1, ddof=1) / math.sqrt(deficit.shape[1])
-    chosen = min(np.flatnonzero(deficit.mean(axis=1) <= error).tolist())  # by size, as formulas are
+    chosen = min(np.flatnonzero(deficit.mean(axis=1) <= error).tolist())  # the smallest: `formulas` is sorted by size
     ranking = [chosen, *(i for i in ranking if i != chosen)]
     return [Candidate(formulas[i].text, float(train[i].mean()), float(validation[i].mean())) for i in ranking]
 
 
 def _make_trials(imputations: Sequence[ChangeHistory], settings: EvolutionSettings, seed: int) -> list[Trial]:
-    """Return the trials that fitness is averaged over: each begins at another cycle and draws ties anew."""
+    """Return the trials that fitness is averaged over, each with its own first cycle and tie order."""
     latest_start = max(1, imputations[0].cycles - settings.warmup - _MIN_CYCLES + 1)
     return [
         Trial(
@@ -178,7 +180,7 @@ def _make_trials(imputations: Sequence[ChangeHistory], settings: EvolutionSettin
 
 
 def _encode(formulas: Sequence[Formula], symbol_set: SymbolSet) -> list[bytes]:
-    """Return the genomes of those formulas that the alphabet can write, each once."""
+    """Return the genomes of the formulas that `symbol_set` can express, each once."""
     genomes = (from_formula(formula, symbol_set) for formula in formulas)
     return list(dict.fromkeys(genome for genome in genomes if genome is not None))
 
@@ -186,7 +188,7 @@ def _encode(formulas: Sequence[Formula], symbol_set: SymbolSet) -> list[bytes]:
 def _add_missing(
     elites: Sequence[Individual], initial: Sequence[bytes], evaluator: Evaluator, settings: EvolutionSettings
 ) -> list[Individual]:
-    """Return the best elites, and whatever evolution began with: the known formulas are always considered."""
+    """Return the best elites, and the initial genomes: the known formulas are always candidates."""
     best = list(elites[: settings.elites * settings.seeds])
     missing = [genome for genome in initial if genome not in {elite.genome for elite in best}]
     fitness = evaluator.fitness(missing) if missing else np.empty(0)
@@ -196,6 +198,6 @@ def _add_missing(
 def _contest_fitness(
     imputations: Sequence[ChangeHistory], formulas: Sequence[Formula], settings: EvolutionSettings, contest_cycles: int
 ) -> Floats:
-    """Return the fitness of the formulas on held-out pages and later cycles, as `decide` takes it."""
+    """Return the fitness of the formulas on held-out pages and later cycles, in the shape that `decide` takes."""
     trials = contest_trials(imputations, budget=settings.budget, reading=settings.reading, warmup=settings.warmup)
     return contest_fitness(Evaluator(trials, settings.metric, workers=settings.workers), formulas, contest_cycles)

@@ -1,10 +1,11 @@
-"""Whether a challenger replaces the champion: only where its gain stands well clear of every kind of luck.
+"""The promotion test: a challenger replaces the champion only if its gain clearly exceeds the sampling noise.
 
-Both are tried on the same blocks of held-out pages, in the same spans of later cycles, under the same tie salts. Luck
-has three sources: which pages were held out, which days these were, and how equal scores fell. Blocks and spans are
-crossed, so the variance of the mean difference is that of the block means plus that of the span means less what both
-contain (two-way random effects; Searle, Casella & McCulloch, Variance Components, 1992, section 4.3), and never less
-than ties alone explain. Few blocks and spans say little about their own spread: the noise is widened by Student's t.
+Champion and challenger run on the same blocks of held-out pages, in the same spans of later cycles, under the same tie
+salts. The noise has three sources: the choice of pages, the choice of days, and the order of equal scores. Blocks and
+spans are crossed, so the variance of the mean difference is that of the block means plus that of the span means, less
+the component that both contain (two-way random effects; Searle, Casella & McCulloch, Variance Components, 1992, section
+4.3). It is never less than the variance from ties alone. With few blocks and spans the variance estimate is itself
+uncertain, so the standard error is inflated by Student's t.
 """
 
 from __future__ import annotations
@@ -21,16 +22,18 @@ from streamsched.numerics.arrays import Bools, Floats
 
 __all__ = ["NOISE_MULTIPLE", "Verdict", "decide", "fold_cycles", "inflate_error"]
 
-NOISE_MULTIPLE: Final = 2.0  # a gain must exceed the noise so many times: luck alone does that in 2.3 % of contests
+NOISE_MULTIPLE: Final = 2.0  # a gain must exceed the noise by this factor: by chance that happens in 2.3 % of contests
 _TAIL_PROBABILITY: Final = NormalDist().cdf(-NOISE_MULTIPLE)
-_ROUNDING: Final = 1e-9  # of the fitness: sums in another order differ by less, and no gain is that small
-_MIN_LEVELS: Final = 2  # blocks, and spans: fewer have no spread
+_ROUNDING: Final = 1e-9  # relative to fitness: sums in another order differ by less, and no gain is that small
+_MIN_LEVELS: Final = 2  # blocks, and spans; a variance needs 2
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What came of a contest. `champion` and `challenger`: mean fitness; `gain`: their difference, the latter less the
-    former; `noise`: what luck makes of the difference; None where it could not be told. `why`: one sentence.
+    """Result of a contest.
+
+    `champion` and `challenger`: mean fitness. `gain`: challenger less champion. `noise`: standard error of the gain,
+    inflated by Student's t. These four are None if they could not be computed. `why`: one sentence.
     """
 
     promote: bool
@@ -45,7 +48,7 @@ class Verdict:
 
     @property
     def relative_gain(self) -> float | None:
-        """The gain as a share of the champion's fitness, None where there is none. O(1)."""
+        """The gain as a share of the champion's fitness; None if there is no gain or the fitness is 0. O(1)."""
         return self.gain / self.champion if self.gain is not None and self.champion else None
 
     def to_json(self) -> dict[str, Any]:
@@ -54,7 +57,7 @@ class Verdict:
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> Verdict:
-        """Return the verdict of these fields. Raises ValueError where they are not those of one, or contradict it."""
+        """Return the verdict with these fields. Raises ValueError if they are invalid or inconsistent."""
         try:
             verdict = cls(**fields)
             numbers = [getattr(verdict, name) for name in ("champion", "challenger", "gain", "noise")]
@@ -74,13 +77,13 @@ class Verdict:
 
 
 def decide(champion: Floats, challenger: Floats, *, rivals: int = 1) -> Verdict:
-    """Return whether the challenger is promoted: its mean gain must exceed `NOISE_MULTIPLE` times the noise. O(cells).
+    """Decide on promotion: the mean gain must exceed `NOISE_MULTIPLE` times the noise. O(cells).
 
-    ``champion`` and ``challenger``: float64[blocks, spans, salts], fitness in the same trials, higher is better.
-    Blocks are disjoint sets of held-out pages, at least 2; spans are disjoint runs of later cycles, at least 2; salts
-    are orders of equal scores, 2 or more to see what ties do. `rivals`: how many challengers are contesting at once:
-    the best of several has had as many chances, and each must pass as though it alone had them all (Bonferroni).
-    A challenger of no true gain is promoted in at most 1 of 20 contests. Raises ValueError where the shapes differ.
+    ``champion`` and ``challenger``: float64[blocks, spans, salts], fitness in the same trials, higher is better. Blocks
+    are disjoint sets of held-out pages, at least 2. Spans are disjoint runs of later cycles, at least 2. Salts are
+    orders of equal scores; the variance from ties needs 2 or more. `rivals`: number of simultaneous challengers; the
+    threshold is corrected for all of them (Bonferroni). A challenger without true gain is promoted in at most 1 of 20
+    contests. Raises ValueError if the shapes differ.
 
     >>> level = np.linspace(0.2, 0.3, 24).reshape(4, 3, 2)
     >>> decide(level, level).promote, decide(level, 1.1 * level).promote
@@ -95,13 +98,13 @@ def decide(champion: Floats, challenger: Floats, *, rivals: int = 1) -> Verdict:
     finite = np.isfinite(champion_fitness) & np.isfinite(challenger_fitness)
     if champion_fitness.size == 0 or not finite.all():
         missing = champion_fitness.size - int(np.count_nonzero(finite))
-        why = f"not promoted: {missing} of {champion_fitness.size} trials were not finished, and a contest compares like with like"
+        why = f"not promoted: {missing} of {champion_fitness.size} trials were not finished; a contest compares complete trials only"
         return Verdict(False, None, None, None, None, blocks, spans, salts, why)
     means = float(champion_fitness.mean()), float(challenger_fitness.mean())
     gain = float((challenger_fitness - champion_fitness).mean())
     if blocks < _MIN_LEVELS or spans < _MIN_LEVELS:
         why = (
-            f"not promoted: {blocks} blocks of pages and {spans} spans of cycles have no spread to tell luck by, "
+            f"not promoted: {blocks} blocks of pages and {spans} spans of cycles are too few to estimate the noise, "
             f"expected {_MIN_LEVELS} of each"
         )
         return Verdict(False, *means, gain, None, blocks, spans, salts, why)
@@ -118,12 +121,12 @@ def decide(champion: Floats, challenger: Floats, *, rivals: int = 1) -> Verdict:
 
 
 def fold_cycles(series: Floats, counted: Bools, spans: int) -> Floats:
-    """Return the means of `spans` runs of cycles that follow one another: float64[blocks, spans, salts]. O(cells).
+    """Return the means of `spans` consecutive runs of cycles: float64[blocks, spans, salts]. O(cells).
 
-    ``series``: float64[blocks, salts, cycles], one figure a ranked cycle; ``counted``: bool[blocks, cycles], False
-    where there was nothing to find. Successive cycles depend on one another, so they are folded into runs much longer
-    than the dependence: batch means (Law, Simulation Modeling and Analysis, section 9.5.3). Runs differ by at
-    most one cycle in length; one without a counted cycle in some block is NaN there.
+    ``series``: float64[blocks, salts, cycles], one value per ranked cycle; ``counted``: bool[blocks, cycles], False for
+    cycles without anything to find. Successive cycles are correlated, so they are folded into runs much longer than the
+    correlation: batch means (Law, Simulation Modeling and Analysis, section 9.5.3). Run lengths differ by at most one
+    cycle. A run without a counted cycle in a block is NaN in that block.
 
     >>> fold_cycles(np.arange(6.0).reshape(1, 1, 6), np.ones((1, 6), bool), 2).ravel().tolist()
     [1.0, 4.0]
@@ -141,7 +144,9 @@ def fold_cycles(series: Floats, counted: Bools, spans: int) -> Floats:
 
 
 def _estimate_noise(difference: Floats, tail: float) -> float:
-    """Return the noise of the mean of ``difference``: float64[blocks, spans, salts], made wide enough for `tail`."""
+    """Return the standard error of the mean of ``difference``: float64[blocks, spans, salts], inflated for tail
+    probability `tail`.
+    """
     blocks, spans, salts = difference.shape
     cells = difference.mean(axis=2)
     by_block, by_span = cells.mean(axis=1), cells.mean(axis=0)
@@ -159,7 +164,7 @@ def _estimate_noise(difference: Floats, tail: float) -> float:
 def _degrees_of_freedom(*parts: tuple[float, int]) -> float:
     """Return the degrees of freedom of a sum of variances, each with its own (Satterthwaite 1946).
 
-    The least of them where a variance has but one: it may then be far too small, and must not set its own weight.
+    If a variance has only one, return the smallest: such a variance can be far too small to weight itself.
     """
     fewest = min(degrees for _, degrees in parts)
     weighted = sum(variance * variance / degrees for variance, degrees in parts)
@@ -168,12 +173,14 @@ def _degrees_of_freedom(*parts: tuple[float, int]) -> float:
 
 
 def inflate_error(degrees: float, tail: float = _TAIL_PROBABILITY) -> float:
-    """Return by what to multiply a standard error so that luck exceeds `NOISE_MULTIPLE` times it in a share `tail`. O(1).
+    """Return the factor by which to inflate a standard error with that many degrees of freedom.
+
+    Chance alone exceeds `NOISE_MULTIPLE` times the inflated error with probability `tail`. O(1).
 
     >>> round(inflate_error(4.0), 3), round(inflate_error(1e9), 3)
     (1.435, 1.0)
     """
-    from scipy.special import stdtrit  # noqa: PLC0415  takes longer to import than reading records does
+    from scipy.special import stdtrit  # noqa: PLC0415  importing it takes longer than reading the records
 
     return float(stdtrit(degrees, 1.0 - tail)) / NOISE_MULTIPLE
 

@@ -78,7 +78,7 @@ def test_levels_and_ends_are_those_of_the_tree(word: tuple[SymbolSet, list[bytes
 def test_genomes_are_whole_trees(symbol_set: SymbolSet, genome: bytes) -> None:
     assert is_genome(genome, symbol_set) == (naive.read_tree(genome, symbol_set) is not None)
     if not is_genome(genome, symbol_set):
-        with pytest.raises(ValueError, match="expected one whole tree"):
+        with pytest.raises(ValueError, match="expected one complete tree"):
             to_formula(genome, symbol_set)
 
 

@@ -1,4 +1,4 @@
-"""When a history's cycles were, and by which hours of the week its pages change: what `tau`, `rhythm`, `due` read."""
+"""Times of a history's cycles and its pages' profiles by hour of the week, for `tau`, `rhythm` and `due`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from streamsched.records.seasonality_schema import DAY_SETS, PROFILE, WEEK_HOURS
 
 __all__ = ["CycleTimes", "copy_cycle_times", "cycle_activity"]
 
-_VERSION_LENGTHS = {  # lengths of the fields that hold two published versions
+_VERSION_LENGTHS = {  # length of one version, for fields that hold two published versions
     "cumulative": WEEK_HOURS + 1,
     "odds": 1,
     "sets_rarity": DAY_SETS,
@@ -23,10 +23,11 @@ _VERSION_LENGTHS = {  # lengths of the fields that hold two published versions
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CycleTimes:
-    """The times of c cycles, the first of which begins at ``start_s``, and the profiles that n pages go by, k in all.
+    """The times of c cycles, the first of which begins at ``start_s``, and the k profiles that n pages use.
 
-    ``profiles``: PROFILE[k], of which age 0 is read; ``quarters``: int64[k, c + 1], by how many quarters of an hour the
-    clock of each is before UTC where each cycle begins, and where the last ends; ``profile``: int64[n], each page's.
+    ``profiles``: PROFILE[k], of which version 0 is read. ``quarters``: int64[k, c + 1], quarter hours that each
+    profile's local time is before UTC at the start of each cycle and at the end of the last. ``profile``: int64[n],
+    each page's.
     """
 
     start_s: float
@@ -37,7 +38,7 @@ class CycleTimes:
 
     def __post_init__(self) -> None:
         if self.profiles.dtype != PROFILE or self.quarters.shape[:1] != self.profiles.shape:
-            raise ValueError(f"timing: expected a clock for each profile, found {self.quarters.shape}")
+            raise ValueError(f"timing: expected UTC offsets for each profile, found {self.quarters.shape}")
         if self.profile.size and not 0 <= self.profile.min() <= self.profile.max() < self.profiles.size:
             raise ValueError(f"timing: expected pages of {self.profiles.size} profiles, found others")
         if not self.cycle_s > 0.0 or not np.isfinite(self.start_s):
@@ -45,7 +46,7 @@ class CycleTimes:
 
     @property
     def cycles(self) -> int:
-        """How many cycles there are."""
+        """Number of cycles."""
         return int(self.quarters.shape[1]) - 1
 
     def take(self, rows: Rows) -> CycleTimes:
@@ -61,7 +62,7 @@ class CycleTimes:
 def copy_cycle_times(
     seasonality: SeasonalityArrays, groups: Ints, age: int, start_s: float, cycle_s: float, cycles: int
 ) -> CycleTimes | None:
-    """Return what `rhythm` publishes as of `age` for pages of ``groups``: int64[n], or None where it learns nothing.
+    """Return the profiles published as of `age` for pages of ``groups``: int64[n]; None if seasonality is off.
 
     O(n + profiles · cycles).
     """
@@ -81,7 +82,7 @@ def copy_cycle_times(
 
 
 def cycle_activity(timing: CycleTimes) -> Floats:
-    """Return how busy each cycle is by each profile, float64[k, cycles], where all hours of a week are 1 on average.
+    """Return the activity of each cycle by profile, float64[k, cycles]; the average hour of a week has activity 1.
 
     O(k cycles).
     """

@@ -1,12 +1,12 @@
-"""From visits with gaps between them to a history without: what was seen stands, the rest is drawn from the posterior.
+"""Imputation: from visits with gaps between them to a complete history, by draws from the posterior.
 
-A visit that saw no change says that no cycle since the visit before had one. A visit that saw a change over several
-cycles does not say which: they are drawn as a Poisson process of the page's rate would have it, given that there was
-at least one. Where nothing was seen, before a page's first visit and after its last, cycles are drawn without any
-condition. The rate is itself a draw from the page's Gamma posterior, one for each page, so that what is not known of
-rates is in the history too: together that is a draw from all the histories that fit what was seen.
+A visit without a change shows that no cycle since the previous visit had one. A visit with a change after several
+cycles does not show which of them: they are drawn from a Poisson process with the page's rate, given at least one
+change. Cycles before a page's first visit and after its last are drawn unconditionally. The rate itself is drawn once
+per page from its Gamma posterior, so the history also reflects the uncertainty of rates: together, a draw from all
+histories consistent with the observations.
 
-Where it is known how busy cycles are for a page's group, each counts for as much more or less as that says.
+If the activity of cycles is known for a page's group, each cycle's length is scaled by it.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from streamsched.numerics.jit import bare_kernel
 
 __all__ = ["UNIFORM_ACTIVITY", "PageVisits", "impute_history"]
 
-# What is known of a cycle of a page.
-_IMPUTED: Final = 0  # some of it is drawn
-_OBSERVED: Final = 1  # visits saw all of it
-_CERTAIN_CHANGE: Final = 2  # a visit saw a change that can lie in no other cycle
+# Status of one cycle of a page.
+_IMPUTED: Final = 0  # at least part of it is drawn
+_OBSERVED: Final = 1  # visits cover all of it
+_CERTAIN_CHANGE: Final = 2  # a visit found a change that can be in no other cycle
 
-_MIN_MEAN: Final = 1e-12  # changes expected in an interval; below, the first one is as likely at any time
+_MIN_MEAN: Final = 1e-12  # expected changes in an interval; below, the first change is uniform in time
 
 
 class PageVisits(NamedTuple):
-    """What visits told of n pages, and the Gamma posteriors of their rates per cycle.
+    """Visits of n pages, and the Gamma posteriors of their rates per cycle.
 
-    Page i's visits are ``offsets[i]`` up to ``offsets[i + 1]``. The first of these only begins what is known: what it
-    saw is not used.
+    The visits of page i are ``offsets[i]`` up to ``offsets[i + 1]``. The first one only starts the observed period; its
+    ``changed`` is not used.
     """
 
     offsets: Ints  # int64[n + 1]
@@ -43,24 +43,24 @@ class PageVisits(NamedTuple):
     changed: Bools  # bool[v]
     shape: Floats  # float64[n]
     exposure: Floats  # float64[n]
-    hashes: Hashes  # uint64[n]: each page's draws hang on its own and the seed
-    activity: Floats  # float64[k, cycles]: how busy each cycle is by each profile, 1 on average; or of no length
-    profile: Ints  # int64[n], or of no length
+    hashes: Hashes  # uint64[n]: seeds each page's random stream, together with `seed`
+    activity: Floats  # float64[k, cycles]: activity of each cycle by profile, 1 on average; or empty
+    profile: Ints  # int64[n], or empty
 
 
 UNIFORM_ACTIVITY: Final = (np.zeros((0, 0)), np.zeros(0, np.int64))
-"""What `PageVisits` hold of how busy cycles are where nothing is known of it."""
+"""The last two fields of `PageVisits` if no activity is known: all cycles count alike."""
 
 
 def impute_history(visits: PageVisits, cycles: int, seed: int) -> tuple[Bools, Bools]:
-    """Return in which cycles each page changed, and which of these are seen, not drawn: bool[n, cycles] each.
+    """Return the cycles in which each page changed, and which of these are observed: bool[n, cycles] each.
 
-    Cycle c lasts from time c, exclusive, up to c + 1: a visit at its very end saw all of it. O(n cycles + v).
+    Cycle c lasts from time c, exclusive, up to c + 1: a visit at its very end observes all of it. O(n cycles + v).
 
     >>> one, times, hashes = np.ones(1), np.array([0.0, 2.0, 3.0]), np.ones(1, np.uint64)
-    >>> seen = PageVisits(np.array([0, 3]), times, times != 2.0, one, one, hashes, *UNIFORM_ACTIVITY)
-    >>> changed, status = impute_history(seen, 3, seed=0)
-    >>> changed.tolist(), status.tolist()
+    >>> visits = PageVisits(np.array([0, 3]), times, times != 2.0, one, one, hashes, *UNIFORM_ACTIVITY)
+    >>> changed, observed = impute_history(visits, 3, seed=0)
+    >>> changed.tolist(), observed.tolist()
     ([[False, False, True]], [[True, True, True]])
     """
     pages = visits.offsets.size - 1
@@ -73,7 +73,7 @@ def impute_history(visits: PageVisits, cycles: int, seed: int) -> tuple[Bools, B
 
 
 class _Page(NamedTuple):
-    """One page's history in the making as kernels take it."""
+    """One page's history during imputation, as kernels take it."""
 
     changed: Bools  # bool[cycles]
     status: Bytes  # uint8[cycles]
@@ -102,7 +102,7 @@ def _impute_pages(
 
 @bare_kernel
 def _draw_unobserved(page: _Page, start: float, end: float) -> None:
-    """Draw the cycles from `start` up to `end`, of which nothing is known but the rate. O(cycles)."""
+    """Draw the unobserved cycles from `start` up to `end`, given only the rate. O(cycles)."""
     for cycle in range(max(math.floor(start), 0), min(math.ceil(end), page.changed.size)):
         _mark_imputed(page, cycle)
         _draw_cycle(page, cycle, start, end)
@@ -110,10 +110,10 @@ def _draw_unobserved(page: _Page, start: float, end: float) -> None:
 
 @bare_kernel
 def _place_change(page: _Page, start: float, end: float) -> None:
-    """Draw the cycles from `start` up to `end` in which the page changed, given that it did. O(cycles).
+    """Draw the cycles from `start` up to `end` in which the page changed, given at least one change. O(cycles).
 
-    The first change comes as an exponential cut off at `end`, in time as busy as it is; after it, cycles are
-    independent of one another. Cycles without the window are as busy as the mean.
+    The first change is exponential, truncated at `end`, in activity-weighted time; the cycles after it are independent.
+    Cycles outside the window have activity 1.
     """
     last = math.ceil(end) - 1
     earliest = min(math.floor(start), last)
@@ -139,7 +139,7 @@ def _place_change(page: _Page, start: float, end: float) -> None:
 
 @bare_kernel
 def _activity_between(page: _Page, start: float, end: float) -> float:
-    """Return the cycles from `start` to `end`, each as long as it is busy. O(cycles)."""
+    """Return the length from `start` to `end` in cycles, each weighted by its activity. O(cycles)."""
     length = end - start
     for cycle in range(max(math.floor(start), 0), min(math.ceil(end), page.changed.size)):
         length += (min(end, cycle + 1.0) - max(start, float(cycle))) * (page.activity[cycle] - 1.0)
@@ -148,7 +148,7 @@ def _activity_between(page: _Page, start: float, end: float) -> float:
 
 @bare_kernel
 def _cycle_after(page: _Page, start: float, wait: float) -> int:
-    """Return in which cycle one is `wait` cycles after `start`, each as long as it is busy. O(cycles)."""
+    """Return the cycle at `wait` activity-weighted cycles after `start`. O(cycles)."""
     at = start
     for cycle in range(max(math.floor(start), 0), page.changed.size):
         if at < cycle:  # before the window
@@ -174,6 +174,6 @@ def _draw_cycle(page: _Page, cycle: int, start: float, end: float) -> None:
 
 @bare_kernel
 def _mark_imputed(page: _Page, cycle: int) -> None:
-    """Note that some of a cycle is drawn; a change seen in it stays certain. O(1)."""
+    """Mark a cycle as partly imputed; an observed change in it stays certain. O(1)."""
     if page.status[cycle] == _OBSERVED:
         page.status[cycle] = _IMPUTED

@@ -1,4 +1,4 @@
-"""Training data of a running scheduler: its journal, completed to a history that evolution can learn from."""
+"""Training data of a running scheduler: its visit journal, imputed to a complete change history."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from streamsched.records.visit_journal import find_sampled, read_visits, sample_
 
 __all__ = ["Span", "Training", "TrainingInputs", "count_cycles", "gather_training", "impute_training"]
 
-_ROUNDING: Final = 1e-6  # of a cycle: what a second of the epoch loses in float64 where cycles are short
+_ROUNDING: Final = 1e-6  # of a cycle: float64 error of epoch seconds if cycles are short
 
 
 class Span(NamedTuple):
@@ -30,7 +30,7 @@ class Span(NamedTuple):
 
     @classmethod
     def up_to(cls, now: float, cycles: int, cycle_s: float) -> Span:
-        """Return the last `cycles` cycles that are over by `now`.
+        """Return the last `cycles` cycles that are complete at `now`.
 
         >>> Span.up_to(10.5, 3, 2.0)
         Span(start_s=4.0, cycles=3, cycle_s=2.0)
@@ -39,18 +39,18 @@ class Span(NamedTuple):
 
     @property
     def end_s(self) -> float:
-        """When the last of the cycles is over."""
+        """End of the last cycle."""
         return self.start_s + self.cycles * self.cycle_s
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Training:
-    """In which cycles of `span` each of n sampled pages changed, as far as visits told, and drawn where they did not.
+    """Change history of n sampled pages over `span`: observed by visits where possible, imputed elsewhere.
 
-    The pages are a uniform sample of those visited before the span began.
-    ``observed``: bool[n, cycles], where ``history.changed`` is what visits saw; elsewhere it is a draw from the page's
-    Gamma posterior given what they saw, under the hours of its profile. ``panel``: bool[n], the pages of the panel,
-    visited every cycle. ``newcomers``: how many sampled pages are left out, because their first visit came later.
+    The pages are a uniform sample of those visited before the span began. ``observed``: bool[n, cycles], True if
+    ``history.changed`` is what visits observed; elsewhere it is a draw from the page's Gamma posterior given the
+    visits, with the activity of its profile's hours. ``panel``: bool[n], pages of the panel, visited every cycle.
+    ``newcomers``: number of sampled pages left out because their first visit came later.
     """
 
     history: ChangeHistory
@@ -61,12 +61,12 @@ class Training:
 
     @property
     def observed_share(self) -> float:
-        """The share of page-cycles that visits saw, 0 where there are none; the rest is drawn."""
+        """The share of page-cycles that visits observed, 0 if there are none; the rest is imputed."""
         return float(self.observed.mean()) if self.observed.size else 0.0
 
     @property
     def panel_pages(self) -> int:
-        """How many of the pages are the panel's."""
+        """Number of pages of the panel."""
         return int(np.count_nonzero(self.panel))
 
     def __str__(self) -> str:
@@ -79,7 +79,7 @@ class Training:
 
 
 class TrainingInputs(NamedTuple):
-    """What `impute_training` needs of a scheduler, copied: nothing that happens to it later shows."""
+    """Copies of the scheduler's data that `impute_training` needs; later changes of the scheduler do not affect them."""
 
     span: Span
     visits: PageVisits
@@ -94,10 +94,10 @@ class TrainingInputs(NamedTuple):
 
 
 def gather_training(shard: ShardArrays, span: Span, panel_bar: int) -> TrainingInputs:
-    """Return what is known of the sampled pages that were visited before `span`. O(pages + v log v), v journal visits.
+    """Return the data of the sampled pages that were visited before `span`. O(pages + v log v), v journal visits.
 
-    Pages whose first visit came later are left out: a history that began with draws would say more of the prior than of
-    them. The panel are the pages whose sample hash is at most `panel_bar`, -1 for no panel.
+    Pages whose first visit came later are left out: a history that began with draws would reflect the prior more than
+    the page. The panel has the pages whose sample hash is at most `panel_bar`, -1 for no panel.
     """
     journal = read_visits(shard.journal, shard.pages.records, shard.corpus)
     times = _as_cycles(journal.at_s, span)
@@ -137,10 +137,10 @@ def gather_training(shard: ShardArrays, span: Span, panel_bar: int) -> TrainingI
 
 
 def count_cycles(shard: ShardArrays, now: float, cycle_s: float, share: float) -> float:
-    """Return how many whole cycles up to `now` began after `share` of the sampled pages had been visited.
+    """Return the number of whole cycles up to `now` that began after `share` of the sampled pages had been visited.
 
-    That many a history may have if it is to hold so many of them; inf where the journal forgot their first visits, 0
-    where there is no page. O(pages + v log v), v journal visits.
+    It is the maximum length of a history with that share of the pages. Inf if the journal no longer has their first
+    visits, 0 if there is no page. O(pages + v log v), v journal visits.
     """
     rows = find_sampled(shard.pages.records, 0, int(shard.corpus["pages"][0]), sample_bar(shard.corpus))
     rows = rows[(shard.pages.records["flags"][rows] & VISITED) != 0]
@@ -155,7 +155,7 @@ def count_cycles(shard: ShardArrays, now: float, cycle_s: float, share: float) -
 
 
 def impute_training(inputs: TrainingInputs, seed: int) -> Training:
-    """Return the history that `inputs` tells, its gaps drawn; the same for the same `seed`. O(n cycles + visits)."""
+    """Return the training data of `inputs` with gaps imputed; deterministic for a given `seed`. O(n cycles + visits)."""
     changed, observed = impute_history(inputs.visits, inputs.span.cycles, seed)
     history = ChangeHistory(
         changed,
@@ -171,13 +171,13 @@ def impute_training(inputs: TrainingInputs, seed: int) -> Training:
 
 
 def _cycle_times(shard: ShardArrays, groups: Ints, span: Span) -> CycleTimes | None:
-    """Return when the cycles were, and by which profiles the pages of ``groups``: uint32[n] go from now on."""
+    """Return the times of the cycles and the current profiles of the pages of ``groups``: uint32[n]."""
     age = int(shard.corpus["sweep"][0]) & 1
     return copy_cycle_times(shard.seasonality, groups, age, span.start_s, span.cycle_s, span.cycles)
 
 
 def _as_cycles(at_s: Floats, span: Span) -> Floats:
-    """Return times in cycles from the span's start, those at the edge of a cycle exactly there."""
+    """Return times in cycles from the span's start, rounded at cycle boundaries."""
     with np.errstate(over="ignore"):
         times = (at_s - span.start_s) / span.cycle_s
     times = np.clip(times, -LONGEST_INTERVAL, LONGEST_INTERVAL)
@@ -186,7 +186,7 @@ def _as_cycles(at_s: Floats, span: Span) -> Floats:
 
 
 def _relevant_visits(rows: Ints, times: Floats) -> Bools:
-    """Return which visits matter after time 0: those later, and each page's last before. O(v)."""
+    """Return which visits matter after time 0: all later ones, and each page's last one before. O(v)."""
     last = np.ones(rows.size, np.bool_)
     last[:-1] = (rows[1:] != rows[:-1]) | (times[1:] > 0.0)
     return (times > 0.0) | last

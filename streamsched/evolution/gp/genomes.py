@@ -1,11 +1,11 @@
-"""Genomes: formulas as byte strings, one symbol a byte, every operation before its operands.
+"""Genomes: formulas as byte strings in prefix order, one symbol per byte.
 
-A genome is one whole tree: ``t * exp(X)`` is the bytes of ``* t exp X``. So a subtree is a slice, putting one in the
-place of another is joining slices, and no node object is made while a population evolves.
+A genome is one complete tree: ``t * exp(X)`` is the bytes of ``* t exp X``. A subtree is a slice, replacing a subtree
+is concatenating slices, and no node objects are created while a population evolves.
 
-**Chance** comes from ``random.Random`` and of that from ``random()`` alone: the one method whose sequence, for a seed
-that is a whole number, Python promises to keep from version to version. A number below n is ``int(random() * n)``,
-which is below n for all n up to 2**53 and, for the n met here, uniform to one part in 2**40.
+**Randomness** comes from ``random.Random``, and only from its method ``random()``: the one method whose sequence, for
+an integer seed, Python guarantees across versions. A number below n is ``int(random() * n)``, which is below n for all
+n up to 2**53 and, for the n that occur here, uniform to one part in 2**40.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ __all__ = [
     "to_formula",
 ]
 
-_MAX_REDRAWS: Final = 20  # of a first individual that is there already: small trees over few terminals soon repeat
+_MAX_REDRAWS: Final = 20  # of a duplicate initial tree: small trees over few terminals soon repeat
 
 
 def draw_below(count: int, rng: Random) -> int:
-    """Return a number from 0 to `count` - 1, each as likely: the stable way of the module's docstring. O(1)."""
+    """Return a uniform integer from 0 to `count` - 1; see the module's docstring. O(1)."""
     return int(rng.random() * count)
 
 
 def subtree_end(genome: bytes, start: int, symbol_set: SymbolSet) -> int:
-    """Return the place after the subtree that begins at `start`. O(size of the subtree).
+    """Return the index after the subtree that begins at `start`. O(size of the subtree).
 
     >>> symbol_set = SymbolSet(("X", "t"), ())
     >>> subtree_end(from_formula(Formula.parse("exp(X) * t"), symbol_set), 1, symbol_set)
@@ -53,7 +53,7 @@ def subtree_end(genome: bytes, start: int, symbol_set: SymbolSet) -> int:
 
 
 def levels_of(genome: bytes, symbol_set: SymbolSet) -> bytes:
-    """Return the level of each node, the root's 1, as bytes in the genome's order. O(size).
+    """Return the level of each node, the root's is 1, as bytes in genome order. O(size).
 
     >>> symbol_set = SymbolSet(("X", "t"), ())
     >>> list(levels_of(from_formula(Formula.parse("exp(X) * t"), symbol_set), symbol_set))
@@ -61,7 +61,7 @@ def levels_of(genome: bytes, symbol_set: SymbolSet) -> bytes:
     """
     arity = symbol_set.arity
     levels = bytearray()
-    pending_levels: list[int] = []  # the levels of second operands that are still to come
+    pending_levels: list[int] = []  # the levels of outstanding second operands
     level = 1
     for symbol in genome:
         levels.append(level)
@@ -76,12 +76,12 @@ def levels_of(genome: bytes, symbol_set: SymbolSet) -> bytes:
 
 
 def depth_of(genome: bytes, symbol_set: SymbolSet) -> int:
-    """Return the genome's levels, 1 for a leaf, as ``Formula.depth`` counts them. O(size)."""
+    """Return the depth of the genome, 1 for a leaf, like ``Formula.depth``. O(size)."""
     return max(levels_of(genome, symbol_set))
 
 
 def is_genome(genome: bytes, symbol_set: SymbolSet) -> bool:
-    """True where `genome` is one whole tree over `symbol_set`. O(size).
+    """Return whether `genome` is one complete tree over `symbol_set`. O(size).
 
     >>> symbol_set = SymbolSet(("X", "t"), ())
     >>> [is_genome(bytes(symbols), symbol_set) for symbols in ([2, 0, 1], [2, 0], [0, 1], [], [99])]
@@ -96,18 +96,19 @@ def is_genome(genome: bytes, symbol_set: SymbolSet) -> bool:
 
 
 def grow_tree(symbol_set: SymbolSet, depth: int, rng: Random, *, leaf: bool = True) -> bytes:
-    """Return a tree of at most `depth` levels, by Koza's grow method; a function at its root unless `leaf`. O(size).
+    """Return a random tree of at most `depth` levels by Koza's grow method; its root is a function unless `leaf`.
+    O(size).
 
-    Above the last level each symbol is as likely as any other, terminal, constant or function.
+    Above the last level, terminals, constants and functions are drawn with equal probability.
     """
     first = 0 if leaf or depth == 1 else symbol_set.leaves
     return _draw_tree(symbol_set, depth, rng, first, 0)
 
 
 def full_tree(symbol_set: SymbolSet, depth: int, rng: Random) -> bytes:
-    """Return a tree whose leaves all stand at level `depth`, by Koza's full method. O(size).
+    """Return a random tree with all leaves at level `depth`, by Koza's full method. O(size).
 
-    Each function is as likely as any other, and so is each leaf.
+    Functions are drawn with equal probability, and so are leaves.
     """
     return _draw_tree(symbol_set, depth, rng, symbol_set.leaves, symbol_set.leaves)
 
@@ -115,8 +116,8 @@ def full_tree(symbol_set: SymbolSet, depth: int, rng: Random) -> bytes:
 def ramped_trees(count: int, depths: tuple[int, int], symbol_set: SymbolSet, rng: Random) -> list[bytes]:
     """Return `count` trees by ramped half-and-half (Koza 1992). O(their sizes).
 
-    The depth limits run through `depths`, its ends included, again and again; every other such round is grown, with
-    functions at the roots, and every other is full. A tree that came before is drawn anew, up to 20 times.
+    The depth limits cycle through `depths`, both ends included. Alternate rounds use the grow method, with functions at
+    the roots, and the full method. A duplicate tree is drawn again, up to 20 times.
     """
     trees: dict[bytes, None] = {}
     repeats: list[bytes] = []
@@ -139,11 +140,11 @@ def _draw_initial(symbol_set: SymbolSet, depth: int, rng: Random, *, full: bool)
 
 
 def _draw_tree(symbol_set: SymbolSet, depth: int, rng: Random, root: int, inner: int) -> bytes:
-    """Return a tree of at most `depth` levels whose root's symbol is at least `root`, others above the last `inner`."""
+    """Return a tree of at most `depth` levels; its root's symbol is at least `root`, other inner ones at least `inner`."""
     random, arity, leaves = rng.random, symbol_set.arity, symbol_set.leaves
     count = len(arity)
     genome = bytearray()
-    pending = [depth]  # the levels left to each operand that is still to come, the next one last
+    pending = [depth]  # levels left for each outstanding operand, the next one last
     first = root
     while pending:
         left = pending.pop()
@@ -155,16 +156,16 @@ def _draw_tree(symbol_set: SymbolSet, depth: int, rng: Random, root: int, inner:
 
 
 def to_formula(genome: bytes, symbol_set: SymbolSet) -> Formula:
-    """Return the formula that `genome` stands for; it prints as text that ``Formula.parse`` takes. O(size * depth).
+    """Return the formula of `genome`; its text can be parsed by ``Formula.parse``. O(size * depth).
 
-    Raises ValueError where `genome` is not one whole tree over `symbol_set`.
+    Raises ValueError if `genome` is not one complete tree over `symbol_set`.
 
     >>> print(to_formula(bytes([4, 0, 1]), SymbolSet(("X", "t"), ())))
     X * t
     """
     if not is_genome(genome, symbol_set):
         raise ValueError(
-            f"genome: expected one whole tree over {len(symbol_set.symbols)} symbols, found {genome[:80]!r}"
+            f"genome: expected one complete tree over {len(symbol_set.symbols)} symbols, found {genome[:80]!r}"
         )
     operands: list[Node] = []
     for symbol in reversed(genome):
@@ -181,9 +182,9 @@ def to_formula(genome: bytes, symbol_set: SymbolSet) -> Formula:
 
 
 def from_formula(formula: Formula, symbol_set: SymbolSet) -> bytes | None:
-    """Return the genome of `formula`, None where it holds a symbol that `symbol_set` lacks. O(size).
+    """Return the genome of `formula`, or None if it contains a symbol that `symbol_set` lacks. O(size).
 
-    ``-x`` becomes ``0 - x``, which no operation tells apart from it, where 0 is among the constants.
+    ``-x`` becomes ``0 - x``, which evaluates identically, if 0 is among the constants.
     """
     codes = {symbol: code for code, symbol in enumerate(symbol_set.symbols)}
     genome = bytearray()

@@ -1,4 +1,4 @@
-"""The loop: evaluate a generation, remember the best of all so far, breed the next (section 4.2 of the paper)."""
+"""The generational loop: evaluate the population, update the elites, create the offspring (section 4.2 of the paper)."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ class Individual(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """One generation of one run, in figures.
+    """Statistics of one generation of one run.
 
-    ``number``: from 1; ``evaluated``: individuals that have a fitness; ``best``, ``mean``, ``median``: of these, NaN
-    where there are none; ``distinct``: share of different genomes; ``mean_size``: nodes of an individual.
+    ``number``: from 1. ``evaluated``: individuals with a fitness. ``best``, ``mean``, ``median``: of their fitness, NaN
+    if there are none. ``distinct``: share of different genomes. ``mean_size``: mean nodes per individual.
     """
 
     number: int
@@ -56,10 +56,10 @@ class Generation:
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """What one run found: ``elites``, the best different genomes of all its generations, the best first.
+    """Result of one run: ``elites`` are the best distinct genomes of all its generations, best first.
 
-    ``generations``: those evaluated, in order; ``evaluations``: individuals handed to the evaluator, repeats included;
-    ``complete``: False where it was over before the last generation that the settings ask for.
+    ``generations``: statistics in order. ``evaluations``: individuals passed to the evaluator, repeats included.
+    ``complete``: False if the run stopped before the last generation.
     """
 
     seed: int
@@ -71,9 +71,9 @@ class RunResult:
 
 @dataclass(frozen=True, slots=True)
 class CombinedRuns:
-    """What several runs found: ``elites``, those of all `runs`, each genome once, the best first.
+    """Result of several runs: ``elites`` are those of all `runs`, each genome once, best first.
 
-    They are not cut to N_b again: the paper validates the N_b of each run (4.2.3).
+    They are not truncated to N_b again: the paper validates the N_b of each run (4.2.3).
     """
 
     elites: tuple[Individual, ...]
@@ -89,14 +89,14 @@ def evolve_population(
     should_stop: Callable[[], bool] = lambda: False,
     progress: Callable[[Generation], object] | None = None,
 ) -> RunResult:
-    """Return what one run from `seed` finds; the same bytes wherever `evaluate` gives the same numbers.
+    """Run one evolution from `seed`; the result is identical to the byte wherever `evaluate` returns the same numbers.
 
-    `evaluate` gives a fitness for each genome, the higher the better, NaN for those it could not evaluate, which rank
-    last and are no elites. `initial`: genomes over ``settings.symbol_set`` that start in the population, as many as it
-    holds; ramped half-and-half makes the rest. `should_stop` is asked after each generation: True ends the run with what it
-    has. `progress` is told of each generation. O(generations · population · size) besides what `evaluate` takes, 15
-    to 35 µs for a new individual. Raises ValueError for a seed below 0, a first genome that does not fit, or a fitness
-    of the wrong shape.
+    `evaluate` returns the fitness of each genome, higher is better. NaN means not evaluated: such individuals rank last
+    and are never elites. `initial`: genomes over ``settings.symbol_set`` that start in the population, truncated to its
+    size; ramped half-and-half makes the rest. `should_stop` is called after each generation; True ends the run.
+    `progress` is called with each generation. O(generations · population · size) besides `evaluate`, 15 to 35 µs for a
+    new individual. Raises ValueError if the seed is negative, an initial genome is invalid or too deep, or the fitness
+    has the wrong shape.
     """
     run = _Run(settings, seed, initial)
     _run_generations([run], evaluate, should_stop, lambda _, generation: progress(generation) if progress else None)
@@ -112,11 +112,11 @@ def evolve_seeds(
     should_stop: Callable[[], bool] = lambda: False,
     progress: Callable[[int, Generation], object] | None = None,
 ) -> CombinedRuns:
-    """Return what ``settings.seeds`` independent runs find, run r from ``derive_seed(seed, r)`` (section 4.2.3).
+    """Run ``settings.seeds`` independent evolutions, run r from ``derive_seed(seed, r)`` (section 4.2.3).
 
-    All is as in `evolve_population`, which gives the same `RunResult` for each of these seeds. The runs go side by side,
-    a generation of all of them to a call of `evaluate`: it has more to share among its threads, and where `should_stop` ends
-    it early all runs have come equally far. `progress` is told the run and its generation.
+    Each run's `RunResult` is that of `evolve_population` with the same seed. The runs advance together, one generation
+    of all of them per call of `evaluate`: it has more work to parallelise, and if `should_stop` ends it early, all runs
+    have made equal progress. `progress` is called with the run's number and its generation.
     """
     runs = [_Run(settings, derive_seed(seed, number), initial) for number in range(settings.seeds)]
     _run_generations(runs, evaluate, should_stop, progress)
@@ -125,7 +125,7 @@ def evolve_seeds(
 
 
 def derive_seed(seed: int, run: int) -> int:
-    """Return the seed of run `run` of an evolution from `seed`: 48 bits that look random, exact in any JSON. O(1).
+    """Return the seed of run number `run`: 48 pseudo-random bits, exact in any JSON. O(1).
 
     >>> derive_seed(1, 0), derive_seed(1, 1)
     (157974076829889, 2244062864135)
@@ -134,11 +134,12 @@ def derive_seed(seed: int, run: int) -> int:
 
 
 def rank_individuals(elites: Iterable[Individual]) -> tuple[Individual, ...]:
-    """Return `elites`, each genome once with its first fitness, the best first; those of NaN are left out. O(n log n).
+    """Return the individuals best first, each genome once with its first fitness; NaN is dropped. O(n log n).
 
-    Of equal fitness the smaller comes first, then the one of the smaller bytes.
+    Of equal fitness, the smaller genome comes first, then the one with the smaller bytes.
 
-    >>> [elite.genome for elite in rank_individuals([Individual(b"bb", 0.5), Individual(b"c", 0.5), Individual(b"d", 0.9)])]
+    >>> pairs = [(b"bb", 0.5), (b"c", 0.5), (b"d", 0.9)]
+    >>> [individual.genome for individual in rank_individuals(Individual(*pair) for pair in pairs)]
     [b'd', b'c', b'bb']
     """
     distinct: dict[bytes, float] = {}
@@ -149,14 +150,14 @@ def rank_individuals(elites: Iterable[Individual]) -> tuple[Individual, ...]:
 
 
 def _sort_key(elite: Individual) -> tuple[bool, float, int, bytes]:
-    """Return what sorts the best first, NaN last."""
+    """Return the sort key: best first, NaN last."""
     genome, fitness = elite
     is_nan = math.isnan(fitness)
     return is_nan, 0.0 if is_nan else -fitness, len(genome), genome
 
 
 def _mean(values: Sequence[float]) -> float:
-    """Return the mean from the exact sum, the same bytes everywhere; NaN of nothing."""
+    """Return the mean from the exact sum, identical on every machine; NaN if there are no values."""
     if not values:
         return math.nan
     return (math.fsum(values) if all(map(math.isfinite, values)) else sum(values)) / len(values)
@@ -168,7 +169,7 @@ def _run_generations(
     should_stop: Callable[[], bool],
     progress: Callable[[int, Generation], object] | None,
 ) -> None:
-    """Carry all `runs` through their generations, side by side."""
+    """Advance all `runs` through their generations together."""
     generations = runs[0].settings.generations
     for number in range(1, generations + 1):
         genomes = [genome for run in runs for genome in run.population]
@@ -188,7 +189,7 @@ def _run_generations(
 
 
 class _Run:
-    """One population on its way, and the best it has seen."""
+    """State of one run: its population and its elites."""
 
     def __init__(self, settings: EvolutionSettings, seed: int, initial: Sequence[bytes]) -> None:
         if seed < 0:
@@ -204,15 +205,15 @@ class _Run:
         for genome in initial:
             if not is_genome(genome, self.symbol_set) or depth_of(genome, self.symbol_set) > settings.max_depth:
                 expected = (
-                    f"one whole tree of at most {settings.max_depth} levels over {settings.terminals!r} terminals"
+                    f"one complete tree of at most {settings.max_depth} levels over {settings.terminals!r} terminals"
                 )
-                raise ValueError(f"first: expected {expected}, found {genome[:80]!r}")
+                raise ValueError(f"initial: expected {expected}, found {genome[:80]!r}")
         self.population = list(dict.fromkeys(initial))[: settings.population]
         missing = settings.population - len(self.population)
         self.population += ramped_trees(missing, settings.initial_depth, self.symbol_set, self._rng)
 
     def record_fitness(self, fitness: Sequence[float]) -> Generation:
-        """Take in the `fitness` of the population and return the generation's figures."""
+        """Record the `fitness` of the population and return the generation's statistics."""
         individuals = [Individual(*pair) for pair in zip(self.population, fitness, strict=True)]
         self._ranked = [genome for genome, _ in sorted(individuals, key=_sort_key)]
         self.elites = rank_individuals([*self.elites, *individuals])[: self.settings.elites]
@@ -232,12 +233,12 @@ class _Run:
         return self.generations[-1]
 
     def reproduce(self) -> None:
-        """Replace the population by its offspring."""
+        """Replace the population with its offspring."""
         elites = [elite.genome for elite in self.elites] if self.settings.parents == "elites" else []
         reproduction = Reproduction(elites or self._ranked, self.symbol_set, self.settings, self._rng)
         self.population = [reproduction.make_offspring() for _ in self.population]
 
     def result(self) -> RunResult:
-        """Return what the run has found."""
+        """Return the result of the run."""
         complete = len(self.generations) == self.settings.generations
         return RunResult(self.seed, self.elites, tuple(self.generations), self.evaluations, complete)

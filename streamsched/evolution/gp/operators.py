@@ -1,9 +1,9 @@
-"""How individuals become others: crossover, reproduction, replacement and swap mutation (sections 4.1 and 5.2).
+"""Genetic operators: crossover, reproduction, replacement and swap mutation (sections 4.1 and 5.2).
 
-Wherever a node is drawn, each node of the tree is as likely as any other, leaves too, so about half of what is
-exchanged are leaves. (Koza draws inner nodes nine times in ten; the paper says "random".) What comes out is always one
-whole tree of at most ``max_depth`` levels: places are drawn anew up to 10 times until it is. Where none is found the
-operator has nothing to offer and another is drawn, up to 10 times, at last reproduction, which always has.
+Every random node is uniform over all nodes of the tree, leaves included, so about half of the exchanged subtrees are
+leaves. (Koza draws inner nodes nine times in ten; the paper says "random".) The result is always one complete tree of
+at most ``max_depth`` levels: positions are redrawn up to 10 times. If none fits, the operator returns None and another
+operator is drawn, up to 10 times; the last resort is reproduction, which always succeeds.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ __all__ = ["Reproduction", "cross", "replace_subtree", "swap_subtrees"]
 
 Operator: TypeAlias = Callable[[], bytes | None]
 
-_MAX_TRIES: Final = 10  # of drawing places, parents or operators that fit, before giving way
+_MAX_TRIES: Final = 10  # draws of positions, parents or operators before the fallback
 
 
 def cross(first: bytes, second: bytes, symbol_set: SymbolSet, max_depth: int, rng: Random) -> bytes | None:
-    """Return `first` with a random subtree of `second` in place of one of its own; None where 10 draws are too deep.
+    """Return `first` with one random subtree replaced by a random subtree of `second`; None if 10 draws are too deep.
 
     Both parents have at most `max_depth` levels. O(size).
     """
@@ -40,9 +40,9 @@ def cross(first: bytes, second: bytes, symbol_set: SymbolSet, max_depth: int, rn
 
 
 def replace_subtree(genome: bytes, symbol_set: SymbolSet, settings: EvolutionSettings, rng: Random) -> bytes:
-    """Return `genome` with a new tree in place of a random subtree. O(size).
+    """Return `genome` with a random subtree replaced by a new tree. O(size).
 
-    The new tree is grown; its depth limit is the greatest that the first generation knew, or what room there is.
+    The new tree is grown; its depth limit is the largest of the initial population, or the remaining levels if fewer.
     """
     start = int(rng.random() * len(genome))
     levels_left = settings.max_depth - levels_of(genome[: start + 1], symbol_set)[start] + 1
@@ -51,10 +51,10 @@ def replace_subtree(genome: bytes, symbol_set: SymbolSet, settings: EvolutionSet
 
 
 def swap_subtrees(genome: bytes, symbol_set: SymbolSet, max_depth: int, rng: Random) -> bytes | None:
-    """Return `genome` with two of its subtrees in each other's place, neither within the other. O(size).
+    """Return `genome` with two disjoint subtrees exchanged. O(size).
 
-    It has at most `max_depth` levels. None where 10 draws find no two that fit: in a leaf, or a chain of functions of
-    one operand, there are none.
+    The result has at most `max_depth` levels. None if 10 draws find no pair that fits; a leaf, or a chain of unary
+    functions, has none.
     """
     random = rng.random
     levels = levels_of(genome, symbol_set)
@@ -76,10 +76,10 @@ def swap_subtrees(genome: bytes, symbol_set: SymbolSet, max_depth: int, rng: Ran
 
 
 class Reproduction:
-    """Makes new individuals from `ranked` ones, the best first: parents by tournament, operators by roulette.
+    """Creates offspring from `ranked` individuals, best first: tournament selection, operators by roulette wheel.
 
-    Of an individual's tournament the best rank wins. Of the settings it reads ``tournament``, ``max_depth``,
-    ``crossover_depth``, ``initial_depth`` and the four rates.
+    The best rank of a tournament wins. Settings used: ``tournament``, ``max_depth``, ``crossover_depth``,
+    ``initial_depth`` and the four operator rates.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class Reproduction:
         self._operators: tuple[Operator, ...] = (self._cross, self.select_parent, self._replace, self._swap)
         rates = (settings.crossover, settings.reproduction, settings.replacement, settings.swap)
         self._cumulative_rates = tuple(accumulate(rates))
-        self._crossover_parents: dict[bytes, bool] = {}  # may the individual take part in a crossover
+        self._crossover_parents: dict[bytes, bool] = {}  # by genome: is it shallow enough for crossover
 
     def make_offspring(self) -> bytes:
         """Return a new individual. O(size)."""
@@ -123,7 +123,7 @@ class Reproduction:
         return cross(first, second, self.symbol_set, self.settings.max_depth, self.rng)
 
     def _select_crossover_parent(self) -> bytes | None:
-        """Return the winner of the first of 10 tournaments whose winner may take part in a crossover."""
+        """Return the first winner of up to 10 tournaments that is shallow enough for crossover."""
         for _ in range(_MAX_TRIES):
             parent = self.select_parent()
             if parent not in self._crossover_parents:

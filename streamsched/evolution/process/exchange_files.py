@@ -1,7 +1,7 @@
-"""Parcels: what an evolution in a process of its own is given and gives back, as files that are checked when read.
+"""Exchange files: training data and results passed to and from an evolution process, with checksums.
 
-A parcel is a directory: each array as ``NAME.npy``, and ``parcel.json`` with the CRC-32C of every file and whatever
-else is to be known. The JSON is put in place last: a directory without it is no parcel.
+An exchange directory has each array as ``NAME.npy``, and ``exchange.json`` with the CRC-32C of every file and the
+other values. The JSON file is written last: a directory without it is incomplete.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from streamsched.evolution.findings import DataSpan
 
 __all__ = ["read_exchange", "read_json", "write_exchange", "write_json"]
 
-_MANIFEST: Final = "parcel.json"
+_MANIFEST: Final = "exchange.json"
 _PAGE_COLUMNS: Final = ("hashes", "prior_mean", "importance", "cost", "groups")
-_TIMING_ARRAYS: Final = ("profiles", "quarters", "profile")  # of the timing, where there is one
+_TIMING_ARRAYS: Final = ("profiles", "quarters", "profile")  # if the history has timing
 
 
 def write_exchange(
     directory: Path, imputations: Sequence[ChangeHistory], data: DataSpan, meta: Mapping[str, Any]
 ) -> None:
-    """Write what evolution learns from, and the JSON-able `meta`, to `directory`, which must exist. O(bytes).
+    """Write training data and the JSON-serialisable `meta` to `directory`, which must exist. O(bytes).
 
-    ``imputations``: one history, or several of the same pages that differ only in what was drawn. Raises OSError.
+    ``imputations``: one history, or several of the same pages that differ only in imputed cycles. Raises OSError.
     """
     checksums = {}
     timing = imputations[0].timing
@@ -53,9 +53,9 @@ def write_exchange(
 
 
 def read_exchange(directory: Path) -> tuple[list[ChangeHistory], DataSpan, dict[str, Any]]:
-    """Return the draws of a history in `directory`, what it is made of, and the meta. O(bytes).
+    """Return the imputations in `directory`, their origin, and the meta. O(bytes).
 
-    Every byte is checked: raises SnapshotError where a file is missing, damaged or not what was written.
+    All checksums are verified. Raises SnapshotError if a file is missing, damaged or invalid.
     """
     content = read_json(directory / _MANIFEST)
     try:
@@ -73,7 +73,7 @@ def read_exchange(directory: Path) -> tuple[list[ChangeHistory], DataSpan, dict[
     except OSError as error:
         raise SnapshotError(str(directory), f"cannot be read: {error.strerror or error}") from error
     except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise SnapshotError(str(directory), f"is no parcel: {error}") from error
+        raise SnapshotError(str(directory), f"is not a complete exchange directory: {error}") from error
 
 
 def _read_array(path: Path, expected: int) -> npt.NDArray[Any]:
@@ -85,7 +85,7 @@ def _read_array(path: Path, expected: int) -> npt.NDArray[Any]:
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Write `content` with its checksum to `path`, which appears whole or not at all. Raises OSError."""
+    """Write `content` with its checksum to `path`, atomically. Raises OSError."""
     text = json.dumps(content, sort_keys=True, allow_nan=False)
     temporary = path.with_name(f".{path.name}.draft")
     temporary.write_text(json.dumps({"crc": crc32c(text.encode()), "content": text}), encoding="utf-8")
@@ -93,7 +93,7 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Return what `write_json` wrote to `path`. Raises SnapshotError where there is nothing or it is damaged."""
+    """Return what `write_json` wrote to `path`. Raises SnapshotError if the file is missing or damaged."""
     try:
         envelope = json.loads(path.read_text(encoding="utf-8"))
         text = envelope["content"]
@@ -103,5 +103,5 @@ def read_json(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise SnapshotError(str(path), f"cannot be read: {error.strerror or error}") from error
     except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
-        raise SnapshotError(str(path), "damaged: is not what was written") from error
+        raise SnapshotError(str(path), "damaged: not valid JSON with a checksum") from error
     return content

@@ -1,4 +1,4 @@
-"""One evolution in a process of its own, as its parent sees it: begun, looked at now and then, ended."""
+"""One evolution in a separate process, seen from its parent: start, poll, end."""
 
 from __future__ import annotations
 
@@ -27,15 +27,17 @@ GatherTraining: TypeAlias = Callable[[], tuple[Sequence[ChangeHistory], DataSpan
 
 _PREFIX: Final = ".evolution-"
 _ERRORS: Final = "errors.txt"
-_OWNER_LOCK: Final = "claim"  # a file that is locked as long as the job's owner lives
-_ROOT: Final = Path(__file__).resolve().parents[2]  # where the package stands, installed or not
+_OWNER_LOCK: Final = "owner.lock"  # locked while the job's owner lives
+_ROOT: Final = Path(__file__).resolve().parents[2]  # the directory that contains the package
 _ONE_THREAD: Final = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
 
 
 class Job:
-    """An evolution under way. A thread gathers and writes what it learns from, starts the process and waits for it:
-    whoever begins it waits for nothing. `meta`: what the worker is to know besides; `function`: the function it calls, as
-    ``module:function``; `limit_s`: seconds by `clock`, from the start of the process, until `poll` gives it up.
+    """A running evolution.
+
+    A thread gathers and writes the training data, starts the process and waits for it, so the creator never blocks.
+    `meta`: further inputs of the worker. `function`: the function that the worker calls, as ``module:function``.
+    `limit_s`: time limit of the process in seconds of `clock`; after it, `poll` reports failure.
     """
 
     def __init__(
@@ -47,7 +49,7 @@ class Job:
         limit_s: float,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Begin. Raises OSError where `directory` cannot be written."""
+        """Start the job. Raises OSError if `directory` cannot be written."""
         directory.mkdir(parents=True, exist_ok=True)
         self.folder, self._owner_lock = _make_folder(directory)
         self.data: DataSpan | None = None
@@ -56,33 +58,34 @@ class Job:
         self._limit_s = limit_s
         self._clock = clock
         self._created_at = clock()
-        self._started_at: float | None = None  # the process
+        self._started_at: float | None = None  # start of the process
         self._ended_at: float | None = None
         self._failure: str | None = None
         self._cancelled = False
-        self._lock = threading.Lock()  # of what end() and the thread must not both decide: whether there is a process
+        self._lock = threading.Lock()  # end() and the thread must agree on whether the process is started
         self._thread = threading.Thread(target=self._run, args=(gather, dict(meta)), daemon=True)
         self._thread.start()
 
     @property
     def seconds(self) -> float:
-        """How long it has been under way, or was: it does not grow while the result waits to be collected."""
+        """Duration so far, or in total once the evolution has ended."""
         return (self._clock() if self._ended_at is None else self._ended_at) - self._created_at
 
     def poll(self) -> EvolutionResult | str | None:
-        """Return what came of it: None while it is under way, one sentence where it failed. Milliseconds at most.
+        """Return the result, one sentence if the evolution failed, or None while it is running. Milliseconds at most.
 
-        What ended by itself has ended, however late that is seen. Once there is an answer, call `end`.
+        A process that ended by itself counts as ended, even if that is noticed after the time limit. Call `end`
+        afterwards.
         """
         if not self._thread.is_alive():
             code = None if self.process is None else self.process.returncode
             return self._failure if code is None else self._read_result() if code == 0 else self._describe_exit(code)
-        started = self._started_at  # before it: reading and writing a bounded amount, which ends, or the machine does
+        started = self._started_at  # None while the thread still gathers and writes: bounded work, without a limit
         late = started is not None and self._clock() - started > self._limit_s
         return f"stopped after {self._limit_s:g} s, its time limit" if late else None
 
     def end(self) -> None:
-        """Leave nothing behind: neither the process, which is killed if it still runs, nor its files."""
+        """Kill the process if it still runs, and remove its files."""
         with self._lock:
             self._cancelled = True
         if self.process is not None:
@@ -92,7 +95,7 @@ class Job:
         self._owner_lock.close()
 
     def _run(self, gather: GatherTraining, meta: dict[str, Any]) -> None:
-        """Gather, start the process and see it to its end, unless `end` comes first."""
+        """Gather the data, start the process and wait for it, unless `end` comes first."""
         self._failure = self._write(gather, meta) or self._start()
         if self.process is not None:
             self.process.wait()
@@ -102,14 +105,14 @@ class Job:
         try:
             imputations, self.data = gather()
             write_exchange(self.folder, imputations, self.data, meta)
-        except Exception as error:  # noqa: BLE001  on a thread of its own: nobody above could be told
-            return f"could not gather what to learn from: {type(error).__name__}: {_shorten_line(str(error))}"
+        except Exception as error:  # noqa: BLE001  in a thread: there is no caller to propagate to
+            return f"could not gather the training data: {type(error).__name__}: {_shorten_line(str(error))}"
         return None
 
     def _start(self) -> str | None:
         with self._lock:
             if self._cancelled:
-                return "given up before its process was started"
+                return "cancelled before its process was started"
             try:
                 self.process = self._spawn()
             except (OSError, subprocess.SubprocessError) as error:
@@ -134,20 +137,20 @@ class Job:
         try:
             return EvolutionResult.from_json(read_json(self.folder / RESULT_NAME))
         except (StreamschedError, ValueError, TypeError) as error:
-            return f"left no result that can be read: {_shorten_line(str(error))}"
+            return f"left no readable result: {_shorten_line(str(error))}"
 
     def _describe_exit(self, code: int) -> str:
         if code < 0:
             return f"its process was killed by signal {-code}"
         try:
             lines = (self.folder / _ERRORS).read_bytes().decode(errors="replace").strip().splitlines()
-        except OSError:  # somebody removed the directory
+        except OSError:  # the directory was removed
             lines = []
         return f"its process ended with code {code}" + (f": {_shorten_line(lines[-1])}" if lines else "")
 
 
 def remove_abandoned_jobs(directory: Path) -> None:
-    """Remove what jobs of a process that was killed left in `directory`, not what others work on. O(files)."""
+    """Remove the files of jobs in `directory` whose owner was killed, not those of live owners. O(files)."""
     for folder in directory.glob(f"{_PREFIX}*"):
         with suppress(OSError):
             lock = _lock_folder(folder)
@@ -157,18 +160,18 @@ def remove_abandoned_jobs(directory: Path) -> None:
 
 
 def _make_folder(directory: Path) -> tuple[Path, IO[bytes]]:
-    """Return a new folder, and the claim on it that keeps others from sweeping it away. Raises OSError."""
+    """Return a new folder and its owner lock, which prevents others from removing it. Raises OSError."""
     while True:
         folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=directory))
         lock = _lock_folder(folder)
         if lock is not None:
-            return folder, lock  # else it was swept away before it was claimed
+            return folder, lock  # else another process removed it before it was locked
 
 
 def _lock_folder(folder: Path) -> IO[bytes] | None:
-    """Return the lock file of `folder`, held until it is closed or this process ends.
+    """Return the owner lock of `folder`, held until the file is closed or this process ends.
 
-    None where another holds it or the folder is gone; raises OSError where it cannot be told.
+    None if another process holds it or the folder is gone. Raises OSError if locking fails otherwise.
     """
     try:
         lock = (folder / _OWNER_LOCK).open("ab")

@@ -1,4 +1,4 @@
-"""Choosing classes of pages by score: the best whose pages together fill a batch, in order."""
+"""Selection of page classes by score: the best classes whose pages fill a batch, in order."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from streamsched.numerics.jit import bare_kernel, inlined_kernel
 
 __all__ = ["choose_classes", "sort_descending"]
 
-_INSERTION_SORT_MAX = 24  # elements that insertion sorts as fast as anything
+_INSERTION_SORT_MAX = 24  # elements; insertion sort is fastest up to here
 
 
 @bare_kernel
 def choose_classes(keys: Hashes, sizes: Ints, wanted: int, chosen: Ints, count: int) -> int:
-    """Put first into `chosen` the classes whose pages can be among the best `wanted`; return how many these are.
+    """Move the classes whose pages can be among the best `wanted` to the front of `chosen`; return their number.
 
     ``keys``: uint64 and ``sizes``: int64, by class; ``chosen``: int64[count], the classes 0 to count - 1 in any order.
-    Those returned come by key, descending: all above the key at which `wanted` pages are reached, and all that share
-    it. O(count + m log m), m of them returned.
+    The selected classes are sorted by key, descending: all above the key at which `wanted` pages are reached, and all
+    with that key. O(count + m log m), m of them selected.
     """
     low, high = 0, count
     while high - low > _INSERTION_SORT_MAX:
@@ -34,7 +34,7 @@ def choose_classes(keys: Hashes, sizes: Ints, wanted: int, chosen: Ints, count: 
             wanted -= better + equal
             low = level
     sort_descending(keys, chosen, 0, high)
-    while low < high and wanted > 0:  # the few that quickselect left: whole runs of one key until enough
+    while low < high and wanted > 0:  # the rest after quickselect: whole runs of equal keys until enough
         key = keys[chosen[low]]
         while low < high and keys[chosen[low]] == key:
             wanted -= int(sizes[chosen[low]])
@@ -53,7 +53,7 @@ def _median(first: int, second: int, third: int) -> int:
 
 @inlined_kernel
 def _partition(keys: Hashes, sizes: Ints, chosen: Ints, low: int, high: int, pivot: int) -> tuple[int, int, int, int]:
-    """Order `chosen[low:high]` as above, at and below `pivot`; return where the first two end and the pages in each."""
+    """Partition `chosen[low:high]` into above, at and below `pivot`; return the first two ends and their page counts."""
     above = i = low
     below = high
     better = equal = 0
@@ -98,7 +98,7 @@ def sort_descending(keys: Hashes, chosen: npt.NDArray[Any], low: int, high: int)
 
 @inlined_kernel
 def _sift_down(keys: Hashes, chosen: npt.NDArray[Any], low: int, root: int, size: int) -> None:
-    """Restore the heap, least on top, below `root`."""
+    """Restore the heap, smallest on top, below `root`."""
     class_id = chosen[low + root]
     key = keys[class_id]
     while True:

@@ -1,4 +1,4 @@
-"""Terminals as simulated crawls read them: surges from the tolls, rhythms by the times that the history tells."""
+"""Terminals in simulated crawls: surges from cumulative hazards, seasonality by the history's times."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SURGE: Final = TERMINAL_CODES["surge"]
 def fill_class_terminal(code: int, start: int, crawl: SimulatedCrawl, cycle: int, out: Floats) -> None:
     """Fill `out`: float64[m] with a terminal of the m classes from number `start` on, at the end of `cycle`. O(m).
 
-    All hours count as alike where the history does not tell when it was.
+    All hours count alike if the history has no timing.
     """
     arena = crawl.arena
     pages, traces = arena.pages[start : start + out.size], arena.traces[start : start + out.size]

@@ -1,4 +1,4 @@
-"""Programs made ready for the simulated crawl: from genomes, thousands a second, and from formulas."""
+"""Compilation of programs for the simulated crawl: from genomes, thousands per second, and from formulas."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ from streamsched.numerics.arrays import Floats
 
 __all__ = ["SizedProgram", "compile_program"]
 
-# What schedules of single pages are earned and learned by.
+# What the learning of a page's own schedule depends on.
 _SEASONAL_READS: Final = READS_RATE | READS_SEASONALITY | READS_VISITS | READS_CHANGES
-_READS: Final[dict[str, int]] = {  # of each terminal: what of a page's state, beside its last visit, can change it
+_READS: Final[dict[str, int]] = {  # by terminal: the page state, besides the last visit, that its value depends on
     "n": READS_VISITS,
     "X": READS_CHANGES,
     "t": 0,
@@ -54,18 +54,18 @@ _READS: Final[dict[str, int]] = {  # of each terminal: what of a page's state, b
 
 
 class SizedProgram(NamedTuple):
-    """A routine and how many slots it needs."""
+    """A compiled program and the number of slots it needs."""
 
     program: CompiledProgram
     slots: int
 
 
 def compile_program(program: bytes | Formula, symbol_set: SymbolSet | None) -> SizedProgram:
-    """Return what the crawl needs to run `program`, a genome over `symbol_set` or a formula. O(size)."""
+    """Compile `program`, a genome over `symbol_set` or a formula, for the simulated crawl. O(size)."""
     if isinstance(program, Formula):
         return _compile_formula(program)
     if symbol_set is None:
-        raise ValueError("alphabet: expected the one that genomes are written in, found None")
+        raise ValueError("symbol_set: expected the symbol set of the genomes, found None")
     symbols = _number_symbols(symbol_set)
     stack: list[int] = []
     free: list[int] = []
@@ -74,7 +74,7 @@ def compile_program(program: bytes | Formula, symbol_set: SymbolSet | None) -> S
     codes = symbols.codes
     arity = symbol_set.arity
     leaves = symbols.leaves
-    for symbol in reversed(program):  # prefix order read backwards: operands come before what takes them
+    for symbol in reversed(program):  # reversed prefix order: operands precede their operation
         if symbol < leaves:
             stack.append(symbol)
             continue
@@ -104,7 +104,7 @@ def compile_program(program: bytes | Formula, symbol_set: SymbolSet | None) -> S
 
 
 class _NumberedSymbols(NamedTuple):
-    """An alphabet as the crawl numbers it."""
+    """A symbol set with the codes of the simulated crawl."""
 
     leaves: int
     terminals: tuple[int, ...]  # their codes
@@ -124,7 +124,7 @@ def _number_symbols(symbol_set: SymbolSet) -> _NumberedSymbols:
 
 
 def _compile_formula(formula: Formula) -> SizedProgram:
-    """Return what the crawl needs to run a formula: leaves in the order in which they are met."""
+    """Compile a formula; leaves are numbered in order of appearance."""
     leaves: dict[tuple[str, str], int] = {}
     names = list(formula.terminals)
     numbers: dict[str, float] = {}

@@ -1,13 +1,13 @@
-"""A simulated crawl under one score function, over classes of pages instead of pages (SPEC 5 "Experiment").
+"""A simulated crawl under one score function, over classes of pages instead of single pages (SPEC 5 "Experiment").
 
-Pages that are alike in all that a program reads of them have the same score, so they form a class that is scored once.
-A class is a run of page numbers, ascending; pages are numbered by the order that breaks ties. Each cycle takes whole
-classes from the top, cuts those that tie at the end of the budget by page number, splits what was visited by what the
-visits found, and unites the parts that have become alike. It is exact: the same visits as scoring every page gives.
-Where every page is unlike the others there are as many classes as pages, and it costs what scoring every page costs.
+Pages that are equal in all state that a program reads have the same score, so they form a class that is scored once.
+A class is an ascending run of page numbers; page numbers follow the tie order. Each cycle takes whole classes from the
+top, cuts classes that tie at the end of the budget by page number, splits visited classes by the visits' results, and
+merges parts that have become equal. The result is exact: the same visits as when every page is scored. In the worst
+case each page is its own class, and the cost is that of scoring every page.
 
-Equal scores are ordered by page number from a cycle's own offset on, round to where it began: one random order for all
-cycles would never visit the last of those that tie for ever, and a new order each cycle would have to be sorted.
+Equal scores are ordered by page number, cyclically from an offset drawn for each cycle. A single order for all cycles
+would never visit the last of pages that tie permanently; a new order each cycle would require a sort.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ __all__ = ["simulate"]
 
 @bare_kernel
 def simulate(crawl: SimulatedCrawl, stop: Bytes) -> bool:
-    """Run the crawl and fill its trace; return False where ``stop``: uint8[1] was set before the end.
+    """Run the crawl and fill its trace; return False if ``stop``: uint8[1] was set before the end.
 
-    O(cycles · (classes · steps + visits)), beside copying the opening.
+    O(cycles · (classes · steps + visits)), besides copying the warm state.
     """
     rules, trace = crawl.rules, crawl.trace
     _copy_warm_state(crawl)
@@ -47,7 +47,7 @@ def simulate(crawl: SimulatedCrawl, stop: Bytes) -> bool:
 
 @inlined_kernel
 def _copy_warm_state(crawl: SimulatedCrawl) -> None:
-    """Begin with the classes of the opening."""
+    """Copy the classes after the warm-up into the arena."""
     warm_state, program, arena = crawl.warm_state, crawl.program, crawl.arena
     classes = warm_state.starts.size - 1
     for i in range(warm_state.members.size):
@@ -75,7 +75,7 @@ def _copy_warm_state(crawl: SimulatedCrawl) -> None:
 
 @inlined_kernel
 def _mark_stale(crawl: SimulatedCrawl, cycle: int) -> int:
-    """Mark the pages of which a visit in `cycle` reports a change; return how many. O(pages / 64)."""
+    """Mark the pages whose visit in `cycle` would find a change; return their number. O(pages / 64)."""
     changed, stale = crawl.history.changed, crawl.arena.stale
     relevant = 0
     for i in range(changed.shape[1]):
@@ -89,7 +89,7 @@ def _mark_stale(crawl: SimulatedCrawl, cycle: int) -> int:
 
 @inlined_kernel
 def _score(crawl: SimulatedCrawl, cycle: int, stop: Bytes) -> bool:
-    """Fill the sort keys of all classes, see `sort_keys`; False where `stop` is set."""
+    """Compute the sort keys of all classes, see `sort_keys`; False if `stop` is set."""
     program, arena = crawl.program, crawl.arena
     count = arena.counts[0].classes
     for start in range(0, count, ROWS):
@@ -109,9 +109,9 @@ def _score(crawl: SimulatedCrawl, cycle: int, stop: Bytes) -> bool:
 
 @inlined_kernel
 def _visit_best(crawl: SimulatedCrawl, cycle: int) -> None:
-    """Visit the best pages, group by group of classes of equal score.
+    """Visit the best pages, one group of classes with equal score at a time.
 
-    A group that does not fit whole is cut at its place in the order of ties.
+    A group that exceeds the remaining budget is cut by the tie order.
     """
     rules, arena = crawl.rules, crawl.arena
     count = arena.counts[0].classes
@@ -130,7 +130,7 @@ def _visit_best(crawl: SimulatedCrawl, cycle: int) -> None:
             size += int(arena.sizes[arena.chosen[last]])
             last += 1
         taken = min(size, left)
-        length = crawl.warm_state.members.size  # how far from the offset on pages are taken
+        length = crawl.warm_state.members.size  # pages are taken up to this distance from the offset
         if taken < size:
             for j in range(first, last):
                 if is_unsorted(arena, arena.chosen[j]):

@@ -1,4 +1,4 @@
-"""How good score functions are: simulated crawls under each, on several threads, exactly and reproducibly."""
+"""Fitness of score functions: simulated crawls under each, multi-threaded, exact and reproducible."""
 
 from __future__ import annotations
 
@@ -27,18 +27,19 @@ __all__ = ["Evaluator", "Metric", "Series"]
 Metric: TypeAlias = Literal["change_rate", "ndcg"]
 Program: TypeAlias = bytes | Formula
 
-_MIN_SLOTS: Final = 64  # of an arena: what genomes of the paper's depth need; formulas may need more
+_MIN_SLOTS: Final = 64  # of an arena: enough for genomes of the paper's depth; formulas may need more
 _NO_POSITIONS: Final = np.empty((0, 0), np.int32)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Series:
-    """What one program did in one trial of r ranked cycles, each with v visits.
+    """Results of one program in one trial of r ranked cycles, each with v visits.
 
-    ``change_rate`` and ``ndcg``: float64[r], 0 where not counted; ``counted``: bool[r], where some page had changed;
-    ``new_pages``: int64[r], visited pages not visited since the warm-up. ``rows``: int64[r, v], the pages visited, best
-    first, as the history numbers them; ``hits``: bool[r, v], where they had changed; ``weights``: float64[r, v], what a
-    hit there is worth: those of one cycle add up to its ChangeRate or NDCG, whichever the evaluator's metric is.
+    ``change_rate`` and ``ndcg``: float64[r], 0 if not counted. ``counted``: bool[r], True if some page had changed.
+    ``new_pages``: int64[r], pages visited for the first time since the warm-up. ``rows``: int64[r, v], rows in the
+    history of the visited pages, best first. ``hits``: bool[r, v], whether they had changed. ``weights``: float64[r,
+    v], the contribution of a hit: those of one cycle's hits sum to its ChangeRate or NDCG, whichever is the evaluator's
+    metric.
     """
 
     change_rate: Floats
@@ -51,11 +52,11 @@ class Series:
 
     @property
     def visits(self) -> int:
-        """How many pages a cycle visits."""
+        """Number of pages visited per cycle."""
         return int(self.rows.shape[1])
 
     def mean(self, metric: Metric) -> float:
-        """Return the mean over the counted cycles, 0 where there is none: the program's fitness. O(r)."""
+        """Return the mean over the counted cycles, 0 if there are none: the program's fitness. O(r)."""
         values = (self.change_rate if metric == "change_rate" else self.ndcg)[self.counted]
         return sum(values.tolist()) / values.size if values.size else 0.0
 
@@ -63,9 +64,9 @@ class Series:
 class Evaluator:
     """Fitness of programs: the mean over `trials` of ChangeRate or NDCG, each a mean over ranked cycles.
 
-    A program is a genome over `symbol_set` or a `Formula`. `workers` threads, None for the machine's; how many there are
-    changes nothing but the time. What was evaluated once is remembered. One call at a time.
-    Memory: 8 bytes for 64 cycles of each page and trial, and 150 bytes of each page of the largest trial a worker.
+    A program is a genome over `symbol_set` or a `Formula`. `workers`: threads, None for one per processor; results do
+    not depend on it. Results are cached. Not for concurrent calls. Memory: 8 bytes per page and trial for 64 cycles,
+    and 150 bytes per page of the largest trial and worker.
     """
 
     def __init__(
@@ -93,12 +94,12 @@ class Evaluator:
 
     @property
     def evaluated(self) -> int:
-        """How many different programs have been evaluated."""
+        """Number of different programs evaluated."""
         return len(self._cache)
 
     @contextmanager
     def deadline(self, seconds: float | None) -> Iterator[None]:
-        """In this block evaluation breaks off `seconds` after its start, within milliseconds; None: never."""
+        """Context manager: evaluation stops `seconds` after entry, within milliseconds; None for no limit."""
         timer = None if seconds is None else threading.Timer(seconds, self._expire)
         try:
             if timer is not None:
@@ -116,7 +117,7 @@ class Evaluator:
         return bool(self._stop[0])
 
     def fitness(self, programs: Sequence[Program]) -> Floats:
-        """Return the fitness of each program, float64[n]; NaN for those that the deadline left out.
+        """Return the fitness of each program, float64[n]; NaN for those not evaluated before the deadline.
 
         O(ranked cycles · (classes of pages · steps + visits)) for each new program and trial.
         """
@@ -137,9 +138,9 @@ class Evaluator:
         return np.array([self._cache.get(program, missing) for program in programs]).reshape(-1, len(self.trials))
 
     def series(self, program: Program, *, cuts: Sequence[float] = (1.0,)) -> list[list[Series]]:
-        """Return for each trial, and for each of `cuts`, what `program` did in it: ``[trial][cut]``.
+        """Return the results of `program` for each trial and each of `cuts`: ``[trial][cut]``.
 
-        A cut of 0.2 looks at the first fifth of each ranked list (at least one page): Figure 5 of the paper.
+        A cut of 0.2 covers the first fifth of each ranked list (at least one page): Figure 5 of the paper.
         """
         compiled = compile_program(program, self.symbol_set)
         return [self._trace_trial(runner, compiled, cuts) for runner in self._runners]
@@ -156,7 +157,7 @@ class Evaluator:
         return arena
 
     def _evaluate(self, pending: Iterator[Program], arena: Arena) -> None:
-        """Evaluate programs until there are no more or the time is over; threads share the iterator."""
+        """Evaluate programs from the shared iterator until it is exhausted or the deadline has passed."""
         for program in pending:
             if self._stop[0]:
                 return
@@ -208,14 +209,14 @@ class Evaluator:
 
 
 def _empty_trace(ranked: int, visits: int = 0) -> CrawlTrace:
-    """Return a trace to be filled: with pages where `visits` says how many a cycle."""
+    """Return an empty trace; it records visited pages if `visits` per cycle is given."""
     visited = np.zeros((ranked, visits), np.int32) if visits else _NO_POSITIONS
     return CrawlTrace(np.zeros(ranked, np.int64), np.zeros(ranked, np.int64), np.zeros(ranked), visited)
 
 
 @kernel
 def _mean_metric(trace: CrawlTrace, visits: int, ideals: Floats, positions_matter: bool) -> float:
-    """Return the mean of ChangeRate, or of NDCG where `positions_matter`, over the cycles in which some page had changed."""
+    """Return the mean of ChangeRate, or of NDCG if `positions_matter`, over the cycles in which some page had changed."""
     total = 0.0
     counted = 0
     for i in range(trace.relevant.size):

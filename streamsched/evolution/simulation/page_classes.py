@@ -1,7 +1,7 @@
-"""What a cycle's visits make of classes: each falls into what was not visited, what had changed and what had not.
+"""Updates of page classes by a cycle's visits: each class splits into pages not visited, changed and not changed.
 
-The last two get a new state. All parts of one new state, whatever classes they come from, become one class; its pages
-are gathered when the cycle is over, and sorted when their order matters.
+The last two get a new state. Parts with equal new state, from whatever classes, become one class. Its pages are
+collected at the end of the cycle, and sorted when their order matters.
 """
 
 from __future__ import annotations
@@ -39,27 +39,27 @@ _NEW = 2  # in Trace.visited
 
 
 class TieSegment(NamedTuple):
-    """Which pages of classes of equal score are visited, and where in the batch they come."""
+    """The pages to visit of classes with equal score, and their position in the batch."""
 
     cycle: int
-    offset: int  # the page number that goes first
-    length: int  # how far from it on pages are visited
-    position: int  # in the batch, of the first page
-    shared: bool  # among several classes, so that places are found by bitmap
+    offset: int  # the page number that ranks first
+    length: int  # distance from it up to which pages are visited
+    position: int  # of the first page in the batch
+    shared: bool  # several classes or an unsorted one, so positions need the bitmap
 
 
 class _ClassVisit(NamedTuple):
-    """What visits to one class have in common."""
+    """Common data of the visits to one class."""
 
-    at: int  # number of the ranked cycle
+    at: int  # index of the ranked cycle
     cycle: int
-    is_new: int  # 2 where the class was not visited since the warm-up
+    is_new: int  # 2 if the class was not visited since the warm-up
     shared: bool
 
 
 @inlined_kernel
 def begin_cycle(arena: Arena) -> None:
-    """Make ready for a cycle's visits."""
+    """Reset the counts of a cycle's visits."""
     counts = arena.counts[0]
     counts.before = counts.classes
     counts.hits = counts.misses = counts.parts = counts.vacant = 0
@@ -67,7 +67,7 @@ def begin_cycle(arena: Arena) -> None:
 
 @inlined_kernel
 def visit_class(crawl: SimulatedCrawl, class_id: int, segment: TieSegment) -> None:
-    """Visit the pages of class `class_id` that lie within reach. O(log size + pages moved)."""
+    """Visit the pages of class `class_id` within the segment. O(log size + pages moved)."""
     arena = crawl.arena
     pages = crawl.warm_state.members.size
     start, size = arena.starts[class_id], arena.sizes[class_id]
@@ -90,7 +90,7 @@ def visit_class(crawl: SimulatedCrawl, class_id: int, segment: TieSegment) -> No
         _visit_run(crawl, visit, (start + begin, start + end), position)
         for i in range(start + end, start + size):
             arena.members[i - taken] = arena.members[i]
-    else:  # from the offset to the end, then from the beginning; taken here by ascending number
+    else:  # from the offset to the end, then from the start; processed by ascending number
         wrapped = end - size
         _visit_run(crawl, visit, (start, start + wrapped), position + size - begin)
         _visit_run(crawl, visit, (start + begin, start + size), position)
@@ -109,9 +109,9 @@ def visit_class(crawl: SimulatedCrawl, class_id: int, segment: TieSegment) -> No
 
 @inlined_kernel
 def _visit_run(crawl: SimulatedCrawl, visit: _ClassVisit, run: tuple[int, int], position: int) -> None:
-    """Visit consecutive members of a class, the first at `position`; append them to what changed and what did not.
+    """Visit consecutive members of a class, the first at `position`; append them to hits and misses.
 
-    Written without branches on what a visit finds: nobody can predict it, the processor no more than a crawler.
+    Without branches on the results, because they are unpredictable for the processor too.
     """
     members, hits, misses, stale = crawl.arena.members, crawl.arena.hits, crawl.arena.misses, crawl.arena.stale
     counts = crawl.arena.counts[0]
@@ -134,9 +134,9 @@ def _visit_run(crawl: SimulatedCrawl, visit: _ClassVisit, run: tuple[int, int], 
 
 @inlined_kernel
 def _add_gains(crawl: SimulatedCrawl, at: int, run: tuple[int, int], position: int) -> None:
-    """Add up what the visits to consecutive members of a class, the first at `position`, are worth.
+    """Add the gains of visits to consecutive members of a class, the first at `position`.
 
-    In four sums: in one, each page would wait for the one before it.
+    Four sums, because a single one would be a dependency chain.
     """
     members, stale, discounts = crawl.arena.members, crawl.arena.stale, crawl.history.discounts
     first = second = third = fourth = 0.0
@@ -162,7 +162,7 @@ def _bit(bits: Hashes, page: int) -> np.int64:
 
 @inlined_kernel
 def _trace_run(crawl: SimulatedCrawl, visit: _ClassVisit, run: tuple[int, int], position: int) -> None:
-    """Enter visits to consecutive members of a class into the trace, or mark for it which of them are new."""
+    """Write visits to consecutive members of a class to the trace, or mark the new ones among them for it."""
     arena, trace = crawl.arena, crawl.trace
     for i in range(run[0], run[1]):
         page = arena.members[i]
@@ -174,7 +174,7 @@ def _trace_run(crawl: SimulatedCrawl, visit: _ClassVisit, run: tuple[int, int], 
 
 @inlined_kernel
 def _add_part(crawl: SimulatedCrawl, class_id: int, cycle: int, changed: bool, run: tuple[int, int]) -> None:
-    """Enter a part of class `class_id`, visited in `cycle`, into the class of its new state, made if need be."""
+    """Add a part of class `class_id`, visited in `cycle`, to the class of its new state; create that if needed."""
     program, arena = crawl.program, crawl.arena
     counts = arena.counts[0]
     made = counts.classes
@@ -212,7 +212,7 @@ def _add_part(crawl: SimulatedCrawl, class_id: int, cycle: int, changed: bool, r
 
 @inlined_kernel
 def _copy_link(arena: Arena, class_id: int, other_id: int) -> None:
-    """Let class `other_id` have the link and the schedule of class `class_id`."""
+    """Copy the link and the schedule of class `class_id` to class `other_id`."""
     arena.links[other_id] = arena.links[class_id]
     link: Record = arena.links[other_id]
     if link.schedule:
@@ -222,7 +222,7 @@ def _copy_link(arena: Arena, class_id: int, other_id: int) -> None:
 
 @inlined_kernel
 def _find_class(arena: Arena, reads: int, made: int) -> int:
-    """Return the class made in this cycle that is like `made` in all that is read, or `made` itself."""
+    """Return the class created in this cycle that equals `made` in all state that is read, or `made` itself."""
     page: Record = arena.pages[made]
     trace: Record = arena.traces[made]
     before = arena.counts[0].before
@@ -258,7 +258,7 @@ def _find_class(arena: Arena, reads: int, made: int) -> int:
 
 @inlined_kernel
 def _same_state(arena: Arena, reads: int, class_id: int, other_id: int) -> bool:
-    """Return whether two classes made in this cycle agree in all that is read."""
+    """Return whether two classes created in this cycle are equal in all state that is read."""
     page: Record = arena.pages[class_id]
     trace: Record = arena.traces[class_id]
     other_page: Record = arena.pages[other_id]
@@ -289,13 +289,13 @@ def _same_state(arena: Arena, reads: int, class_id: int, other_id: int) -> bool:
 
 @inlined_kernel
 def _same_seasonality(link: Record, other_link: Record) -> bool:
-    """Return whether two classes have the same rhythm: of the same profile, without schedules of their own."""
+    """Return whether two classes have the same profile and no schedules of their own."""
     return bool(link.profile == other_link.profile) and link.schedule == 0 and other_link.schedule == 0
 
 
 @inlined_kernel
 def end_cycle(crawl: SimulatedCrawl) -> None:
-    """Gather the pages of the classes that the cycle made, and drop those that it emptied."""
+    """Collect the pages of the classes created in the cycle, and remove those it emptied."""
     rules, arena = crawl.rules, crawl.arena
     counts = arena.counts[0]
     if rules.since_visit:
@@ -341,7 +341,7 @@ def _write_members(arena: Arena, part: int, start: int) -> None:
 
 @inlined_kernel
 def _compact(arena: Arena) -> None:
-    """Close the gaps between the runs of the classes that the cycle did not make."""
+    """Close the gaps between the runs of the classes that existed before the cycle."""
     counts = arena.counts[0]
     tail = 0
     for class_id in range(counts.before):
@@ -357,7 +357,7 @@ def _compact(arena: Arena) -> None:
 
 @inlined_kernel
 def _clear_stale(arena: Arena) -> None:
-    """Note that the copies of the pages that the cycle found changed are up to date again."""
+    """Mark the pages found changed in this cycle as up to date."""
     for i in range(arena.counts[0].hits):
         page = arena.hits[i]
         arena.stale[page >> 6] &= ~(np.uint64(1) << np.uint64(page & 63))

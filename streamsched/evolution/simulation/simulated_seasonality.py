@@ -1,7 +1,8 @@
-"""Rhythms in a simulated crawl: what its visits teach of a class's own schedule, as those of a scheduler do.
+"""Seasonality in a simulated crawl: visits update a class's own schedule, as in a scheduler.
 
-Profiles stay as they were published last, to the scheduler that told the history. Schedules of single pages begin with
-the crawl, as rates do: what a scheduler has learned of them rests on the very changes that they would have to foretell.
+Group profiles are constant: those last published by the scheduler that supplied the history. Schedules of single pages
+start empty with the crawl, as rates do, because the scheduler learned them from the same changes that they would have
+to predict.
 """
 
 from __future__ import annotations
@@ -38,28 +39,28 @@ __all__ = [
 
 
 class SeasonalityInputs(NamedTuple):
-    """The classes' links and schedules, and the clock that goes with them."""
+    """The classes' links and schedules, and the matching cycle times."""
 
     links: Records  # LINK[g]
-    schedules: Records  # SCHEDULE[1 + g]: class i's is number 1 + i, where its link names it
+    schedules: Records  # SCHEDULE[1 + g]: class i's is number 1 + i, if its link refers to one
     clock: CycleClocks
 
 
 @inlined_kernel
 def cycle_end_s(clock: CycleClocks, cycle: float) -> float:
-    """Return when a cycle is over, in seconds. O(1)."""
+    """Return the end of a cycle in seconds. O(1)."""
     return clock.start_s + (cycle + 1.0) * clock.cycle_s
 
 
 @inlined_kernel
 def set_quarters(link: Record, clock: CycleClocks, cycle: int) -> None:
-    """Note by which clock the hours since a visit at the end of `cycle` are counted. O(1)."""
+    """Store the UTC offset for the hours since a visit at the end of `cycle`. O(1)."""
     link.quarters = clock.quarters[link.profile, cycle + 1]
 
 
 @inlined_kernel
 def update_class_seasonality(inputs: SeasonalityInputs, class_id: int, page: Record, cycle: int, changed: bool) -> None:
-    """Let class `class_id`, whose `page` has not learned yet, take in what visits at the end of `cycle` found. O(128)."""
+    """Update class `class_id` with the result of visits at the end of `cycle`; its `page` is not yet updated. O(128)."""
     links, schedules, clock = inputs
     link: Record = links[class_id]
     profiles = clock.profiles
@@ -82,9 +83,9 @@ def update_class_seasonality(inputs: SeasonalityInputs, class_id: int, page: Rec
 def fill_simulated_seasonal_terminal(
     code: int, inputs: SeasonalityInputs, pages: Records, cycle: int, out: Floats
 ) -> None:
-    """Fill `out`: float64[m] with TAU, RHYTHM or DUE, as `code` says, of m classes at the end of `cycle`. O(m).
+    """Fill `out`: float64[m] with TAU, RHYTHM or DUE, selected by `code`, of m classes at the end of `cycle`. O(m).
 
-    ``inputs``: with the links of these classes alone.
+    ``inputs``: with the links of these classes only.
     """
     clock = inputs.clock
     view = SeasonalityView(inputs.links, inputs.schedules, clock.profiles)

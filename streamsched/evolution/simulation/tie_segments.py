@@ -1,4 +1,4 @@
-"""Where in a class's run of page numbers a stretch of the order of ties begins and ends."""
+"""Segments of the tie order: their bounds within a class's run of page numbers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["count_within", "find_reach", "lower_bound"]
 
 @inlined_kernel
 def lower_bound(arena: Arena, class_id: int, number: int) -> int:
-    """Return how many of the pages of class `class_id` have numbers below `number`. O(log size)."""
+    """Return the number of pages of class `class_id` with numbers below `number`. O(log size)."""
     start = arena.starts[class_id]
     low, high = start, start + arena.sizes[class_id]
     while low < high:
@@ -24,7 +24,10 @@ def lower_bound(arena: Arena, class_id: int, number: int) -> int:
 
 @inlined_kernel
 def count_within(arena: Arena, class_id: int, offset: int, length: int, pages: int) -> int:
-    """Return how many pages of class `class_id` lie less than `length` from `offset` on, round all `pages`. O(log size)."""
+    """Return the number of pages of class `class_id` less than `length` after `offset`, cyclically over `pages`.
+
+    O(log size).
+    """
     begin = lower_bound(arena, class_id, offset)
     if offset + length <= pages:
         return lower_bound(arena, class_id, offset + length) - begin
@@ -33,7 +36,10 @@ def count_within(arena: Arena, class_id: int, offset: int, length: int, pages: i
 
 @inlined_kernel
 def find_reach(arena: Arena, group: tuple[int, int], offset: int, taken: int, pages: int) -> int:
-    """Return how far from `offset` on `taken` pages of the chosen classes `group` lie. O(classes · log² pages)."""
+    """Return the distance from `offset` within which the chosen classes `group` have `taken` pages.
+
+    O(classes · log² pages).
+    """
     low, high = 1, pages
     while low < high:
         middle = (low + high) // 2

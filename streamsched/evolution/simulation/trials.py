@@ -1,4 +1,4 @@
-"""Trials: the conditions under which score functions are compared, and what of them can be worked out beforehand."""
+"""Trials: the conditions under which score functions are compared, and their precomputed data."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ _ROUNDING: Final = 1e-9  # of a page: 0.29 * 100 is 28.999999999999996 and means
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Trial:
-    """One simulated crawl of `history` from its cycle number `first` on: `cycles` of them, None for all that follow.
+    """One simulated crawl of `history` from cycle `first` on, over `cycles` cycles, None for all that follow.
 
-    In the first `warmup` cycles every page is visited, in each later one the best share `budget` of them. `reading`
-    says what a visit reports: a change since the last visit, or one within the cycle. `salt` orders equal scores.
-    Raises ValueError where the history cannot hold it.
+    Each of the first `warmup` cycles visits every page, each later one the best share `budget` of them. `reading`
+    defines what a visit reports: a change since the last visit, or one within the cycle. `salt` orders equal scores.
+    Raises ValueError if the history is too short.
     """
 
     history: ChangeHistory
@@ -70,22 +70,22 @@ class Trial:
 
     @property
     def length(self) -> int:
-        """How many cycles, the warm-up's among them."""
+        """Number of cycles, including the warm-up."""
         return self.history.cycles - self.first if self.cycles is None else self.cycles
 
     @property
     def ranked(self) -> int:
-        """How many cycles are ranked: those after the warm-up."""
+        """Number of ranked cycles: those after the warm-up."""
         return self.length - self.warmup
 
     @property
     def visits(self) -> int:
-        """How many pages a ranked cycle visits."""
+        """Number of pages that a ranked cycle visits."""
         return visits_per_cycle(self.budget, self.history.pages)
 
 
 def visits_per_cycle(budget: float, pages: int) -> int:
-    """Return how many of `pages` pages a cycle visits: max(1, ⌊budget · pages⌋), at most all.
+    """Return the number of pages that a cycle visits: max(1, ⌊budget · pages⌋), at most all.
 
     >>> visits_per_cycle(0.29, 100)
     29
@@ -94,9 +94,10 @@ def visits_per_cycle(budget: float, pages: int) -> int:
 
 
 class TrialRunner:
-    """A trial worked out as far as no score function matters. O(pages · cycles) to make, O(pages log pages) a kind.
+    """The data of a trial that do not depend on the score function.
 
-    ``rows``: intp[pages], the history's rows by page number.
+    ``rows``: intp[pages], the history's rows by page number. O(pages · cycles) to create, O(pages log pages) for each
+    warm state.
     """
 
     def __init__(self, trial: Trial, *, positions_matter: bool) -> None:
@@ -115,11 +116,11 @@ class TrialRunner:
         )
 
     def adapt(self, program: CompiledProgram) -> CompiledProgram:
-        """Return `program` as it runs here: where nothing tells when cycles were, it reads no rhythm. O(1)."""
+        """Return `program` for this trial: without timing in the history, it does not read seasonality. O(1)."""
         return program if self.timed else program._replace(reads=program.reads & ~READS_SEASONALITY)
 
     def warm_state(self, reads: int) -> WarmState:
-        """Return the classes that programs begin with which read what the bits `reads` say."""
+        """Return the classes after the warm-up for programs that read the state given by the bits `reads`."""
         distinguished = reads & (READS_RATE | READS_IMPORTANCE | READS_COST | READS_GROUP | READS_SEASONALITY)
         if distinguished not in self._warm_states:
             self._warm_states[distinguished] = self._copy_warm_state(distinguished)
@@ -170,7 +171,7 @@ class TrialRunner:
 
 
 def _cycle_clocks(trial: Trial) -> CycleClocks:
-    """Return when the trial's cycles are; where the history does not tell, at no particular time."""
+    """Return the times of the trial's cycles; dummy values if the history has no timing."""
     if trial.history.timing is None:
         return CycleClocks(0.0, 1.0, np.zeros(0, PROFILE), np.zeros((0, 0), np.int64))
     timing = trial.history.timing.span(trial.first, trial.length)
@@ -178,7 +179,7 @@ def _cycle_clocks(trial: Trial) -> CycleClocks:
 
 
 def _group_rows(keys: npt.NDArray[np.uint8]) -> tuple[Rows, npt.NDArray[np.int32], Ints]:
-    """Return of groups of equal rows of ``keys``: uint8[n, w]: the first row of each, all rows in order, starts."""
+    """Return groups of equal rows of ``keys``: uint8[n, w]: first row of each, all rows by group, group starts."""
     if keys.shape[1] == 0:
         return np.zeros(1, np.intp), np.arange(keys.shape[0], dtype=np.int32), np.array([0, keys.shape[0]])
     rows = keys.view(np.dtype((np.void, keys.shape[1]))).ravel()
@@ -203,7 +204,7 @@ def _assign_priors(pages: Records, shape: float, means: Floats) -> None:
 
 @kernel
 def _warm_up(changed: npt.NDArray[np.bool_], warm_state: WarmState, clock: CycleClocks) -> None:
-    """Visit a page of each class in each cycle of ``changed``: bool[g, warmup]; the first visit shows nothing."""
+    """Visit a page of each class in each cycle of ``changed``: bool[g, warmup]; the first visit observes nothing."""
     timed = warm_state.links.size > 0
     for i in range(warm_state.pages.size):
         page = warm_state.pages[i]

@@ -122,7 +122,7 @@ def test_too_few_to_tell_luck_promote_nobody(shape: tuple[int, int, int]) -> Non
     verdict = decide(np.full(shape, 0.2), np.full(shape, 0.4))
     assert (verdict.promote, verdict.noise) == (False, None)
     assert verdict.gain == pytest.approx(0.2)
-    assert "no spread to tell luck by" in verdict.why
+    assert "too few to estimate the noise" in verdict.why
 
 
 def test_no_trials_at_all() -> None:

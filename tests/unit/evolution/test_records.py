@@ -100,7 +100,7 @@ def test_a_torn_last_line_costs_no_other(tmp_path: Path, cut: int) -> None:
     else:
         assert [one.number for one in read] == [1, 2]
         assert [(fault.line, fault.torn) for fault in faults] == [(3, True)]
-        assert str(faults[0]) == "line 3: cut off in being written"
+        assert str(faults[0]) == "line 3: was only partly written"
     number = book.next_number()
     assert number == 4
     book.append(record(number))

@@ -131,9 +131,9 @@ def test_nothing_found_is_a_record_too(tmp_path: Path) -> None:
     [
         ("crash", "its process ended with code 1: RuntimeError: out of ideas"),
         ("die", "its process was killed by signal 9"),
-        ("leave_garbage", "left no result that can be read: "),
-        ("leave_nothing", "left no result that can be read: "),
-        ("promote_without_gain", "left no result that can be read: verdict: promotes at a gain of "),
+        ("leave_garbage", "left no readable result: "),
+        ("leave_nothing", "left no readable result: "),
+        ("promote_without_gain", "left no readable result: verdict: promotes at a gain of "),
         ("win_with_unknown_terminal", "the challenger cannot be used: "),
         ("nowhere", "its process ended with code 1: AttributeError: "),
     ],
@@ -442,7 +442,7 @@ def test_what_cannot_be_gathered_or_started_is_a_failure(tmp_path: Path, monkeyp
     with evolver(tmp_path, "win") as one:
         monkeypatch.setattr(SchedulerCore, "trainings", lambda *_, **__: 1 / 0)
         record = evolve(one)
-        assert record.why == "could not gather what to learn from: ZeroDivisionError: division by zero"
+        assert record.why == "could not gather the training data: ZeroDivisionError: division by zero"
         monkeypatch.undo()
         monkeypatch.setattr(sys, "executable", str(tmp_path / "no-python"))
         assert evolve(one, 14).why == "its process could not be started: No such file or directory"

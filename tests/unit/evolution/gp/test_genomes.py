@@ -135,5 +135,5 @@ def test_every_terminal_can_stand_in_a_genome() -> None:
 @pytest.mark.parametrize("genome", [b"", b"\x03", b"\x00\x01", b"\x0a", b"\xff"])
 def test_what_is_no_genome_is_told(genome: bytes) -> None:
     assert not is_genome(genome, TINY)
-    with pytest.raises(ValueError, match="one whole tree over 10 symbols"):
+    with pytest.raises(ValueError, match="one complete tree over 10 symbols"):
         to_formula(genome, TINY)
