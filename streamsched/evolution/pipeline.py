@@ -69,9 +69,9 @@ def run_evolution(
 
     ``imputations``: histories of the same pages; one if everything was observed, several random imputations if there
     were gaps, so that no formula is fitted to a single imputation. `archive`: good formulas of earlier evolutions; they
-    start in the population beside `SEED_FORMULAS` and the champion. `progress` is called with the run's number and each
-    generation. Equal arguments give equal results to the last bit, unless ``settings.seconds`` ends the evolution
-    early. Without enough pages or cycles there is no challenger. O(evaluations · trials) crawls.
+    start in the population together with `SEED_FORMULAS` and the champion. `progress` is called with the run's number
+    and each generation. Equal arguments give equal results to the last bit, unless ``settings.seconds`` ends the
+    evolution early. Without enough pages or cycles there is no challenger. O(evaluations · trials) crawls.
     """
     history = imputations[0]
     if history.pages < _MIN_PAGES or history.cycles - settings.warmup < _MIN_CYCLES:

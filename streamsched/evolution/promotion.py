@@ -89,35 +89,38 @@ def decide(champion: Floats, challenger: Floats, *, rivals: int = 1) -> Verdict:
     >>> decide(level, level).promote, decide(level, 1.1 * level).promote
     (False, True)
     """
-    champion_fitness, challenger_fitness = np.asarray(champion, np.float64), np.asarray(challenger, np.float64)
-    if champion_fitness.ndim != 3 or champion_fitness.shape != challenger_fitness.shape or rivals < 1:
-        raise ValueError(
-            f"contest: expected two float64[blocks, spans, salts], found {champion_fitness.shape} and {challenger_fitness.shape}"
-        )
-    blocks, spans, salts = champion_fitness.shape
-    finite = np.isfinite(champion_fitness) & np.isfinite(challenger_fitness)
-    if champion_fitness.size == 0 or not finite.all():
-        missing = champion_fitness.size - int(np.count_nonzero(finite))
-        why = f"not promoted: {missing} of {champion_fitness.size} trials were not finished; a contest compares complete trials only"
+    old, new = np.asarray(champion, np.float64), np.asarray(challenger, np.float64)
+    if old.ndim != 3 or old.shape != new.shape or rivals < 1:
+        raise ValueError(f"contest: expected two float64[blocks, spans, salts], found {old.shape} and {new.shape}")
+    blocks, spans, salts = old.shape
+    finite = np.isfinite(old) & np.isfinite(new)
+    if old.size == 0 or not finite.all():
+        missing = old.size - int(np.count_nonzero(finite))
+        why = f"not promoted: {missing} of {old.size} trials were not finished; a contest compares complete trials only"
         return Verdict(False, None, None, None, None, blocks, spans, salts, why)
-    means = float(champion_fitness.mean()), float(challenger_fitness.mean())
-    gain = float((challenger_fitness - champion_fitness).mean())
+    means = float(old.mean()), float(new.mean())
+    gain = float((new - old).mean())
     if blocks < _MIN_LEVELS or spans < _MIN_LEVELS:
         why = (
             f"not promoted: {blocks} blocks of pages and {spans} spans of cycles are too few to estimate the noise, "
             f"expected {_MIN_LEVELS} of each"
         )
         return Verdict(False, *means, gain, None, blocks, spans, salts, why)
-    noise = _estimate_noise(challenger_fitness - champion_fitness, _TAIL_PROBABILITY / rivals)
+    noise = _estimate_noise(new - old, _TAIL_PROBABILITY / rivals)
     promote = gain > NOISE_MULTIPLE * noise and gain > _ROUNDING * max(map(abs, means))
-    sample = f"{_format_count(blocks, 'block')} of held-out pages, {_format_count(spans, 'span')} of later cycles, {salts} tie orders"
-    verb = "exceeds" if promote else "does not exceed"
     relative = f" ({gain / means[0]:+.2%})".replace("%", " %") if means[0] else ""
     why = (
-        f"{'promoted' if promote else 'not promoted'}: the gain of {gain:+.4g}{relative} {verb} "
-        f"{NOISE_MULTIPLE:g} × the noise of {noise:.2g} over {sample}"
+        f"{'promoted' if promote else 'not promoted'}: the gain of {gain:+.4g}{relative} "
+        f"{'exceeds' if promote else 'does not exceed'} {NOISE_MULTIPLE:g} × the noise of {noise:.2g} "
+        f"over {_describe_sample(old.shape)}"
     )
     return Verdict(bool(promote), *means, gain, noise, blocks, spans, salts, why)
+
+
+def _describe_sample(shape: tuple[int, ...]) -> str:
+    blocks, spans, salts = shape
+    pages, cycles = _format_count(blocks, "block"), _format_count(spans, "span")
+    return f"{pages} of held-out pages, {cycles} of later cycles, {salts} tie orders"
 
 
 def fold_cycles(series: Floats, counted: Bools, spans: int) -> Floats:

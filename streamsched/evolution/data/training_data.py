@@ -71,15 +71,15 @@ class Training:
 
     def __str__(self) -> str:
         pages, cycles = (
-            f"{count} {word}{'s' if count != 1 else ''}"
-            for count, word in zip(self.observed.shape, ("page", "cycle"), strict=True)
+            f"{count} {unit}{'s' if count != 1 else ''}"
+            for count, unit in zip(self.observed.shape, ("page", "cycle"), strict=True)
         )
         share = f"{self.observed_share:.1%} of page-cycles observed, the rest drawn from the posterior"
         return f"{pages} × {cycles}, {share}; {self.panel_pages} in the panel"
 
 
 class TrainingInputs(NamedTuple):
-    """Copies of the scheduler's data that `impute_training` needs; later changes of the scheduler do not affect them."""
+    """Copies of the scheduler's data that `impute_training` needs, unaffected by later changes of the scheduler."""
 
     span: Span
     visits: PageVisits
@@ -155,7 +155,7 @@ def count_cycles(shard: ShardArrays, now: float, cycle_s: float, share: float) -
 
 
 def impute_training(inputs: TrainingInputs, seed: int) -> Training:
-    """Return the training data of `inputs` with gaps imputed; deterministic for a given `seed`. O(n cycles + visits)."""
+    """Return the training data of `inputs` with gaps imputed; a `seed` determines it. O(n cycles + visits)."""
     changed, observed = impute_history(inputs.visits, inputs.span.cycles, seed)
     history = ChangeHistory(
         changed,

@@ -140,7 +140,7 @@ def _draw_initial(symbol_set: SymbolSet, depth: int, rng: Random, *, full: bool)
 
 
 def _draw_tree(symbol_set: SymbolSet, depth: int, rng: Random, root: int, inner: int) -> bytes:
-    """Return a tree of at most `depth` levels; its root's symbol is at least `root`, other inner ones at least `inner`."""
+    """Return a tree of at most `depth` levels; root symbol at least `root`, other inner symbols at least `inner`."""
     random, arity, leaves = rng.random, symbol_set.arity, symbol_set.leaves
     count = len(arity)
     genome = bytearray()

@@ -1,4 +1,4 @@
-"""The generational loop: evaluate the population, update the elites, create the offspring (section 4.2 of the paper)."""
+"""The generational loop: evaluate the population, update the elites, create offspring (section 4.2 of the paper)."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ __all__ = [
 
 PageNumbers = npt.NDArray[np.int32]  # page numbers
 
-# Bits of ProgramRoutine.reads: what of a page's state, beside its last visit, can make its score differ from another's.
+# Bits of CompiledProgram.reads: the parts of a page's state, besides its last visit, that its score depends on.
 READS_VISITS: Final = 1
 READS_CHANGES: Final = 2
 READS_LAST: Final = 4  # result of the last visit
@@ -89,9 +89,9 @@ class CycleClocks(NamedTuple):
 
 
 class CrawlHistory(NamedTuple):
-    """The changes and constants of one trial, independent of the score function; P pages, C cycles, k visits per cycle."""
+    """Changes and constants of one trial, independent of the score function; P pages, C cycles, k visits per cycle."""
 
-    changed: Hashes  # uint64[C, words]: bit p % 64 of word p // 64 is whether page p changed in that cycle
+    changed: Hashes  # uint64[C, words]: bit p % 64 of word p // 64: page p changed in that cycle
     offsets: Ints  # int64[C]: the page number that ranks first among equal scores
     discounts: Floats  # float64[k]: gain of a hit at each position
     ideals: Floats  # float64[k + 1]: gain of m hits in the best order
@@ -126,7 +126,8 @@ class CrawlTrace(NamedTuple):
     hits: Ints  # int64[r]: visited pages that had changed
     relevant: Ints  # int64[r]: pages that had changed, visited or not
     gains: Floats  # float64[r]: DCG, if positions matter
-    visited: PageNumbers  # int32[r, k] or no rows, by position: page number * 4, + 2 if first visit since the warm-up, + 1 for a hit
+    # int32[r, k] or no rows, by position: page number * 4, + 2 if first visit since the warm-up, + 1 for a hit
+    visited: PageNumbers
 
 
 class Arena(NamedTuple):

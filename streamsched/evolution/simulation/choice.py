@@ -53,7 +53,7 @@ def _median(first: int, second: int, third: int) -> int:
 
 @inlined_kernel
 def _partition(keys: Hashes, sizes: Ints, chosen: Ints, low: int, high: int, pivot: int) -> tuple[int, int, int, int]:
-    """Partition `chosen[low:high]` into above, at and below `pivot`; return the first two ends and their page counts."""
+    """Partition `chosen[low:high]` into above, at, below `pivot`; return the ends of the first two and page counts."""
     above = i = low
     below = high
     better = equal = 0

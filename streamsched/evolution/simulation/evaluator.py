@@ -216,7 +216,7 @@ def _empty_trace(ranked: int, visits: int = 0) -> CrawlTrace:
 
 @kernel
 def _mean_metric(trace: CrawlTrace, visits: int, ideals: Floats, positions_matter: bool) -> float:
-    """Return the mean of ChangeRate, or of NDCG if `positions_matter`, over the cycles in which some page had changed."""
+    """Return mean ChangeRate, or NDCG if `positions_matter`, over the cycles in which some page had changed."""
     total = 0.0
     counted = 0
     for i in range(trace.relevant.size):

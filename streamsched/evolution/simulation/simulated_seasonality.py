@@ -60,7 +60,7 @@ def set_quarters(link: Record, clock: CycleClocks, cycle: int) -> None:
 
 @inlined_kernel
 def update_class_seasonality(inputs: SeasonalityInputs, class_id: int, page: Record, cycle: int, changed: bool) -> None:
-    """Update class `class_id` with the result of visits at the end of `cycle`; its `page` is not yet updated. O(128)."""
+    """Update class `class_id` with the result of visits at the end of `cycle`, before its `page` is updated. O(128)."""
     links, schedules, clock = inputs
     link: Record = links[class_id]
     profiles = clock.profiles
