@@ -1,4 +1,4 @@
-"""The evaluator by classes of pages does what a crawl page by page does, whatever the history, program and rules."""
+"""The class-based evaluator equals a page-by-page crawl for any history, program and rules."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ numbers = st.sampled_from([0.001, 0.01, 0.1, 0.5, 1.0, 10.0, 100.0, 1000.0, 0.0,
 
 @pytest.fixture(autouse=True, scope="module")
 def small_groups() -> Iterator[None]:
-    """A few pages are a group: there are not many here."""
+    """Allow small groups: these histories have few pages."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(simulated_surges, "MIN_GROUP_PAGES", 3)
         yield
@@ -62,7 +62,7 @@ def programs(names: Sequence[str]) -> st.SearchStrategy[Formula]:
 
 
 def shapes(cycles: int) -> st.SearchStrategy[int]:
-    """In which cycles a page changes, as bits: never, always, once, for a while, every so often, or anyhow."""
+    """The cycles in which a page changes, as bits: never, always, once, for a while, periodically, or arbitrary."""
     whole = (1 << cycles) - 1
     moments = st.integers(0, cycles - 1)
     run = st.builds(lambda first, length: ((1 << length) - 1 << first) & whole, moments, st.integers(1, cycles))
@@ -80,7 +80,7 @@ def ups_and_downs(draw: st.DrawFn, least: int, whole: int) -> Ints:
 
 @st.composite
 def timings(draw: st.DrawFn, pages: int, cycles: int) -> CycleTimes:
-    """When cycles were: days, hours and odd lengths, by clocks that may be changed, over profiles of all shapes."""
+    """Times of cycles: days, hours and odd lengths, with changing UTC offsets, over profiles of all shapes."""
     kinds = draw(st.integers(1, 3))
     profiles = np.zeros(kinds, PROFILE)
     for profile in profiles:
@@ -130,7 +130,7 @@ def trials(draw: st.DrawFn, cycles: st.SearchStrategy[int], most: int = 40) -> T
 
 
 def compare(trial: Trial, formula: Formula) -> None:
-    """The evaluator in both of its metrics, and cycle by cycle, against the page-by-page crawl."""
+    """Compare the evaluator in both metrics, cycle by cycle, with the page-by-page crawl."""
     expected = naive.crawl(trial, formula, cuts := (1.0, 0.5, 0.07))
     counted = np.array(expected.counted)
     series = Evaluator([trial], "ndcg", workers=1).series(formula, cuts=cuts)[0]
@@ -179,7 +179,7 @@ def test_more_cycles_than_a_word_has_bits(trial: Trial, formula: Formula) -> Non
 
 @st.composite
 def genomes(draw: st.DrawFn, symbol_set: SymbolSet, most: int = 30) -> bytes:
-    """Any program in prefix order: symbols until every operand is there."""
+    """Any program in prefix order: symbols until every operand is present."""
     word: list[int] = []
     open_operands = 1
     while open_operands:
@@ -221,7 +221,7 @@ def test_how_many_workers_there_are_changes_no_byte(several: list[Trial], formul
 @settings(max_examples=20, deadline=None)
 @given(trials(st.integers(1, 8)), st.lists(programs(FULL), min_size=1, max_size=12))
 def test_a_used_evaluator_is_as_good_as_new(trial: Trial, formulas: list[Formula]) -> None:
-    """Whatever a crawl leaves in the working memory does not show in the next."""
+    """A crawl's leftovers in the working memory do not affect the next crawl."""
     evaluator = Evaluator([trial], "ndcg", workers=1)
     for formula in formulas:
         assert evaluator.fitness([formula]).tolist() == Evaluator([trial], workers=1).fitness([formula]).tolist()

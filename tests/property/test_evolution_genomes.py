@@ -1,4 +1,4 @@
-"""Genomes and their operators against trees: closure, depth, and exactly the children that there may be."""
+"""Genomes and their operators against trees: closure, depth, and exactly the possible children."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def genomes(draw: st.DrawFn, symbol_set: SymbolSet, leaves: int = 12) -> bytes:
 
 
 @st.composite
-def worded(draw: st.DrawFn, count: int = 1, leaves: int = 12) -> tuple[SymbolSet, list[bytes]]:
+def symbol_set_and_genomes(draw: st.DrawFn, count: int = 1, leaves: int = 12) -> tuple[SymbolSet, list[bytes]]:
     symbol_set = draw(symbol_sets)
     return symbol_set, [draw(genomes(symbol_set, leaves)) for _ in range(count)]
 
@@ -62,9 +62,9 @@ def tree_of(genome: bytes, symbol_set: SymbolSet) -> naive.Tree:
 
 
 @settings(max_examples=200, deadline=None)
-@given(worded())
-def test_levels_and_ends_are_those_of_the_tree(word: tuple[SymbolSet, list[bytes]]) -> None:
-    symbol_set, [genome] = word
+@given(symbol_set_and_genomes())
+def test_levels_and_ends_are_those_of_the_tree(sample: tuple[SymbolSet, list[bytes]]) -> None:
+    symbol_set, [genome] = sample
     tree = tree_of(genome, symbol_set)
     assert naive.write_tree(tree) == genome
     assert list(levels_of(genome, symbol_set)) == naive.levels(tree)
@@ -83,9 +83,9 @@ def test_genomes_are_whole_trees(symbol_set: SymbolSet, genome: bytes) -> None:
 
 
 @settings(max_examples=200, deadline=None)
-@given(worded(leaves=40))
-def test_genomes_are_formulas_that_print_and_parse(word: tuple[SymbolSet, list[bytes]]) -> None:
-    symbol_set, [genome] = word
+@given(symbol_set_and_genomes(leaves=40))
+def test_genomes_are_formulas_that_print_and_parse(sample: tuple[SymbolSet, list[bytes]]) -> None:
+    symbol_set, [genome] = sample
     formula = to_formula(genome, symbol_set)
     assert (formula.size, formula.depth) == (len(genome), depth_of(genome, symbol_set))
     assert from_formula(formula, symbol_set) == genome
@@ -122,23 +122,23 @@ def test_ramped_trees_are_as_many_and_as_deep_as_asked(
 
 
 @settings(max_examples=200, deadline=None)
-@given(worded(count=2, leaves=5), seeds, st.integers(0, 3))
+@given(symbol_set_and_genomes(count=2, leaves=5), seeds, st.integers(0, 3))
 def test_a_crossover_puts_a_subtree_of_one_into_the_other(
-    word: tuple[SymbolSet, list[bytes]], seed: int, spare: int
+    sample: tuple[SymbolSet, list[bytes]], seed: int, spare: int
 ) -> None:
-    symbol_set, [initial, second] = word
+    symbol_set, [initial, second] = sample
     max_depth = max(depth_of(initial, symbol_set), depth_of(second, symbol_set)) + spare
     child = cross(initial, second, symbol_set, max_depth, Random(seed))
     if child is None:
-        assert depth_of(initial, symbol_set) + depth_of(second, symbol_set) - 1 > max_depth  # else all places fit
+        assert depth_of(initial, symbol_set) + depth_of(second, symbol_set) - 1 > max_depth  # else all positions fit
     else:
         assert child in naive.crossover_children(tree_of(initial, symbol_set), tree_of(second, symbol_set), max_depth)
 
 
 @settings(max_examples=200, deadline=None)
-@given(worded(leaves=8), seeds, st.integers(0, 3))
-def test_a_swap_exchanges_two_subtrees_apart(word: tuple[SymbolSet, list[bytes]], seed: int, spare: int) -> None:
-    symbol_set, [genome] = word
+@given(symbol_set_and_genomes(leaves=8), seeds, st.integers(0, 3))
+def test_a_swap_exchanges_two_subtrees_apart(sample: tuple[SymbolSet, list[bytes]], seed: int, spare: int) -> None:
+    symbol_set, [genome] = sample
     max_depth = depth_of(genome, symbol_set) + spare
     child = swap_subtrees(genome, symbol_set, max_depth, Random(seed))
     possible = naive.swap_children(tree_of(genome, symbol_set), max_depth)
@@ -146,11 +146,11 @@ def test_a_swap_exchanges_two_subtrees_apart(word: tuple[SymbolSet, list[bytes]]
 
 
 @settings(max_examples=200, deadline=None)
-@given(worded(), seeds, st.integers(0, 3), st.integers(1, 6))
+@given(symbol_set_and_genomes(), seeds, st.integers(0, 3), st.integers(1, 6))
 def test_a_replacement_changes_one_subtree(
-    word: tuple[SymbolSet, list[bytes]], seed: int, spare: int, initial: int
+    sample: tuple[SymbolSet, list[bytes]], seed: int, spare: int, initial: int
 ) -> None:
-    symbol_set, [genome] = word
+    symbol_set, [genome] = sample
     depth = depth_of(genome, symbol_set)
     assume(depth + spare <= 12)
     chosen = EvolutionSettings(max_depth=depth + spare, initial_depth=(1, min(initial, depth + spare)))
@@ -159,23 +159,23 @@ def test_a_replacement_changes_one_subtree(
     assert depth_of(child, symbol_set) <= depth + spare
     ends = [(start, subtree_end(genome, start, symbol_set)) for start in range(len(genome))]
     fits = [(genome[:start], genome[end:]) for start, end in ends if child.startswith(genome[:start])]
-    news = [child[len(head) : len(child) - len(tail)] for head, tail in fits if child.endswith(tail)]
-    assert any(is_genome(new, symbol_set) and depth_of(new, symbol_set) <= initial for new in news)
+    replacements = [child[len(head) : len(child) - len(tail)] for head, tail in fits if child.endswith(tail)]
+    assert any(is_genome(new, symbol_set) and depth_of(new, symbol_set) <= initial for new in replacements)
 
 
 rates = st.tuples(*[st.sampled_from([0.0, 1.0, 5.0])] * 4).filter(any)
 
 
 @settings(max_examples=150, deadline=None)
-@given(worded(count=5, leaves=6), seeds, rates, st.integers(1, 6), st.integers(1, 4))
+@given(symbol_set_and_genomes(count=5, leaves=6), seeds, rates, st.integers(1, 6), st.integers(1, 4))
 def test_offspring_are_whole_and_no_deeper_than_allowed(
-    word: tuple[SymbolSet, list[bytes]],
+    sample: tuple[SymbolSet, list[bytes]],
     seed: int,
     weights: tuple[float, float, float, float],
     crossover_depth: int,
     tournament: int,
 ) -> None:
-    symbol_set, pool = word
+    symbol_set, pool = sample
     depth = max(depth_of(genome, symbol_set) for genome in pool)
     crossover, reproduction, replacement, swap = weights
     chosen = EvolutionSettings(
@@ -204,7 +204,7 @@ fitnesses = st.sampled_from([0.0, 0.25, 0.5, -1.0, 1.0, math.inf, -math.inf, mat
 def test_the_elites_are_the_best_of_all_generations(
     seed: int, wheel: list[float], elites: int, generations: int
 ) -> None:
-    """Fitness follows from the bytes, with many equals and many that could not be evaluated."""
+    """Fitness is a function of the bytes, with many ties and many NaN."""
     seen: list[tuple[bytes, float]] = []
 
     def evaluate(genomes: Sequence[bytes]) -> Floats:

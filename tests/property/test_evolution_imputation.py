@@ -1,4 +1,4 @@
-"""The completing kernel is its slow twin, whatever the visits."""
+"""The imputation kernel equals its slow reference for any visits."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_kernel_is_its_twin(
     seed: int,
     activity: list[float] | None,
 ) -> None:
-    """By even cycles told and untold, and by uneven ones: of two profiles, the second even."""
+    """With no activity, uniform activity and varying activity: of two profiles, the second is uniform."""
     profiles = [activity or [1.0] * 9, [1.0] * 9]
     numbers = [i % 2 for i in range(len(pages))]
     flat = [visit for found, *_ in pages for visit in found]

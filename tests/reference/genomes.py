@@ -1,4 +1,4 @@
-"""Genomes and their operators as trees: the slow, obvious twins of `streamsched.evolution`."""
+"""Genomes and their operators as trees: the slow, obvious reference for `streamsched.evolution.gp`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Tree: TypeAlias = tuple[int, list["Tree"]]  # a symbol and its operands
 
 
 def read_tree(genome: Sequence[int], symbol_set: SymbolSet) -> Tree | None:
-    """The tree that a genome writes, None where it is not one whole tree."""
+    """The tree of a genome, None if it is not one complete tree."""
 
     def read(place: int) -> tuple[Tree, int]:
         symbol = genome[place]
@@ -54,7 +54,7 @@ def subtrees(tree: Tree) -> list[Tree]:
 
 
 def replace_at(tree: Tree, place: int, new: Tree) -> Tree:
-    """The tree with `new` for its subtree number `place`, parents first."""
+    """The tree with its subtree number `place`, parents first, replaced by `new`."""
     if place == 0:
         return new
     place -= 1
@@ -67,13 +67,13 @@ def replace_at(tree: Tree, place: int, new: Tree) -> Tree:
 
 
 def crossover_children(first: Tree, second: Tree, max_depth: int) -> set[bytes]:
-    """Every child that a crossover may give."""
+    """Every possible child of a crossover."""
     children = [replace_at(first, place, donor) for place in range(len(subtrees(first))) for donor in subtrees(second)]
     return {write_tree(child) for child in children if depth(child) <= max_depth}
 
 
 def swap_children(tree: Tree, max_depth: int) -> set[bytes]:
-    """Every child that a swap mutation may give."""
+    """Every possible child of a swap mutation."""
     nodes = subtrees(tree)
     children: set[bytes] = set()
     for left in range(len(nodes)):
@@ -85,7 +85,7 @@ def swap_children(tree: Tree, max_depth: int) -> set[bytes]:
 
 
 def best_of_all(evaluated: Iterable[tuple[bytes, float]], count: int) -> list[tuple[bytes, float]]:
-    """The `count` best different genomes of all that were ever evaluated."""
+    """The `count` best distinct genomes of all evaluated."""
     left = {genome: fitness for genome, fitness in evaluated if not math.isnan(fitness)}
     best: list[tuple[bytes, float]] = []
     while left and len(best) < count:

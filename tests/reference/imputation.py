@@ -1,4 +1,4 @@
-"""The slow, obvious twin of completion: one page, one cycle at a time, in Python's own numbers."""
+"""The slow, obvious reference for imputation: one page, one cycle at a time, in Python numbers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def mix(value: int) -> int:
 
 
 class PageRandom:
-    """The numbers drawn for one page under one seed."""
+    """The random stream of one page under one seed."""
 
     def __init__(self, seed: int, page_hash: int) -> None:
         self.state = mix(page_hash ^ mix(seed % 2**64 ^ 0xE7037ED1A0B428DB))
@@ -40,7 +40,7 @@ class PageRandom:
 
 
 class History:
-    """One page's cycles: in which it changed, and of which we are certain or in doubt."""
+    """One page's cycles: changed, observed and imputed ones."""
 
     def __init__(self, rate: float, cycles: int, random: PageRandom, activity: Sequence[float]) -> None:
         self.activity = activity
@@ -61,7 +61,7 @@ class History:
                     self.changed.add(cycle)
 
     def cycle_after(self, at: float, wait: float) -> int:
-        """In which cycle one is so many cycles later, each as long as it is busy; without the window all are alike."""
+        """The cycle at `wait` activity-weighted cycles after `at`; outside the window all have activity 1."""
         for cycle in self.cycles:
             if cycle + 1 <= at:
                 continue
@@ -75,7 +75,7 @@ class History:
         return math.floor(at + wait)
 
     def place_change(self, start: float, end: float) -> None:
-        """Place a change that was seen."""
+        """Impute the cycle of an observed change."""
         touched = range(min(math.floor(start), math.ceil(end) - 1), math.ceil(end))
         if len(touched) == 1:
             self.observed.add(touched[0])
@@ -95,7 +95,7 @@ class History:
 def impute(
     visits: Sequence[tuple[float, bool]], posterior: tuple[float, float], random: PageRandom, activity: Sequence[float]
 ) -> tuple[list[bool], list[bool]]:
-    """In which cycles, each so busy, the page changed, and which of these are certain."""
+    """The cycles in which the page changed, and which cycles are observed; each cycle has its activity."""
     cycles = len(activity)
     history = History(random.gamma(posterior[0]) / posterior[1], cycles, random, activity)
     history.draw(0.0, visits[0][0] if visits else cycles)

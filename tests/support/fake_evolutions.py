@@ -1,4 +1,4 @@
-"""Stand-ins for an evolution, for processes that the tests start: they win, lose, hang, crash or leave garbage."""
+"""Fake evolution functions for processes that the tests start: they win, lose, hang, crash or leave garbage."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def win_with_unknown_terminal(*_given: object) -> EvolutionResult:
 
 
 def look(draws: Any, champion: Formula, archive: Any, settings: EvolutionSettings, seed: int) -> EvolutionResult:
-    """Report in the candidates what was given, and the process's priority."""
+    """Report the arguments and the process's priority in the candidates."""
     observed = [len(draws), draws[0].pages, draws[0].cycles, settings.workers, os.nice(0), seed]
     texts = [*map(str, observed), champion.text, *(formula.text for formula in archive)]
     return EvolutionResult(None, None, tuple(Candidate(text) for text in texts))

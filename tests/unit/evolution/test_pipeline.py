@@ -1,4 +1,4 @@
-"""One whole evolution: what it splits, what it challenges with, and that it repeats itself."""
+"""One evolution: its data split, its challenger, and its reproducibility."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ POSTERIOR = Formula.parse("posterior")
 
 
 def make_history(pages: int = 800, cycles: int = 40, seed: int = 1) -> ChangeHistory:
-    """Pages of gamma-distributed rates that change as Poisson processes do."""
+    """Pages with gamma-distributed rates that change as Poisson processes."""
     rng = np.random.default_rng(seed)
     rates = rng.gamma(0.4, 0.3, pages)
     changed = rng.random((pages, cycles)) < -np.expm1(-rates)[:, None]
@@ -95,7 +95,7 @@ def test_of_equally_good_formulas_the_smallest_challenges() -> None:
     assert all(sizes[one.formula] >= sizes[best.formula] for one in better)
 
 
-def test_a_formula_beyond_the_alphabet_may_be_champion() -> None:
+def test_a_formula_outside_the_symbol_set_may_be_champion() -> None:
     champion = Formula.parse("posterior + 0.0123 * t")
     bred = run_evolution([make_history()], champion, (), QUICK, seed=3)
     assert bred.candidates

@@ -1,4 +1,4 @@
-"""The promotion rule: luck of any kind does not get a challenger promoted, true gains do, and it says why."""
+"""The promotion test: noise of any kind does not promote a challenger, true gains do, and the reason is given."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def contest(
     gain: float = 0.0,
     shape: tuple[int, int, int] = (BLOCKS, SPANS, SALTS),
 ) -> Verdict:
-    """Two formulas whose fitness differs by `gain` of its mean and by luck of 5 % of it."""
+    """Two formulas whose fitness differs by `gain`, relative to its mean, and by noise of 5 %."""
     blocks, spans, _ = shape
     sizes = [(blocks, 1, 1), (1, spans, 1), (blocks, spans, 1), shape]
     level = rng.normal(0.3, 0.03, shape)
@@ -55,7 +55,7 @@ def test_lucky_challengers_are_refused(luck: tuple[float, float, float, float], 
 
 
 def test_heavy_tails_and_days_that_depend_on_one_another_do_not_help() -> None:
-    """Differences of successive cycles correlate by a half; now and then one page block is hit hard."""
+    """Differences of successive cycles correlate by a half; occasionally one page block differs strongly."""
     rng = np.random.default_rng(5)
     lucky = 0
     for _ in range(TRIALS):
@@ -66,11 +66,11 @@ def test_heavy_tails_and_days_that_depend_on_one_another_do_not_help() -> None:
         series += rng.normal(size=series.shape)
         difference = fold_cycles(0.01 * series, np.ones((BLOCKS, 28), np.bool_), SPANS)
         lucky += decide(np.full(difference.shape, 0.3), 0.3 + difference).promote
-    assert 0 < lucky <= 0.05 * TRIALS  # and it does happen: the simulation is not one of nothing
+    assert 0 < lucky <= 0.05 * TRIALS  # and it does happen: the simulation has noise
 
 
 def test_luck_that_favours_a_known_side_is_still_a_gain() -> None:
-    """Swapping champion and challenger turns the sign of the gain, and leaves the noise as it is."""
+    """Swapping champion and challenger negates the gain and keeps the noise."""
     rng = np.random.default_rng(1)
     old, new = rng.normal(0.3, 0.03, (2, BLOCKS, SPANS, SALTS))
     one, other = decide(old, new), decide(new, old)
@@ -80,7 +80,7 @@ def test_luck_that_favours_a_known_side_is_still_a_gain() -> None:
 
 @pytest.mark.parametrize(("gain", "power"), [(0.02, 0.05), (0.05, 0.45), (0.1, 0.97)])
 def test_true_gains_are_accepted(gain: float, power: float) -> None:
-    """Luck of 5 % a block, a day and a page on a day, 5 % a tie order: the power grows with the gain."""
+    """Noise of 5 % per block, per day, per page and day, and per tie order: the power grows with the gain."""
     assert promoted((0.5, 0.5, 0.5, 1.0), gain) >= power * TRIALS
 
 
@@ -96,7 +96,7 @@ def test_all_ties_change_nothing() -> None:
     level = np.full((BLOCKS, SPANS, SALTS), 0.25)
     verdict = decide(level, level)
     assert (verdict.promote, verdict.gain, verdict.noise) == (False, 0.0, 0.0)
-    assert not decide(level, level + 1e-13).promote  # rounding is no gain
+    assert not decide(level, level + 1e-13).promote  # a rounding error is no gain
     assert not decide(0 * level, 0 * level).promote
 
 
@@ -141,7 +141,7 @@ def test_one_salt_is_enough() -> None:
 
 
 def test_noise_of_a_hand_computed_contest() -> None:
-    """Two blocks, two spans: block means 1 and 3, span means 1 and 3, nothing left: variances 1 and 1, summed."""
+    """Two blocks, two spans: block means 1 and 3, span means 1 and 3, no residual: variances 1 and 1, summed."""
     difference = np.array([[[0.0], [2.0]], [[2.0], [4.0]]])
     verdict = decide(np.zeros((2, 2, 1)), difference)
     assert verdict.gain == 2.0

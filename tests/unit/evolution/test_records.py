@@ -1,4 +1,4 @@
-"""Records of evolutions: what was written is what is read, and no damage to a line costs another."""
+"""Records of evolutions: round trips, and damage to a line affects no other."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_a_torn_last_line_costs_no_other(tmp_path: Path, cut: int) -> None:
     whole = book.path.read_bytes()
     book.path.write_bytes(whole[:-cut])
     read, faults = book.read()
-    if cut == 1:  # all but its line break: the record is there
+    if cut == 1:  # all but the line break: the record is complete
         assert (len(read), faults) == (3, [])
     else:
         assert [one.number for one in read] == [1, 2]

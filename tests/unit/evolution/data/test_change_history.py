@@ -1,4 +1,4 @@
-"""What evolution learns from: its parts, and priors and weights in coarse steps."""
+"""Change histories: slices, and rounding of priors and weights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a history's cycles were: cut with it, copied from a scheduler's profiles, and carried to other processes."""
+"""Times of a history's cycles: sliced with it, copied from a scheduler's profiles, and sent to other processes."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_busy_cycles_weigh_more() -> None:
     timing = even(1, 28, [0], 6 * HOUR)
     timing.quarters[:] = 0
     assert cycle_activity(timing).tolist() == [[1.0] * 28]
-    weights = np.where(np.arange(WEEK_HOURS) % 24 < 6, 40_000, 20_000)  # nights are twice as busy
+    weights = np.where(np.arange(WEEK_HOURS) % 24 < 6, 40_000, 20_000)  # activity doubles at night
     timing.profiles["cumulative"][0, : WEEK_HOURS + 1] = np.append(0, np.cumsum(weights))
     assert cycle_activity(timing)[0] == pytest.approx([1.6, 0.8, 0.8, 0.8] * 7)
     timing.quarters[:] = 24  # six hours further east
@@ -63,7 +63,7 @@ def test_busy_cycles_weigh_more() -> None:
 
 
 def nightly(regions: dict[str, TimeRegion] | None) -> Scheduler:
-    """300 pages each of a region and of none, seen every hour for two weeks, that change at night by UTC."""
+    """300 pages each with and without a region, visited hourly for two weeks, that change at night in UTC."""
     scheduler = Scheduler(cycle=HOUR, regions=regions)
     rng = np.random.default_rng(0)
     urls = [f"https://{('a.example', 'b.jp')[i % 2]}/{i}" for i in range(600)]
@@ -91,18 +91,18 @@ def test_no_rhythms_no_timing() -> None:
 
 
 def test_training_is_of_its_moment() -> None:
-    """What visits publish between two draws of one state changes neither."""
+    """Profiles published between two copies of one state change neither copy."""
     scheduler = nightly({})
     drawn = scheduler.core.trainings(24, now=MONDAY + 336 * HOUR, seeds=[0, 1])
     before = next(drawn).history.timing
     assert before is not None
-    told = before.profiles.tobytes()
+    content = before.profiles.tobytes()
     urls = [f"https://a.example/{i}" for i in range(0, 600, 2)]
     for hour in range(336, 400):
         scheduler.observe(OutcomeBatch(urls, np.full(300, MONDAY + (hour + 1) * HOUR), changed=np.full(300, True)))
     after = next(drawn).history.timing
     assert after is not None
-    assert (before.profiles.tobytes(), after.profiles.tobytes()) == (told, told)
+    assert (before.profiles.tobytes(), after.profiles.tobytes()) == (content, content)
 
 
 @pytest.mark.parametrize("timing", [None, even(2, 4, [0, 1, 1])])

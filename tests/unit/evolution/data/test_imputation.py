@@ -1,4 +1,4 @@
-"""Completed histories: exact where visits say all, and elsewhere as many changes as the pages truly have."""
+"""Imputed histories: exact if visits determine all, elsewhere with the pages' true number of changes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def one_page(times: list[float], changed: list[bool], shape: float = 1.0, exposu
 
 
 def repeated(page: PageVisits, pages: int) -> PageVisits:
-    """The same page under many hashes: many draws of its history."""
+    """The same page under many hashes: many imputations of its history."""
     return PageVisits(
         np.arange(pages + 1) * page.times.size,
         np.tile(page.times, pages),
@@ -74,7 +74,7 @@ def test_change_within_a_cycle_is_certain_whatever_else_is_drawn_of_it() -> None
 
 
 def test_interval_reaches_beyond_the_window_at_both_ends() -> None:
-    """A change somewhere in 30 cycles, of which the window holds ten: they have it one time in three."""
+    """A change somewhere in 30 cycles, ten of them in the window: it is in the window one time in three."""
     page = repeated(one_page([-10.0, 20.0], [False, True], shape=1e6, exposure=1e12), 20_000)
     changed, sure = impute_history(page, 10, seed=0)
     assert changed.any(axis=1).mean() == pytest.approx(1 / 3, abs=0.01)
@@ -90,7 +90,7 @@ def test_parts_of_cycles_weigh_by_their_length(times: list[float], share: float)
 
 
 def test_what_is_drawn_falls_into_busy_cycles() -> None:
-    """One change in a long interval, and unseen ones: as often in each cycle as it is busy."""
+    """One change in a long interval, and unobserved ones: in proportion to each cycle's activity."""
     activity = np.array([[0.0, 2.0, 0.5, 1.5]])
     page = repeated(one_page([0.0, 4.0], [False, True], shape=1e6, exposure=1e12), 20_000)
     page = page._replace(activity=activity, profile=np.zeros(20_000, np.int64))
@@ -103,7 +103,7 @@ def test_what_is_drawn_falls_into_busy_cycles() -> None:
 
 
 def test_first_change_is_early_where_changes_are_many() -> None:
-    """Rate 0.7 over 5 cycles: each cycle as an unconditional one would be, but never none at all."""
+    """Rate 0.7 over 5 cycles: like unconditional cycles, given at least one change."""
     page = repeated(one_page([0.0, 5.0], [False, True], shape=0.7e9, exposure=1e9), 40_000)
     changed, _ = impute_history(page, 5, seed=1)
     alone, any_ = -math.expm1(-0.7), -math.expm1(-3.5)
@@ -117,7 +117,7 @@ def test_unvisited_page_is_drawn_from_its_posterior() -> None:
     changed, sure = impute_history(page, 3, seed=0)
     assert not sure.any()
     assert changed.mean() == pytest.approx(1.0 - (5.0 / 6.0) ** 2, abs=0.01)
-    never = 1.0 - changed.any(axis=1).mean()  # of one rate a page: more often none at all than if drawn for each cycle
+    never = 1.0 - changed.any(axis=1).mean()  # one rate per page, not one per cycle
     assert never == pytest.approx((5.0 / 8.0) ** 2, abs=0.01)
 
 
@@ -170,10 +170,10 @@ def test_uniform_draws_are_uniform_over_hashes_too() -> None:
 
 
 def crawled(rates: Floats, gap: float, rng: np.random.Generator) -> tuple[PageVisits, Bools]:
-    """Poisson pages watched since 60 cycles before the window, visited every `gap` cycles on average; and the truth."""
+    """Poisson pages observed since 60 cycles before the window, visited every `gap` cycles on average."""
     before = 60
     truth = rng.random((rates.size, before + CYCLES)) < -np.expm1(-rates)[:, None]
-    truth_at = [np.flatnonzero(row) + 1 for row in truth]  # a change of a cycle is seen at its end
+    truth_at = [np.flatnonzero(row) + 1 for row in truth]  # a change in a cycle is observed at its end
     times, flags, sizes, shapes, exposures = [], [], [], [], []
     for changes in truth_at:
         due = np.unique(np.r_[0, np.flatnonzero(rng.random(before + CYCLES) < 1 / gap) + 1])
@@ -202,7 +202,7 @@ def crawled(rates: Floats, gap: float, rng: np.random.Generator) -> tuple[PageVi
 
 @pytest.mark.parametrize("gap", [3.0, 10.0, 30.0])
 def test_sparse_visits_complete_to_the_true_rates(gap: float) -> None:
-    """Overall within 4 %, and within 15 % for each third of the pages by true rate that is seen well enough."""
+    """Overall within 4 %, and within 15 % for each third of the pages by true rate that is observed often enough."""
     rng = np.random.default_rng(int(gap))
     rates = rng.gamma(PRIOR[0], 1 / PRIOR[1], 6_000)
     seen, truth = crawled(rates, gap, rng)

@@ -1,4 +1,4 @@
-"""Training data: which pages and cycles it has, what of it is seen, and that it is a copy."""
+"""Training data: its pages and cycles, what is observed, and that it is a copy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The settings of an evolution: the paper's by default, checked, and as JSON."""
+"""The settings of an evolution: the paper's defaults, validation, and JSON."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def test_json_with_a_name_unknown_is_refused() -> None:
     assert "population" in caught.value.expected
 
 
-def test_the_alphabet_is_that_of_terminals_and_constants() -> None:
+def test_the_symbol_set_is_that_of_terminals_and_constants() -> None:
     settings = EvolutionSettings(terminals="basic", constants=(2.0,))
     assert settings.symbol_set == SymbolSet(("n", "X", "t"), (2.0,))
 

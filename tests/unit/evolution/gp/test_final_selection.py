@@ -1,4 +1,4 @@
-"""Selection against cases worked out by hand."""
+"""Final selection against cases computed by hand."""
 
 from __future__ import annotations
 

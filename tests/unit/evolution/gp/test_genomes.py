@@ -1,4 +1,4 @@
-"""Genomes: how often chance draws what, and where formulas do not fit."""
+"""Genomes: distributions of random trees, and formulas outside the symbol set."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_every_terminal_can_stand_in_a_genome() -> None:
 
 
 @pytest.mark.parametrize("genome", [b"", b"\x03", b"\x00\x01", b"\x0a", b"\xff"])
-def test_what_is_no_genome_is_told(genome: bytes) -> None:
+def test_an_invalid_genome_is_an_error(genome: bytes) -> None:
     assert not is_genome(genome, TINY)
     with pytest.raises(ValueError, match="one complete tree over 10 symbols"):
         to_formula(genome, TINY)

@@ -1,4 +1,4 @@
-"""The loop: it improves, stops when told, starts from what it is given, and repeats itself to the byte."""
+"""The generational loop: it improves, stops on request, starts from given genomes, and is reproducible to the byte."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from streamsched.formula import Formula
 from streamsched.numerics.arrays import Floats
 
 SMALL = EvolutionSettings(population=60, generations=12, elites=10, seeds=3, terminals="basic")
-ALPHABET = SMALL.symbol_set
-X = ALPHABET.symbols.index("X")
+SYMBOL_SET = SMALL.symbol_set
+X = SYMBOL_SET.symbols.index("X")
 
 
 def prefer_changes(genomes: Sequence[bytes]) -> Floats:
-    """A toy: as many X among 15 nodes as there can be. Whole numbers and halves, the same on every machine."""
+    """A toy fitness: the number of X in up to 15 nodes. Integers and halves, the same on every machine."""
     return np.array([genome.count(X) - abs(len(genome) - 15) / 2 for genome in genomes])
 
 
 def genome_of(text: str) -> bytes:
-    genome = from_formula(Formula.parse(text), ALPHABET)
+    genome = from_formula(Formula.parse(text), SYMBOL_SET)
     assert genome is not None
     return genome
 
@@ -136,7 +136,7 @@ def test_it_goes_on_where_nothing_was_evaluated(parents: str) -> None:
 
 
 def test_what_was_not_evaluated_breeds_last() -> None:
-    """Of the first generation only one individual has a fitness: its symbols fill the second."""
+    """Only one individual of the first generation has a fitness: its symbols fill the second."""
     populations: list[list[bytes]] = []
 
     def evaluate(genomes: Sequence[bytes]) -> Floats:
@@ -186,15 +186,15 @@ def test_a_seed_below_0_is_refused() -> None:
         evolve_population(prefer_changes, SMALL, -1)
 
 
-def test_an_evaluator_of_the_wrong_length_is_told() -> None:
+def test_a_fitness_array_of_the_wrong_length_is_an_error() -> None:
     with pytest.raises(ValueError, match=r"evaluate: expected float64\[60\], found float64\[3\]"):
         evolve_population(lambda _: np.zeros(3), SMALL, 1)
 
 
-def test_progress_is_told_of_each_generation() -> None:
-    told: list[Generation] = []
-    evolved = evolve_population(prefer_changes, SMALL, 1, progress=told.append)
-    assert tuple(told) == evolved.generations
+def test_progress_is_called_with_each_generation() -> None:
+    received: list[Generation] = []
+    evolved = evolve_population(prefer_changes, SMALL, 1, progress=received.append)
+    assert tuple(received) == evolved.generations
     runs: list[int] = []
     evolve_seeds(prefer_changes, SMALL, 1, progress=lambda run, _: runs.append(run))
     assert runs == [0, 1, 2] * 12

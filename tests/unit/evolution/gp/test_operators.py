@@ -1,4 +1,4 @@
-"""Operators: how often each is drawn, who becomes a parent, and what happens where none fits."""
+"""Genetic operators: how often each is drawn, parent selection, and fallbacks if none fits."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_an_operator_of_rate_0_is_never_drawn(name: str) -> None:
 
 @pytest.mark.parametrize("size", [1, 2, 3])
 def test_tournaments_are_won_by_the_best_drawn(size: int) -> None:
-    """Of m draws from 4 the r-th rank or a better one is among them unless all m fall behind it."""
+    """The best of m draws from 4 ranks is r or better unless all m are worse."""
     pool = [bytes([symbol]) for symbol in (0, 1, 2)] + [b"\x08\x00"]
     reproduction = Reproduction(pool, TINY, EvolutionSettings(tournament=size), Random(3))
     wins = Counter(reproduction.select_parent() for _ in range(8000))
@@ -69,7 +69,7 @@ def test_tournaments_are_won_by_the_best_drawn(size: int) -> None:
 
 
 def test_every_node_is_as_likely_to_be_replaced() -> None:
-    """The 5 nodes of X * t + X; new trees of one level are leaves, so the size tells which of 3 kinds it was."""
+    """The 5 nodes of X * t + X; new trees of one level are leaves, so the size identifies the replaced node's kind."""
     settings = only(replacement=1.0, initial_depth=(1, 1))
     genome, rng = genome_of("X * t + X"), Random(4)
     sizes = Counter(len(replace_subtree(genome, TINY, settings, rng)) for _ in range(5000))
@@ -108,7 +108,7 @@ def test_without_two_subtrees_apart_there_is_no_swap(text: str) -> None:
 def test_a_swap_of_both_operands() -> None:
     rng = Random(8)
     found = {swap_subtrees(genome_of("X - t"), TINY, 2, rng) for _ in range(100)}
-    assert found == {genome_of("t - X"), None}  # now and then 10 draws meet the root or one leaf twice
+    assert found == {genome_of("t - X"), None}  # occasionally 10 draws hit only the root or the same leaf twice
 
 
 def test_a_swap_keeps_to_the_depth() -> None:

@@ -26,7 +26,7 @@ def test_each_set_of_terminals_holds_the_one_before() -> None:
     assert set(full) == set(TERMINALS)
 
 
-def test_alphabets_are_equal_where_their_leaves_are() -> None:
+def test_symbol_sets_are_equal_if_their_leaves_are() -> None:
     assert SymbolSet(("X",)) == SymbolSet(("X",), CONSTANTS)
     assert SymbolSet(("X",), (0.0,)) == SymbolSet(("X",), (-0.0,))
     assert SymbolSet(("X",)) != SymbolSet(("X",), ())

@@ -1,4 +1,4 @@
-"""Tolls: what surges have taken of groups, as their twin tells it, and nothing where pages change by themselves."""
+"""Cumulative surge hazards: equal to the reference, and 0 if pages change independently."""
 
 from __future__ import annotations
 
