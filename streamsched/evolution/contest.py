@@ -70,20 +70,19 @@ def contest_trials(
     ]
 
 
-def count_spans(cycles_after: int) -> int:
-    """Return the number of spans that `cycles_after` cycles are folded into: at least 2 cycles each, at most 8 spans.
-    O(1).
+def count_spans(later_cycles: int) -> int:
+    """Return the number of spans for `later_cycles` cycles: at least 2 cycles each, at most 8 spans. O(1).
 
-    >>> [count_spans(cycles_after) for cycles_after in (1, 5, 7, 90)]
+    >>> [count_spans(later_cycles) for later_cycles in (1, 5, 7, 90)]
     [1, 2, 3, 8]
     """
-    return max(1, min(_MAX_SPANS, cycles_after // _MIN_SPAN_CYCLES))
+    return max(1, min(_MAX_SPANS, later_cycles // _MIN_SPAN_CYCLES))
 
 
 def contest_fitness(
-    evaluator: Evaluator, programs: Sequence[bytes | Formula], cycles_after: int, salt: int = 0
+    evaluator: Evaluator, programs: Sequence[bytes | Formula], later_cycles: int, salt: int = 0
 ) -> Floats:
-    """Return each program's fitness in the last `cycles_after` cycles: float64[programs, BLOCKS, spans, REPLICATES].
+    """Return each program's fitness in the last `later_cycles` cycles: float64[programs, BLOCKS, spans, REPLICATES].
 
     ``evaluator.trials``: those of `contest_trials`. The contribution of a visit to its cycle's metric, times `BLOCKS`,
     is credited to the block of its page, so the mean over blocks is the metric. A visit's credit is its excess over the
@@ -95,7 +94,7 @@ def contest_fitness(
     block = np.empty(history.pages, np.intp)
     block[shuffle_pages(history, salt + 1)] = np.arange(history.pages) % BLOCKS
     crawls = [[cuts[0] for cuts in evaluator.series(program)] for program in programs]
-    cycles = min(cycles_after, *(crawl.counted.size for crawl in crawls[0]))
+    cycles = min(later_cycles, *(crawl.counted.size for crawl in crawls[0]))
     counted_cycles: Bools = np.all([crawl.counted[-cycles:] for row in crawls for crawl in row], axis=0)
     counted = np.tile(counted_cycles, (BLOCKS, 1))
     spans = count_spans(cycles)

@@ -70,12 +70,12 @@ class EvolutionResult:
         values = checked_fields(cls, content)
         nested: dict[str, Any] = {
             "verdict": None if values.get("verdict") is None else Verdict.from_json(values["verdict"]),
-            "candidates": tuple(Candidate(**checked_fields(Candidate, one)) for one in values.get("candidates", ())),
+            "candidates": tuple(Candidate(**checked_fields(Candidate, item)) for item in values.get("candidates", ())),
             "archive": tuple(values.get("archive", ())),
             "data": None if values.get("data") is None else DataSpan(**checked_fields(DataSpan, values["data"])),
         }
         result = cls(**values | nested)
-        texts = (result.challenger or "", result.metric, *result.archive, *(one.formula for one in result.candidates))
+        texts = (result.challenger or "", result.metric, *result.archive, *(item.formula for item in result.candidates))
         if not all(isinstance(text, str) for text in texts) or (result.verdict is not None and not result.challenger):
             raise ValueError("evolution result: expected formulas as text, and a challenger if there is a verdict")
         return result
@@ -85,13 +85,13 @@ def checked_fields(kind: type[Any], content: object) -> dict[str, Any]:
     """Return `content` as a dict of fields of the dataclass `kind`. Raises ValueError if one is unknown or missing."""
     if not isinstance(content, dict):
         raise ValueError(f"expected an object, found {type(content).__name__}")
-    known = {one.name for one in fields(kind)}
+    known = {item.name for item in fields(kind)}
     if not content.keys() <= known:
         raise ValueError(f"unknown field {min(content.keys() - known)!r}")
     missing = [
-        one.name
-        for one in fields(kind)
-        if one.default is MISSING and one.default_factory is MISSING and one.name not in content
+        item.name
+        for item in fields(kind)
+        if item.default is MISSING and item.default_factory is MISSING and item.name not in content
     ]
     if missing:
         raise ValueError(f"missing {', '.join(missing)}")
@@ -100,12 +100,12 @@ def checked_fields(kind: type[Any], content: object) -> dict[str, Any]:
 
 def plain_values(value: Mapping[str, Any]) -> dict[str, Any]:
     """Return `value` as plain JSON values: dicts, lists, strings and numbers; non-finite numbers become None."""
-    return {str(name): _plain(one) for name, one in value.items()}
+    return {str(name): _plain(item) for name, item in value.items()}
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return plain_values(value)
     if isinstance(value, Sequence) and not isinstance(value, str | bytes):
-        return [_plain(one) for one in value]
+        return [_plain(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -72,5 +72,5 @@ class EvolutionPlan:
 
     def to_json(self) -> dict[str, Any]:
         """Return the plan as JSON values, with its `settings` nested by name."""
-        plain = {one.name: getattr(self, one.name) for one in dataclasses.fields(self)}
+        plain = {item.name: getattr(self, item.name) for item in dataclasses.fields(self)}
         return plain | {"settings": self.settings.to_json()}

@@ -49,12 +49,12 @@ class EvolutionRecord:
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields as plain JSON values; non-finite numbers become None."""
-        values: dict[str, Any] = {one.name: getattr(self, one.name) for one in fields(self)}
+        values: dict[str, Any] = {item.name: getattr(self, item.name) for item in fields(self)}
         for name in ("champion_before", "champion_after"):
             values[name] = values[name].to_json()
         for name in ("data", "verdict"):
             values[name] = None if values[name] is None else asdict(values[name])
-        return plain_values(values | {"candidates": [asdict(one) for one in self.candidates]})
+        return plain_values(values | {"candidates": [asdict(item) for item in self.candidates]})
 
     @classmethod
     def from_json(cls, content: object) -> EvolutionRecord:
@@ -63,7 +63,7 @@ class EvolutionRecord:
         nested: dict[str, Any] = {
             "champion_before": Champion.from_json(values["champion_before"]),
             "champion_after": Champion.from_json(values["champion_after"]),
-            "candidates": tuple(Candidate(**checked_fields(Candidate, one)) for one in values.get("candidates", ())),
+            "candidates": tuple(Candidate(**checked_fields(Candidate, item)) for item in values.get("candidates", ())),
             "data": None if values.get("data") is None else DataSpan(**checked_fields(DataSpan, values["data"])),
             "verdict": None if values.get("verdict") is None else Verdict.from_json(values["verdict"]),
         }

@@ -59,8 +59,8 @@ def swap_subtrees(genome: bytes, symbol_set: SymbolSet, max_depth: int, rng: Ran
     random = rng.random
     levels = levels_of(genome, symbol_set)
     for _ in range(_MAX_TRIES):
-        one, other = int(random() * len(genome)), int(random() * len(genome))
-        left, right = min(one, other), max(one, other)
+        node, other_node = int(random() * len(genome)), int(random() * len(genome))
+        left, right = min(node, other_node), max(node, other_node)
         left_end = subtree_end(genome, left, symbol_set)
         if left_end > right:
             continue

@@ -68,7 +68,7 @@ def read_exchange(directory: Path) -> tuple[list[ChangeHistory], DataSpan, dict[
             clock = content["timing"]
             timing = CycleTimes(clock["start_s"], clock["cycle_s"], **times)
         shape = content["prior_shape"]
-        imputations = [ChangeHistory(one, prior_shape=shape, timing=timing, **columns) for one in changed]
+        imputations = [ChangeHistory(item, prior_shape=shape, timing=timing, **columns) for item in changed]
         return imputations, DataSpan(**content["data"]), content["meta"]
     except OSError as error:
         raise SnapshotError(str(directory), f"cannot be read: {error.strerror or error}") from error
