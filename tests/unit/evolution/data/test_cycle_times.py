@@ -23,7 +23,7 @@ MONDAY = 1_699_833_600.0  # 2023-11-13, 00:00
 DATA = DataSpan(0.0, 4, 3, 1.0, 0, 0)
 
 
-def even(kinds: int, cycles: int, profile: list[int], cycle_s: float = DAY) -> CycleTimes:
+def uniform_timing(kinds: int, cycles: int, profile: list[int], cycle_s: float = DAY) -> CycleTimes:
     profiles = np.zeros(kinds, PROFILE)
     profiles["cumulative"][:, : WEEK_HOURS + 1] = 65_536 * np.arange(WEEK_HOURS + 1)
     quarters = np.arange(kinds * (cycles + 1)).reshape(kinds, -1)
@@ -31,7 +31,7 @@ def even(kinds: int, cycles: int, profile: list[int], cycle_s: float = DAY) -> C
 
 
 def test_timing_is_cut_with_its_history() -> None:
-    history = ChangeHistory.of(np.zeros((3, 4), np.bool_), timing=even(2, 4, [0, 1, 1]))
+    history = ChangeHistory.of(np.zeros((3, 4), np.bool_), timing=uniform_timing(2, 4, [0, 1, 1]))
     timing = history.take(np.array([2, 0])).span(1, 2).timing
     assert timing is not None
     assert timing.profile.tolist() == [1, 0]
@@ -42,17 +42,17 @@ def test_timing_is_cut_with_its_history() -> None:
 def test_timing_of_other_pages_or_cycles_is_refused() -> None:
     for changed in (np.zeros((3, 5), np.bool_), np.zeros((2, 4), np.bool_)):
         with pytest.raises(ValueError, match="timing"):
-            ChangeHistory.of(changed, timing=even(2, 4, [0, 1, 1]))
+            ChangeHistory.of(changed, timing=uniform_timing(2, 4, [0, 1, 1]))
     with pytest.raises(ValueError, match="expected pages of 2 profiles"):
-        even(2, 4, [0, 2])
+        uniform_timing(2, 4, [0, 2])
     with pytest.raises(ValueError, match="a length above 0"):
-        replace(even(1, 1, [0]), cycle_s=0.0)
-    with pytest.raises(ValueError, match="a clock for each profile"):
-        replace(even(1, 1, [0]), quarters=np.zeros((2, 2), np.int64))
+        replace(uniform_timing(1, 1, [0]), cycle_s=0.0)
+    with pytest.raises(ValueError, match="UTC offsets for each profile"):
+        replace(uniform_timing(1, 1, [0]), quarters=np.zeros((2, 2), np.int64))
 
 
 def test_busy_cycles_weigh_more() -> None:
-    timing = even(1, 28, [0], 6 * HOUR)
+    timing = uniform_timing(1, 28, [0], 6 * HOUR)
     timing.quarters[:] = 0
     assert cycle_activity(timing).tolist() == [[1.0] * 28]
     weights = np.where(np.arange(WEEK_HOURS) % 24 < 6, 40_000, 20_000)  # activity doubles at night
@@ -105,7 +105,7 @@ def test_training_is_of_its_moment() -> None:
     assert (before.profiles.tobytes(), after.profiles.tobytes()) == (content, content)
 
 
-@pytest.mark.parametrize("timing", [None, even(2, 4, [0, 1, 1])])
+@pytest.mark.parametrize("timing", [None, uniform_timing(2, 4, [0, 1, 1])])
 def test_parcels_carry_it(tmp_path: Path, timing: CycleTimes | None) -> None:
     history = ChangeHistory.of(np.eye(3, 4, dtype=np.bool_), timing=timing)
     write_exchange(tmp_path, [history, history], DATA, {})
@@ -119,7 +119,7 @@ def test_parcels_carry_it(tmp_path: Path, timing: CycleTimes | None) -> None:
 
 
 def test_damaged_profiles_are_refused(tmp_path: Path) -> None:
-    history = ChangeHistory.of(np.eye(3, 4, dtype=np.bool_), timing=even(2, 4, [0, 1, 1]))
+    history = ChangeHistory.of(np.eye(3, 4, dtype=np.bool_), timing=uniform_timing(2, 4, [0, 1, 1]))
     write_exchange(tmp_path, [history], DATA, {})
     path = tmp_path / "profiles.npy"
     raw = bytearray(path.read_bytes())
