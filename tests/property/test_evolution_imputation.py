@@ -22,7 +22,7 @@ activity = st.none() | st.lists(st.sampled_from([1.0, 0.0, 0.25, 3.0]) | st.floa
 
 
 @given(pages, st.integers(0, 9), st.integers(-(2**65), 2**65), activity)
-def test_kernel_is_its_twin(
+def test_kernel_equals_its_reference(
     pages: list[tuple[list[tuple[float, bool]], tuple[float, float], int]],
     cycles: int,
     seed: int,

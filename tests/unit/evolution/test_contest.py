@@ -48,7 +48,7 @@ def meet(champion: str, challenger: str, rng: np.random.Generator, pages: int = 
 @pytest.mark.parametrize(
     "formula", ["posterior * (1 + 0.5 * {})", "NAD + 0.1 * {}"], ids=["posterior perturbed", "NAD reordered"]
 )
-def test_a_lucky_challenger_is_refused(formula: str) -> None:
+def test_a_challenger_without_true_gain_is_refused(formula: str) -> None:
     """Champion and challenger differ only in the uninformative column that reorders pages: no true gain."""
     rng = np.random.default_rng(20261121)
     verdicts = [meet(formula.format("importance"), formula.format("cost"), rng, 400) for _ in range(200)]
@@ -69,7 +69,7 @@ def test_other_tie_orders_alone_are_no_gain() -> None:
     assert promoted <= 2
 
 
-def test_a_truly_better_one_is_promoted() -> None:
+def test_a_better_challenger_is_promoted() -> None:
     """The posterior gains about 5 % over itself with half noise, and 18 % over NAD."""
     rng = np.random.default_rng(2)
     verdicts = [meet("posterior * (1 + 2 * cost)", "posterior", rng, 1500) for _ in range(20)]

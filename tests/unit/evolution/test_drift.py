@@ -19,7 +19,7 @@ def feed(watch: HitRateWatch, rate: float, batches: int, rng: np.random.Generato
 
 
 @pytest.mark.parametrize("detector", DETECTORS)
-def test_a_drop_of_the_hit_rate_is_seen_and_chance_is_not(detector: str) -> None:
+def test_a_drop_of_the_hit_rate_is_detected_and_noise_is_not(detector: str) -> None:
     seen = []
     for seed in range(5):
         rng = np.random.default_rng(seed)
@@ -29,7 +29,7 @@ def test_a_drop_of_the_hit_rate_is_seen_and_chance_is_not(detector: str) -> None
     assert all(batches is not None and batches <= 6 for batches in seen)
 
 
-def test_forgetting_begins_anew() -> None:
+def test_reset_starts_again() -> None:
     rng = np.random.default_rng(0)
     watch = HitRateWatch()
     feed(watch, 0.3, 20, rng)

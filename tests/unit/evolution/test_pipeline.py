@@ -28,7 +28,7 @@ def make_history(pages: int = 800, cycles: int = 40, seed: int = 1) -> ChangeHis
     return ChangeHistory.of(changed, hashes=hashes, prior_shape=0.4, prior_mean=0.12)
 
 
-def test_a_bad_champion_is_replaced_by_something_better() -> None:
+def test_a_bad_champion_is_replaced() -> None:
     bred = run_evolution([make_history()], Formula.parse("0 - posterior"), (), QUICK, seed=3)
     assert bred.verdict is not None
     assert bred.verdict.promote
@@ -37,7 +37,7 @@ def test_a_bad_champion_is_replaced_by_something_better() -> None:
     assert (bred.verdict.gain or 0.0) > 0.1
 
 
-def test_the_known_formulas_and_the_champion_are_always_considered() -> None:
+def test_seed_formulas_and_champion_are_always_candidates() -> None:
     champion = Formula.parse("posterior * X")
     bred = run_evolution([make_history()], champion, (), QUICK, seed=3)
     considered = {candidate.formula for candidate in bred.candidates}
@@ -45,7 +45,7 @@ def test_the_known_formulas_and_the_champion_are_always_considered() -> None:
         assert Formula.parse(text).simplify().text in considered
 
 
-def test_an_archive_is_considered_too_and_handed_on() -> None:
+def test_an_archive_is_evaluated_and_extended() -> None:
     old = "posterior * posterior + 0.1 * GAD"
     bred = run_evolution([make_history()], POSTERIOR, [Formula.parse(old)], QUICK, seed=3)
     assert old in {candidate.formula for candidate in bred.candidates}
@@ -61,14 +61,14 @@ def test_workers_change_nothing() -> None:
 
 
 @pytest.mark.parametrize(("pages", "cycles"), [(100, 40), (800, 8)])
-def test_too_little_is_not_learned_from(pages: int, cycles: int) -> None:
+def test_too_few_pages_or_cycles_give_no_challenger(pages: int, cycles: int) -> None:
     bred = run_evolution([make_history(pages, cycles)], POSTERIOR, (), QUICK, seed=3)
     assert bred.challenger is None
     assert bred.verdict is None
     assert bred.candidates == ()
 
 
-def test_evolution_validation_and_contest_see_different_pages_and_cycles(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_training_validation_and_contest_are_disjoint(monkeypatch: pytest.MonkeyPatch) -> None:
     history = make_history()
     seen: list[ChangeHistory] = []
 
@@ -87,7 +87,7 @@ def test_evolution_validation_and_contest_see_different_pages_and_cycles(monkeyp
     assert training.cycles == validation.cycles < contest.cycles == history.cycles
 
 
-def test_of_equally_good_formulas_the_smallest_challenges() -> None:
+def test_the_smallest_of_equally_good_formulas_is_the_challenger() -> None:
     bred = run_evolution([make_history()], Formula.parse("0 - posterior"), (), QUICK, seed=3)
     sizes = {one.formula: Formula.parse(one.formula).size for one in bred.candidates}
     best = bred.candidates[0]

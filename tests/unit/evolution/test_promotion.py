@@ -49,12 +49,14 @@ def promoted(luck: tuple[float, float, float, float], gain: float = 0.0, **optio
 
 @pytest.mark.parametrize("luck", LUCK.values(), ids=LUCK)
 @pytest.mark.parametrize("shape", [(BLOCKS, SPANS, SALTS), (8, 8, 4), (4, 3, 2), (12, 2, 1), (2, 6, 2)], ids=str)
-def test_lucky_challengers_are_refused(luck: tuple[float, float, float, float], shape: tuple[int, int, int]) -> None:
+def test_challengers_without_true_gain_are_refused(
+    luck: tuple[float, float, float, float], shape: tuple[int, int, int]
+) -> None:
     """No true gain: promoted in at most 5 % of 200 contests."""
     assert promoted(luck, shape=shape) <= 0.05 * TRIALS
 
 
-def test_heavy_tails_and_days_that_depend_on_one_another_do_not_help() -> None:
+def test_heavy_tails_and_correlated_days_do_not_promote() -> None:
     """Differences of successive cycles correlate by a half; occasionally one page block differs strongly."""
     rng = np.random.default_rng(5)
     lucky = 0
@@ -69,7 +71,7 @@ def test_heavy_tails_and_days_that_depend_on_one_another_do_not_help() -> None:
     assert 0 < lucky <= 0.05 * TRIALS  # and it does happen: the simulation has noise
 
 
-def test_luck_that_favours_a_known_side_is_still_a_gain() -> None:
+def test_swapping_sides_negates_the_gain() -> None:
     """Swapping champion and challenger negates the gain and keeps the noise."""
     rng = np.random.default_rng(1)
     old, new = rng.normal(0.3, 0.03, (2, BLOCKS, SPANS, SALTS))
@@ -92,7 +94,7 @@ def test_tiny_but_certain_gain_is_accepted() -> None:
     assert verdict.relative_gain == pytest.approx(0.001 / level.mean())
 
 
-def test_all_ties_change_nothing() -> None:
+def test_equal_fitness_has_no_gain() -> None:
     level = np.full((BLOCKS, SPANS, SALTS), 0.25)
     verdict = decide(level, level)
     assert (verdict.promote, verdict.gain, verdict.noise) == (False, 0.0, 0.0)
@@ -100,7 +102,7 @@ def test_all_ties_change_nothing() -> None:
     assert not decide(0 * level, 0 * level).promote
 
 
-def test_gain_in_one_block_alone_is_luck() -> None:
+def test_gain_in_a_single_block_is_refused() -> None:
     level = np.full((BLOCKS, SPANS, SALTS), 0.25)
     lucky = level.copy()
     lucky[0] += 0.5
@@ -109,7 +111,7 @@ def test_gain_in_one_block_alone_is_luck() -> None:
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("side", [0, 1])
-def test_unfinished_trials_promote_nobody(bad: float, side: int) -> None:
+def test_unfinished_trials_do_not_promote(bad: float, side: int) -> None:
     both = np.stack([np.full((4, 3, 2), 0.2), np.full((4, 3, 2), 0.4)])
     both[side, 1, 2, 0] = bad
     verdict = decide(both[0], both[1])
@@ -118,7 +120,7 @@ def test_unfinished_trials_promote_nobody(bad: float, side: int) -> None:
 
 
 @pytest.mark.parametrize("shape", [(1, 4, 2), (4, 1, 2), (1, 1, 1)])
-def test_too_few_to_tell_luck_promote_nobody(shape: tuple[int, int, int]) -> None:
+def test_too_few_blocks_or_spans_do_not_promote(shape: tuple[int, int, int]) -> None:
     verdict = decide(np.full(shape, 0.2), np.full(shape, 0.4))
     assert (verdict.promote, verdict.noise) == (False, None)
     assert verdict.gain == pytest.approx(0.2)
@@ -129,7 +131,7 @@ def test_no_trials_at_all() -> None:
     assert not decide(np.zeros((8, 0, 3)), np.zeros((8, 0, 3))).promote
 
 
-def test_shapes_must_be_those_of_one_contest() -> None:
+def test_different_shapes_are_refused() -> None:
     for old, new in (((4, 3, 2), (4, 3, 1)), ((4, 3), (4, 3)), ((4, 3, 2), (3,))):
         with pytest.raises(ValueError, match="expected two float64"):
             decide(np.zeros(old), np.zeros(new))
@@ -158,7 +160,7 @@ def test_more_rivals_need_more_gain() -> None:
 
 
 @pytest.mark.parametrize("freedom", [1.0, 1.5, 4.0, 100.0])
-def test_widening_is_students(freedom: float) -> None:
+def test_error_inflation_is_students(freedom: float) -> None:
     assert student(freedom).sf(NOISE_MULTIPLE * inflate_error(freedom)) == pytest.approx(
         student(1e12).sf(NOISE_MULTIPLE), rel=1e-6
     )
@@ -172,7 +174,7 @@ def test_the_reason_names_the_numbers() -> None:
     assert decide(1.1 * level, level).why.startswith("not promoted: the gain of -0.025 (-9.09 %) does not exceed 2 × ")
 
 
-def test_verdicts_go_through_json_and_are_checked() -> None:
+def test_verdicts_survive_json_and_are_validated() -> None:
     level = np.linspace(0.2, 0.3, 24).reshape(4, 3, 2)
     for verdict in (decide(level, 1.1 * level), decide(level, level), decide(level, level * np.nan)):
         assert Verdict.from_json(json.loads(json.dumps(verdict.to_json(), allow_nan=False))) == verdict
@@ -189,7 +191,7 @@ def folded(values: list[float], counted: list[bool], spans: int) -> Floats:
     return fold_cycles(series, np.array(counted).reshape(1, -1), spans).ravel()
 
 
-def test_cycles_are_folded_into_means_of_what_counts() -> None:
+def test_cycles_are_folded_into_means_of_counted_ones() -> None:
     assert folded([1, 2, 3, 4, 5], [True] * 5, 2).tolist() == [1.5, 4.0]
     assert folded([1, 2, 3, 4], [True, False, True, True], 2).tolist() == [1.0, 3.5]
     assert np.isnan(folded([1, 2, 3, 4], [False, False, True, True], 2)).tolist() == [True, False]

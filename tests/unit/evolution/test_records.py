@@ -52,7 +52,7 @@ def written(folder: Path, count: int) -> RecordBook:
     return book
 
 
-def test_what_was_written_is_read(tmp_path: Path) -> None:
+def test_records_survive_the_file(tmp_path: Path) -> None:
     book = RecordBook(tmp_path / "state")
     assert (book.read(), book.next_number(), book.find(1)) == (([], []), 1, None)
     by_hand = EvolutionRecord(2, 2e9, "asked", "set", "asked", FIRST, Champion(Formula.parse("t"), BY_HAND, 2, 2e9))
@@ -66,7 +66,7 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
     assert [json.loads(line)["number"] for line in book.path.read_text().splitlines()] == [1, 2, 3]
 
 
-def test_a_number_that_another_took_is_not_given_twice(tmp_path: Path) -> None:
+def test_a_number_used_by_another_writer_is_not_reused(tmp_path: Path) -> None:
     book = written(tmp_path, 2)
     promoted = book.append(record(2))
     assert (promoted.number, promoted.champion_after.record) == (3, 3)
@@ -77,20 +77,20 @@ def test_a_number_that_another_took_is_not_given_twice(tmp_path: Path) -> None:
     assert book.find(3) == promoted
 
 
-def test_writers_at_once_get_numbers_of_their_own(tmp_path: Path) -> None:
+def test_concurrent_writers_get_distinct_numbers(tmp_path: Path) -> None:
     with ThreadPoolExecutor(4) as pool:
         given = list(pool.map(lambda _: RecordBook(tmp_path).append(record(1)).number, range(24)))
     assert sorted(given) == list(range(1, 25))
     assert [one.number for one in RecordBook(tmp_path).read()[0]] == list(range(1, 25))
 
 
-def test_two_runs_of_an_evolution_leave_equal_records() -> None:
+def test_equal_runs_leave_equal_records() -> None:
     assert record(seconds=1.0) == record(seconds=2.0)
     assert record(seed=4) != record()
 
 
 @pytest.mark.parametrize("cut", [1, 2, 40, 500])
-def test_a_torn_last_line_costs_no_other(tmp_path: Path, cut: int) -> None:
+def test_a_torn_last_line_affects_no_other(tmp_path: Path, cut: int) -> None:
     book = written(tmp_path, 3)
     whole = book.path.read_bytes()
     book.path.write_bytes(whole[:-cut])
@@ -126,7 +126,7 @@ def test_a_torn_last_line_costs_no_other(tmp_path: Path, cut: int) -> None:
         (json.dumps(record(2).to_json() | {"candidates": 3}).encode(), "is no record"),
     ],
 )
-def test_a_damaged_line_is_named_and_costs_no_other(tmp_path: Path, line: bytes, reason: str) -> None:
+def test_a_damaged_line_is_reported_and_affects_no_other(tmp_path: Path, line: bytes, reason: str) -> None:
     book = written(tmp_path, 3)
     lines = book.path.read_bytes().splitlines()
     book.path.write_bytes(b"\n".join([lines[0], line, lines[2]]) + b"\n")
@@ -166,7 +166,7 @@ def test_a_directory_that_cannot_be_used_is_named(tmp_path: Path) -> None:
         RecordBook(tmp_path).read()
 
 
-def test_breedings_go_through_json_and_are_checked() -> None:
+def test_results_survive_json_and_are_validated() -> None:
     for result in (
         make_result("posterior * t", 0.1, 3),
         replace(make_result("t", -0.1, 3), data=DataSpan(0.0, 19, 5)),
@@ -191,7 +191,7 @@ def test_breedings_go_through_json_and_are_checked() -> None:
             EvolutionResult.from_json(bad)
 
 
-def test_data_say_what_they_are_made_of() -> None:
+def test_data_spans_describe_their_content() -> None:
     assert str(DataSpan(0.0, 19, 50_000, 0.405)) == "50,000 pages × 19 cycles, 40.5 % seen, the rest completed"
     assert str(DataSpan(0.0, 19, 50_000)) == "50,000 pages × 19 cycles, 100.0 % seen"
     assert str(DataSpan(0.0, 1, 1)) == "1 page × 1 cycle, 100.0 % seen"

@@ -30,7 +30,7 @@ def uniform_timing(kinds: int, cycles: int, profile: list[int], cycle_s: float =
     return CycleTimes(MONDAY, cycle_s, profiles, quarters, np.array(profile, np.int64))
 
 
-def test_timing_is_cut_with_its_history() -> None:
+def test_timing_is_sliced_with_its_history() -> None:
     history = ChangeHistory.of(np.zeros((3, 4), np.bool_), timing=uniform_timing(2, 4, [0, 1, 1]))
     timing = history.take(np.array([2, 0])).span(1, 2).timing
     assert timing is not None
@@ -51,7 +51,7 @@ def test_timing_of_other_pages_or_cycles_is_refused() -> None:
         replace(uniform_timing(1, 1, [0]), quarters=np.zeros((2, 2), np.int64))
 
 
-def test_busy_cycles_weigh_more() -> None:
+def test_active_cycles_weigh_more() -> None:
     timing = uniform_timing(1, 28, [0], 6 * HOUR)
     timing.quarters[:] = 0
     assert cycle_activity(timing).tolist() == [[1.0] * 28]
@@ -73,7 +73,7 @@ def nightly(regions: dict[str, TimeRegion] | None) -> Scheduler:
     return scheduler
 
 
-def test_training_has_the_profiles_that_pages_go_by() -> None:
+def test_training_has_the_profiles_of_its_pages() -> None:
     scheduler = nightly({"JP": TimeRegion(("jp",), "Asia/Tokyo")})
     timing = scheduler.training(48, now=MONDAY + 336 * HOUR).history.timing
     assert timing is not None
@@ -86,11 +86,11 @@ def test_training_has_the_profiles_that_pages_go_by() -> None:
     assert busy[:, np.arange(48) % 24 >= 6].max() < 0.5
 
 
-def test_no_rhythms_no_timing() -> None:
+def test_without_seasonality_there_is_no_timing() -> None:
     assert nightly(None).training(4, now=MONDAY + 336 * HOUR).history.timing is None
 
 
-def test_training_is_of_its_moment() -> None:
+def test_training_is_a_snapshot() -> None:
     """Profiles published between two copies of one state change neither copy."""
     scheduler = nightly({})
     drawn = scheduler.core.trainings(24, now=MONDAY + 336 * HOUR, seeds=[0, 1])
@@ -106,7 +106,7 @@ def test_training_is_of_its_moment() -> None:
 
 
 @pytest.mark.parametrize("timing", [None, uniform_timing(2, 4, [0, 1, 1])])
-def test_parcels_carry_it(tmp_path: Path, timing: CycleTimes | None) -> None:
+def test_exchange_files_contain_it(tmp_path: Path, timing: CycleTimes | None) -> None:
     history = ChangeHistory.of(np.eye(3, 4, dtype=np.bool_), timing=timing)
     write_exchange(tmp_path, [history, history], DATA, {})
     for read in read_exchange(tmp_path)[0]:

@@ -43,7 +43,7 @@ def repeated(page: PageVisits, pages: int) -> PageVisits:
     )
 
 
-def test_daily_visits_leave_nothing_to_draw() -> None:
+def test_daily_visits_leave_nothing_to_impute() -> None:
     rng = np.random.default_rng(1)
     saw = rng.random(20) < 0.3
     changed, sure = impute_history(one_page([*map(float, range(20))], saw.tolist()), CYCLES, seed=0)
@@ -51,13 +51,13 @@ def test_daily_visits_leave_nothing_to_draw() -> None:
     assert sure.all()
 
 
-def test_no_change_is_none_in_any_cycle() -> None:
+def test_a_visit_without_change_clears_every_cycle() -> None:
     changed, sure = impute_history(one_page([-3.5, 7.2, 19.0], [True, False, False]), CYCLES, seed=0)
     assert not changed.any()
     assert sure.all()
 
 
-def test_change_over_several_cycles_is_in_at_least_one() -> None:
+def test_a_change_over_several_cycles_is_in_at_least_one() -> None:
     page = repeated(one_page([0.0, 4.0, 19.0], [False, True, False]), 400)
     changed, sure = impute_history(page, CYCLES, seed=0)
     assert changed[:, :4].any(axis=1).all()
@@ -66,14 +66,14 @@ def test_change_over_several_cycles_is_in_at_least_one() -> None:
     assert np.array_equal(sure, np.broadcast_to(np.arange(CYCLES) >= 4, sure.shape))
 
 
-def test_change_within_a_cycle_is_certain_whatever_else_is_drawn_of_it() -> None:
+def test_a_change_within_one_cycle_is_certain() -> None:
     times, saw = [-1.0, 3.2, 3.4, 8.0, 8.5], [False, True, True, True, True]
     changed, sure = impute_history(one_page(times, saw), 9, seed=0)
     assert changed[0, [3, 8]].all()
     assert sure[0].tolist() == [False, False, False, True, False, False, False, False, True]
 
 
-def test_interval_reaches_beyond_the_window_at_both_ends() -> None:
+def test_intervals_may_exceed_the_window() -> None:
     """A change somewhere in 30 cycles, ten of them in the window: it is in the window one time in three."""
     page = repeated(one_page([-10.0, 20.0], [False, True], shape=1e6, exposure=1e12), 20_000)
     changed, sure = impute_history(page, 10, seed=0)
@@ -89,7 +89,7 @@ def test_parts_of_cycles_weigh_by_their_length(times: list[float], share: float)
     assert (changed[:, 0] ^ changed[:, 1]).mean() > 0.999
 
 
-def test_what_is_drawn_falls_into_busy_cycles() -> None:
+def test_imputed_changes_follow_activity() -> None:
     """One change in a long interval, and unobserved ones: in proportion to each cycle's activity."""
     activity = np.array([[0.0, 2.0, 0.5, 1.5]])
     page = repeated(one_page([0.0, 4.0], [False, True], shape=1e6, exposure=1e12), 20_000)
@@ -102,7 +102,7 @@ def test_what_is_drawn_falls_into_busy_cycles() -> None:
     assert changed.mean(axis=0) == pytest.approx(-np.expm1(-0.3 * activity[0]), abs=0.012)
 
 
-def test_first_change_is_early_where_changes_are_many() -> None:
+def test_the_first_change_is_early_at_high_rates() -> None:
     """Rate 0.7 over 5 cycles: like unconditional cycles, given at least one change."""
     page = repeated(one_page([0.0, 5.0], [False, True], shape=0.7e9, exposure=1e9), 40_000)
     changed, _ = impute_history(page, 5, seed=1)
@@ -121,7 +121,7 @@ def test_unvisited_page_is_drawn_from_its_posterior() -> None:
     assert never == pytest.approx((5.0 / 8.0) ** 2, abs=0.01)
 
 
-def test_what_was_before_the_first_known_visit_is_drawn() -> None:
+def test_cycles_before_the_first_visit_are_imputed() -> None:
     page = repeated(one_page([2.5, 4.0], [True, False], shape=3e9, exposure=1e9), 10_000)
     changed, sure = impute_history(page, 4, seed=0)
     assert sure[0].tolist() == [False, False, False, True]
@@ -129,7 +129,7 @@ def test_what_was_before_the_first_known_visit_is_drawn() -> None:
 
 
 @pytest.mark.parametrize("seed", [0, -1, 2**80])
-def test_draws_hang_on_seed_and_hash_alone(seed: int) -> None:
+def test_draws_depend_only_on_seed_and_hash(seed: int) -> None:
     page = repeated(one_page([0.0, 9.0], [False, True]), 300)
     whole, _ = impute_history(page, CYCLES, seed)
     halves = [part(page, range(0, 300, 2)), part(page, range(1, 300, 2))]
@@ -201,7 +201,7 @@ def crawled(rates: Floats, gap: float, rng: np.random.Generator) -> tuple[PageVi
 
 
 @pytest.mark.parametrize("gap", [3.0, 10.0, 30.0])
-def test_sparse_visits_complete_to_the_true_rates(gap: float) -> None:
+def test_sparse_visits_impute_the_true_rates(gap: float) -> None:
     """Overall within 4 %, and within 15 % for each third of the pages by true rate that is observed often enough."""
     rng = np.random.default_rng(int(gap))
     rates = rng.gamma(PRIOR[0], 1 / PRIOR[1], 6_000)
@@ -216,7 +216,7 @@ def test_sparse_visits_complete_to_the_true_rates(gap: float) -> None:
     assert means == pytest.approx(true_means, rel=0.15, abs=0.004)
 
 
-def test_daily_visits_complete_to_the_truth() -> None:
+def test_daily_visits_give_the_truth() -> None:
     rng = np.random.default_rng(3)
     seen, truth = crawled(rng.gamma(PRIOR[0], 1 / PRIOR[1], 300), 1.0, rng)
     changed, sure = impute_history(seen, CYCLES, seed=2)

@@ -98,27 +98,27 @@ def test_every_setting_is_documented() -> None:
         ("seconds", math.inf),
     ],
 )
-def test_what_cannot_work_is_refused_by_name(name: str, value: Any) -> None:
+def test_invalid_values_are_refused_by_name(name: str, value: Any) -> None:
     with pytest.raises(SettingsError) as caught:
         EvolutionSettings(**{name: value})
     assert (caught.value.setting, caught.value.found) == (name, value)
     assert caught.value.expected
 
 
-def test_some_operator_must_be_left() -> None:
+def test_all_rates_zero_is_refused() -> None:
     with pytest.raises(SettingsError, match="one of crossover, reproduction, replacement, swap above 0"):
         EvolutionSettings(crossover=0.0, reproduction=0.0, replacement=0.0, swap=0.0)
     assert EvolutionSettings(crossover=0, reproduction=0, replacement=1, swap=0).replacement == 1
 
 
-def test_json_brings_them_back() -> None:
+def test_settings_survive_json() -> None:
     settings = EvolutionSettings(population=7, initial_depth=(1, 3), constants=(2.0,), workers=2, seconds=1.5)
     again = EvolutionSettings.from_json(json.loads(json.dumps(settings.to_json())))
     assert again == settings
     assert hash(again) == hash(settings)
 
 
-def test_json_may_leave_out_what_is_usual() -> None:
+def test_missing_json_fields_have_defaults() -> None:
     assert EvolutionSettings.from_json({"swap": 0}) == EvolutionSettings(swap=0)
 
 
@@ -136,7 +136,7 @@ def test_the_number_of_constants_is_limited_by_name(terminals: Any, room: int) -
     assert len(EvolutionSettings(terminals=terminals, constants=numbers[:-1]).symbol_set.symbols) == 256
 
 
-def test_json_with_a_name_unknown_is_refused() -> None:
+def test_json_with_an_unknown_name_is_refused() -> None:
     with pytest.raises(SettingsError) as caught:
         EvolutionSettings.from_json({"poplation": 7})
     assert "poplation" in caught.value.setting

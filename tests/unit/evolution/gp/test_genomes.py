@@ -94,7 +94,7 @@ def test_half_of_the_ramp_is_grown_and_half_is_full() -> None:
     assert max(depth_of(tree, PAPER) for tree in trees) == 6
 
 
-def test_a_ramp_longer_than_there_are_trees_repeats_some() -> None:
+def test_more_trees_than_exist_repeat_some() -> None:
     symbol_set = SymbolSet(("X",), ())
     trees = ramped_trees(20, (2, 2), symbol_set, Random(6))
     assert len(trees) == 20
@@ -106,25 +106,25 @@ def test_a_ramp_of_leaves_alone() -> None:
 
 
 @pytest.mark.parametrize("text", ["X / n", "2 * X", "X + CG", "-(X)", "exp(-(X / n) * t)"])
-def test_a_formula_with_a_symbol_that_is_lacking_has_no_genome(text: str) -> None:
+def test_a_formula_outside_the_symbol_set_has_no_genome(text: str) -> None:
     assert from_formula(Formula.parse(text), SymbolSet(("X", "t"))) is None
 
 
 @pytest.mark.parametrize("text", ["t", "t * X", "1 - exp(0.001 * t)", "pow(X, 0.5) / log(10)", "X - t - (n - 1000)"])
-def test_a_formula_of_its_symbols_has_one(text: str) -> None:
+def test_a_formula_within_the_symbol_set_has_a_genome(text: str) -> None:
     genome = from_formula(Formula.parse(text), SymbolSet(TERMINAL_SETS["basic"]))
     assert genome is not None
     assert str(to_formula(genome, SymbolSet(TERMINAL_SETS["basic"]))) == text
 
 
 @pytest.mark.parametrize(("text", "becomes"), [("-X", "0 - X"), ("t * -(X + t)", "t * (0 - (X + t))"), ("--X", None)])
-def test_a_sign_becomes_a_difference_where_there_is_0(text: str, becomes: str | None) -> None:
+def test_negation_becomes_a_difference_from_0(text: str, becomes: str | None) -> None:
     genome = from_formula(Formula.parse(text), TINY)
     assert genome is not None
     assert str(to_formula(genome, TINY)) == (becomes or "0 - (0 - X)")
 
 
-def test_every_terminal_can_stand_in_a_genome() -> None:
+def test_every_terminal_has_a_code() -> None:
     symbol_set = SymbolSet(tuple(TERMINALS))
     for name in TERMINALS:
         genome = from_formula(Formula.parse(f"exp({name})"), symbol_set)

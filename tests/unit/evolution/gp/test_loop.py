@@ -43,13 +43,13 @@ def test_evolution_improves(parents: str) -> None:
     assert len(evolved.elites) == 10
 
 
-def test_equal_seeds_give_equal_bytes_and_others_others() -> None:
+def test_equal_seeds_give_equal_results_and_others_differ() -> None:
     found = [evolve_population(prefer_changes, SMALL, seed) for seed in (5, 5, 6)]
     assert found[0] == found[1]
     assert found[0].elites != found[2].elites
 
 
-def test_the_bytes_are_those_of_every_machine_and_version() -> None:
+def test_results_equal_the_recorded_digest() -> None:
     """Recorded digest: it changes if a random draw is added, dropped or moved, or the generator itself changes."""
     evolved = evolve_population(prefer_changes, SMALL, 2015)
     content = repr([*map(tuple, evolved.elites), *map(astuple, evolved.generations)]).encode()
@@ -71,7 +71,7 @@ def test_every_individual_is_whole_and_no_deeper_than_allowed() -> None:
     assert evolved.generations[-1].mean_size > 2 * evolved.generations[0].mean_size
 
 
-def test_it_stops_as_soon_as_it_is_over() -> None:
+def test_it_stops_on_request() -> None:
     calls: list[int] = []
 
     def evaluate(genomes: Sequence[bytes]) -> Floats:
@@ -86,7 +86,7 @@ def test_it_stops_as_soon_as_it_is_over() -> None:
     assert evolved.generations == evolve_population(prefer_changes, SMALL, 1).generations[:4]
 
 
-def test_over_at_the_last_generation_is_complete() -> None:
+def test_a_stop_after_the_last_generation_is_complete() -> None:
     calls: list[int] = []
 
     def evaluate(genomes: Sequence[bytes]) -> Floats:
@@ -96,7 +96,7 @@ def test_over_at_the_last_generation_is_complete() -> None:
     assert evolve_population(evaluate, SMALL, 1, should_stop=lambda: len(calls) >= 12).complete
 
 
-def test_all_runs_come_equally_far() -> None:
+def test_all_runs_advance_together() -> None:
     calls: list[int] = []
 
     def evaluate(genomes: Sequence[bytes]) -> Floats:
@@ -109,7 +109,7 @@ def test_all_runs_come_equally_far() -> None:
     assert [run.complete for run in evolved.runs] == [False] * 3
 
 
-def test_runs_have_seeds_of_their_own() -> None:
+def test_runs_have_distinct_seeds() -> None:
     evolved = evolve_seeds(prefer_changes, SMALL, 7)
     assert [run.seed for run in evolved.runs] == [derive_seed(7, number) for number in range(3)]
     assert len({run.elites for run in evolved.runs}) == 3
@@ -117,7 +117,7 @@ def test_runs_have_seeds_of_their_own() -> None:
     assert {elite.genome for run in evolved.runs for elite in run.elites} == {elite.genome for elite in evolved.elites}
 
 
-def test_where_nothing_was_evaluated_there_are_no_elites() -> None:
+def test_without_evaluations_there_are_no_elites() -> None:
     evolved = evolve_population(lambda genomes: np.full(len(genomes), math.nan), SMALL, 1, should_stop=lambda: True)
     assert evolved.elites == ()
     [generation] = evolved.generations
@@ -128,14 +128,14 @@ def test_where_nothing_was_evaluated_there_are_no_elites() -> None:
 
 
 @pytest.mark.parametrize("parents", ["generation", "elites"])
-def test_it_goes_on_where_nothing_was_evaluated(parents: str) -> None:
+def test_it_continues_without_evaluations(parents: str) -> None:
     settings = EvolutionSettings.from_json(SMALL.to_json() | {"parents": parents})
     evolved = evolve_population(lambda genomes: np.full(len(genomes), math.nan), settings, 1)
     assert evolved.complete
     assert evolved.elites == ()
 
 
-def test_what_was_not_evaluated_breeds_last() -> None:
+def test_individuals_without_fitness_rank_last() -> None:
     """Only one individual of the first generation has a fitness: its symbols fill the second."""
     populations: list[list[bytes]] = []
 
@@ -148,7 +148,7 @@ def test_what_was_not_evaluated_breeds_last() -> None:
     assert set(populations[1]) == {populations[0][0]}
 
 
-def test_it_starts_from_what_it_is_given() -> None:
+def test_it_starts_from_initial_genomes() -> None:
     initial = [genome_of("X / n"), genome_of("X * t"), genome_of("X / n")]
     populations: list[list[bytes]] = []
 
@@ -161,7 +161,7 @@ def test_it_starts_from_what_it_is_given() -> None:
     assert {len(population) for population in populations} == {60}
 
 
-def test_of_more_than_it_holds_it_takes_the_first() -> None:
+def test_surplus_initial_genomes_are_dropped() -> None:
     populations: list[list[bytes]] = []
 
     def evaluate(genomes: Sequence[bytes]) -> Floats:
@@ -174,7 +174,7 @@ def test_of_more_than_it_holds_it_takes_the_first() -> None:
 
 
 @pytest.mark.parametrize("genome", [b"", b"\x00\x00", b"\xff", bytes([17] * 10 + [0])])
-def test_a_start_that_does_not_fit_is_refused(genome: bytes) -> None:
+def test_an_invalid_initial_genome_is_refused(genome: bytes) -> None:
     with pytest.raises(
         ValueError, match="initial: expected one complete tree of at most 10 levels over 'basic' terminals"
     ):

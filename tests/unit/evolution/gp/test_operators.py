@@ -57,7 +57,7 @@ def test_an_operator_of_rate_0_is_never_drawn(name: str) -> None:
 
 
 @pytest.mark.parametrize("size", [1, 2, 3])
-def test_tournaments_are_won_by_the_best_drawn(size: int) -> None:
+def test_the_best_drawn_rank_wins_a_tournament(size: int) -> None:
     """The best of m draws from 4 ranks is r or better unless all m are worse."""
     pool = [bytes([symbol]) for symbol in (0, 1, 2)] + [b"\x08\x00"]
     reproduction = Reproduction(pool, TINY, EvolutionSettings(tournament=size), Random(3))
@@ -68,7 +68,7 @@ def test_tournaments_are_won_by_the_best_drawn(size: int) -> None:
     assert found < 16.27
 
 
-def test_every_node_is_as_likely_to_be_replaced() -> None:
+def test_replaced_nodes_are_uniform() -> None:
     """The 5 nodes of X * t + X; new trees of one level are leaves, so the size identifies the replaced node's kind."""
     settings = only(replacement=1.0, initial_depth=(1, 1))
     genome, rng = genome_of("X * t + X"), Random(4)
@@ -78,7 +78,7 @@ def test_every_node_is_as_likely_to_be_replaced() -> None:
     assert sum((sizes[size] - mean) ** 2 / mean for size, mean in expected.items()) < 13.82
 
 
-def test_every_pair_of_nodes_is_as_likely_to_be_crossed() -> None:
+def test_crossover_pairs_are_uniform() -> None:
     rng = Random(5)
     children = Counter(cross(genome_of("X + X"), genome_of("t * t"), TINY, 10, rng) for _ in range(9000))
     expected = {
@@ -91,7 +91,7 @@ def test_every_pair_of_nodes_is_as_likely_to_be_crossed() -> None:
     assert sum((children[child] - mean) ** 2 / mean for child, mean in expected.items()) < 20.52
 
 
-def test_a_crossover_with_no_room_gives_nothing_or_what_fits() -> None:
+def test_a_crossover_at_the_depth_limit_gives_none_or_a_fitting_child() -> None:
     chain, leaf = genome_of("exp(exp(X))"), genome_of("t")
     rng = Random(6)
     assert {cross(chain, leaf, TINY, 3, rng) for _ in range(200)} == {
@@ -101,7 +101,7 @@ def test_a_crossover_with_no_room_gives_nothing_or_what_fits() -> None:
 
 
 @pytest.mark.parametrize("text", ["X", "exp(X)", "log(exp(X))"])
-def test_without_two_subtrees_apart_there_is_no_swap(text: str) -> None:
+def test_without_disjoint_subtrees_there_is_no_swap(text: str) -> None:
     assert swap_subtrees(genome_of(text), TINY, 10, Random(7)) is None
 
 
@@ -111,7 +111,7 @@ def test_a_swap_of_both_operands() -> None:
     assert found == {genome_of("t - X"), None}  # occasionally 10 draws hit only the root or the same leaf twice
 
 
-def test_a_swap_keeps_to_the_depth() -> None:
+def test_a_swap_respects_the_depth_limit() -> None:
     rng = Random(9)
     lopsided = genome_of("exp(exp(X)) - exp(t)")
     children = [swap_subtrees(lopsided, TINY, 4, rng) for _ in range(400)]
@@ -119,7 +119,7 @@ def test_a_swap_keeps_to_the_depth() -> None:
     assert genome_of("exp(t) - exp(exp(X))") in children
 
 
-def test_where_nothing_can_be_swapped_another_operator_is_drawn() -> None:
+def test_if_nothing_can_be_swapped_another_operator_is_drawn() -> None:
     leaf = genome_of("X")
     swap_children = Reproduction([leaf], TINY, only(swap=1.0), Random(10))
     assert {swap_children.make_offspring() for _ in range(50)} == {leaf}
@@ -128,7 +128,7 @@ def test_where_nothing_can_be_swapped_another_operator_is_drawn() -> None:
     assert sum(len(child) > 1 for child in grown) > 80  # 7 in 10 grown trees have a function at the root
 
 
-def test_parents_too_deep_for_a_crossover_take_no_part() -> None:
+def test_parents_too_deep_for_crossover_are_excluded() -> None:
     deep, shallow = genome_of("exp(exp(exp(X)))"), genome_of("t + t")
     reproduction = Reproduction([deep, shallow], TINY, only(crossover=1.0, crossover_depth=2), Random(11))
     children = {reproduction._cross() for _ in range(300)} - {None}
@@ -138,13 +138,13 @@ def test_parents_too_deep_for_a_crossover_take_no_part() -> None:
     assert {alone.make_offspring() for _ in range(20)} == {deep}
 
 
-def test_a_parent_as_deep_as_a_crossover_may_be_takes_part() -> None:
+def test_a_parent_at_the_crossover_depth_is_included() -> None:
     deep = genome_of("exp(exp(exp(X)))")
     reproduction = Reproduction([deep], TINY, only(crossover=1.0, crossover_depth=4), Random(12))
     assert any(reproduction.make_offspring() != deep for _ in range(50))
 
 
-def test_replacements_stay_within_the_initial_depth_and_the_room_there_is() -> None:
+def test_replacements_respect_initial_and_maximum_depth() -> None:
     settings = only(replacement=1.0, max_depth=4, initial_depth=(1, 3))
     rng = Random(13)
     depths = Counter(
@@ -155,12 +155,12 @@ def test_replacements_stay_within_the_initial_depth_and_the_room_there_is() -> N
     assert set(lone) == {1, 2, 3}
 
 
-def test_there_must_be_a_parent() -> None:
+def test_an_empty_population_is_refused() -> None:
     with pytest.raises(ValueError, match="one parent or more"):
         Reproduction([], TINY, EvolutionSettings(), Random(0))
 
 
-def test_tiny_rates_still_make_a_wheel() -> None:
+def test_tiny_rates_give_a_valid_wheel() -> None:
     settings = only(crossover=5e-324, swap=5e-324)
     reproduction = Reproduction([genome_of("X + t")], TINY, settings, Random(14))
     assert all(is_genome(reproduction.make_offspring(), TINY) for _ in range(50))

@@ -10,7 +10,7 @@ from streamsched.evolution.gp.symbols import CONSTANTS, TERMINAL_SETS, SymbolSet
 from streamsched.formula import TERMINALS
 
 
-def test_symbols_stand_in_the_order_that_genomes_count_on() -> None:
+def test_symbols_have_the_order_of_their_codes() -> None:
     symbol_set = SymbolSet(TERMINAL_SETS["paper"])
     terminals = ("n", "X", "t", "CG", "NAD", "SAD", "AAD", "GAD")
     constants = (0.001, 0.01, 0.1, 0.5, 1.0, 10.0, 100.0, 1000.0)
@@ -47,7 +47,7 @@ def test_symbol_sets_are_equal_if_their_leaves_are() -> None:
         (("X",), tuple(map(float, range(249))), "at most 249 terminals and constants, found 250"),
     ],
 )
-def test_what_no_genome_could_hold_is_refused(
+def test_invalid_symbol_sets_are_refused(
     terminals: tuple[str, ...], constants: tuple[float, ...], complaint: str
 ) -> None:
     with pytest.raises(ValueError, match=complaint):

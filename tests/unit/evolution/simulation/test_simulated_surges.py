@@ -16,7 +16,7 @@ from tests.reference.simulated_crawl import hit_share
 
 
 @given(st.integers(0, 2**32), st.sampled_from([0.0, 0.01, 0.2, 0.9]), st.sampled_from([0.0, 0.4, 1.0]))
-def test_tolls_are_those_of_the_twin(seed: int, rate: float, hit: float) -> None:
+def test_surge_hazards_equal_the_reference(seed: int, rate: float, hit: float) -> None:
     rng = np.random.default_rng(seed)
     changed = rng.random((60, 12)) < rate
     changed[:20, 5] |= rng.random(20) < hit
@@ -29,7 +29,7 @@ def test_tolls_are_those_of_the_twin(seed: int, rate: float, hit: float) -> None
         np.testing.assert_allclose(taken[:, number], expected, rtol=1e-9, atol=1e-12)
 
 
-def test_a_bulk_edit_is_taken_in_its_cycle_and_single_changes_are_not() -> None:
+def test_a_bulk_edit_is_a_surge_and_single_changes_are_not() -> None:
     changed = np.zeros((40, 10), np.bool_)
     changed[3, 2] = True
     changed[:18, 6] = True
@@ -40,7 +40,7 @@ def test_a_bulk_edit_is_taken_in_its_cycle_and_single_changes_are_not() -> None:
     assert np.all(taken[:, 2] == 0.0)
 
 
-def test_few_pages_are_no_group() -> None:
+def test_small_groups_have_no_surges() -> None:
     numbers = number_large_groups(np.repeat([5, 6], [MIN_GROUP_PAGES - 1, MIN_GROUP_PAGES]))
     assert set(numbers[: MIN_GROUP_PAGES - 1].tolist()) == {0}
     assert set(numbers[MIN_GROUP_PAGES - 1 :].tolist()) == {1}
