@@ -169,8 +169,8 @@ def test_error_inflation_is_students(freedom: float) -> None:
 def test_the_reason_names_the_numbers() -> None:
     level = np.linspace(0.2, 0.3, 24).reshape(4, 3, 2)
     verdict = decide(level, 1.1 * level)
-    words = f"promoted: the gain of +0.025 (+10.00 %) exceeds 2 × the noise of {verdict.noise:.2g} over 4 blocks of "
-    assert verdict.why == words + "held-out pages, 3 spans of later cycles, 2 tie orders"
+    expected = f"promoted: the gain of +0.025 (+10.00 %) exceeds 2 × the noise of {verdict.noise:.2g} over 4 blocks of "
+    assert verdict.why == expected + "held-out pages, 3 spans of later cycles, 2 tie orders"
     assert decide(1.1 * level, level).why.startswith("not promoted: the gain of -0.025 (-9.09 %) does not exceed 2 × ")
 
 

@@ -81,9 +81,9 @@ def test_training_has_the_profiles_of_its_pages() -> None:
     assert timing.profile.tolist() == [int(timing.profile[0]), int(timing.profile[1])] * 300
     clocks = timing.quarters[timing.profile[:2]]
     assert clocks.tolist() == [[0] * 49, [36] * 49]
-    busy = cycle_activity(timing)[timing.profile]
-    assert busy[:, np.arange(48) % 24 < 6].min() > 3.0
-    assert busy[:, np.arange(48) % 24 >= 6].max() < 0.5
+    activity = cycle_activity(timing)[timing.profile]
+    assert activity[:, np.arange(48) % 24 < 6].min() > 3.0
+    assert activity[:, np.arange(48) % 24 >= 6].max() < 0.5
 
 
 def test_without_seasonality_there_is_no_timing() -> None:

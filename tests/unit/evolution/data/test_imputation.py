@@ -46,39 +46,39 @@ def repeated(page: PageVisits, pages: int) -> PageVisits:
 def test_daily_visits_leave_nothing_to_impute() -> None:
     rng = np.random.default_rng(1)
     saw = rng.random(20) < 0.3
-    changed, sure = impute_history(one_page([*map(float, range(20))], saw.tolist()), CYCLES, seed=0)
+    changed, observed = impute_history(one_page([*map(float, range(20))], saw.tolist()), CYCLES, seed=0)
     assert changed[0].tolist() == saw[1:].tolist()
-    assert sure.all()
+    assert observed.all()
 
 
 def test_a_visit_without_change_clears_every_cycle() -> None:
-    changed, sure = impute_history(one_page([-3.5, 7.2, 19.0], [True, False, False]), CYCLES, seed=0)
+    changed, observed = impute_history(one_page([-3.5, 7.2, 19.0], [True, False, False]), CYCLES, seed=0)
     assert not changed.any()
-    assert sure.all()
+    assert observed.all()
 
 
 def test_a_change_over_several_cycles_is_in_at_least_one() -> None:
     page = repeated(one_page([0.0, 4.0, 19.0], [False, True, False]), 400)
-    changed, sure = impute_history(page, CYCLES, seed=0)
+    changed, observed = impute_history(page, CYCLES, seed=0)
     assert changed[:, :4].any(axis=1).all()
     assert changed[:, :4].any(axis=0).all()
     assert not changed[:, 4:].any()
-    assert np.array_equal(sure, np.broadcast_to(np.arange(CYCLES) >= 4, sure.shape))
+    assert np.array_equal(observed, np.broadcast_to(np.arange(CYCLES) >= 4, observed.shape))
 
 
 def test_a_change_within_one_cycle_is_certain() -> None:
     times, saw = [-1.0, 3.2, 3.4, 8.0, 8.5], [False, True, True, True, True]
-    changed, sure = impute_history(one_page(times, saw), 9, seed=0)
+    changed, observed = impute_history(one_page(times, saw), 9, seed=0)
     assert changed[0, [3, 8]].all()
-    assert sure[0].tolist() == [False, False, False, True, False, False, False, False, True]
+    assert observed[0].tolist() == [False, False, False, True, False, False, False, False, True]
 
 
 def test_intervals_may_exceed_the_window() -> None:
     """A change somewhere in 30 cycles, ten of them in the window: it is in the window one time in three."""
     page = repeated(one_page([-10.0, 20.0], [False, True], shape=1e6, exposure=1e12), 20_000)
-    changed, sure = impute_history(page, 10, seed=0)
+    changed, observed = impute_history(page, 10, seed=0)
     assert changed.any(axis=1).mean() == pytest.approx(1 / 3, abs=0.01)
-    assert not sure.any()
+    assert not observed.any()
 
 
 @pytest.mark.parametrize(("times", "share"), [([0.9, 2.0], 0.1 / 1.1), ([0.25, 1.75], 0.5)])
@@ -114,8 +114,8 @@ def test_the_first_change_is_early_at_high_rates() -> None:
 
 def test_unvisited_page_is_drawn_from_its_posterior() -> None:
     page = repeated(one_page([], [], shape=2.0, exposure=5.0), 20_000)
-    changed, sure = impute_history(page, 3, seed=0)
-    assert not sure.any()
+    changed, observed = impute_history(page, 3, seed=0)
+    assert not observed.any()
     assert changed.mean() == pytest.approx(1.0 - (5.0 / 6.0) ** 2, abs=0.01)
     never = 1.0 - changed.any(axis=1).mean()  # one rate per page, not one per cycle
     assert never == pytest.approx((5.0 / 8.0) ** 2, abs=0.01)
@@ -123,8 +123,8 @@ def test_unvisited_page_is_drawn_from_its_posterior() -> None:
 
 def test_cycles_before_the_first_visit_are_imputed() -> None:
     page = repeated(one_page([2.5, 4.0], [True, False], shape=3e9, exposure=1e9), 10_000)
-    changed, sure = impute_history(page, 4, seed=0)
-    assert sure[0].tolist() == [False, False, False, True]
+    changed, observed = impute_history(page, 4, seed=0)
+    assert observed[0].tolist() == [False, False, False, True]
     assert changed.mean(axis=0) == pytest.approx([-math.expm1(-3.0)] * 2 + [-math.expm1(-1.5), 0.0], abs=0.01)
 
 
@@ -206,10 +206,10 @@ def test_sparse_visits_impute_the_true_rates(gap: float) -> None:
     rng = np.random.default_rng(int(gap))
     rates = rng.gamma(PRIOR[0], 1 / PRIOR[1], 6_000)
     seen, truth = crawled(rates, gap, rng)
-    changed, sure = impute_history(seen, CYCLES, seed=2)
-    assert sure.mean() < 0.95
+    changed, observed = impute_history(seen, CYCLES, seed=2)
+    assert observed.mean() < 0.95
     assert changed.mean() == pytest.approx(truth.mean(), rel=0.04)
-    assert np.array_equal(changed[sure], truth[sure])
+    assert np.array_equal(changed[observed], truth[observed])
     shown = changed.mean(axis=1)
     means = [float(np.mean(shown[group])) for group in np.array_split(np.argsort(seen.shape / seen.exposure), 3)]
     true_means = [float(np.mean(truth[group])) for group in np.array_split(np.argsort(seen.shape / seen.exposure), 3)]
@@ -219,6 +219,6 @@ def test_sparse_visits_impute_the_true_rates(gap: float) -> None:
 def test_daily_visits_give_the_truth() -> None:
     rng = np.random.default_rng(3)
     seen, truth = crawled(rng.gamma(PRIOR[0], 1 / PRIOR[1], 300), 1.0, rng)
-    changed, sure = impute_history(seen, CYCLES, seed=2)
+    changed, observed = impute_history(seen, CYCLES, seed=2)
     assert np.array_equal(changed, truth)
-    assert sure.all()
+    assert observed.all()
