@@ -123,7 +123,7 @@ class TrialRunner:
         """Return the classes after the warm-up for programs that read the state given by the bits `reads`."""
         distinguished = reads & (READS_RATE | READS_IMPORTANCE | READS_COST | READS_GROUP | READS_SEASONALITY)
         if distinguished not in self._warm_states:
-            self._warm_states[distinguished] = self._copy_warm_state(distinguished)
+            self._warm_states[distinguished] = self._build_warm_state(distinguished)
         return self._warm_states[distinguished]
 
     def _build_history(self) -> CrawlHistory:
@@ -139,7 +139,7 @@ class TrialRunner:
             bits, offsets, discounts, ideals, cumulative_surge_hazard(self._changed, self._groups), _cycle_clocks(trial)
         )
 
-    def _copy_warm_state(self, distinguished: int) -> WarmState:
+    def _build_warm_state(self, distinguished: int) -> WarmState:
         trial, history = self.trial, self.trial.history
         keys = [np.packbits(self._changed[:, 1 : trial.warmup], axis=1, bitorder="little")]
         page_records = np.zeros(history.pages, PAGE)
