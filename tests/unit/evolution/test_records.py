@@ -113,8 +113,8 @@ def test_a_torn_last_line_affects_no_other(tmp_path: Path, cut: int) -> None:
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        (b"\xff\xfe", "is no record"),
-        (b"[" * 100_000, "is no record"),
+        (b"\xff\xfe", "is not a record"),
+        (b"[" * 100_000, "is not a record"),
         (b"7", "expected an object, found int"),
         (b"{}", "missing"),
         (json.dumps(record(2).to_json() | {"decision": "maybe"}).encode(), "unknown trigger 'schedule' or decision"),
@@ -123,7 +123,7 @@ def test_a_torn_last_line_affects_no_other(tmp_path: Path, cut: int) -> None:
         (json.dumps(record(2).to_json() | {"champion_after": {"formula": "1 +"}}).encode(), "column 4"),
         (json.dumps(record(2).to_json() | {"champion_after": {"origin": "first"}}).encode(), "champion"),
         (json.dumps(record(2).to_json() | {"champion_after": None}).encode(), "champion"),
-        (json.dumps(record(2).to_json() | {"candidates": 3}).encode(), "is no record"),
+        (json.dumps(record(2).to_json() | {"candidates": 3}).encode(), "is not a record"),
     ],
 )
 def test_a_damaged_line_is_reported_and_affects_no_other(tmp_path: Path, line: bytes, reason: str) -> None:
