@@ -61,9 +61,9 @@ def _make_primitives() -> Any:
 _PRIMITIVES: Final = _make_primitives()
 
 
-def make_tree(genome: bytes, symbols: SymbolSet) -> Any:
+def make_tree(genome: bytes, symbol_set: SymbolSet) -> Any:
     """Return a genome over the terminals of the paper as a DEAP tree; both are in prefix order."""
-    names = [_NAMES.get(str(symbol), str(symbol)) for symbol in symbols.symbols]
+    names = [_NAMES.get(str(symbol), str(symbol)) for symbol in symbol_set.symbols]
     return gp.PrimitiveTree([_PRIMITIVES.mapping[names[symbol]] for symbol in genome])
 
 

@@ -35,7 +35,7 @@ _SAMPLE_PAGES: Final = 2_000  # pages of the run from which the programs are dra
 _WARM_PAGES: Final = 50_000
 _WARM_GENERATIONS: Final = 5
 _SETTINGS: Final = EvolutionSettings()
-_SYMBOLS: Final = _SETTINGS.alphabet
+_SYMBOLS: Final = _SETTINGS.symbol_set
 
 
 def measure(pages: int, repeats: int, generations: int) -> list[Row]:
@@ -62,7 +62,8 @@ def make_history(pages: int, cycles: int, seed: int = 0) -> ChangeHistory:
 
 def _sample_programs() -> list[bytes]:
     """Return a uniform sample of the programs that a run with the settings of the paper evaluates."""
-    evaluator = Evaluator([Trial(make_history(_SAMPLE_PAGES, _WARMUP + _RANKED))], _SETTINGS.metric, alphabet=_SYMBOLS)
+    trial = Trial(make_history(_SAMPLE_PAGES, _WARMUP + _RANKED))
+    evaluator = Evaluator([trial], _SETTINGS.metric, symbol_set=_SYMBOLS)
     evaluated: dict[bytes, None] = {}
 
     def evaluate(genomes: Sequence[bytes]) -> Floats:
@@ -125,7 +126,7 @@ def _time_programs(
     """Return the seconds per program, without the preparation of the trial, and the fitness of all programs."""
     best_s, values = float("inf"), np.empty(0)
     for _ in range(repeats):
-        evaluator = Evaluator([trial], metric, alphabet=_SYMBOLS, workers=workers)
+        evaluator = Evaluator([trial], metric, symbol_set=_SYMBOLS, workers=workers)
         evaluator.fitness([Formula.parse("t"), Formula.parse("t * t")])  # two, so that both threads allocate memory
         best_s = min(best_s, best_seconds(partial(evaluator.fitness, programs), 1))
         values = evaluator.fitness(programs)
@@ -148,7 +149,7 @@ def _growth(pages: int, programs: Sequence[bytes], repeats: int) -> Iterator[Row
 def _whole_run(trial: Trial, generations: int) -> Row:
     """Return the row of the whole run of the paper, with all its seeds."""
     settings = replace(_SETTINGS, generations=generations)
-    evaluator = Evaluator([trial], settings.metric, alphabet=_SYMBOLS)
+    evaluator = Evaluator([trial], settings.metric, symbol_set=_SYMBOLS)
     seconds = best_seconds(lambda: evolve_seeds(evaluator.fitness, settings, 0), 1)
     full = trial.history.pages == _FULL_PAGES and generations == _SETTINGS.generations
     size = f"{settings.population} × {generations} × {settings.seeds} seeds"
@@ -160,12 +161,12 @@ def _warm_run() -> Row:
     """Return the row of an evolution that begins with the elites of an earlier one, on one thread."""
     trial = Trial(make_history(_WARM_PAGES, _WARMUP + _RANKED), warmup=_WARMUP)
     settings = replace(_SETTINGS, generations=_WARM_GENERATIONS)
-    earlier = Evaluator([trial], settings.metric, alphabet=_SYMBOLS)
+    earlier = Evaluator([trial], settings.metric, symbol_set=_SYMBOLS)
     elites = [elite.genome for elite in evolve_population(earlier.fitness, settings, 0).elites]
 
     def run() -> None:
-        evaluator = Evaluator([trial], settings.metric, alphabet=_SYMBOLS, workers=1)
-        evolve_population(evaluator.fitness, settings, 1, first=elites)
+        evaluator = Evaluator([trial], settings.metric, symbol_set=_SYMBOLS, workers=1)
+        evolve_population(evaluator.fitness, settings, 1, initial=elites)
 
     name = f"{_WARM_GENERATIONS} generations from {len(elites)} elites, {_WARM_PAGES:,} pages, one thread"
     return name, f"{best_seconds(run, 1):.1f} s", "–", "–", "≤ 10 s"

@@ -192,8 +192,10 @@ def _evolved(crawl: _Crawl, repeats: int) -> list[Row]:
 
 def _formulas() -> list[Formula]:
     """Return formulas of a first generation of genetic programming whose scores depend on time."""
-    symbols = SymbolSet(TERMINAL_SETS["full"])
-    formulas = (to_formula(genome, symbols).simplify() for genome in ramped_trees(900, (2, 6), symbols, Random(0)))
+    symbol_set = SymbolSet(TERMINAL_SETS["full"])
+    formulas = (
+        to_formula(genome, symbol_set).simplify() for genome in ramped_trees(900, (2, 6), symbol_set, Random(0))
+    )
     moving = [formula for formula in formulas if not MOVING.isdisjoint(formula.terminals)]
     return moving[-_FORMULAS:]
 

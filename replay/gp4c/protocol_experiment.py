@@ -126,16 +126,16 @@ def _run_rotation(
 ) -> _Rotation:
     """Evolve on one rotation; return each selection's formula and its test."""
     evolution = replace(settings.evolution, metric=metric, terminals=terminals)
-    alphabet, workers = evolution.alphabet, evolution.workers
-    training = Evaluator([_trial(stage.train, settings)], metric, alphabet=alphabet, workers=workers)
+    symbol_set, workers = evolution.symbol_set, evolution.workers
+    training = Evaluator([_trial(stage.train, settings)], metric, symbol_set=symbol_set, workers=workers)
     found = evolve_seeds(training.fitness, evolution, derive_seed(settings.seed, number), progress=tick)
-    validation = Evaluator([_trial(stage.validation, settings)], metric, alphabet=alphabet, workers=workers)
+    validation = Evaluator([_trial(stage.validation, settings)], metric, symbol_set=symbol_set, workers=workers)
     train = np.array([elite.fitness for elite in found.elites])
     validated = validation.fitness([elite.genome for elite in found.elites])
     choices, tests = {}, {}
     for how in SELECTIONS:
         index = select(train, validated, how)
-        formula = to_formula(found.elites[index].genome, alphabet).simplify()
+        formula = to_formula(found.elites[index].genome, symbol_set).simplify()
         tests[how] = _test(stage, formula, settings)
         figures = (float(train[index]), float(validated[index]), tests[how].whole.mean(metric))
         choices[how] = Choice(str(formula), *figures)

@@ -17,7 +17,7 @@ import numpy as np
 
 from streamsched.evolution.contest import shuffle_pages
 from streamsched.evolution.findings import Candidate, DataSpan
-from streamsched.evolution.gp.evolution_settings import WARM, EvolutionSettings
+from streamsched.evolution.gp.evolution_settings import REEVOLUTION_SETTINGS, EvolutionSettings
 from streamsched.evolution.gp.final_selection import measure
 from streamsched.evolution.gp.genomes import to_formula
 from streamsched.evolution.gp.loop import derive_seed, evolve_seeds
@@ -58,7 +58,9 @@ class SupportsEvolution(Protocol):
 
 def make_plan(schedule: Schedule, seed: int, workers: int) -> EvolutionPlan:
     """Return the plan of `EvolvingPolicy` for `schedule`: weekly evolutions for NDCG at its budget. O(1)."""
-    settings = replace(WARM, budget=min(1.0, schedule.budget), reading=schedule.reading, workers=workers)
+    settings = replace(
+        REEVOLUTION_SETTINGS, budget=min(1.0, schedule.budget), reading=schedule.reading, workers=workers
+    )
     return EvolutionPlan(drift=None, seed=derive_seed(seed, 0), settings=settings)
 
 
@@ -182,7 +184,7 @@ def evolve_once(history: ChangeHistory, settings: EvolutionSettings, seed: int) 
                 )
             ],
             settings.metric,
-            alphabet=settings.alphabet,
+            symbol_set=settings.symbol_set,
             workers=settings.workers,
         )
         for place, part in enumerate((rows[:cut], rows[cut:]))
@@ -191,7 +193,7 @@ def evolve_once(history: ChangeHistory, settings: EvolutionSettings, seed: int) 
     train = np.array([elite.fitness for elite in elites])
     validated = judging.fitness([elite.genome for elite in elites])
     order = np.argsort(-measure(train, validated, settings.selection), kind="stable")
-    simple = [to_formula(elites[place].genome, settings.alphabet).simplify().text for place in order.tolist()]
+    simple = [to_formula(elites[place].genome, settings.symbol_set).simplify().text for place in order.tolist()]
     return [
         Candidate(text, float(train[place]), float(validated[place]))
         for text, place in zip(simple, order.tolist(), strict=True)

@@ -1,4 +1,4 @@
-"""Drift detection: whether the hit rate, the share of served pages that had changed, has moved."""
+"""Drift detection: detects changes of the hit rate, the share of served pages that had changed."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ __all__ = ["DETECTORS", "HitRateWatch"]
 
 DETECTORS: Final = ("adwin", "page_hinkley")
 _IGNORED: Final = 0.02  # of the rate; with river's 0.005, random hits and misses count as drift within a day
-_THRESHOLD: Final = 50.0  # hits too few or too many, river's own
-_MOST: Final = 1_000  # outcomes of one call given to the detector, a millisecond's work; more are thinned out
+_THRESHOLD: Final = 50.0  # cumulated excess or lack of hits; river's default
+_MOST: Final = 1_000  # outcomes per call, about 1 ms; more are thinned out
 
 
 class HitRateWatch:
-    """Watches the hit rate of served pages, hit by hit, with one of river's detectors.
+    """Monitors the hit rate of served pages, hit by hit, with one of river's detectors.
 
-    `detector`: "adwin" (Bifet & Gavaldà 2007; a false alarm in a look has probability 0.002) or "page_hinkley" (Page
-    1954), which ignores changes of the rate below 2 points.
-    Imports river, which takes a second. Raises SettingsError for another detector.
+    `detector`: "adwin" (Bifet & Gavaldà 2007; false alarm probability 0.002 per check) or "page_hinkley" (Page 1954),
+    which ignores changes of the rate below 2 points. Imports river, which takes a second. Raises SettingsError if the
+    detector is unknown.
     """
 
     def __init__(self, detector: str = "adwin") -> None:
@@ -36,17 +36,17 @@ class HitRateWatch:
         self.forget()
 
     def forget(self) -> None:
-        """Start again: earlier outcomes no longer count."""
+        """Reset the detector: earlier outcomes no longer count."""
         self._detector: Any = self._make()
         self.drifted = False
 
     def note(self, served: int, hits: int) -> None:
-        """Add `served` pages of which `hits` had changed; `drifted` turns True if the rate has moved. O(served).
+        """Add `served` pages of which `hits` had changed; `drifted` becomes True if the rate has moved. O(served).
 
-        The hits of one call are spread evenly, because their order is not known.
+        The hits of one call are spread evenly, because their order is unknown.
         """
         count = min(served, _MOST)
-        carried = served // 2  # of the next hit, in parts of `served`
+        carried = served // 2  # fraction of the next hit, in units of 1 / `served`
         for _ in range(count):
             carried += hits
             self._detector.update(carried >= served)

@@ -1,4 +1,4 @@
-"""What an evolution comes back with: its challenger, the verdict on it, what it considered, and what from."""
+"""Results of an evolution: challenger, verdict, candidates and the data it used."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Candidate", "DataSpan", "EvolutionResult", "checked_fields", "plain_
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A formula that evolution considered, and its mean fitness on three sets of pages; None where it was not tried."""
+    """A formula that an evolution considered, and its mean fitness on three page sets; None if not evaluated there."""
 
     formula: str
     train: float | None = None
@@ -24,11 +24,11 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class DataSpan:
-    """What an evolution learned from: `cycles` cycles of `pages` pages from `start_s`, UTC epoch seconds.
+    """Training data of an evolution: `cycles` cycles of `pages` pages from `start_s`, UTC epoch seconds.
 
-    `observed`: the share of page cycles that visits saw; the rest was completed, drawn from the pages' posteriors.
-    `panel`: how many of the pages were visited every cycle whatever their score; `newcomers`: how many were left out,
-    because their first visit came later than `start_s`.
+    `observed`: share of page-cycles that visits observed; the rest was imputed from the pages' posteriors. `panel`:
+    number of pages that were visited every cycle regardless of score. `newcomers`: number of pages left out because
+    their first visit came after `start_s`.
     """
 
     start_s: float
@@ -47,10 +47,10 @@ class DataSpan:
 
 @dataclass(frozen=True, slots=True)
 class EvolutionResult:
-    """What an evolution comes back with: its challenger and the verdict on it, what else it considered, its elites.
+    """Result of an evolution: challenger and verdict, other candidates, elites.
 
-    ``archive``: formulas for the next evolution to start from, the best first. No challenger: nothing beat the champion
-    on the validation pages, and no contest was held.
+    ``archive``: formulas for the next evolution to start from, best first. `challenger` is None if nothing beat the
+    champion on the validation pages; then no contest was held.
     """
 
     challenger: str | None
@@ -61,37 +61,37 @@ class EvolutionResult:
     data: DataSpan | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the fields as plain values for JSON; numbers that are not finite are None."""
+        """Return the fields as plain JSON values; non-finite numbers become None."""
         return plain_values(asdict(self))
 
     @classmethod
     def from_json(cls, content: object) -> EvolutionResult:
-        """Return the breeding of these fields. Raises ValueError where they are not those of one."""
-        given = checked_fields(cls, content)
-        parts: dict[str, Any] = {
-            "verdict": None if given.get("verdict") is None else Verdict.from_json(given["verdict"]),
-            "candidates": tuple(Candidate(**checked_fields(Candidate, one)) for one in given.get("candidates", ())),
-            "archive": tuple(given.get("archive", ())),
-            "data": None if given.get("data") is None else DataSpan(**checked_fields(DataSpan, given["data"])),
+        """Return the result with these fields. Raises ValueError if they are invalid."""
+        values = checked_fields(cls, content)
+        nested: dict[str, Any] = {
+            "verdict": None if values.get("verdict") is None else Verdict.from_json(values["verdict"]),
+            "candidates": tuple(Candidate(**checked_fields(Candidate, item)) for item in values.get("candidates", ())),
+            "archive": tuple(values.get("archive", ())),
+            "data": None if values.get("data") is None else DataSpan(**checked_fields(DataSpan, values["data"])),
         }
-        bred = cls(**given | parts)
-        texts = (bred.challenger or "", bred.metric, *bred.archive, *(one.formula for one in bred.candidates))
-        if not all(isinstance(text, str) for text in texts) or (bred.verdict is not None and not bred.challenger):
-            raise ValueError("breeding: expected formulas as text, and a challenger for its verdict")
-        return bred
+        result = cls(**values | nested)
+        texts = (result.challenger or "", result.metric, *result.archive, *(item.formula for item in result.candidates))
+        if not all(isinstance(text, str) for text in texts) or (result.verdict is not None and not result.challenger):
+            raise ValueError("evolution result: expected formulas as text, and a challenger if there is a verdict")
+        return result
 
 
 def checked_fields(kind: type[Any], content: object) -> dict[str, Any]:
-    """Return `content` as a dict of fields of the dataclass `kind`; ValueError where one is unknown or missing."""
+    """Return `content` as a dict of fields of the dataclass `kind`. Raises ValueError if one is unknown or missing."""
     if not isinstance(content, dict):
         raise ValueError(f"expected an object, found {type(content).__name__}")
-    known = {one.name for one in fields(kind)}
+    known = {item.name for item in fields(kind)}
     if not content.keys() <= known:
         raise ValueError(f"unknown field {min(content.keys() - known)!r}")
     missing = [
-        one.name
-        for one in fields(kind)
-        if one.default is MISSING and one.default_factory is MISSING and one.name not in content
+        item.name
+        for item in fields(kind)
+        if item.default is MISSING and item.default_factory is MISSING and item.name not in content
     ]
     if missing:
         raise ValueError(f"missing {', '.join(missing)}")
@@ -99,13 +99,13 @@ def checked_fields(kind: type[Any], content: object) -> dict[str, Any]:
 
 
 def plain_values(value: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `value` as plain values for JSON: dicts, lists, text and numbers, None for those not finite."""
-    return {str(name): _plain(one) for name, one in value.items()}
+    """Return `value` as plain JSON values: dicts, lists, strings and numbers; non-finite numbers become None."""
+    return {str(name): _plain(item) for name, item in value.items()}
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return plain_values(value)
     if isinstance(value, Sequence) and not isinstance(value, str | bytes):
-        return [_plain(one) for one in value]
+        return [_plain(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value

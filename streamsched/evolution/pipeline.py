@@ -1,8 +1,8 @@
-"""One whole evolution: evolve on some pages, validate on others, let the best challenge the champion on the rest.
+"""One evolution: evolve on some pages, validate on others, hold the contest with the champion on the rest.
 
-Pages are split by their hashes, the same way for every evolution of a scheduler: what an archive learned from stays
-apart from what judges it. Evolution and validation see the cycles up to a point, the contest counts those after it.
-They also see priors and weights coarsely, which makes them fast; the contest has them as they are.
+Pages are split by their hashes, identically in every evolution of a scheduler: the data that an archive was fitted to
+stays separate from the data that judges it. Evolution and validation use the cycles up to a point, the contest counts
+those after it. Evolution and validation also round priors and weights, which makes them fast; the contest does not.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ import numpy as np
 
 from streamsched.evolution.contest import BLOCKS, contest_fitness, contest_trials, shuffle_pages
 from streamsched.evolution.findings import Candidate, EvolutionResult
-from streamsched.evolution.gp.evolution_settings import WARM, EvolutionSettings
+from streamsched.evolution.gp.evolution_settings import REEVOLUTION_SETTINGS, EvolutionSettings
 from streamsched.evolution.gp.final_selection import Selection, measure
 from streamsched.evolution.gp.genomes import from_formula, to_formula
-from streamsched.evolution.gp.loop import Elite, Generation, evolve_seeds
+from streamsched.evolution.gp.loop import Generation, Individual, evolve_seeds
 from streamsched.evolution.promotion import decide
 from streamsched.evolution.simulation.evaluator import Evaluator
 from streamsched.evolution.simulation.trials import Trial
@@ -28,14 +28,14 @@ from streamsched.formula.formula import Formula
 if TYPE_CHECKING:
     from streamsched.evolution.data.change_history import ChangeHistory
     from streamsched.evolution.gp.symbols import SymbolSet
-    from streamsched.numerics.arrays import Floats
+    from streamsched.numerics.arrays import Floats, Rows
 
-__all__ = ["KNOWN", "breed"]
+__all__ = ["SEED_FORMULAS", "run_evolution"]
 
-# What every evolution starts from and every challenger has to beat, in the words of genomes, which have no minus sign:
-# the published estimators (NAD * t ranks as 1 - exp(-NAD * t) does), ours, the freshness index, and the posterior with
-# age to part what it leaves nearly level.
-KNOWN: Final = (
+# Every evolution starts with these formulas, and every challenger must beat them: published estimators (NAD * t ranks
+# like 1 - exp(-NAD * t)), ours, the freshness index, and the posterior with age to separate near ties. They use the
+# symbols of genomes, which have no unary minus.
+SEED_FORMULAS: Final = (
     "posterior",
     "t",
     "CG",
@@ -49,123 +49,157 @@ KNOWN: Final = (
     "(1 - (1 + rate * t) / exp(rate * t)) / rate",
 )
 
-_STARTS: Final = 4  # trials that fitness is averaged over: other first cycles, tie salts and draws
-_TRAIN, _VALIDATION = 0.35, 0.15  # shares of the pages; the other half judges
-_LATER: Final = 0.6  # share of the cycles that only the contest counts: it needs most, to tell gain from luck
-_FEWEST_PAGES: Final = 20 * BLOCKS  # below, a block of held-out pages would be a handful
-_FEWEST_CYCLES: Final = 10  # after the warm-up
+_TRAINING_TRIALS: Final = (
+    4  # trials that fitness is averaged over: with different first cycles, tie salts and imputations
+)
+_TRAIN, _VALIDATION = 0.35, 0.15  # shares of the pages; the contest uses the other half
+_CONTEST_SHARE: Final = 0.6  # share of the cycles reserved for the contest, which needs the most data
+_MIN_PAGES: Final = 20 * BLOCKS  # with fewer, a block of held-out pages would be a handful
+_MIN_CYCLES: Final = 10  # after the warm-up
 
 
-def breed(
-    draws: Sequence[ChangeHistory],
+def run_evolution(
+    imputations: Sequence[ChangeHistory],
     champion: Formula,
     archive: Sequence[Formula] = (),
-    settings: EvolutionSettings = WARM,
+    settings: EvolutionSettings = REEVOLUTION_SETTINGS,
     seed: int = 0,
     *,
     progress: Callable[[int, Generation], object] | None = None,
 ) -> EvolutionResult:
-    """Return the best challenger that evolution finds, and whether it should replace the champion.
+    """Evolve score functions, validate them, and return the best challenger with the verdict of its contest.
 
-    ``draws``: the same pages' history, once where all of it was observed, several times where gaps were filled in by
-    chance, so that no formula is fitted to one filling. `archive`: formulas that earlier evolutions found good, from
-    which this one starts, beside `KNOWN` and the champion. The same arguments give the same result to the last bit,
-    but where ``settings.seconds`` cuts it short. O(evaluations · trials) crawls.
+    ``imputations``: histories of the same pages; one if everything was observed, several random imputations if there
+    were gaps, so that no formula is fitted to a single imputation. `archive`: good formulas of earlier evolutions; they
+    start in the population together with `SEED_FORMULAS` and the champion. `progress` is called with the run's number
+    and each generation. Equal arguments give equal results to the last bit, unless ``settings.seconds`` ends the
+    evolution early. Without enough pages or cycles there is no challenger. O(evaluations · trials) crawls.
     """
-    history = draws[0]
-    if history.pages < _FEWEST_PAGES or history.cycles - settings.warmup < _FEWEST_CYCLES:
+    history = imputations[0]
+    if history.pages < _MIN_PAGES or history.cycles - settings.warmup < _MIN_CYCLES:
         return EvolutionResult(None, None, metric=settings.metric)
-    alphabet = settings.alphabet
-    later = max(2, round(_LATER * (history.cycles - settings.warmup)))
+    contest_cycles = max(2, round(_CONTEST_SHARE * (history.cycles - settings.warmup)))
+    training, validation, held_out = _split_pages(history)
+    early = [imputation.span(0, imputation.cycles - contest_cycles).coarsen() for imputation in imputations]
+    evaluator = Evaluator(
+        _make_trials([imputation.take(training) for imputation in early], settings, seed),
+        settings.metric,
+        symbol_set=settings.symbol_set,
+        workers=settings.workers,
+    )
+    validator = Evaluator(
+        _make_trials([imputation.take(validation) for imputation in early], settings, seed + 1),
+        settings.metric,
+        workers=settings.workers,
+    )
+    initial = _encode([champion, *archive, *map(Formula.parse, SEED_FORMULAS)], settings.symbol_set)
+    elites = _evolve(evaluator, initial, settings, seed, progress)
+    candidates = _rank_candidates(elites, evaluator, validator, settings.selection)
+    archived = tuple(candidate.formula for candidate in candidates[: settings.elites])
+    best = candidates[0]
+    if _equals_champion(best, candidates, champion):
+        return EvolutionResult(None, None, tuple(candidates), archived, settings.metric)
+    judged = [imputation.take(held_out) for imputation in imputations]
+    fitness = _contest_fitness(judged, [champion, Formula.parse(best.formula)], settings, contest_cycles)
+    verdict = decide(fitness[0], fitness[1])
+    candidates[0] = replace(best, held_out=verdict.challenger)
+    return EvolutionResult(best.formula, verdict, tuple(candidates), archived, settings.metric)
+
+
+def _split_pages(history: ChangeHistory) -> tuple[Rows, Rows, Rows]:
+    """Return the rows for training, validation and the contest, each ascending."""
     rows = shuffle_pages(history, 0)
     bounds = [round(share * rows.size) for share in (_TRAIN, _TRAIN + _VALIDATION)]
     training, validation, held_out = np.split(rows, bounds)
-    early = [draw.span(0, draw.cycles - later).coarsen() for draw in draws]
-    evaluator = Evaluator(
-        _trials([draw.take(np.sort(training)) for draw in early], settings, seed),
-        settings.metric,
-        alphabet=alphabet,
-        workers=settings.workers,
-    )
-    first = _encode([champion, *archive, *map(Formula.parse, KNOWN)], alphabet)
+    return np.sort(training), np.sort(validation), np.sort(held_out)
+
+
+def _evolve(
+    evaluator: Evaluator,
+    initial: Sequence[bytes],
+    settings: EvolutionSettings,
+    seed: int,
+    progress: Callable[[int, Generation], object] | None,
+) -> list[Individual]:
+    """Run the evolution within its time limit; return its elites and the initial genomes."""
     with evaluator.deadline(settings.seconds):
-        evolved = evolve_seeds(evaluator.fitness, settings, seed, first=first, over=evaluator.over, progress=progress)
-    elites = _fill_up(evolved.elites, first, evaluator, settings)
-    judge = Evaluator(
-        _trials([draw.take(np.sort(validation)) for draw in early], settings, seed + 1),
-        settings.metric,
-        workers=settings.workers,
-    )
-    candidates = _validate(elites, evaluator, judge, settings.selection)
-    kept = tuple(candidate.formula for candidate in candidates[: settings.elites])
-    best = candidates[0]
-    incumbent = next((one for one in candidates if one.formula == champion.simplify().text), None)
-    if incumbent is not None and (incumbent.train, incumbent.validation) == (best.train, best.validation):
-        return EvolutionResult(None, None, tuple(candidates), kept, settings.metric)
-    contestants = [champion, Formula.parse(best.formula)]
-    fitness = _contest([draw.take(np.sort(held_out)) for draw in draws], contestants, settings, later)
-    verdict = decide(fitness[0], fitness[1])
-    candidates[0] = replace(best, held_out=verdict.challenger)
-    return EvolutionResult(best.formula, verdict, tuple(candidates), kept, settings.metric)
+        found = evolve_seeds(
+            evaluator.fitness,
+            settings,
+            seed,
+            initial=initial,
+            should_stop=evaluator.should_stop,
+            progress=progress,
+        )
+    return _add_missing(found.elites, initial, evaluator, settings)
 
 
-def _validate(elites: Sequence[Elite], evaluator: Evaluator, judge: Evaluator, how: Selection) -> list[Candidate]:
+def _equals_champion(best: Candidate, candidates: Sequence[Candidate], champion: Formula) -> bool:
+    """Return whether the champion is a candidate with the same fitness as the best one."""
+    text = champion.simplify().text
+    incumbent = next((candidate for candidate in candidates if candidate.formula == text), None)
+    return incumbent is not None and (incumbent.train, incumbent.validation) == (best.train, best.validation)
+
+
+def _rank_candidates(
+    elites: Sequence[Individual], evaluator: Evaluator, validator: Evaluator, selection: Selection
+) -> list[Candidate]:
     """Return the elites as candidates, each formula once: first the smallest that is as good as the best.
 
-    The others follow by the measure that `how` names. As good: behind it, over all trials of training and validation,
-    by no more than the standard error of the difference (the one-standard-error rule of Breiman et al. 1984). Large
-    formulas owe part of their fitness to luck, and nobody can read them.
+    The others follow by the score that `selection` names. "As good" means that its deficit over all trials of training
+    and validation is at most the standard error of the difference (the one-standard-error rule of Breiman et al. 1984).
+    Large formulas owe part of their fitness to chance and are hard to read.
     """
-    assert evaluator.alphabet is not None
-    simple: dict[Formula, Floats] = {}
+    assert evaluator.symbol_set is not None
+    train_by_formula: dict[Formula, Floats] = {}
     for elite, fitness in zip(elites, evaluator.matrix([elite.genome for elite in elites]), strict=True):
-        simple.setdefault(to_formula(elite.genome, evaluator.alphabet).simplify(), fitness)
-    formulas = sorted(simple, key=lambda formula: (formula.size, formula.text))
-    trained = np.array([simple[formula] for formula in formulas])
-    validated = judge.matrix(formulas)
-    order = np.argsort(-measure(trained.mean(axis=1), validated.mean(axis=1), how), kind="stable").tolist()
-    behind = (whole := np.concatenate([trained, validated], axis=1))[order[0]] - whole
-    error = behind.std(axis=1, ddof=1) / math.sqrt(behind.shape[1])
-    chosen = min(np.flatnonzero(behind.mean(axis=1) <= error).tolist())  # by size, as formulas are
-    order = [chosen, *(i for i in order if i != chosen)]
-    return [Candidate(formulas[i].text, float(trained[i].mean()), float(validated[i].mean())) for i in order]
+        train_by_formula.setdefault(to_formula(elite.genome, evaluator.symbol_set).simplify(), fitness)
+    formulas = sorted(train_by_formula, key=lambda formula: (formula.size, formula.text))
+    train = np.array([train_by_formula[formula] for formula in formulas])
+    validation = validator.matrix(formulas)
+    ranking = np.argsort(-measure(train.mean(axis=1), validation.mean(axis=1), selection), kind="stable").tolist()
+    deficit = (both := np.concatenate([train, validation], axis=1))[ranking[0]] - both
+    error = deficit.std(axis=1, ddof=1) / math.sqrt(deficit.shape[1])
+    chosen = min(np.flatnonzero(deficit.mean(axis=1) <= error).tolist())  # the smallest: `formulas` is sorted by size
+    ranking = [chosen, *(i for i in ranking if i != chosen)]
+    return [Candidate(formulas[i].text, float(train[i].mean()), float(validation[i].mean())) for i in ranking]
 
 
-def _trials(draws: Sequence[ChangeHistory], settings: EvolutionSettings, seed: int) -> list[Trial]:
-    """Return the trials that fitness is averaged over: each begins at another cycle and draws ties anew."""
-    spare = max(1, draws[0].cycles - settings.warmup - _FEWEST_CYCLES + 1)
+def _make_trials(imputations: Sequence[ChangeHistory], settings: EvolutionSettings, seed: int) -> list[Trial]:
+    """Return the trials that fitness is averaged over, each with its own first cycle and tie order."""
+    latest_start = max(1, imputations[0].cycles - settings.warmup - _MIN_CYCLES + 1)
     return [
         Trial(
-            draws[start % len(draws)],
-            first=min(start, spare - 1),
+            imputations[number % len(imputations)],
+            first=min(number, latest_start - 1),
             warmup=settings.warmup,
             budget=settings.budget,
             reading=settings.reading,
-            salt=seed * _STARTS + start,
+            salt=seed * _TRAINING_TRIALS + number,
         )
-        for start in range(_STARTS)
+        for number in range(_TRAINING_TRIALS)
     ]
 
 
-def _encode(formulas: Sequence[Formula], alphabet: SymbolSet) -> list[bytes]:
-    """Return the genomes of those formulas that the alphabet can write, each once."""
-    genomes = (from_formula(formula, alphabet) for formula in formulas)
+def _encode(formulas: Sequence[Formula], symbol_set: SymbolSet) -> list[bytes]:
+    """Return the genomes of the formulas that `symbol_set` can express, each once."""
+    genomes = (from_formula(formula, symbol_set) for formula in formulas)
     return list(dict.fromkeys(genome for genome in genomes if genome is not None))
 
 
-def _fill_up(
-    elites: Sequence[Elite], first: Sequence[bytes], evaluator: Evaluator, settings: EvolutionSettings
-) -> list[Elite]:
-    """Return the best elites, and whatever evolution began with: the known formulas are always considered."""
+def _add_missing(
+    elites: Sequence[Individual], initial: Sequence[bytes], evaluator: Evaluator, settings: EvolutionSettings
+) -> list[Individual]:
+    """Return the best elites, and the initial genomes: the known formulas are always candidates."""
     best = list(elites[: settings.elites * settings.seeds])
-    missing = [genome for genome in first if genome not in {elite.genome for elite in best}]
+    missing = [genome for genome in initial if genome not in {elite.genome for elite in best}]
     fitness = evaluator.fitness(missing) if missing else np.empty(0)
-    return best + [Elite(genome, float(value)) for genome, value in zip(missing, fitness, strict=True)]
+    return best + [Individual(genome, float(value)) for genome, value in zip(missing, fitness, strict=True)]
 
 
-def _contest(
-    draws: Sequence[ChangeHistory], formulas: Sequence[Formula], settings: EvolutionSettings, later: int
+def _contest_fitness(
+    imputations: Sequence[ChangeHistory], formulas: Sequence[Formula], settings: EvolutionSettings, contest_cycles: int
 ) -> Floats:
-    """Return the fitness of the formulas on held-out pages and later cycles, as `decide` takes it."""
-    trials = contest_trials(draws, budget=settings.budget, reading=settings.reading, warmup=settings.warmup)
-    return contest_fitness(Evaluator(trials, settings.metric, workers=settings.workers), formulas, later)
+    """Return the fitness of the formulas on held-out pages and later cycles, in the shape that `decide` takes."""
+    trials = contest_trials(imputations, budget=settings.budget, reading=settings.reading, warmup=settings.warmup)
+    return contest_fitness(Evaluator(trials, settings.metric, workers=settings.workers), formulas, contest_cycles)

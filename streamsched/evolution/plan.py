@@ -1,4 +1,4 @@
-"""When a running scheduler evolves new score functions, and how."""
+"""The settings that decide when and how a running scheduler evolves new score functions."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias, get_args
 
 from streamsched.errors import SettingsError
-from streamsched.evolution.gp.evolution_settings import WARM, EvolutionSettings
+from streamsched.evolution.gp.evolution_settings import REEVOLUTION_SETTINGS, EvolutionSettings
 from streamsched.numerics.argument_checks import check_whole
 
 __all__ = ["Detector", "EvolutionPlan"]
 
 Detector: TypeAlias = Literal["adwin", "page_hinkley"]
 
-_BOUNDS: Final = {  # the least and the most; beyond the most memory or patience would run out first
+_BOUNDS: Final = {  # minimum and maximum; larger values would exhaust memory or time first
     "every": (0, 10**9),
     "rest": (1, 10**9),
     "history": (8, 100_000),
@@ -26,23 +26,26 @@ _BOUNDS: Final = {  # the least and the most; beyond the most memory or patience
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvolutionPlan:
-    """When a running scheduler evolves, on what, and what it may take.
+    """When a running scheduler evolves, on which data, and within which limits.
 
-    - ``every``: cycles from one evolution to the next, 0 for none on schedule; by default a week of days, in which
-      rhythms come round and little else changes;
-    - ``drift``: the detector that sees the hit rate of served pages change, "adwin" (Bifet & Gavaldà 2007) or
-      "page_hinkley" (Page 1954), as river has them; None for none;
-    - ``rest``: cycles after an evolution in which drift starts no other;
-    - ``history``: cycles to learn from at most: what pages did half a year ago still tells of them; a younger crawl
-      gives fewer;
-    - ``draws``: in how many ways gaps in the history are filled in, at most; by default one for each replicate of the
-      contest. Many pages over many cycles need fewer;
-    - ``archive``: formulas kept from one evolution to begin the next with;
-    - ``time_limit_s``: seconds of wall clock that an evolution's process may take; the first tick after that kills it;
-    - ``seed``: of all that is random; evolution number i uses ``seed + i``;
-    - ``settings``: of the evolution itself, `streamsched.evolution.gp.evolution_settings.WARM` unless told otherwise.
+    - ``every``: cycles between scheduled evolutions, 0 for none; the default is one week of daily cycles, which covers
+    the
+      weekly seasonality;
+    - ``drift``: river's detector for changes of the hit rate of served pages, "adwin" (Bifet & Gavaldà 2007) or
+      "page_hinkley" (Page 1954); None for none;
+    - ``rest``: cycles after an evolution during which drift starts no other;
+    - ``history``: maximum number of cycles to learn from; half a year by default, because changes that old still help
+    to
+      predict. A younger crawl has fewer;
+    - ``draws``: maximum number of imputations of the gaps in the history; by default one for each replicate of the
+    contest.
+      Many pages over many cycles need fewer;
+    - ``archive``: number of formulas that the next evolution starts with;
+    - ``time_limit_s``: wall-clock seconds for an evolution's process; the first tick after that kills it;
+    - ``seed``: random seed; evolution number i uses ``seed + i``;
+    - ``settings``: of the evolution, by default `streamsched.evolution.gp.evolution_settings.REEVOLUTION_SETTINGS`.
 
-    Raises SettingsError where a value cannot work: ``history`` is 8 to 100,000, ``draws`` 1 to 1,000, ``archive`` at
+    Raises SettingsError if a value is out of range: ``history`` is 8 to 100,000, ``draws`` 1 to 1,000, ``archive`` at
     most 10,000, ``seed`` from 0 to 2**62.
     """
 
@@ -54,20 +57,20 @@ class EvolutionPlan:
     archive: int = 30
     time_limit_s: float = 600.0
     seed: int = 0
-    settings: EvolutionSettings = WARM
+    settings: EvolutionSettings = REEVOLUTION_SETTINGS
 
     def __post_init__(self) -> None:
-        for name, (least, most) in _BOUNDS.items():
-            check_whole(name, getattr(self, name), least, f"a whole number from {least} to {most}", most=most)
+        for name, (minimum, maximum) in _BOUNDS.items():
+            check_whole(name, getattr(self, name), minimum, f"a whole number from {minimum} to {maximum}", most=maximum)
         if self.drift is not None and self.drift not in get_args(Detector):
             raise SettingsError("drift", self.drift, f"one of {', '.join(get_args(Detector))}, or None")
         limit = self.time_limit_s
         if isinstance(limit, bool) or not isinstance(limit, int | float) or not limit > 0:
             raise SettingsError("time_limit_s", limit, "seconds above 0")
         if not isinstance(self.settings, EvolutionSettings):
-            raise SettingsError("settings", self.settings, "EvolutionSettings, such as WARM")
+            raise SettingsError("settings", self.settings, "an EvolutionSettings")
 
     def to_json(self) -> dict[str, Any]:
-        """Return the plan as JSON has it, its `settings` by name within."""
-        plain = {one.name: getattr(self, one.name) for one in dataclasses.fields(self)}
+        """Return the plan as JSON values, with its `settings` nested by name."""
+        plain = {item.name: getattr(self, item.name) for item in dataclasses.fields(self)}
         return plain | {"settings": self.settings.to_json()}

@@ -1,10 +1,11 @@
-"""Whether a challenger replaces the champion: only where its gain stands well clear of every kind of luck.
+"""The promotion test: a challenger replaces the champion only if its gain clearly exceeds the sampling noise.
 
-Both are tried on the same blocks of held-out pages, in the same spans of later cycles, under the same tie salts. Luck
-has three sources: which pages were held out, which days these were, and how equal scores fell. Blocks and spans are
-crossed, so the variance of the mean difference is that of the block means plus that of the span means less what both
-contain (two-way random effects; Searle, Casella & McCulloch, Variance Components, 1992, section 4.3), and never less
-than ties alone explain. Few blocks and spans say little about their own spread: the noise is widened by Student's t.
+Champion and challenger run on the same blocks of held-out pages, in the same spans of later cycles, under the same tie
+salts. The noise has three sources: the choice of pages, the choice of days, and the order of equal scores. Blocks and
+spans are crossed, so the variance of the mean difference is that of the block means plus that of the span means, less
+the component that both contain (two-way random effects; Searle, Casella & McCulloch, Variance Components, 1992, section
+4.3). It is never less than the variance from ties alone. With few blocks and spans the variance estimate is itself
+uncertain, so the standard error is inflated by Student's t.
 """
 
 from __future__ import annotations
@@ -20,18 +21,20 @@ import numpy as np
 if TYPE_CHECKING:
     from streamsched.numerics.arrays import Bools, Floats
 
-__all__ = ["TIMES_NOISE", "Verdict", "decide", "fold_cycles", "widen"]
+__all__ = ["NOISE_MULTIPLE", "Verdict", "decide", "fold_cycles", "inflate_error"]
 
-TIMES_NOISE: Final = 2.0  # a gain must exceed the noise so many times: luck alone does that in 2.3 % of contests
-_TAIL: Final = NormalDist().cdf(-TIMES_NOISE)
-_ROUNDING: Final = 1e-9  # of the fitness: sums in another order differ by less, and no gain is that small
-_FEWEST: Final = 2  # blocks, and spans: fewer have no spread
+NOISE_MULTIPLE: Final = 2.0  # a gain must exceed the noise by this factor: by chance that happens in 2.3 % of contests
+_TAIL_PROBABILITY: Final = NormalDist().cdf(-NOISE_MULTIPLE)
+_ROUNDING: Final = 1e-9  # relative to fitness: sums in another order differ by less, and no gain is that small
+_MIN_LEVELS: Final = 2  # blocks, and spans; a variance needs 2
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What came of a contest. `champion` and `challenger`: mean fitness; `gain`: their difference, the latter less the
-    former; `noise`: what luck makes of the difference; None where it could not be told. `why`: one sentence.
+    """Result of a contest.
+
+    `champion` and `challenger`: mean fitness. `gain`: challenger less champion. `noise`: standard error of the gain,
+    inflated by Student's t. These four are None if they could not be computed. `why`: one sentence.
     """
 
     promote: bool
@@ -46,7 +49,7 @@ class Verdict:
 
     @property
     def relative_gain(self) -> float | None:
-        """The gain as a share of the champion's fitness, None where there is none. O(1)."""
+        """The gain as a share of the champion's fitness; None if there is no gain or the fitness is 0. O(1)."""
         return self.gain / self.champion if self.gain is not None and self.champion else None
 
     def to_json(self) -> dict[str, Any]:
@@ -55,7 +58,7 @@ class Verdict:
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> Verdict:
-        """Return the verdict of these fields. Raises ValueError where they are not those of one, or contradict it."""
+        """Return the verdict with these fields. Raises ValueError if they are invalid or inconsistent."""
         try:
             verdict = cls(**fields)
             numbers = [getattr(verdict, name) for name in ("champion", "challenger", "gain", "noise")]
@@ -68,20 +71,20 @@ class Verdict:
         if verdict.promote is not True and verdict.promote is not False:
             raise ValueError(f"verdict: expected to promote or not, found {verdict.promote!r}")
         if verdict.promote and (
-            verdict.gain is None or verdict.noise is None or not verdict.gain > TIMES_NOISE * verdict.noise >= 0.0
+            verdict.gain is None or verdict.noise is None or not verdict.gain > NOISE_MULTIPLE * verdict.noise >= 0.0
         ):
             raise ValueError(f"verdict: promotes at a gain of {verdict.gain} with noise {verdict.noise}")
         return verdict
 
 
 def decide(champion: Floats, challenger: Floats, *, rivals: int = 1) -> Verdict:
-    """Return whether the challenger is promoted: its mean gain must exceed `TIMES_NOISE` times the noise. O(cells).
+    """Decide on promotion: the mean gain must exceed `NOISE_MULTIPLE` times the noise. O(cells).
 
-    ``champion`` and ``challenger``: float64[blocks, spans, salts], fitness in the same trials, higher is better.
-    Blocks are disjoint sets of held-out pages, at least 2; spans are disjoint runs of later cycles, at least 2; salts
-    are orders of equal scores, 2 or more to see what ties do. `rivals`: how many challengers are contesting at once:
-    the best of several has had as many chances, and each must pass as though it alone had them all (Bonferroni).
-    A challenger of no true gain is promoted in at most 1 of 20 contests. Raises ValueError where the shapes differ.
+    ``champion`` and ``challenger``: float64[blocks, spans, salts], fitness in the same trials, higher is better. Blocks
+    are disjoint sets of held-out pages, at least 2. Spans are disjoint runs of later cycles, at least 2. Salts are
+    orders of equal scores; the variance from ties needs 2 or more. `rivals`: number of simultaneous challengers; the
+    threshold is corrected for all of them (Bonferroni). A challenger without true gain is promoted in at most 1 of 20
+    contests. Raises ValueError if the shapes differ.
 
     >>> level = np.linspace(0.2, 0.3, 24).reshape(4, 3, 2)
     >>> decide(level, level).promote, decide(level, 1.1 * level).promote
@@ -91,38 +94,43 @@ def decide(champion: Floats, challenger: Floats, *, rivals: int = 1) -> Verdict:
     if old.ndim != 3 or old.shape != new.shape or rivals < 1:
         raise ValueError(f"contest: expected two float64[blocks, spans, salts], found {old.shape} and {new.shape}")
     blocks, spans, salts = old.shape
-    known = np.isfinite(old) & np.isfinite(new)
-    if old.size == 0 or not known.all():
-        missing = old.size - int(np.count_nonzero(known))
-        why = f"not promoted: {missing} of {old.size} trials were not finished, and a contest compares like with like"
+    finite = np.isfinite(old) & np.isfinite(new)
+    if old.size == 0 or not finite.all():
+        missing = old.size - int(np.count_nonzero(finite))
+        why = f"not promoted: {missing} of {old.size} trials were not finished; a contest compares complete trials only"
         return Verdict(False, None, None, None, None, blocks, spans, salts, why)
     means = float(old.mean()), float(new.mean())
     gain = float((new - old).mean())
-    if blocks < _FEWEST or spans < _FEWEST:
+    if blocks < _MIN_LEVELS or spans < _MIN_LEVELS:
         why = (
-            f"not promoted: {blocks} blocks of pages and {spans} spans of cycles have no spread to tell luck by, "
-            f"expected {_FEWEST} of each"
+            f"not promoted: {blocks} blocks of pages and {spans} spans of cycles are too few to estimate the noise, "
+            f"expected {_MIN_LEVELS} of each"
         )
         return Verdict(False, *means, gain, None, blocks, spans, salts, why)
-    noise = _noise(new - old, _TAIL / rivals)
-    promote = gain > TIMES_NOISE * noise and gain > _ROUNDING * max(map(abs, means))
-    where = f"{_count(blocks, 'block')} of held-out pages, {_count(spans, 'span')} of later cycles, {salts} tie orders"
-    relation = "exceeds" if promote else "does not exceed"
-    share = f" ({gain / means[0]:+.2%})".replace("%", " %") if means[0] else ""
+    noise = _estimate_noise(new - old, _TAIL_PROBABILITY / rivals)
+    promote = gain > NOISE_MULTIPLE * noise and gain > _ROUNDING * max(map(abs, means))
+    relative = f" ({gain / means[0]:+.2%})".replace("%", " %") if means[0] else ""
     why = (
-        f"{'promoted' if promote else 'not promoted'}: the gain of {gain:+.4g}{share} {relation} "
-        f"{TIMES_NOISE:g} × the noise of {noise:.2g} over {where}"
+        f"{'promoted' if promote else 'not promoted'}: the gain of {gain:+.4g}{relative} "
+        f"{'exceeds' if promote else 'does not exceed'} {NOISE_MULTIPLE:g} × the noise of {noise:.2g} "
+        f"over {_describe_sample(old.shape)}"
     )
     return Verdict(bool(promote), *means, gain, noise, blocks, spans, salts, why)
 
 
-def fold_cycles(series: Floats, counted: Bools, spans: int) -> Floats:
-    """Return the means of `spans` runs of cycles that follow one another: float64[blocks, spans, salts]. O(cells).
+def _describe_sample(shape: tuple[int, ...]) -> str:
+    blocks, spans, salts = shape
+    pages, cycles = _format_count(blocks, "block"), _format_count(spans, "span")
+    return f"{pages} of held-out pages, {cycles} of later cycles, {salts} tie orders"
 
-    ``series``: float64[blocks, salts, cycles], one figure a ranked cycle; ``counted``: bool[blocks, cycles], False
-    where there was nothing to find. Successive cycles depend on one another, so they are folded into runs much longer
-    than the dependence: batch means (Law, Simulation Modeling and Analysis, section 9.5.3). Runs differ by at
-    most one cycle in length; one without a counted cycle in some block is NaN there.
+
+def fold_cycles(series: Floats, counted: Bools, spans: int) -> Floats:
+    """Return the means of `spans` consecutive runs of cycles: float64[blocks, spans, salts]. O(cells).
+
+    ``series``: float64[blocks, salts, cycles], one value per ranked cycle; ``counted``: bool[blocks, cycles], False for
+    cycles without anything to find. Successive cycles are correlated, so they are folded into runs much longer than the
+    correlation: batch means (Law, Simulation Modeling and Analysis, section 9.5.3). Run lengths differ by at most one
+    cycle. A run without a counted cycle in a block is NaN in that block.
 
     >>> fold_cycles(np.arange(6.0).reshape(1, 1, 6), np.ones((1, 6), bool), 2).ravel().tolist()
     [1.0, 4.0]
@@ -134,46 +142,52 @@ def fold_cycles(series: Floats, counted: Bools, spans: int) -> Floats:
         weights = counted[:, start:stop].astype(np.float64)
         total = weights.sum(axis=1)
         sums = np.einsum("bsc,bc->bs", series[:, :, start:stop], weights)
-        some = total > 0
-        folded[some, span] = sums[some] / total[some, None]
+        nonempty = total > 0
+        folded[nonempty, span] = sums[nonempty] / total[nonempty, None]
     return folded
 
 
-def _noise(difference: Floats, tail: float) -> float:
-    """Return the noise of the mean of ``difference``: float64[blocks, spans, salts], made wide enough for `tail`."""
+def _estimate_noise(difference: Floats, tail: float) -> float:
+    """Return the standard error of the mean of ``difference``: float64[blocks, spans, salts], inflated for tail
+    probability `tail`.
+    """
     blocks, spans, salts = difference.shape
     cells = difference.mean(axis=2)
     by_block, by_span = cells.mean(axis=1), cells.mean(axis=0)
-    rest = cells - by_block[:, None] - by_span[None, :] + cells.mean()
-    over_blocks = float(by_block.var(ddof=1)) / blocks
-    over_spans = float(by_span.var(ddof=1)) / spans
-    shared = float(np.square(rest).sum()) / ((blocks - 1) * (spans - 1)) / (blocks * spans)
-    ties = float(difference.var(axis=2, ddof=1).mean()) / difference.size if salts > 1 else 0.0
-    variance = max(over_blocks, over_spans, over_blocks + over_spans - shared, ties)
-    return math.sqrt(variance) * widen(_freedom((over_blocks, blocks - 1), (over_spans, spans - 1)), tail)
+    residual = cells - by_block[:, None] - by_span[None, :] + cells.mean()
+    block_variance = float(by_block.var(ddof=1)) / blocks
+    span_variance = float(by_span.var(ddof=1)) / spans
+    residual_variance = float(np.square(residual).sum()) / ((blocks - 1) * (spans - 1)) / (blocks * spans)
+    tie_variance = float(difference.var(axis=2, ddof=1).mean()) / difference.size if salts > 1 else 0.0
+    variance = max(block_variance, span_variance, block_variance + span_variance - residual_variance, tie_variance)
+    return math.sqrt(variance) * inflate_error(
+        _degrees_of_freedom((block_variance, blocks - 1), (span_variance, spans - 1)), tail
+    )
 
 
-def _freedom(*parts: tuple[float, int]) -> float:
+def _degrees_of_freedom(*parts: tuple[float, int]) -> float:
     """Return the degrees of freedom of a sum of variances, each with its own (Satterthwaite 1946).
 
-    The least of them where a variance has but one: it may then be far too small, and must not set its own weight.
+    If a variance has only one, return the smallest: such a variance can be far too small to weight itself.
     """
-    least = min(degrees for _, degrees in parts)
-    spread = sum(variance * variance / degrees for variance, degrees in parts)
-    whole = sum(variance for variance, _ in parts)
-    return whole * whole / spread if spread > 0.0 and least > 1 else float(least)
+    fewest = min(degrees for _, degrees in parts)
+    weighted = sum(variance * variance / degrees for variance, degrees in parts)
+    total = sum(variance for variance, _ in parts)
+    return total * total / weighted if weighted > 0.0 and fewest > 1 else float(fewest)
 
 
-def widen(freedom: float, tail: float = _TAIL) -> float:
-    """Return by what to multiply a standard error so that luck exceeds `TIMES_NOISE` times it in a share `tail`. O(1).
+def inflate_error(degrees: float, tail: float = _TAIL_PROBABILITY) -> float:
+    """Return the factor by which to inflate a standard error with that many degrees of freedom.
 
-    >>> round(widen(4.0), 3), round(widen(1e9), 3)
+    Chance alone exceeds `NOISE_MULTIPLE` times the inflated error with probability `tail`. O(1).
+
+    >>> round(inflate_error(4.0), 3), round(inflate_error(1e9), 3)
     (1.435, 1.0)
     """
-    from scipy.special import stdtrit  # noqa: PLC0415  takes longer to import than reading records does
+    from scipy.special import stdtrit  # noqa: PLC0415  importing it takes longer than reading the records
 
-    return float(stdtrit(freedom, 1.0 - tail)) / TIMES_NOISE
+    return float(stdtrit(degrees, 1.0 - tail)) / NOISE_MULTIPLE
 
 
-def _count(number: int, name: str) -> str:
+def _format_count(number: int, name: str) -> str:
     return f"{number} {name}" if number == 1 else f"{number} {name}s"

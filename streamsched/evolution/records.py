@@ -1,4 +1,4 @@
-"""Records of evolutions: what each was given, found and decided, one JSON object a line, never changed afterwards."""
+"""Records of evolutions: inputs, findings and decisions; one JSON object per line in an append-only file."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ DECISIONS: Final = ("promoted", "kept", "failed", "set")
 
 @dataclass(frozen=True, slots=True)
 class EvolutionRecord:
-    """One evolution, or one formula set by hand: all that led to the champion after it.
+    """One evolution, or one formula set by hand, with everything that led to the champion after it.
 
-    `when_s`: UTC epoch seconds; `trigger`: "schedule", "drift" or "asked"; `decision`: "promoted", "kept", "failed" (it
-    came to no end) or "set" (by hand); `why`: one sentence. `seconds`: how long it took, the one field in which two
-    runs from the same data and seed may differ.
+    `when_s`: UTC epoch seconds. `trigger`: "schedule", "drift" or "asked". `decision`: "promoted", "kept", "failed"
+    (the evolution did not complete) or "set" (by hand). `why`: one sentence. `seconds`: duration, the only field in
+    which two runs from the same data and seed may differ.
     """
 
     number: int
@@ -48,26 +48,26 @@ class EvolutionRecord:
     seconds: float | None = field(default=None, compare=False)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the fields as plain values for JSON; numbers that are not finite are None."""
-        given: dict[str, Any] = {one.name: getattr(self, one.name) for one in fields(self)}
+        """Return the fields as plain JSON values; non-finite numbers become None."""
+        values: dict[str, Any] = {item.name: getattr(self, item.name) for item in fields(self)}
         for name in ("champion_before", "champion_after"):
-            given[name] = given[name].to_json()
+            values[name] = values[name].to_json()
         for name in ("data", "verdict"):
-            given[name] = None if given[name] is None else asdict(given[name])
-        return plain_values(given | {"candidates": [asdict(one) for one in self.candidates]})
+            values[name] = None if values[name] is None else asdict(values[name])
+        return plain_values(values | {"candidates": [asdict(item) for item in self.candidates]})
 
     @classmethod
     def from_json(cls, content: object) -> EvolutionRecord:
-        """Return the record of these fields. Raises ValueError where they are not those of one."""
-        given = checked_fields(cls, content)
-        parts: dict[str, Any] = {
-            "champion_before": Champion.from_json(given["champion_before"]),
-            "champion_after": Champion.from_json(given["champion_after"]),
-            "candidates": tuple(Candidate(**checked_fields(Candidate, one)) for one in given.get("candidates", ())),
-            "data": None if given.get("data") is None else DataSpan(**checked_fields(DataSpan, given["data"])),
-            "verdict": None if given.get("verdict") is None else Verdict.from_json(given["verdict"]),
+        """Return the record with these fields. Raises ValueError if they are invalid."""
+        values = checked_fields(cls, content)
+        nested: dict[str, Any] = {
+            "champion_before": Champion.from_json(values["champion_before"]),
+            "champion_after": Champion.from_json(values["champion_after"]),
+            "candidates": tuple(Candidate(**checked_fields(Candidate, item)) for item in values.get("candidates", ())),
+            "data": None if values.get("data") is None else DataSpan(**checked_fields(DataSpan, values["data"])),
+            "verdict": None if values.get("verdict") is None else Verdict.from_json(values["verdict"]),
         }
-        record = cls(**given | parts)
+        record = cls(**values | nested)
         if not isinstance(record.number, int) or not isinstance(record.when_s, int | float):
             raise ValueError(f"record: expected a number and a time, found {record.number!r} and {record.when_s!r}")
         if record.trigger not in TRIGGERS or record.decision not in DECISIONS:
@@ -77,7 +77,7 @@ class EvolutionRecord:
 
 @dataclass(frozen=True, slots=True)
 class RecordFault:
-    """A line that is no record: `line` counts from 1; `torn`: it is the last one and was cut off in being written."""
+    """An invalid line: `line` counts from 1; `torn`: it is the last line and was only partly written."""
 
     line: int
     reason: str
@@ -88,61 +88,62 @@ class RecordFault:
 
 
 class RecordBook:
-    """The records in a directory, in the file ``evolutions.jsonl``, to which lines are only ever added.
+    """Append-only file ``evolutions.jsonl`` of the evolution records in a directory.
 
-    A line appears whole or is known to be torn, and is on disk when `append` returns. What is torn or damaged costs no
-    other line, and its number is not given out again.
+    A line is complete or detectably torn, and on disk when `append` returns. A torn or damaged line affects no other
+    line, and its number is not reused.
     """
 
     def __init__(self, directory: Path) -> None:
         self.path = directory / RECORDS_NAME
 
     def read(self) -> tuple[list[EvolutionRecord], list[RecordFault]]:
-        """Return all records in the order of the file, and the lines that are none. O(bytes).
+        """Return all records in file order, and a fault for each invalid line. O(bytes).
 
-        No file is no records. Raises SnapshotError where it cannot be read.
+        A missing file has no records. Raises SnapshotError if it cannot be read.
         """
         lines = self._bytes().split(b"\n")
         records: list[EvolutionRecord] = []
         faults: list[RecordFault] = []
-        for place, line in enumerate(lines, 1):
-            torn = place == len(lines)  # what follows the last line break: nothing, if it was written whole
+        for line_number, line in enumerate(lines, 1):
+            torn = line_number == len(lines)  # text after the last line break: empty if the last line is complete
             if not line:
                 continue
             try:
                 records.append(EvolutionRecord.from_json(json.loads(line)))
             except (ValueError, TypeError, AttributeError, RecursionError) as error:
-                reason = "cut off in being written" if torn else f"is no record: {_spell_fault(error)}"
-                faults.append(RecordFault(place, reason, torn))
+                reason = "was only partly written" if torn else f"is not a record: {_describe_fault(error)}"
+                faults.append(RecordFault(line_number, reason, torn))
         return records, faults
 
     def find(self, number: int) -> EvolutionRecord | None:
-        """Return the record of that number, None where there is none. O(bytes)."""
+        """Return the record with that number, or None. O(bytes)."""
         return next((record for record in self.read()[0] if record.number == number), None)
 
     def next_number(self) -> int:
-        """Return the number of the next record: beyond all numbers, and all lines, that were ever written. O(bytes)."""
+        """Return the number of the next record: greater than all numbers used and all lines written. O(bytes)."""
         lines = self._bytes().splitlines()
         return max([len(lines), *(record.number for record in self.read()[0])]) + 1
 
     def append(self, record: EvolutionRecord) -> EvolutionRecord:
-        """Add a line for `record` and return what it holds; it is on disk before this returns. O(bytes of the file).
+        """Append a line for `record` and return the record as written, on disk before this returns. O(bytes of the
+        file).
 
-        Where another writer took its number meanwhile, it gets the next, and so does the champion that rose by it.
-        Raises SnapshotError where it cannot be written; the file is then as it was before.
+        If another writer has used its number meanwhile, the record gets the next one, and so does the champion it
+        promoted. Raises SnapshotError if the line cannot be written; the file is then unchanged.
         """
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             new = not self.path.exists()
             with self.path.open("a+b", buffering=0) as file:
-                fcntl.flock(file, fcntl.LOCK_EX)  # of number and line together; closing the file lets go
+                fcntl.flock(file, fcntl.LOCK_EX)  # over choosing the number and writing; closing the file releases it
                 record = _renumber(record, self.next_number())
                 line = json.dumps(record.to_json(), sort_keys=True, allow_nan=False).encode() + b"\n"
                 size = file.seek(0, os.SEEK_END)
                 if size:
                     file.seek(size - 1)
-                    line = line if file.read(1) == b"\n" else b"\n" + line  # a torn line stays a line of its own
-                _write_whole(file.fileno(), line, size)
+                    line = line if file.read(1) == b"\n" else b"\n" + line  # after a torn line, start a new one
+                _write_atomically(file.fileno(), line, size)
             if new:
                 _sync_directory(self.path.parent)
         except OSError as error:
@@ -158,27 +159,27 @@ class RecordBook:
             raise SnapshotError(str(self.path), f"cannot be read: {error.strerror or error}") from error
 
 
-def _spell_fault(error: Exception) -> str:
-    """Return what is wrong with a line, in a reader's words, not in Python's."""
+def _describe_fault(error: Exception) -> str:
+    """Return what is wrong with a line, without Python's terms."""
     if isinstance(error, json.JSONDecodeError | UnicodeDecodeError | RecursionError):
         return "not JSON"
     if isinstance(error, TypeError | AttributeError):
-        return "a field holds what it cannot"
+        return "a field has the wrong type"
     return str(error).split("\n", maxsplit=1)[0]
 
 
-def _renumber(record: EvolutionRecord, free: int) -> EvolutionRecord:
-    """Return `record` with the number `free` if its own is below: numbers below it may have been given out."""
-    if record.number >= free:
+def _renumber(record: EvolutionRecord, next_free: int) -> EvolutionRecord:
+    """Return `record` with the number `next_free` if its own is smaller: smaller numbers may be in use."""
+    if record.number >= next_free:
         return record
     champion = record.champion_after
     if record.decision in ("promoted", "set") and champion.record == record.number:
-        champion = replace(champion, record=free)
-    return replace(record, number=free, champion_after=champion)
+        champion = replace(champion, record=next_free)
+    return replace(record, number=next_free, champion_after=champion)
 
 
-def _write_whole(handle: int, line: bytes, size: int) -> None:
-    """Append `line` to a file of `size` bytes, or leave it as it is."""
+def _write_atomically(handle: int, line: bytes, size: int) -> None:
+    """Append `line` to a file of `size` bytes, or leave the file unchanged."""
     try:
         written = 0
         while written < len(line):

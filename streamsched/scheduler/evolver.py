@@ -19,8 +19,8 @@ from streamsched.evolution.findings import DataSpan, EvolutionResult
 from streamsched.evolution.gp.loop import derive_seed
 from streamsched.evolution.plan import EvolutionPlan
 from streamsched.evolution.process.exchange_files import read_json, write_json
-from streamsched.evolution.process.job import Job, sweep_jobs
-from streamsched.evolution.process.worker import find_breed
+from streamsched.evolution.process.job import Job, remove_abandoned_jobs
+from streamsched.evolution.process.worker import load_evolution_function
 from streamsched.evolution.records import TRIGGERS, EvolutionRecord, RecordBook
 from streamsched.formula.champion import BY_EVOLUTION, BY_HAND, Champion, parse_provided
 from streamsched.formula.formula import Formula
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ARCHIVE_NAME", "BREED", "Evolver"]
 
-BREED: Final = "streamsched.evolution.pipeline:breed"
+BREED: Final = "streamsched.evolution.pipeline:run_evolution"
 ARCHIVE_NAME: Final = "elites.json"
 _ENOUGH: Final = 0.5  # share of the sampled pages that must be as old as the history
 _MOST_CELLS: Final = 6_000_000  # pages times cycles times draws: with more pages, one draw misleads less
@@ -78,7 +78,7 @@ class Evolver:
         self._last_cycle: int | None = None  # of the newest evolution's start
         self._since_cycle: int | None = None  # of the first call of `due`; the first evolution is counted from it
         if directory is not None:
-            sweep_jobs(directory)
+            remove_abandoned_jobs(directory)
             self._restore(directory)
 
     @property
@@ -156,7 +156,7 @@ class Evolver:
             begun = self._clock()
             draws, data = self._gather(now, draft.seed or 0)
             archive = [Formula.parse(text) for text in self.archive]
-            breed = find_breed(self._breed)
+            breed = load_evolution_function(self._breed)
             bred = breed(draws, draft.champion_before.formula, archive, self.plan.settings, draft.seed or 0)
             return self._conclude(replace(draft, data=data, seconds=self._clock() - begun), bred)
 

@@ -1,4 +1,4 @@
-"""A trial of a formula is a replay of it: evolution's simulated crawls do what the real Scheduler would have done."""
+"""A trial of a formula is a replay of it: simulated crawls make the same visits as the real Scheduler."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from streamsched import OutcomeBatch
 from streamsched.evolution.data.change_history import ChangeHistory
 from streamsched.evolution.data.cycle_times import copy_cycle_times
-from streamsched.evolution.gp.evolution_settings import WARM
+from streamsched.evolution.gp.evolution_settings import REEVOLUTION_SETTINGS
 from streamsched.evolution.plan import EvolutionPlan
 from streamsched.evolution.simulation.evaluator import Evaluator
 from streamsched.evolution.simulation.trials import Trial
@@ -38,14 +38,14 @@ IMPORTANCE: Final[Floats] = np.random.default_rng(5).permutation(PAGES).astype(n
 
 @pytest.fixture(scope="module")
 def changed() -> Bools:
-    """Pages of all paces: a third never change, some do in almost every cycle."""
+    """Pages with all rates: a third never change, some change in almost every cycle."""
     rng = np.random.default_rng(11)
     rates = np.where(np.arange(PAGES) % 3 == 0, 0.0, rng.gamma(0.4, 1.0, PAGES))
     return rng.random((PAGES, CYCLES)) < -np.expm1(-rates)[:, None]
 
 
 def make_window(changed: Bools, cycle_s: float = DAY_S, importance: Floats = IMPORTANCE) -> Window:
-    """The same changes as a log has them, each in the middle of its cycle."""
+    """The same changes as a change log, each in the middle of its cycle."""
     pages, cycles = np.nonzero(changed)
     offsets = np.searchsorted(pages, np.arange(len(changed) + 1)).astype(np.int64)
     urls = PackedUrls.pack([f"https://a.example/{page}" for page in range(len(changed))])
@@ -96,12 +96,14 @@ def test_schedules_are_learned_as_the_scheduler_learns_them(text: str, cycle_s: 
     series = Evaluator([Trial(history, warmup=1, budget=16 / pages)], workers=1).series(formula)[0][0]
     assert series.change_rate.tolist() == trace.change_rate.tolist()
     np.testing.assert_allclose(series.ndcg, trace.ndcg, rtol=0, atol=1e-12)
-    untold = Evaluator([Trial(replace(history, timing=None), warmup=1, budget=16 / pages)], workers=1)
-    assert untold.series(formula)[0][0].change_rate.tolist() != trace.change_rate.tolist()
+    untimed = Evaluator([Trial(replace(history, timing=None), warmup=1, budget=16 / pages)], workers=1)
+    assert untimed.series(formula)[0][0].change_rate.tolist() != trace.change_rate.tolist()
 
 
 def by_the_clock() -> Scheduler:
-    """480 pages, a third by an hour of the day of its own each, the others now and then; all seen hourly for weeks."""
+    """480 pages, all visited hourly for weeks; each of a third changes at its own hour of the day, the others at
+    random.
+    """
     scheduler = Scheduler(cycle="1h", formula="posterior")
     rng = np.random.default_rng(0)
     urls = [f"https://a.example/{page}" for page in range(480)]
@@ -113,9 +115,11 @@ def by_the_clock() -> Scheduler:
 
 
 def test_what_evolution_finds_of_rhythms_serves(tmp_path: Path) -> None:
-    """The champion reads the clock, is explained, saved and loaded with it, and the same seed gives the same record."""
+    """The champion uses seasonality, is explained, saved and loaded with it; equal seeds give equal records."""
     now = 24 * 14 * 3_600.0
-    plan = EvolutionPlan(history=240, drift=None, settings=replace(WARM, population=40, generations=2, workers=1))
+    plan = EvolutionPlan(
+        history=240, drift=None, settings=replace(REEVOLUTION_SETTINGS, population=40, generations=2, workers=1)
+    )
     scheduler, other = by_the_clock(), by_the_clock()
     with Evolver(scheduler, plan, tmp_path / "0", clock=lambda: 0.0) as evolver:
         record = evolver.evolve_now(now)
@@ -124,9 +128,9 @@ def test_what_evolution_finds_of_rhythms_serves(tmp_path: Path) -> None:
     assert record.decision == "promoted"
     read = set(scheduler.champion.formula.terminals) & {"tau", "rhythm", "due"}
     assert read
-    told = scheduler.explain("https://a.example/0", now=now + 1_800.0)
-    assert read <= set(told.terminals)
-    assert told.formula == record.champion_after.formula.text
+    explanation = scheduler.explain("https://a.example/0", now=now + 1_800.0)
+    assert read <= set(explanation.terminals)
+    assert explanation.formula == record.champion_after.formula.text
     ranked = scheduler.rank(50, now=now + 1_800.0)
     scheduler.save(tmp_path / "state")
     loaded = Scheduler.load(tmp_path / "state")

@@ -69,8 +69,8 @@ def test_damaged_records_are_named_and_the_others_listed(streamsched: Command, e
     named = answer.err.splitlines()
     assert len(named) == 2
     fields = "number, when_s, trigger, decision, why, champion_before, champion_after"
-    assert named[0] == f"{path}: line 2: is no record: missing {fields}"
-    assert named[1] == f"{path}: line 3: cut off in being written"
+    assert named[0] == f"{path}: line 2: is not a record: missing {fields}"
+    assert named[1] == f"{path}: line 3: was only partly written"
 
 
 def test_a_file_without_a_record_is_an_error(streamsched: Command, evolved: Path) -> None:
@@ -78,7 +78,7 @@ def test_a_file_without_a_record_is_an_error(streamsched: Command, evolved: Path
     path.write_text("{}\nnonsense\n[]\n")
     answer = streamsched("evolutions", "--state", evolved)
     assert (answer.code, answer.out) == (4, "")
-    assert answer.err.splitlines()[1] == f"{path}: line 2: is no record: not JSON"
+    assert answer.err.splitlines()[1] == f"{path}: line 2: is not a record: not JSON"
     assert answer.err.splitlines()[-1] == (
         f"streamsched: {path}: 3 lines cannot be read as records, and there is no other"
     )

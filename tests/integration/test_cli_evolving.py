@@ -20,7 +20,7 @@ from tests.support.command_line import DAY, NOW, Command, crawl, write
 
 @pytest.fixture(autouse=True)
 def winning(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pipeline, "breed", fake_evolutions.win)
+    monkeypatch.setattr(pipeline, "run_evolution", fake_evolutions.win)
 
 
 def plain(folder: Path) -> list[dict[str, Any]]:

@@ -131,7 +131,7 @@ def test_no_room_for_what_it_learns_from_is_a_record(tmp_path: Path, monkeypatch
 
     service = Service(tmp_path)
     with service.evolver:
-        monkeypatch.setattr(job, "write_parcel", full)
+        monkeypatch.setattr(job, "write_exchange", full)
         service.begin()
         record = service.finish()
         assert record.decision == "failed"

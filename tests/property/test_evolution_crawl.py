@@ -1,4 +1,4 @@
-"""The evaluator by classes of pages does what a crawl page by page does, whatever the history, program and rules."""
+"""The class-based evaluator equals a page-by-page crawl for any history, program and rules."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from streamsched.evolution.data.cycle_times import CycleTimes
 from streamsched.evolution.gp.genomes import to_formula
 from streamsched.evolution.gp.symbols import TERMINAL_SETS, SymbolSet, TerminalSet
 from streamsched.evolution.simulation import simulated_surges
-from streamsched.evolution.simulation.compiled_programs import Prepared, prepare
+from streamsched.evolution.simulation.compiled_programs import SizedProgram, compile_program
 from streamsched.evolution.simulation.evaluator import Evaluator, Metric, Program
 from streamsched.evolution.simulation.trials import Trial
 from streamsched.formula import Binary, Constant, Formula, Node, Terminal, Unary
@@ -35,9 +35,9 @@ numbers = st.sampled_from([0.001, 0.01, 0.1, 0.5, 1.0, 10.0, 100.0, 1000.0, 0.0,
 
 @pytest.fixture(autouse=True, scope="module")
 def small_groups() -> Iterator[None]:
-    """A few pages are a group: there are not many here."""
+    """Allow small groups: these histories have few pages."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(simulated_surges, "FEWEST_PAGES", 3)
+        patch.setattr(simulated_surges, "MIN_GROUP_PAGES", 3)
         yield
 
 
@@ -62,7 +62,7 @@ def programs(names: Sequence[str]) -> st.SearchStrategy[Formula]:
 
 
 def shapes(cycles: int) -> st.SearchStrategy[int]:
-    """In which cycles a page changes, as bits: never, always, once, for a while, every so often, or anyhow."""
+    """The cycles in which a page changes, as bits: never, always, once, for a while, periodically, or arbitrary."""
     whole = (1 << cycles) - 1
     moments = st.integers(0, cycles - 1)
     run = st.builds(lambda first, length: ((1 << length) - 1 << first) & whole, moments, st.integers(1, cycles))
@@ -80,7 +80,7 @@ def ups_and_downs(draw: st.DrawFn, least: int, whole: int) -> Ints:
 
 @st.composite
 def timings(draw: st.DrawFn, pages: int, cycles: int) -> CycleTimes:
-    """When cycles were: days, hours and odd lengths, by clocks that may be changed, over profiles of all shapes."""
+    """Times of cycles: days, hours and odd lengths, with changing UTC offsets, over profiles of all shapes."""
     kinds = draw(st.integers(1, 3))
     profiles = np.zeros(kinds, PROFILE)
     for profile in profiles:
@@ -130,7 +130,7 @@ def trials(draw: st.DrawFn, cycles: st.SearchStrategy[int], most: int = 40) -> T
 
 
 def compare(trial: Trial, formula: Formula) -> None:
-    """The evaluator in both of its metrics, and cycle by cycle, against the page-by-page crawl."""
+    """Compare the evaluator in both metrics, cycle by cycle, with the page-by-page crawl."""
     expected = naive.crawl(trial, formula, cuts := (1.0, 0.5, 0.07))
     counted = np.array(expected.counted)
     series = Evaluator([trial], "ndcg", workers=1).series(formula, cuts=cuts)[0]
@@ -178,25 +178,25 @@ def test_more_cycles_than_a_word_has_bits(trial: Trial, formula: Formula) -> Non
 
 
 @st.composite
-def genomes(draw: st.DrawFn, alphabet: SymbolSet, most: int = 30) -> bytes:
-    """Any program in prefix order: symbols until every operand is there."""
+def genomes(draw: st.DrawFn, symbol_set: SymbolSet, most: int = 30) -> bytes:
+    """Any program in prefix order: symbols until every operand is present."""
     word: list[int] = []
     open_operands = 1
     while open_operands:
         room = len(word) + open_operands < most
-        fitting = [code for code, arity in enumerate(alphabet.arity) if room or not arity]
+        fitting = [code for code, arity in enumerate(symbol_set.arity) if room or not arity]
         word.append(draw(st.sampled_from(fitting)))
-        open_operands += alphabet.arity[word[-1]] - 1
+        open_operands += symbol_set.arity[word[-1]] - 1
     return bytes(word)
 
 
 @settings(max_examples=150, deadline=None)
 @given(trials(st.integers(1, 8)), st.sampled_from(sorted(TERMINAL_SETS)), st.data())
 def test_genomes_are_their_formulas(trial: Trial, terminals: TerminalSet, data: st.DataObject) -> None:
-    alphabet = SymbolSet(TERMINAL_SETS[terminals])
-    words = data.draw(st.lists(genomes(alphabet), min_size=1, max_size=3))
-    formulas = [to_formula(word, alphabet) for word in words]
-    evaluator = Evaluator([trial], "ndcg", alphabet=alphabet, workers=1)
+    symbol_set = SymbolSet(TERMINAL_SETS[terminals])
+    words = data.draw(st.lists(genomes(symbol_set), min_size=1, max_size=3))
+    formulas = [to_formula(word, symbol_set) for word in words]
+    evaluator = Evaluator([trial], "ndcg", symbol_set=symbol_set, workers=1)
     found = evaluator.fitness(words).tolist()
     assert found == evaluator.fitness(formulas).tolist()
     np.testing.assert_allclose(found, [naive.crawl(trial, each).mean("ndcg") for each in formulas], rtol=0, atol=1e-12)
@@ -221,7 +221,7 @@ def test_how_many_workers_there_are_changes_no_byte(several: list[Trial], formul
 @settings(max_examples=20, deadline=None)
 @given(trials(st.integers(1, 8)), st.lists(programs(FULL), min_size=1, max_size=12))
 def test_a_used_evaluator_is_as_good_as_new(trial: Trial, formulas: list[Formula]) -> None:
-    """Whatever a crawl leaves in the working memory does not show in the next."""
+    """A crawl's leftovers in the working memory do not affect the next crawl."""
     evaluator = Evaluator([trial], "ndcg", workers=1)
     for formula in formulas:
         assert evaluator.fitness([formula]).tolist() == Evaluator([trial], workers=1).fitness([formula]).tolist()
@@ -253,12 +253,12 @@ def test_past_the_deadline_only_what_is_known_has_a_fitness(workers: int) -> Non
     evaluator = Evaluator([STEADY, STEADY], workers=workers)
     known = evaluator.fitness(SOME[:2])
     with evaluator.deadline(0.0):
-        while not evaluator.over():
+        while not evaluator.should_stop():
             pass
         assert evaluator.fitness(SOME)[:2].tolist() == known.tolist()
         assert np.isnan(evaluator.matrix(SOME)[2:]).all()
         assert evaluator.evaluated == 2
-    assert not evaluator.over()
+    assert not evaluator.should_stop()
     assert evaluator.fitness(SOME).tobytes() == Evaluator([STEADY, STEADY], workers=1).fitness(SOME).tobytes()
 
 
@@ -266,19 +266,19 @@ def test_without_a_deadline_all_is_evaluated() -> None:
     evaluator = Evaluator([STEADY], workers=2)
     with evaluator.deadline(None):
         assert not np.isnan(evaluator.fitness(SOME)).any()
-        assert not evaluator.over()
+        assert not evaluator.should_stop()
 
 
 def test_a_deadline_breaks_off_the_crawl_it_meets(monkeypatch: pytest.MonkeyPatch) -> None:
     evaluator = Evaluator([STEADY], workers=1)
 
-    def expire(program: Program, alphabet: SymbolSet | None) -> Prepared:
+    def expire(program: Program, symbol_set: SymbolSet | None) -> SizedProgram:
         if program == SOME[2]:
             evaluator._expire()
-        return prepare(program, alphabet)
+        return compile_program(program, symbol_set)
 
     with monkeypatch.context() as patch:
-        patch.setattr("streamsched.evolution.simulation.evaluator.prepare", expire)
+        patch.setattr("streamsched.evolution.simulation.evaluator.compile_program", expire)
         assert np.isnan(evaluator.fitness(SOME)).tolist() == [False, False, True, True, True]
     with evaluator.deadline(None):
         pass

@@ -1,4 +1,4 @@
-"""Genomes and their operators against trees: closure, depth, and exactly the children that there may be."""
+"""Genomes and their operators against trees: closure, depth, and exactly the possible children."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ from streamsched.evolution.gp.genomes import (
     subtree_end,
     to_formula,
 )
-from streamsched.evolution.gp.loop import Elite, evolve_population, evolve_seeds, rank_elites
-from streamsched.evolution.gp.operators import Breeder, cross, replace_subtree, swap_subtrees
+from streamsched.evolution.gp.loop import Individual, evolve_population, evolve_seeds, rank_individuals
+from streamsched.evolution.gp.operators import Reproduction, cross, replace_subtree, swap_subtrees
 from streamsched.evolution.gp.symbols import TERMINAL_SETS, SymbolSet
 from streamsched.formula import Formula
 from streamsched.numerics.arrays import Floats
 from tests.reference import genomes as naive
 
 TINY = SymbolSet(("X", "t"), (0.5,))
-alphabets = st.sampled_from([TINY, *map(SymbolSet, TERMINAL_SETS.values()), SymbolSet(("t",), ())])
+symbol_sets = st.sampled_from([TINY, *map(SymbolSet, TERMINAL_SETS.values()), SymbolSet(("t",), ())])
 seeds = st.integers(0, 2**64)
 
 
 @st.composite
-def genomes(draw: st.DrawFn, alphabet: SymbolSet, leaves: int = 12) -> bytes:
-    leaf = st.builds(lambda symbol: bytes([symbol]), st.integers(0, alphabet.leaves - 1))
-    codes = range(alphabet.leaves, len(alphabet.arity))
-    binary = st.sampled_from([code for code in codes if alphabet.arity[code] == 2])
-    unary = st.sampled_from([code for code in codes if alphabet.arity[code] == 1])
+def genomes(draw: st.DrawFn, symbol_set: SymbolSet, leaves: int = 12) -> bytes:
+    leaf = st.builds(lambda symbol: bytes([symbol]), st.integers(0, symbol_set.leaves - 1))
+    codes = range(symbol_set.leaves, len(symbol_set.arity))
+    binary = st.sampled_from([code for code in codes if symbol_set.arity[code] == 2])
+    unary = st.sampled_from([code for code in codes if symbol_set.arity[code] == 1])
 
     def grow(below: st.SearchStrategy[bytes]) -> st.SearchStrategy[bytes]:
         joined = st.builds(lambda code, left, right: bytes([code]) + left + right, binary, below, below)
@@ -50,133 +50,133 @@ def genomes(draw: st.DrawFn, alphabet: SymbolSet, leaves: int = 12) -> bytes:
 
 
 @st.composite
-def worded(draw: st.DrawFn, count: int = 1, leaves: int = 12) -> tuple[SymbolSet, list[bytes]]:
-    alphabet = draw(alphabets)
-    return alphabet, [draw(genomes(alphabet, leaves)) for _ in range(count)]
+def symbol_set_and_genomes(draw: st.DrawFn, count: int = 1, leaves: int = 12) -> tuple[SymbolSet, list[bytes]]:
+    symbol_set = draw(symbol_sets)
+    return symbol_set, [draw(genomes(symbol_set, leaves)) for _ in range(count)]
 
 
-def tree_of(genome: bytes, alphabet: SymbolSet) -> naive.Tree:
-    tree = naive.read_tree(genome, alphabet)
+def tree_of(genome: bytes, symbol_set: SymbolSet) -> naive.Tree:
+    tree = naive.read_tree(genome, symbol_set)
     assert tree is not None
     return tree
 
 
 @settings(max_examples=200, deadline=None)
-@given(worded())
-def test_levels_and_ends_are_those_of_the_tree(word: tuple[SymbolSet, list[bytes]]) -> None:
-    alphabet, [genome] = word
-    tree = tree_of(genome, alphabet)
+@given(symbol_set_and_genomes())
+def test_levels_and_ends_are_those_of_the_tree(sample: tuple[SymbolSet, list[bytes]]) -> None:
+    symbol_set, [genome] = sample
+    tree = tree_of(genome, symbol_set)
     assert naive.write_tree(tree) == genome
-    assert list(levels_of(genome, alphabet)) == naive.levels(tree)
-    assert depth_of(genome, alphabet) == naive.depth(tree)
+    assert list(levels_of(genome, symbol_set)) == naive.levels(tree)
+    assert depth_of(genome, symbol_set) == naive.depth(tree)
     for start, subtree in enumerate(naive.subtrees(tree)):
-        assert genome[start : subtree_end(genome, start, alphabet)] == naive.write_tree(subtree)
+        assert genome[start : subtree_end(genome, start, symbol_set)] == naive.write_tree(subtree)
 
 
 @settings(max_examples=300, deadline=None)
-@given(alphabets, st.lists(st.integers(0, 14), max_size=8).map(bytes) | st.binary(max_size=8))
-def test_genomes_are_whole_trees(alphabet: SymbolSet, genome: bytes) -> None:
-    assert is_genome(genome, alphabet) == (naive.read_tree(genome, alphabet) is not None)
-    if not is_genome(genome, alphabet):
-        with pytest.raises(ValueError, match="expected one whole tree"):
-            to_formula(genome, alphabet)
+@given(symbol_sets, st.lists(st.integers(0, 14), max_size=8).map(bytes) | st.binary(max_size=8))
+def test_genomes_are_whole_trees(symbol_set: SymbolSet, genome: bytes) -> None:
+    assert is_genome(genome, symbol_set) == (naive.read_tree(genome, symbol_set) is not None)
+    if not is_genome(genome, symbol_set):
+        with pytest.raises(ValueError, match="expected one complete tree"):
+            to_formula(genome, symbol_set)
 
 
 @settings(max_examples=200, deadline=None)
-@given(worded(leaves=40))
-def test_genomes_are_formulas_that_print_and_parse(word: tuple[SymbolSet, list[bytes]]) -> None:
-    alphabet, [genome] = word
-    formula = to_formula(genome, alphabet)
-    assert (formula.size, formula.depth) == (len(genome), depth_of(genome, alphabet))
-    assert from_formula(formula, alphabet) == genome
-    assert from_formula(Formula.parse(str(formula)), alphabet) == genome
+@given(symbol_set_and_genomes(leaves=40))
+def test_genomes_are_formulas_that_print_and_parse(sample: tuple[SymbolSet, list[bytes]]) -> None:
+    symbol_set, [genome] = sample
+    formula = to_formula(genome, symbol_set)
+    assert (formula.size, formula.depth) == (len(genome), depth_of(genome, symbol_set))
+    assert from_formula(formula, symbol_set) == genome
+    assert from_formula(Formula.parse(str(formula)), symbol_set) == genome
 
 
 @settings(max_examples=200, deadline=None)
-@given(alphabets, st.integers(1, 9), seeds, st.booleans())
-def test_grown_trees_keep_their_depth(alphabet: SymbolSet, depth: int, seed: int, leaf: bool) -> None:
-    genome = grow_tree(alphabet, depth, Random(seed), leaf=leaf)
-    assert is_genome(genome, alphabet)
-    assert 1 + (depth > 1 and not leaf) <= depth_of(genome, alphabet) <= depth
+@given(symbol_sets, st.integers(1, 9), seeds, st.booleans())
+def test_grown_trees_keep_their_depth(symbol_set: SymbolSet, depth: int, seed: int, leaf: bool) -> None:
+    genome = grow_tree(symbol_set, depth, Random(seed), leaf=leaf)
+    assert is_genome(genome, symbol_set)
+    assert 1 + (depth > 1 and not leaf) <= depth_of(genome, symbol_set) <= depth
 
 
 @settings(max_examples=100, deadline=None)
-@given(alphabets, st.integers(1, 9), seeds)
-def test_full_trees_have_all_leaves_at_one_level(alphabet: SymbolSet, depth: int, seed: int) -> None:
-    genome = full_tree(alphabet, depth, Random(seed))
-    assert is_genome(genome, alphabet)
-    levels = levels_of(genome, alphabet)
-    assert {level for symbol, level in zip(genome, levels, strict=True) if not alphabet.arity[symbol]} == {depth}
+@given(symbol_sets, st.integers(1, 9), seeds)
+def test_full_trees_have_all_leaves_at_one_level(symbol_set: SymbolSet, depth: int, seed: int) -> None:
+    genome = full_tree(symbol_set, depth, Random(seed))
+    assert is_genome(genome, symbol_set)
+    levels = levels_of(genome, symbol_set)
+    assert {level for symbol, level in zip(genome, levels, strict=True) if not symbol_set.arity[symbol]} == {depth}
 
 
 @settings(max_examples=60, deadline=None)
-@given(alphabets, st.integers(0, 60), st.tuples(st.integers(1, 6), st.integers(1, 6)), seeds)
+@given(symbol_sets, st.integers(0, 60), st.tuples(st.integers(1, 6), st.integers(1, 6)), seeds)
 def test_ramped_trees_are_as_many_and_as_deep_as_asked(
-    alphabet: SymbolSet, count: int, depths: tuple[int, int], seed: int
+    symbol_set: SymbolSet, count: int, depths: tuple[int, int], seed: int
 ) -> None:
     low, high = min(depths), max(depths)
-    trees = ramped_trees(count, (low, high), alphabet, Random(seed))
+    trees = ramped_trees(count, (low, high), symbol_set, Random(seed))
     assert len(trees) == count
-    assert all(is_genome(tree, alphabet) for tree in trees)
-    assert all(min(low, 2) <= depth_of(tree, alphabet) <= high for tree in trees)
+    assert all(is_genome(tree, symbol_set) for tree in trees)
+    assert all(min(low, 2) <= depth_of(tree, symbol_set) <= high for tree in trees)
 
 
 @settings(max_examples=200, deadline=None)
-@given(worded(count=2, leaves=5), seeds, st.integers(0, 3))
+@given(symbol_set_and_genomes(count=2, leaves=5), seeds, st.integers(0, 3))
 def test_a_crossover_puts_a_subtree_of_one_into_the_other(
-    word: tuple[SymbolSet, list[bytes]], seed: int, spare: int
+    sample: tuple[SymbolSet, list[bytes]], seed: int, spare: int
 ) -> None:
-    alphabet, [first, second] = word
-    max_depth = max(depth_of(first, alphabet), depth_of(second, alphabet)) + spare
-    child = cross(first, second, alphabet, max_depth, Random(seed))
+    symbol_set, [initial, second] = sample
+    max_depth = max(depth_of(initial, symbol_set), depth_of(second, symbol_set)) + spare
+    child = cross(initial, second, symbol_set, max_depth, Random(seed))
     if child is None:
-        assert depth_of(first, alphabet) + depth_of(second, alphabet) - 1 > max_depth  # else all places fit
+        assert depth_of(initial, symbol_set) + depth_of(second, symbol_set) - 1 > max_depth  # else all positions fit
     else:
-        assert child in naive.crossings(tree_of(first, alphabet), tree_of(second, alphabet), max_depth)
+        assert child in naive.crossover_children(tree_of(initial, symbol_set), tree_of(second, symbol_set), max_depth)
 
 
 @settings(max_examples=200, deadline=None)
-@given(worded(leaves=8), seeds, st.integers(0, 3))
-def test_a_swap_exchanges_two_subtrees_apart(word: tuple[SymbolSet, list[bytes]], seed: int, spare: int) -> None:
-    alphabet, [genome] = word
-    max_depth = depth_of(genome, alphabet) + spare
-    child = swap_subtrees(genome, alphabet, max_depth, Random(seed))
-    possible = naive.swaps(tree_of(genome, alphabet), max_depth)
+@given(symbol_set_and_genomes(leaves=8), seeds, st.integers(0, 3))
+def test_a_swap_exchanges_two_subtrees_apart(sample: tuple[SymbolSet, list[bytes]], seed: int, spare: int) -> None:
+    symbol_set, [genome] = sample
+    max_depth = depth_of(genome, symbol_set) + spare
+    child = swap_subtrees(genome, symbol_set, max_depth, Random(seed))
+    possible = naive.swap_children(tree_of(genome, symbol_set), max_depth)
     assert child in possible or child is None
 
 
 @settings(max_examples=200, deadline=None)
-@given(worded(), seeds, st.integers(0, 3), st.integers(1, 6))
+@given(symbol_set_and_genomes(), seeds, st.integers(0, 3), st.integers(1, 6))
 def test_a_replacement_changes_one_subtree(
-    word: tuple[SymbolSet, list[bytes]], seed: int, spare: int, initial: int
+    sample: tuple[SymbolSet, list[bytes]], seed: int, spare: int, initial: int
 ) -> None:
-    alphabet, [genome] = word
-    depth = depth_of(genome, alphabet)
+    symbol_set, [genome] = sample
+    depth = depth_of(genome, symbol_set)
     assume(depth + spare <= 12)
     chosen = EvolutionSettings(max_depth=depth + spare, initial_depth=(1, min(initial, depth + spare)))
-    child = replace_subtree(genome, alphabet, chosen, Random(seed))
-    assert is_genome(child, alphabet)
-    assert depth_of(child, alphabet) <= depth + spare
-    ends = [(start, subtree_end(genome, start, alphabet)) for start in range(len(genome))]
+    child = replace_subtree(genome, symbol_set, chosen, Random(seed))
+    assert is_genome(child, symbol_set)
+    assert depth_of(child, symbol_set) <= depth + spare
+    ends = [(start, subtree_end(genome, start, symbol_set)) for start in range(len(genome))]
     fits = [(genome[:start], genome[end:]) for start, end in ends if child.startswith(genome[:start])]
-    news = [child[len(head) : len(child) - len(tail)] for head, tail in fits if child.endswith(tail)]
-    assert any(is_genome(new, alphabet) and depth_of(new, alphabet) <= initial for new in news)
+    replacements = [child[len(head) : len(child) - len(tail)] for head, tail in fits if child.endswith(tail)]
+    assert any(is_genome(new, symbol_set) and depth_of(new, symbol_set) <= initial for new in replacements)
 
 
 rates = st.tuples(*[st.sampled_from([0.0, 1.0, 5.0])] * 4).filter(any)
 
 
 @settings(max_examples=150, deadline=None)
-@given(worded(count=5, leaves=6), seeds, rates, st.integers(1, 6), st.integers(1, 4))
+@given(symbol_set_and_genomes(count=5, leaves=6), seeds, rates, st.integers(1, 6), st.integers(1, 4))
 def test_offspring_are_whole_and_no_deeper_than_allowed(
-    word: tuple[SymbolSet, list[bytes]],
+    sample: tuple[SymbolSet, list[bytes]],
     seed: int,
     weights: tuple[float, float, float, float],
     crossover_depth: int,
     tournament: int,
 ) -> None:
-    alphabet, pool = word
-    depth = max(depth_of(genome, alphabet) for genome in pool)
+    symbol_set, pool = sample
+    depth = max(depth_of(genome, symbol_set) for genome in pool)
     crossover, reproduction, replacement, swap = weights
     chosen = EvolutionSettings(
         max_depth=depth,
@@ -188,11 +188,11 @@ def test_offspring_are_whole_and_no_deeper_than_allowed(
         replacement=replacement,
         swap=swap,
     )
-    breeder = Breeder(pool, alphabet, chosen, Random(seed))
+    operators = Reproduction(pool, symbol_set, chosen, Random(seed))
     for _ in range(20):
-        child = breeder.breed()
-        assert is_genome(child, alphabet)
-        assert depth_of(child, alphabet) <= depth
+        child = operators.make_offspring()
+        assert is_genome(child, symbol_set)
+        assert depth_of(child, symbol_set) <= depth
 
 
 fitnesses = st.sampled_from([0.0, 0.25, 0.5, -1.0, 1.0, math.inf, -math.inf, math.nan])
@@ -204,7 +204,7 @@ fitnesses = st.sampled_from([0.0, 0.25, 0.5, -1.0, 1.0, math.inf, -math.inf, mat
 def test_the_elites_are_the_best_of_all_generations(
     seed: int, wheel: list[float], elites: int, generations: int
 ) -> None:
-    """Fitness follows from the bytes, with many equals and many that could not be evaluated."""
+    """Fitness is a function of the bytes, with many ties and many NaN."""
     seen: list[tuple[bytes, float]] = []
 
     def evaluate(genomes: Sequence[bytes]) -> Floats:
@@ -231,7 +231,7 @@ def test_the_elites_are_the_best_of_all_generations(
 @given(st.lists(st.tuples(st.binary(min_size=1, max_size=2), fitnesses), max_size=20))
 def test_elites_are_ranked_once_each(found: list[tuple[bytes, float]]) -> None:
     once = {genome: fitness for genome, fitness in reversed(found) if not math.isnan(fitness)}
-    ranked = rank_elites(Elite(*pair) for pair in found)
+    ranked = rank_individuals(Individual(*pair) for pair in found)
     assert list(ranked) == naive.best_of_all(once.items(), len(found))
 
 

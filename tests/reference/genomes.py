@@ -1,4 +1,4 @@
-"""Genomes and their operators as trees: the slow, obvious twins of `streamsched.evolution`."""
+"""Genomes and their operators as trees: the slow, obvious reference for `streamsched.evolution.gp`."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from streamsched.evolution.gp.symbols import SymbolSet
 Tree: TypeAlias = tuple[int, list["Tree"]]  # a symbol and its operands
 
 
-def read_tree(genome: Sequence[int], alphabet: SymbolSet) -> Tree | None:
-    """The tree that a genome writes, None where it is not one whole tree."""
+def read_tree(genome: Sequence[int], symbol_set: SymbolSet) -> Tree | None:
+    """The tree of a genome, None if it is not one complete tree."""
 
     def read(place: int) -> tuple[Tree, int]:
         symbol = genome[place]
         operands = []
         place += 1
-        for _ in range(arity_of(alphabet.symbols[symbol])):
+        for _ in range(arity_of(symbol_set.symbols[symbol])):
             operand, place = read(place)
             operands.append(operand)
         return (symbol, operands), place
@@ -53,39 +53,39 @@ def subtrees(tree: Tree) -> list[Tree]:
     return [tree] + [found for operand in tree[1] for found in subtrees(operand)]
 
 
-def replaced(tree: Tree, place: int, new: Tree) -> Tree:
-    """The tree with `new` for its subtree number `place`, parents first."""
+def replace_at(tree: Tree, place: int, new: Tree) -> Tree:
+    """The tree with its subtree number `place`, parents first, replaced by `new`."""
     if place == 0:
         return new
     place -= 1
     operands = []
     for operand in tree[1]:
         size = len(subtrees(operand))
-        operands.append(replaced(operand, place, new) if 0 <= place < size else operand)
+        operands.append(replace_at(operand, place, new) if 0 <= place < size else operand)
         place -= size
     return tree[0], operands
 
 
-def crossings(first: Tree, second: Tree, max_depth: int) -> set[bytes]:
-    """Every child that a crossover may give."""
-    children = [replaced(first, place, donor) for place in range(len(subtrees(first))) for donor in subtrees(second)]
+def crossover_children(first: Tree, second: Tree, max_depth: int) -> set[bytes]:
+    """Every possible child of a crossover."""
+    children = [replace_at(first, place, donor) for place in range(len(subtrees(first))) for donor in subtrees(second)]
     return {write_tree(child) for child in children if depth(child) <= max_depth}
 
 
-def swaps(tree: Tree, max_depth: int) -> set[bytes]:
-    """Every child that a swap mutation may give."""
+def swap_children(tree: Tree, max_depth: int) -> set[bytes]:
+    """Every possible child of a swap mutation."""
     nodes = subtrees(tree)
     children: set[bytes] = set()
     for left in range(len(nodes)):
         for right in range(left + len(subtrees(nodes[left])), len(nodes)):
-            child = replaced(replaced(tree, right, nodes[left]), left, nodes[right])
+            child = replace_at(replace_at(tree, right, nodes[left]), left, nodes[right])
             if depth(child) <= max_depth:
                 children.add(write_tree(child))
     return children
 
 
 def best_of_all(evaluated: Iterable[tuple[bytes, float]], count: int) -> list[tuple[bytes, float]]:
-    """The `count` best different genomes of all that were ever evaluated."""
+    """The `count` best distinct genomes of all evaluated."""
     left = {genome: fitness for genome, fitness in evaluated if not math.isnan(fitness)}
     best: list[tuple[bytes, float]] = []
     while left and len(best) < count:

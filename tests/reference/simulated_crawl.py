@@ -1,4 +1,4 @@
-"""The slow, obvious twin of evolution's evaluator: one object a page, page after page, straight from SPEC 5."""
+"""The slow, obvious reference for the evaluator: one object per page, page by page, directly from SPEC 5."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ KNOWN = tuple(name for name in TERMINALS if name in PROVIDED)
 
 @dataclass
 class Page:
-    """What a scheduler keeps of one page, updated visit by visit as it does."""
+    """A scheduler's state of one page, updated visit by visit in the same way."""
 
     index: int
     prior_shape: float
@@ -47,21 +47,21 @@ class Page:
     importance: float
     cost: float
     visited_in: int = -1  # cycle of the last visit
-    flags: list[bool] = field(default_factory=list)  # what the visits that could show a change showed
+    flags: list[bool] = field(default_factory=list)  # results of the visits that could find a change
     own_shape: float = 0.0
     own_exposure: float = 0.0
     ranked_before: bool = False  # visited since the warm-up
     schedule: Records | None = None  # SCHEDULE[1], once it is earned
 
-    def visit(self, cycle: int, changed: bool, rhythms: Rhythms) -> None:
+    def visit(self, cycle: int, changed: bool, seasonality: Seasonality) -> None:
         if self.visited_in >= 0:
-            rhythms.teach(self, cycle, changed)
+            seasonality.update(self, cycle, changed)
             self.flags.append(changed)
-            self.learn(float(cycle - self.visited_in), changed)
+            self.update_rate(float(cycle - self.visited_in), changed)
         self.visited_in = cycle
 
-    def learn(self, interval: float, changed: bool) -> None:
-        """As `streamsched.state.ingest` does with a prior that stays."""
+    def update_rate(self, interval: float, changed: bool) -> None:
+        """As `streamsched.state.ingest` does with a constant prior."""
         if not changed:
             self.own_exposure += interval
             return
@@ -71,7 +71,7 @@ class Page:
         self.own_exposure += after[1] - before[1]
 
     def write(self, pages: Records, traces: Records, place: int | None = None) -> None:
-        """Enter what a formula may read of this page into its records."""
+        """Write the state that formulas read to the page's records."""
         at = self.index if place is None else place
         page, trace = pages[at], traces[at]
         page["last_visit_s"] = self.visited_in + 1.0  # cycles of one second, visits at their end
@@ -85,7 +85,7 @@ class Page:
 
 @dataclass
 class Figures:
-    """Per ranked cycle what it showed, and per cycle and cut the same of the first share of the ranked list."""
+    """Metrics per ranked cycle, and per cycle and cut for the first share of the ranked list."""
 
     counted: list[bool] = field(default_factory=list)
     change_rate: list[float] = field(default_factory=list)
@@ -99,7 +99,7 @@ class Figures:
     cut_visits: list[int] = field(default_factory=list)
 
     def mean(self, metric: str) -> float:
-        """The fitness: over the cycles in which some page had changed; 0 where there was none."""
+        """The fitness: the mean over cycles in which some page had changed; 0 if there are none."""
         values = [value for value, counts in zip(getattr(self, metric), self.counted, strict=True) if counts]
         return sum(values) / len(values) if values else 0.0
 
@@ -114,20 +114,20 @@ def crawl(trial: Trial, formula: Formula, cuts: Sequence[float] = ()) -> Figures
     pages = [Page(i, shape, *known) for i, known in enumerate(columns)]
     places = places_of(history, trial.salt)
     figures = Figures()
-    surges, rhythms = Surges(trial), Rhythms(trial)
+    surges, seasonality = Surges(trial), Seasonality(trial)
     for cycle in range(cycles):
         changed = [reports_change(trial, page, cycle) for page in pages]
         if cycle < trial.warmup:
             chosen = list(range(len(pages)))
         else:
-            scores = score(formula, pages, cycle, (surges, rhythms))
+            scores = score(formula, pages, cycle, (surges, seasonality))
             offset = tie_offset(trial.salt, cycle, len(pages))
             ties = [(place - offset) % len(pages) for place in places]
             ranked = sorted(range(len(pages)), key=lambda page: (*descending(scores[page]), ties[page]))
             chosen = ranked[: share(trial.budget, len(pages))]
             measure(figures, pages, changed, chosen, cuts)
         for page in chosen:
-            pages[page].visit(cycle, changed[page], rhythms)
+            pages[page].visit(cycle, changed[page], seasonality)
     return figures
 
 
@@ -139,7 +139,7 @@ def reports_change(trial: Trial, page: Page, cycle: int) -> bool:
 
 
 def hit_share(own: Bools, at: int) -> float:
-    """Which share of a group, ``own``: bool[pages, cycles], a surge has hit in cycle `at`, by all its pages."""
+    """The share of a group, ``own``: bool[pages, cycles], that a surge has hit in cycle `at`, from all its pages."""
     rate = min(max(float(own.mean()), 1e-6), 1.0 - 1e-6)
     hits, misses = int(own[:, at].sum()), int((~own[:, at]).sum())
     logs = {s: hits * math.log1p(s * (1 - rate) / rate) + misses * math.log1p(-s) for s in (0.0, *SHARES)}
@@ -149,20 +149,22 @@ def hit_share(own: Bools, at: int) -> float:
 
 
 class Surges:
-    """The terminal `surge` of a trial: what surges have taken since a page's last visit, but for the last cycle."""
+    """The terminal `surge` of a trial: surges since a page's last visit, except in the last cycle."""
 
     def __init__(self, trial: Trial) -> None:
         cycles = trial.cycles or trial.history.cycles - trial.first
-        self.numbers = simulated_surges.number_groups(trial.history.groups)
+        self.numbers = simulated_surges.number_large_groups(trial.history.groups)
         changed = trial.history.changed[:, trial.first : trial.first + cycles]
-        self.tolls = simulated_surges.add_surge_counts(changed, self.numbers)  # to the bit: its own twin is `hit_share`
+        self.surge_hazard = simulated_surges.cumulative_surge_hazard(
+            changed, self.numbers
+        )  # equal to the bit; its own reference is `hit_share`
 
     def of(self, page: Page, cycle: int) -> float:
-        taken = self.tolls[:, self.numbers[page.index]]
+        taken = self.surge_hazard[:, self.numbers[page.index]]
         return 0.0 - expm1(taken[page.visited_in] - taken[cycle - 1])
 
 
-class Rhythms:
+class Seasonality:
     """The terminals `tau`, `rhythm` and `due` of a trial: the scheduler's, over schedules learned as it does."""
 
     def __init__(self, trial: Trial) -> None:
@@ -174,12 +176,12 @@ class Rhythms:
         return self.timing.start_s + self.first * self.timing.cycle_s + (cycle + 1.0) * self.timing.cycle_s
 
     def quarters(self, page: Page) -> int:
-        """By its region's clock at the last visit."""
+        """The UTC offset of its region at the last visit."""
         assert self.timing is not None
         return int(self.timing.quarters[self.timing.profile[page.index], self.first + page.visited_in + 1])
 
-    def teach(self, page: Page, cycle: int, changed: bool) -> None:
-        """Two changes before this one, and one in four weeks or more, earn a schedule; visits from then on count."""
+    def update(self, page: Page, cycle: int, changed: bool) -> None:
+        """Start a schedule after two earlier changes, at a rate of one in four weeks or more; update it later."""
         if self.timing is None:
             return
         rate = (page.prior_shape + page.own_shape) / (page.prior_exposure + page.own_exposure)
@@ -193,12 +195,12 @@ class Rhythms:
         record = np.zeros(1, PAGE)
         page.write(record, np.zeros(1, TRACE), 0)
         weighted = weighted_hours(self.timing.profiles[number], 0, start, end)
-        foretold = changed_since(record[0], weighted, self.timing.cycle_s)
-        sheet = ScheduleView(page.schedule, 0, self.timing.profiles, number, 0)
-        update_schedule(sheet, start, end, changed, foretold, len(page.flags), sum(page.flags))
+        predicted = changed_since(record[0], weighted, self.timing.cycle_s)
+        view = ScheduleView(page.schedule, 0, self.timing.profiles, number, 0)
+        update_schedule(view, start, end, changed, predicted, len(page.flags), sum(page.flags))
 
     def fill(self, pages: Sequence[Page], records: Records, columns: dict[str, Floats], cycle: int) -> None:
-        if self.timing is None:  # nothing is known
+        if self.timing is None:  # all hours count alike
             columns |= {"tau": columns["t"], "rhythm": np.ones(len(pages)), "due": columns["posterior"]}
             return
         links, schedules, timed = (
@@ -213,21 +215,21 @@ class Rhythms:
             if page.schedule is not None:
                 links[page.index]["schedule"] = page.index + 1
                 schedules[page.index + 1] = page.schedule[0]
-        beats = SeasonalityView(links, schedules, self.timing.profiles)
+        view = SeasonalityView(links, schedules, self.timing.profiles)
         for name, code in (("tau", TAU), ("rhythm", RHYTHM), ("due", DUE)):
             columns[name] = np.empty(len(pages))
-            fill_seasonal_terminal(code, beats, timed, self.end_of(cycle), self.timing.cycle_s, columns[name])
+            fill_seasonal_terminal(code, view, timed, self.end_of(cycle), self.timing.cycle_s, columns[name])
 
 
-def score(formula: Formula, pages: Sequence[Page], cycle: int, around: tuple[Surges, Rhythms]) -> list[float]:
-    """The scheduler's own terminals over all pages, at the end of `cycle`; what surges took since the last visits."""
-    surges, rhythms = around
+def score(formula: Formula, pages: Sequence[Page], cycle: int, around: tuple[Surges, Seasonality]) -> list[float]:
+    """Scores from the scheduler's own terminals over all pages, at the end of `cycle`."""
+    surges, seasonality = around
     records, traces = np.zeros(len(pages), PAGE), np.zeros(len(pages), TRACE)
     for page in pages:
         page.write(records, traces)
     own = [name for name in KNOWN if name not in SEASONAL]
     columns: dict[str, Floats] = TerminalColumns(own, len(pages)).fill(records, traces, NO_CONTEXT, cycle + 1.0, 1.0)
-    rhythms.fill(pages, records, columns, cycle)
+    seasonality.fill(pages, records, columns, cycle)
     columns["surge"] = np.array([surges.of(page, cycle) for page in pages])
     scores: list[float] = formula.evaluate(columns).tolist()
     return scores
@@ -238,7 +240,7 @@ def descending(score: float) -> tuple[bool, float]:
 
 
 def share(budget: float, pages: int) -> int:
-    """max(1, that share of the pages rounded down), where a page short of 1e-9 counts as whole."""
+    """max(1, that share of the pages rounded down), with a tolerance of 1e-9 pages."""
     return min(pages, max(1, math.floor(Fraction(budget) * pages + Fraction(1, 10**9))))
 
 
@@ -252,7 +254,7 @@ def places_of(history: ChangeHistory, salt: int) -> list[int]:
 
 
 def tie_offset(salt: int, cycle: int, pages: int) -> int:
-    """By how much the one order of ties is turned in a cycle."""
+    """The rotation of the tie order in a cycle."""
     return int(mix(mix(np.uint64(salt)) ^ np.uint64(cycle + 1)) % np.uint64(pages))
 
 
@@ -277,7 +279,7 @@ def measure(
 
 
 def ndcg(found: Sequence[bool], relevant: int) -> float:
-    """Against the list that begins with all the `relevant` pages, cut where this one ends; 0 where there is none."""
+    """NDCG against the list that begins with all `relevant` pages, of equal length; 0 if there are none."""
     ideal = gain([True] * min(relevant, len(found)))
     return gain(found) / ideal if ideal else 0.0
 

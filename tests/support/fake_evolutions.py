@@ -1,4 +1,4 @@
-"""Stand-ins for an evolution, for processes that the tests start: they win, lose, hang, crash or leave garbage."""
+"""Fake evolution functions for processes that the tests start: they win, lose, hang, crash or leave garbage."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from streamsched.evolution.promotion import decide
 from streamsched.formula import Formula
 
 
-def come_back(challenger: str, gain: float, seed: int, archive: Sequence[Formula] = ()) -> EvolutionResult:
+def make_result(challenger: str, gain: float, seed: int, archive: Sequence[Formula] = ()) -> EvolutionResult:
     """A challenger that is better by `gain` everywhere."""
     level = np.linspace(0.2, 0.3, 24).reshape(4, 3, 2)
     verdict = decide(level, level * (1.0 + gain))
@@ -28,11 +28,11 @@ def come_back(challenger: str, gain: float, seed: int, archive: Sequence[Formula
 
 
 def win(_draws: Any, _champion: Formula, archive: Sequence[Formula], _settings: Any, seed: int) -> EvolutionResult:
-    return come_back("posterior + 0.01 * t", 0.1, seed, archive)
+    return make_result("posterior + 0.01 * t", 0.1, seed, archive)
 
 
 def lose(*given: Any) -> EvolutionResult:
-    return come_back("NAD", -0.1, given[-1])
+    return make_result("NAD", -0.1, given[-1])
 
 
 def find_nothing(*_given: object) -> EvolutionResult:
@@ -40,13 +40,13 @@ def find_nothing(*_given: object) -> EvolutionResult:
 
 
 def win_with_unknown_terminal(*_given: object) -> EvolutionResult:
-    return come_back("unheard * t", 0.1, 0)
+    return make_result("unheard * t", 0.1, 0)
 
 
 def look(draws: Any, champion: Formula, archive: Any, settings: EvolutionSettings, seed: int) -> EvolutionResult:
-    """Report in the candidates what was given, and the process's priority."""
-    told = [len(draws), draws[0].pages, draws[0].cycles, settings.workers, os.nice(0), seed]
-    texts = [*map(str, told), champion.text, *(formula.text for formula in archive)]
+    """Report the arguments and the process's priority in the candidates."""
+    observed = [len(draws), draws[0].pages, draws[0].cycles, settings.workers, os.nice(0), seed]
+    texts = [*map(str, observed), champion.text, *(formula.text for formula in archive)]
     return EvolutionResult(None, None, tuple(Candidate(text) for text in texts))
 
 
@@ -80,7 +80,7 @@ def leave_nothing(*_given: object) -> EvolutionResult:
 
 
 def promote_without_gain(*_given: object) -> EvolutionResult:
-    bred = come_back("t", 0.1, 0)
-    assert bred.verdict is not None
-    object.__setattr__(bred.verdict, "noise", 1e9)
-    return bred
+    result = make_result("t", 0.1, 0)
+    assert result.verdict is not None
+    object.__setattr__(result.verdict, "noise", 1e9)
+    return result

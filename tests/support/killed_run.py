@@ -45,7 +45,7 @@ def kill_after(context: ForkServerContext, words: list[str], told: Path, seconds
 
 
 def _warm_up() -> None:
-    setattr(pipeline, "breed", fake_evolutions.win)  # noqa: B010  what it finds does not matter here, that it is the same does
+    setattr(pipeline, "run_evolution", fake_evolutions.win)  # noqa: B010  what it finds does not matter here, that it is the same does
     with small_reserve(), TemporaryDirectory() as name:
         folder = Path(name)
         source = write(folder / "outcomes.jsonl", crawl(days=9))

@@ -1,1 +1,1 @@
-"""What evolution learns from: change histories, gaps filled in, the times of cycles."""
+"""Training data of evolutions: change histories, imputed gaps, times of cycles."""

@@ -1,4 +1,4 @@
-"""What evolution learns from: in which cycles each page changed, and what else was known of it."""
+"""Change histories: the cycles in which each page changed, and the page attributes that score functions read."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ if TYPE_CHECKING:
 
 __all__ = ["ChangeHistory"]
 
-_DROPPED: Final = np.uint64(48)  # of the 52 bits after a float64's leading one: 4 stay
+_DROPPED_BITS: Final = np.uint64(48)  # of the 52 mantissa bits of a float64; 4 are kept
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChangeHistory:
-    """In which of c cycles each of n pages changed: what a crawl of them would have seen under any schedule.
+    """The cycles, of c, in which each of n pages changed, independent of any visit schedule.
 
-    ``changed``: bool[n, c]; ``hashes``: uint64[n], the pages' own, which order ties and split pages into folds.
-    ``prior_shape`` and ``prior_mean``: float64[n] are the Gamma prior of each page's rate per cycle, ``importance`` and
-    ``cost``: float64[n] what the crawler said of it. ``groups``: int64[n], the same number for pages of one group.
-    ``timing``: when that was, and the rhythms that were known; None where all hours are to count as alike.
+    ``changed``: bool[n, c]. ``hashes``: uint64[n], the pages' own, used to order ties and to split pages into folds.
+    ``prior_shape`` and ``prior_mean``: float64[n], the Gamma prior of each page's rate per cycle. ``importance`` and
+    ``cost``: float64[n], set by the crawler. ``groups``: int64[n], equal for pages of one group. ``timing``: times of
+    the cycles and published profiles; None to treat all hours alike.
     """
 
     changed: Bools
@@ -44,12 +44,14 @@ class ChangeHistory:
             if getattr(self, name).shape != (pages,):
                 raise ValueError(f"{name}: expected one for each of {pages} pages, found {getattr(self, name).shape}")
         if self.timing is not None and (self.timing.profile.size, self.timing.cycles) != self.changed.shape:
-            raise ValueError(f"timing: expected that of {self.changed.shape}, found {self.timing.profile.size} pages")
+            raise ValueError(
+                f"timing: expected the timing of {self.changed.shape}, found {self.timing.profile.size} pages"
+            )
         if not self.prior_shape > 0.0 or not np.all(self.prior_mean > 0.0):
             raise ValueError("priors: expected a shape and means above 0")
 
     @classmethod
-    def of(  # noqa: PLR0913  every column by its name
+    def of(  # noqa: PLR0913  one parameter per column
         cls,
         changed: npt.ArrayLike,
         *,
@@ -61,27 +63,27 @@ class ChangeHistory:
         groups: Ints | None = None,
         timing: CycleTimes | None = None,
     ) -> ChangeHistory:
-        """Return a history with the rest filled in: numbers are spread over all pages, hashes count up. O(n c).
+        """Return a history with defaults filled in: scalars are broadcast over all pages, hashes count up. O(n c).
 
-        Without `groups` each page is one by itself.
+        Without `groups`, each page is its own group.
         """
-        flags = np.asarray(changed, np.bool_)
-        pages = flags.shape[0]
-        mean, weight, price = (
+        matrix = np.asarray(changed, np.bool_)
+        pages = matrix.shape[0]
+        means, weights, prices = (
             np.broadcast_to(np.asarray(column, np.float64), pages) for column in (prior_mean, importance, cost)
         )
-        numbers = np.arange(pages, dtype=np.uint64) if hashes is None else hashes
-        owners = np.arange(pages) if groups is None else groups
-        return cls(flags, numbers, prior_shape, mean, weight, price, owners, timing)
+        ids = np.arange(pages, dtype=np.uint64) if hashes is None else hashes
+        group_ids = np.arange(pages) if groups is None else groups
+        return cls(matrix, ids, prior_shape, means, weights, prices, group_ids, timing)
 
     @property
     def pages(self) -> int:
-        """How many pages there are."""
+        """Number of pages."""
         return int(self.changed.shape[0])
 
     @property
     def cycles(self) -> int:
-        """How many cycles there are."""
+        """Number of cycles."""
         return int(self.changed.shape[1])
 
     def take(self, rows: Rows) -> ChangeHistory:
@@ -98,23 +100,23 @@ class ChangeHistory:
         return replace(self, changed=self.changed[:, first : first + cycles], timing=timing)
 
     def coarsen(self) -> ChangeHistory:
-        """Return the history with the priors' means, importance and cost rounded to 16 values an octave. O(n).
+        """Return the history with prior means, importance and cost rounded to 16 values per octave. O(n).
 
-        They are then off by 3 % at most, less than anybody knows them, and pages with nearly the same are alike: crawls
-        score them as one. Where many hosts have priors of their own that is ten times faster.
+        The rounding error is at most 3 %, less than the uncertainty of these values. Pages with nearly equal values
+        become equal, so crawls score them as one class. With a prior per host, that is ten times faster.
 
         >>> ChangeHistory.of([[True]] * 4, prior_mean=[0.5, 0.51, 0.52, 0.6]).coarsen().prior_mean.tolist()
         [0.5, 0.5, 0.53125, 0.59375]
         """
         return replace(
             self,
-            prior_mean=_round_off(self.prior_mean),
-            importance=_round_off(self.importance),
-            cost=_round_off(self.cost),
+            prior_mean=_round_mantissa(self.prior_mean),
+            importance=_round_mantissa(self.importance),
+            cost=_round_mantissa(self.cost),
         )
 
 
-def _round_off(values: Floats) -> Floats:
+def _round_mantissa(values: Floats) -> Floats:
     """Return the nearest values with 4 bits after the leading one; 0 stays 0. O(n)."""
-    half = np.uint64(1) << (_DROPPED - np.uint64(1))
-    return np.asarray(((values.copy().view(np.uint64) + half) >> _DROPPED << _DROPPED).view(np.float64))
+    half = np.uint64(1) << (_DROPPED_BITS - np.uint64(1))
+    return np.asarray(((values.copy().view(np.uint64) + half) >> _DROPPED_BITS << _DROPPED_BITS).view(np.float64))

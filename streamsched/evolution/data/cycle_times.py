@@ -1,4 +1,4 @@
-"""When a history's cycles were, and by which hours of the week its pages change: what `tau`, `rhythm`, `due` read."""
+"""Times of a history's cycles and its pages' profiles by hour of the week, for `tau`, `rhythm` and `due`."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from streamsched.records.seasonality_schema import DAY_SETS, PROFILE, WEEK_HOURS
 if TYPE_CHECKING:
     from streamsched.numerics.arrays import Floats, Ints, Records, Rows
 
-__all__ = ["CycleTimes", "copy_cycle_times", "weigh_cycles"]
+__all__ = ["CycleTimes", "copy_cycle_times", "cycle_activity"]
 
-_HALVES = {  # lengths of the fields that hold two published versions
+_VERSION_LENGTHS = {  # length of one version, for fields that hold two published versions
     "cumulative": WEEK_HOURS + 1,
     "odds": 1,
     "sets_rarity": DAY_SETS,
@@ -26,10 +26,11 @@ _HALVES = {  # lengths of the fields that hold two published versions
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CycleTimes:
-    """The times of c cycles, the first of which begins at ``start_s``, and the profiles that n pages go by, k in all.
+    """The times of c cycles, the first of which begins at ``start_s``, and the k profiles that n pages use.
 
-    ``profiles``: PROFILE[k], of which age 0 is read; ``quarters``: int64[k, c + 1], by how many quarters of an hour the
-    clock of each is before UTC where each cycle begins, and where the last ends; ``profile``: int64[n], each page's.
+    ``profiles``: PROFILE[k], of which version 0 is read. ``quarters``: int64[k, c + 1], quarter hours that each
+    profile's local time is before UTC at the start of each cycle and at the end of the last. ``profile``: int64[n],
+    each page's.
     """
 
     start_s: float
@@ -40,7 +41,7 @@ class CycleTimes:
 
     def __post_init__(self) -> None:
         if self.profiles.dtype != PROFILE or self.quarters.shape[:1] != self.profiles.shape:
-            raise ValueError(f"timing: expected a clock for each profile, found {self.quarters.shape}")
+            raise ValueError(f"timing: expected UTC offsets for each profile, found {self.quarters.shape}")
         if self.profile.size and not 0 <= self.profile.min() <= self.profile.max() < self.profiles.size:
             raise ValueError(f"timing: expected pages of {self.profiles.size} profiles, found others")
         if not self.cycle_s > 0.0 or not np.isfinite(self.start_s):
@@ -48,7 +49,7 @@ class CycleTimes:
 
     @property
     def cycles(self) -> int:
-        """How many cycles there are."""
+        """Number of cycles."""
         return int(self.quarters.shape[1]) - 1
 
     def take(self, rows: Rows) -> CycleTimes:
@@ -64,7 +65,7 @@ class CycleTimes:
 def copy_cycle_times(
     seasonality: SeasonalityArrays, groups: Ints, age: int, start_s: float, cycle_s: float, cycles: int
 ) -> CycleTimes | None:
-    """Return what `rhythm` publishes as of `age` for pages of ``groups``: int64[n], or None where it learns nothing.
+    """Return the profiles published as of `age` for pages of ``groups``: int64[n]; None if seasonality is off.
 
     O(n + profiles · cycles).
     """
@@ -72,8 +73,8 @@ def copy_cycle_times(
         return None
     numbers, profile = np.unique(seasonality.of_group[groups], return_inverse=True)
     profiles = seasonality.profiles[numbers]
-    for name, half in _HALVES.items():
-        profiles[name][:, :half] = profiles[name][:, age * half : (age + 1) * half].copy()
+    for name, length in _VERSION_LENGTHS.items():
+        profiles[name][:, :length] = profiles[name][:, age * length : (age + 1) * length].copy()
     edges = [start_s + cycle * cycle_s for cycle in range(cycles + 1)]
     quarters = [
         [quarters_at(seasonality.calendar, region, at) for at in edges] for region in profiles["region"].tolist()
@@ -83,15 +84,15 @@ def copy_cycle_times(
     )
 
 
-def weigh_cycles(timing: CycleTimes) -> Floats:
-    """Return how busy each cycle is by each profile, float64[k, cycles], where all hours of a week are 1 on average.
+def cycle_activity(timing: CycleTimes) -> Floats:
+    """Return the activity of each cycle by profile, float64[k, cycles]; the average hour of a week has activity 1.
 
     O(k cycles).
     """
-    busy = np.ones((timing.profiles.size, timing.cycles))
+    activity = np.ones((timing.profiles.size, timing.cycles))
     for i, profile in enumerate(timing.profiles):
         for cycle, quarters in enumerate(timing.quarters[i, :-1].tolist()):
             start_s = timing.start_s + cycle * timing.cycle_s
             start, end = local_hours(start_s, quarters), local_hours(start_s + timing.cycle_s, quarters)
-            busy[i, cycle] = weighted_hours(profile, 0, start, end) * (HOUR_S / timing.cycle_s)
-    return busy
+            activity[i, cycle] = weighted_hours(profile, 0, start, end) * (HOUR_S / timing.cycle_s)
+    return activity

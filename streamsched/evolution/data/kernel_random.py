@@ -1,4 +1,4 @@
-"""Random numbers within kernels, from a state of one uint64: the same on every machine, and for each page its own."""
+"""Random numbers in kernels, from a state of one uint64: identical on every machine, with one stream per page."""
 
 from __future__ import annotations
 
@@ -12,42 +12,42 @@ from streamsched.numerics.jit import bare_kernel, fold_multiply, inlined_kernel,
 if TYPE_CHECKING:
     from streamsched.numerics.arrays import Hashes
 
-__all__ = ["begin_draws", "draw_gamma", "draw_uniform"]
+__all__ = ["draw_gamma", "draw_uniform", "seed_state"]
 
-_STEP: Final = np.uint64(0xA0761D6478BD642F)  # both of the generator's own: odd, half of their bits set
-_TURN: Final = np.uint64(0xE7037ED1A0B428DB)
+_INCREMENT: Final = np.uint64(0xA0761D6478BD642F)  # wyrand's constants: odd, half of their bits set
+_XOR_MASK: Final = np.uint64(0xE7037ED1A0B428DB)
 
 
 @inlined_kernel
-def begin_draws(state: Hashes, seed: int, page_hash: int) -> None:
-    """Set `state`: uint64[1] to where the draws for a page begin under a seed, both uint64. O(1)."""
-    state[0] = mix(page_hash ^ mix(seed ^ _TURN))
+def seed_state(state: Hashes, seed: int, page_hash: int) -> None:
+    """Set `state`: uint64[1] to the start of a page's stream under a seed, both uint64. O(1)."""
+    state[0] = mix(page_hash ^ mix(seed ^ _XOR_MASK))
 
 
 @bare_kernel
 def draw_uniform(state: Hashes) -> float:
-    """Return the next number between 0 and 1, neither of which comes. O(1). Source: wyrand, of wyhash 4.2.
+    """Return the next uniform number in (0, 1), both ends excluded. O(1). Source: wyrand, of wyhash 4.2.
 
     >>> state = np.zeros(1, np.uint64)
-    >>> begin_draws(state, np.uint64(1), np.uint64(2))
+    >>> seed_state(state, np.uint64(1), np.uint64(2))
     >>> 0.0 < draw_uniform(state) < 1.0
     True
     """
-    state[0] += _STEP
-    word = fold_multiply(state[0], state[0] ^ _TURN)
+    state[0] += _INCREMENT
+    word = fold_multiply(state[0], state[0] ^ _XOR_MASK)
     return (np.float64(word >> np.uint64(12)) + 0.5) * 2.0**-52
 
 
 @bare_kernel
 def draw_gamma(state: Hashes, shape: float) -> float:
-    """Return a draw from the Gamma distribution of that shape > 0 and of scale 1. O(1) expected.
+    """Return a draw from the Gamma distribution with that shape > 0 and scale 1. O(1) expected.
 
-    By rejection from a cubed normal; below shape 1, one of the next higher shape times a power of a uniform (Marsaglia
-    and Tsang 2000, "A simple method for generating gamma variables").
+    Rejection sampling from a cubed normal; below shape 1, a draw of shape + 1 times a power of a uniform (Marsaglia and
+    Tsang 2000, "A simple method for generating gamma variables").
     """
-    lift = 1.0
+    scale = 1.0
     if shape < 1.0:
-        lift = draw_uniform(state) ** (1.0 / shape)
+        scale = draw_uniform(state) ** (1.0 / shape)
         shape += 1.0
     mode = shape - 1.0 / 3.0
     while True:
@@ -56,4 +56,4 @@ def draw_gamma(state: Hashes, shape: float) -> float:
         if cube > 0.0:
             bound = 0.5 * normal * normal + mode * (1.0 - cube + math.log(cube))
             if math.log(draw_uniform(state)) < bound:
-                return lift * mode * cube
+                return scale * mode * cube

@@ -1,4 +1,4 @@
-"""Training data of a running scheduler: its journal, completed to a history that evolution can learn from."""
+"""Training data of a running scheduler: its visit journal, imputed to a complete change history."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from streamsched.evolution.data.change_history import ChangeHistory
-from streamsched.evolution.data.cycle_times import CycleTimes, copy_cycle_times, weigh_cycles
-from streamsched.evolution.data.imputation import ALL_ALIKE, PageVisits, impute_history
+from streamsched.evolution.data.cycle_times import CycleTimes, copy_cycle_times, cycle_activity
+from streamsched.evolution.data.imputation import UNIFORM_ACTIVITY, PageVisits, impute_history
 from streamsched.records.page_schema import LONGEST_INTERVAL, VISITED
 from streamsched.records.visit_journal import find_sampled, read_visits, sample_bar, sample_hashes
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Span", "Training", "TrainingInputs", "count_cycles", "gather_training", "impute_training"]
 
-_ROUNDING: Final = 1e-6  # of a cycle: what a second of the epoch loses in float64 where cycles are short
+_ROUNDING: Final = 1e-6  # of a cycle: float64 error of epoch seconds if cycles are short
 
 
 class Span(NamedTuple):
@@ -32,7 +32,7 @@ class Span(NamedTuple):
 
     @classmethod
     def up_to(cls, now: float, cycles: int, cycle_s: float) -> Span:
-        """Return the last `cycles` cycles that are over by `now`.
+        """Return the last `cycles` cycles that are complete at `now`.
 
         >>> Span.up_to(10.5, 3, 2.0)
         Span(start_s=4.0, cycles=3, cycle_s=2.0)
@@ -41,18 +41,18 @@ class Span(NamedTuple):
 
     @property
     def end_s(self) -> float:
-        """When the last of the cycles is over."""
+        """End of the last cycle."""
         return self.start_s + self.cycles * self.cycle_s
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Training:
-    """In which cycles of `span` each of n sampled pages changed, as far as visits told, and drawn where they did not.
+    """Change history of n sampled pages over `span`: observed by visits where possible, imputed elsewhere.
 
-    The pages are a uniform sample of those visited before the span began.
-    ``observed``: bool[n, cycles], where ``history.changed`` is what visits saw; elsewhere it is a draw from the page's
-    Gamma posterior given what they saw, under the hours of its profile. ``panel``: bool[n], the pages of the panel,
-    visited every cycle. ``newcomers``: how many sampled pages are left out, because their first visit came later.
+    The pages are a uniform sample of those visited before the span began. ``observed``: bool[n, cycles], True if
+    ``history.changed`` is what visits observed; elsewhere it is a draw from the page's Gamma posterior given the
+    visits, with the activity of its profile's hours. ``panel``: bool[n], pages of the panel, visited every cycle.
+    ``newcomers``: number of sampled pages left out because their first visit came later.
     """
 
     history: ChangeHistory
@@ -63,28 +63,28 @@ class Training:
 
     @property
     def observed_share(self) -> float:
-        """The share of page-cycles that visits saw, 0 where there are none; the rest is drawn."""
+        """The share of page-cycles that visits observed, 0 if there are none; the rest is imputed."""
         return float(self.observed.mean()) if self.observed.size else 0.0
 
     @property
     def panel_pages(self) -> int:
-        """How many of the pages are the panel's."""
+        """Number of pages of the panel."""
         return int(np.count_nonzero(self.panel))
 
     def __str__(self) -> str:
         pages, cycles = (
-            f"{count} {word}{'s' if count != 1 else ''}"
-            for count, word in zip(self.observed.shape, ("page", "cycle"), strict=True)
+            f"{count} {unit}{'s' if count != 1 else ''}"
+            for count, unit in zip(self.observed.shape, ("page", "cycle"), strict=True)
         )
         share = f"{self.observed_share:.1%} of page-cycles observed, the rest drawn from the posterior"
         return f"{pages} × {cycles}, {share}; {self.panel_pages} in the panel"
 
 
 class TrainingInputs(NamedTuple):
-    """What `impute_training` needs of a scheduler, copied: nothing that happens to it later shows."""
+    """Copies of the scheduler's data that `impute_training` needs, unaffected by later changes of the scheduler."""
 
     span: Span
-    sightings: PageVisits
+    visits: PageVisits
     prior_shape: float
     prior_mean: Floats
     importance: Floats
@@ -96,35 +96,35 @@ class TrainingInputs(NamedTuple):
 
 
 def gather_training(shard: ShardArrays, span: Span, panel_bar: int) -> TrainingInputs:
-    """Return what is known of the sampled pages that were visited before `span`. O(pages + v log v), v journal visits.
+    """Return the data of the sampled pages that were visited before `span`. O(pages + v log v), v journal visits.
 
-    Pages whose first visit came later are left out: a history that began with draws would say more of the prior than of
-    them. The panel are the pages whose sample hash is at most `panel_bar`, -1 for no panel.
+    Pages whose first visit came later are left out: a history that began with draws would reflect the prior more than
+    the page. The panel has the pages whose sample hash is at most `panel_bar`, -1 for no panel.
     """
-    visits = read_visits(shard.journal, shard.pages.records, shard.corpus)
-    times = _as_cycles(visits.at_s, span)
+    journal = read_visits(shard.journal, shard.pages.records, shard.corpus)
+    times = _as_cycles(journal.at_s, span)
     rows = find_sampled(shard.pages.records, 0, int(shard.corpus["pages"][0]), sample_bar(shard.corpus))
     rows = rows[(shard.pages.records["flags"][rows] & VISITED) != 0]
-    later = np.isin(rows, visits.rows[visits.first & (times > 0.0)])
-    newcomers = int(np.count_nonzero(later))
-    rows = rows[~later]
-    needed = np.isin(visits.rows, rows) & _reach_into(visits.rows, times)
-    visited = visits.rows[needed]
+    late = np.isin(rows, journal.rows[journal.first & (times > 0.0)])
+    newcomers = int(np.count_nonzero(late))
+    rows = rows[~late]
+    relevant = np.isin(journal.rows, rows) & _relevant_visits(journal.rows, times)
+    visited = journal.rows[relevant]
     pages = shard.pages.records[rows]
     prior_shape, prior_mean = float(shard.corpus["shape"][0]), shard.groups.records["mean"][pages["group"]]
-    timing = _find_timing(shard, pages["group"], span)
-    sightings = PageVisits(
+    timing = _cycle_times(shard, pages["group"], span)
+    visits = PageVisits(
         np.searchsorted(visited, np.append(rows, len(shard.pages.records))),
-        times[needed],
-        visits.changed[needed],
+        times[relevant],
+        journal.changed[relevant],
         prior_shape + pages["own_shape"],
         prior_shape / prior_mean + pages["own_exposure"],
         pages["url_hash"],
-        *(ALL_ALIKE if timing is None else (weigh_cycles(timing), timing.profile)),
+        *(UNIFORM_ACTIVITY if timing is None else (cycle_activity(timing), timing.profile)),
     )
     return TrainingInputs(
         span,
-        sightings,
+        visits,
         prior_shape,
         prior_mean,
         pages["importance"].astype(np.float64),
@@ -139,10 +139,10 @@ def gather_training(shard: ShardArrays, span: Span, panel_bar: int) -> TrainingI
 
 
 def count_cycles(shard: ShardArrays, now: float, cycle_s: float, share: float) -> float:
-    """Return how many whole cycles up to `now` began after `share` of the sampled pages had been visited.
+    """Return the number of whole cycles up to `now` that began after `share` of the sampled pages had been visited.
 
-    That many a history may have if it is to hold so many of them; inf where the journal forgot their first visits, 0
-    where there is no page. O(pages + v log v), v journal visits.
+    It is the maximum length of a history with that share of the pages. Inf if the journal no longer has their first
+    visits, 0 if there is no page. O(pages + v log v), v journal visits.
     """
     rows = find_sampled(shard.pages.records, 0, int(shard.corpus["pages"][0]), sample_bar(shard.corpus))
     rows = rows[(shard.pages.records["flags"][rows] & VISITED) != 0]
@@ -156,30 +156,30 @@ def count_cycles(shard: ShardArrays, now: float, cycle_s: float, share: float) -
     return max(0.0, float(np.floor(cycles + _ROUNDING)))
 
 
-def impute_training(gathered: TrainingInputs, seed: int) -> Training:
-    """Return the history that `gathered` tells, its gaps drawn; the same for the same `seed`. O(n cycles + visits)."""
-    changed, observed = impute_history(gathered.sightings, gathered.span.cycles, seed)
+def impute_training(inputs: TrainingInputs, seed: int) -> Training:
+    """Return the training data of `inputs` with gaps imputed; a `seed` determines it. O(n cycles + visits)."""
+    changed, observed = impute_history(inputs.visits, inputs.span.cycles, seed)
     history = ChangeHistory(
         changed,
-        gathered.sightings.hashes,
-        gathered.prior_shape,
-        gathered.prior_mean,
-        gathered.importance,
-        gathered.cost,
-        gathered.groups,
-        gathered.timing,
+        inputs.visits.hashes,
+        inputs.prior_shape,
+        inputs.prior_mean,
+        inputs.importance,
+        inputs.cost,
+        inputs.groups,
+        inputs.timing,
     )
-    return Training(history, gathered.span, observed, gathered.panel, gathered.newcomers)
+    return Training(history, inputs.span, observed, inputs.panel, inputs.newcomers)
 
 
-def _find_timing(shard: ShardArrays, groups: Ints, span: Span) -> CycleTimes | None:
-    """Return when the cycles were, and by which profiles the pages of ``groups``: uint32[n] go from now on."""
+def _cycle_times(shard: ShardArrays, groups: Ints, span: Span) -> CycleTimes | None:
+    """Return the times of the cycles and the current profiles of the pages of ``groups``: uint32[n]."""
     age = int(shard.corpus["sweep"][0]) & 1
     return copy_cycle_times(shard.seasonality, groups, age, span.start_s, span.cycle_s, span.cycles)
 
 
 def _as_cycles(at_s: Floats, span: Span) -> Floats:
-    """Return times in cycles from the span's start, those at the edge of a cycle exactly there."""
+    """Return times in cycles from the span's start, rounded at cycle boundaries."""
     with np.errstate(over="ignore"):
         times = (at_s - span.start_s) / span.cycle_s
     times = np.clip(times, -LONGEST_INTERVAL, LONGEST_INTERVAL)
@@ -187,8 +187,8 @@ def _as_cycles(at_s: Floats, span: Span) -> Floats:
     return np.where(np.abs(times - edges) < _ROUNDING, edges, times)
 
 
-def _reach_into(rows: Ints, times: Floats) -> Bools:
-    """Return which visits matter after time 0: those later, and each page's last before. O(v)."""
+def _relevant_visits(rows: Ints, times: Floats) -> Bools:
+    """Return which visits matter after time 0: all later ones, and each page's last one before. O(v)."""
     last = np.ones(rows.size, np.bool_)
     last[:-1] = (rows[1:] != rows[:-1]) | (times[1:] > 0.0)
     return (times > 0.0) | last

@@ -1,4 +1,4 @@
-"""Every setting of an evolution, in one object; the defaults are the paper's (section 5.2; SPEC 5)."""
+"""All settings of an evolution; the defaults are the paper's (section 5.2; SPEC 5)."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 
 from streamsched.errors import SettingsError, shorten
 from streamsched.evolution.gp.final_selection import Selection
-from streamsched.evolution.gp.symbols import CONSTANTS, MOST_LEAVES, TERMINAL_SETS, SymbolSet, TerminalSet
+from streamsched.evolution.gp.symbols import CONSTANTS, MAX_LEAVES, TERMINAL_SETS, SymbolSet, TerminalSet
 
-__all__ = ["MOST", "MOST_LEVELS", "WARM", "EvolutionSettings", "Metric", "Parents", "Reading"]
+__all__ = ["MAX_LEVELS", "REEVOLUTION_SETTINGS", "UPPER_BOUNDS", "EvolutionSettings", "Metric", "Parents", "Reading"]
 
 Metric: TypeAlias = Literal["ndcg", "change_rate"]
 Parents: TypeAlias = Literal["generation", "elites"]
 Reading: TypeAlias = Literal["since_visit", "that_day"]
 
-MOST_LEVELS: Final = 12  # of an individual: a full tree has 4095 nodes, and a formula may have 4096
+MAX_LEVELS: Final = 12  # of a tree: a full one then has 4095 nodes, and a formula may have 4096
 
 _CHOICES: Final = {
     "metric": get_args(Metric),
@@ -27,11 +27,11 @@ _CHOICES: Final = {
     "selection": get_args(Selection),
     "terminals": get_args(TerminalSet),
 }
-MOST: Final = {  # of the whole numbers, each 1 or more; beyond it memory or patience would run out first
+UPPER_BOUNDS: Final = {  # of the integers, each at least 1; larger values would exhaust memory or time first
     "population": 100_000,
     "generations": 100_000,
-    "max_depth": MOST_LEVELS,
-    "crossover_depth": MOST_LEVELS,
+    "max_depth": MAX_LEVELS,
+    "crossover_depth": MAX_LEVELS,
     "tournament": 100_000,
     "elites": 100_000,
     "seeds": 10_000,
@@ -45,44 +45,47 @@ _RATES: Final = ("crossover", "reproduction", "replacement", "swap")
 class EvolutionSettings:
     """How score functions are evolved, evaluated and chosen; each setting with its source in the paper.
 
-    The search:
+    Search:
 
-    - ``population``: individuals of a generation, N_p (5.2);
-    - ``generations``: how many are evaluated, the first random one included, N_g (5.2);
-    - ``max_depth``: levels of an individual's tree at most, d; 1 is a leaf alone (5.2);
-    - ``initial_depth``: the least and the greatest depth limit of the ramped half-and-half, in levels. The paper names
-      the method and leaves these open; 2 to 6 is Koza's choice (1992);
-    - ``tournament``: how many individuals are drawn for the best of them to become a parent (5.2);
-    - ``parents``: whom tournaments are drawn from. The paper says "the current generation" of crossover (4.1) and the
-      ``elites`` of all generations so far of the whole step (4.2.1, line 11 of its listing); the first is usual;
-    - ``crossover``, ``reproduction``, ``replacement``, ``swap``: weights of the operators. The paper's percentages come
-      to 115, so one operator is drawn for each new individual, in proportion to them (5.2; SPEC 5);
-    - ``crossover_depth``: levels that a parent of a crossover may have at most (4.1, 5.2);
-    - ``elites``: the best individuals of all generations that go into validation, N_b (5.2);
+    - ``population``: individuals per generation, N_p (5.2);
+    - ``generations``: generations evaluated, including the random first one, N_g (5.2);
+    - ``max_depth``: maximum levels of an individual's tree, d; 1 is a single leaf (5.2);
+    - ``initial_depth``: smallest and largest depth limit of the ramped half-and-half, in levels. The paper names the
+    method
+      but not these values; 2 to 6 is Koza's choice (1992);
+    - ``tournament``: tournament size of the parent selection (5.2);
+    - ``parents``: the pool of the tournaments. The paper says "the current generation" for crossover (4.1) and the
+      ``elites`` of all generations so far for the whole step (4.2.1, line 11 of its listing); the first is usual;
+    - ``crossover``, ``reproduction``, ``replacement``, ``swap``: weights of the operators. The paper's percentages sum
+    to
+      115, so one operator is drawn for each new individual, in proportion to them (5.2; SPEC 5);
+    - ``crossover_depth``: maximum levels of a crossover parent (4.1, 5.2);
+    - ``elites``: the best individuals of all generations that are validated, N_b (5.2);
     - ``seeds``: independent runs, N (4.2.3, 5.2);
-    - ``selection``: "best", "avg" or "sum", as `gp.final_selection` has them; the paper settles on the
-      first (5.3).
+    - ``selection``: "best", "avg" or "sum", see `gp.final_selection`; the paper settles on the first (5.3).
 
-    The language:
+    Language:
 
-    - ``terminals``: "basic" (n, X, t), "paper" (and the five estimators) or "full" (and ours). The paper's best has all
+    - ``terminals``: "basic" (n, X, t), "paper" (also the five estimators) or "full" (also ours). The paper's best uses
+    all
       of its own (5.3);
-    - ``constants``: numbers that may stand for terminals, finite and each once (4.2.1).
+    - ``constants``: numbers allowed as leaves, finite and distinct (4.2.1).
 
-    The fitness:
+    Fitness:
 
     - ``metric``: "ndcg" or "change_rate". The paper finds functions evolved for NDCG better by both (5.3);
-    - ``budget``: share of the pages that a cycle visits, k (5.2);
-    - ``warmup``: cycles that visit every page before anything is ranked, W (5.2);
-    - ``reading``: "since_visit" counts a page as changed where it has changed since its last visit, which is what a
-      crawler sees; "that_day" where it changed in that very cycle, which is the paper's letter (SPEC 5).
+    - ``budget``: share of the pages visited per cycle, k (5.2);
+    - ``warmup``: initial cycles that visit every page before anything is ranked, W (5.2);
+    - ``reading``: "since_visit" counts a page as changed if it has changed since its last visit, which is what a
+    crawler
+      observes; "that_day" if it changed in that very cycle, which is the paper's definition (SPEC 5).
 
-    What it may take, ours:
+    Resources (not from the paper):
 
-    - ``workers``: threads that evaluate, None for as many as there are processors; results do not depend on it;
-    - ``seconds``: of wall clock until it stops with what it has, None for no limit.
+    - ``workers``: threads that evaluate, None for one per processor; results do not depend on it;
+    - ``seconds``: wall-clock limit after which it stops with its current result, None for no limit.
 
-    Raises SettingsError where a value cannot work; `MOST` has the largest of each whole number.
+    Raises SettingsError if a value is invalid; `UPPER_BOUNDS` has the maximum of each integer.
     """
 
     population: int = 300
@@ -109,10 +112,10 @@ class EvolutionSettings:
     seconds: float | None = None
 
     def __post_init__(self) -> None:
-        for name, most in MOST.items():
+        for name, maximum in UPPER_BOUNDS.items():
             value = getattr(self, name)
-            open_ = name == "workers" and value is None
-            _require(open_ or _is_whole(value, most), name, value, f"a whole number from 1 to {most}")
+            is_default = name == "workers" and value is None
+            _require(is_default or _is_count(value, maximum), name, value, f"a whole number from 1 to {maximum}")
         for name, choices in _CHOICES.items():
             _require(getattr(self, name) in choices, name, getattr(self, name), f"one of {', '.join(choices)}")
         self._check_initial_depth()
@@ -124,12 +127,12 @@ class EvolutionSettings:
         _require(seconds, "seconds", self.seconds, "a finite number above 0, or none")
 
     @property
-    def alphabet(self) -> SymbolSet:
-        """The symbols of its genomes."""
+    def symbol_set(self) -> SymbolSet:
+        """The symbols of the genomes."""
         return SymbolSet(TERMINAL_SETS[self.terminals], self.constants)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the settings as JSON has them: numbers, strings, null and lists, by name."""
+        """Return the settings as JSON values by name: numbers, strings, null and lists."""
         return {
             field.name: list(value) if isinstance(value := getattr(self, field.name), tuple) else value
             for field in dataclasses.fields(self)
@@ -137,9 +140,9 @@ class EvolutionSettings:
 
     @classmethod
     def from_json(cls, settings: Mapping[str, Any]) -> EvolutionSettings:
-        """Return the settings that `to_json` wrote; what is left out has its default.
+        """Return the settings that `to_json` wrote; missing ones have their defaults.
 
-        Raises SettingsError for what is no mapping, an unknown name or a value that cannot work.
+        Raises SettingsError if `settings` is not a mapping, a name is unknown or a value is invalid.
 
         >>> EvolutionSettings.from_json({"population": 0})
         Traceback (most recent call last):
@@ -156,11 +159,11 @@ class EvolutionSettings:
 
     def _check_initial_depth(self) -> None:
         depths = self.initial_depth
-        fits = (
-            isinstance(depths, tuple) and len(depths) == 2 and all(_is_whole(depth, self.max_depth) for depth in depths)
+        valid = (
+            isinstance(depths, tuple) and len(depths) == 2 and all(_is_count(depth, self.max_depth) for depth in depths)
         )
         expected = f"two whole numbers, 1 or more, ascending, at most max_depth = {self.max_depth}"
-        _require(fits and depths[0] <= depths[1], "initial_depth", depths, expected)
+        _require(valid and depths[0] <= depths[1], "initial_depth", depths, expected)
 
     def _check_rates(self) -> None:
         for name in _RATES:
@@ -171,28 +174,30 @@ class EvolutionSettings:
 
     def _check_constants(self) -> None:
         names = TERMINAL_SETS[self.terminals]
-        room = MOST_LEAVES - len(names)
-        expected = f"at most {room} finite numbers, each once"
-        fits = isinstance(self.constants, tuple) and all(_is_number(number) for number in self.constants)
-        _require(fits and len(self.constants) <= room, "constants", self.constants, expected)
+        max_constants = MAX_LEAVES - len(names)
+        expected = f"at most {max_constants} finite numbers, each once"
+        valid = isinstance(self.constants, tuple) and all(_is_number(number) for number in self.constants)
+        _require(valid and len(self.constants) <= max_constants, "constants", self.constants, expected)
         try:
             SymbolSet(names, self.constants)
         except ValueError as error:
             raise SettingsError("constants", self.constants, expected) from error
 
 
-def _is_whole(value: object, most: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= most
+def _is_count(value: object, maximum: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= maximum
 
 
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def _require(fits: bool, setting: str, found: object, expected: str) -> None:
-    if not fits:
+def _require(valid: bool, setting: str, found: object, expected: str) -> None:
+    if not valid:
         raise SettingsError(setting, found, expected)
 
 
-# Of a re-evolution: five generations from an archive of elites find what twenty cold ones do.
-WARM: Final = EvolutionSettings(population=100, generations=5, seeds=1, elites=30, selection="avg", terminals="full")
+# Re-evolutions start from an archive of elites: five generations then find what twenty from scratch do.
+REEVOLUTION_SETTINGS: Final = EvolutionSettings(
+    population=100, generations=5, seeds=1, elites=30, selection="avg", terminals="full"
+)

@@ -1,11 +1,11 @@
-"""Genomes: formulas as byte strings, one symbol a byte, every operation before its operands.
+"""Genomes: formulas as byte strings in prefix order, one symbol per byte.
 
-A genome is one whole tree: ``t * exp(X)`` is the bytes of ``* t exp X``. So a subtree is a slice, putting one in the
-place of another is joining slices, and no node object is made while a population evolves.
+A genome is one complete tree: ``t * exp(X)`` is the bytes of ``* t exp X``. A subtree is a slice, replacing a subtree
+is concatenating slices, and no node objects are created while a population evolves.
 
-**Chance** comes from ``random.Random`` and of that from ``random()`` alone: the one method whose sequence, for a seed
-that is a whole number, Python promises to keep from version to version. A number below n is ``int(random() * n)``,
-which is below n for all n up to 2**53 and, for the n met here, uniform to one part in 2**40.
+**Randomness** comes from ``random.Random``, and only from its method ``random()``: the one method whose sequence, for
+an integer seed, Python guarantees across versions. A number below n is ``int(random() * n)``, which is below n for all
+n up to 2**53 and, for the n that occur here, uniform to one part in 2**40.
 """
 
 from __future__ import annotations
@@ -31,39 +31,39 @@ __all__ = [
     "to_formula",
 ]
 
-_REDRAWS: Final = 20  # of a first individual that is there already: small trees over few terminals soon repeat
+_MAX_REDRAWS: Final = 20  # of a duplicate initial tree: small trees over few terminals soon repeat
 
 
 def draw_below(count: int, rng: Random) -> int:
-    """Return a number from 0 to `count` - 1, each as likely: the stable way of the module's docstring. O(1)."""
+    """Return a uniform integer from 0 to `count` - 1; see the module's docstring. O(1)."""
     return int(rng.random() * count)
 
 
-def subtree_end(genome: bytes, start: int, alphabet: SymbolSet) -> int:
-    """Return the place after the subtree that begins at `start`. O(size of the subtree).
+def subtree_end(genome: bytes, start: int, symbol_set: SymbolSet) -> int:
+    """Return the index after the subtree that begins at `start`. O(size of the subtree).
 
-    >>> alphabet = SymbolSet(("X", "t"), ())
-    >>> subtree_end(from_formula(Formula.parse("exp(X) * t"), alphabet), 1, alphabet)
+    >>> symbol_set = SymbolSet(("X", "t"), ())
+    >>> subtree_end(from_formula(Formula.parse("exp(X) * t"), symbol_set), 1, symbol_set)
     3
     """
-    arity = alphabet.arity
-    missing = 1
-    while missing:
-        missing += arity[genome[start]] - 1
+    arity = symbol_set.arity
+    open_operands = 1
+    while open_operands:
+        open_operands += arity[genome[start]] - 1
         start += 1
     return start
 
 
-def levels_of(genome: bytes, alphabet: SymbolSet) -> bytes:
-    """Return the level of each node, the root's 1, as bytes in the genome's order. O(size).
+def levels_of(genome: bytes, symbol_set: SymbolSet) -> bytes:
+    """Return the level of each node, the root's is 1, as bytes in genome order. O(size).
 
-    >>> alphabet = SymbolSet(("X", "t"), ())
-    >>> list(levels_of(from_formula(Formula.parse("exp(X) * t"), alphabet), alphabet))
+    >>> symbol_set = SymbolSet(("X", "t"), ())
+    >>> list(levels_of(from_formula(Formula.parse("exp(X) * t"), symbol_set), symbol_set))
     [1, 2, 3, 2]
     """
-    arity = alphabet.arity
+    arity = symbol_set.arity
     levels = bytearray()
-    awaited: list[int] = []  # the levels of second operands that are still to come
+    pending_levels: list[int] = []  # the levels of outstanding second operands
     level = 1
     for symbol in genome:
         levels.append(level)
@@ -71,107 +71,110 @@ def levels_of(genome: bytes, alphabet: SymbolSet) -> bytes:
         if operands:
             level += 1
             if operands == 2:
-                awaited.append(level)
-        elif awaited:
-            level = awaited.pop()
+                pending_levels.append(level)
+        elif pending_levels:
+            level = pending_levels.pop()
     return bytes(levels)
 
 
-def depth_of(genome: bytes, alphabet: SymbolSet) -> int:
-    """Return the genome's levels, 1 for a leaf, as ``Formula.depth`` counts them. O(size)."""
-    return max(levels_of(genome, alphabet))
+def depth_of(genome: bytes, symbol_set: SymbolSet) -> int:
+    """Return the depth of the genome, 1 for a leaf, like ``Formula.depth``. O(size)."""
+    return max(levels_of(genome, symbol_set))
 
 
-def is_genome(genome: bytes, alphabet: SymbolSet) -> bool:
-    """True where `genome` is one whole tree over `alphabet`. O(size).
+def is_genome(genome: bytes, symbol_set: SymbolSet) -> bool:
+    """Return whether `genome` is one complete tree over `symbol_set`. O(size).
 
-    >>> alphabet = SymbolSet(("X", "t"), ())
-    >>> [is_genome(bytes(symbols), alphabet) for symbols in ([2, 0, 1], [2, 0], [0, 1], [], [99])]
+    >>> symbol_set = SymbolSet(("X", "t"), ())
+    >>> [is_genome(bytes(symbols), symbol_set) for symbols in ([2, 0, 1], [2, 0], [0, 1], [], [99])]
     [True, False, False, False, False]
     """
-    missing = 1
+    open_operands = 1
     for symbol in genome:
-        if not missing or symbol >= len(alphabet.arity):
+        if not open_operands or symbol >= len(symbol_set.arity):
             return False
-        missing += alphabet.arity[symbol] - 1
-    return not missing
+        open_operands += symbol_set.arity[symbol] - 1
+    return not open_operands
 
 
-def grow_tree(alphabet: SymbolSet, depth: int, rng: Random, *, leaf: bool = True) -> bytes:
-    """Return a tree of at most `depth` levels, by Koza's grow method; a function at its root unless `leaf`. O(size).
+def grow_tree(symbol_set: SymbolSet, depth: int, rng: Random, *, leaf: bool = True) -> bytes:
+    """Return a random tree of at most `depth` levels by Koza's grow method; its root is a function unless `leaf`.
+    O(size).
 
-    Above the last level each symbol is as likely as any other, terminal, constant or function.
+    Above the last level, terminals, constants and functions are drawn with equal probability.
     """
-    first = 0 if leaf or depth == 1 else alphabet.leaves
-    return _draw_tree(alphabet, depth, rng, first, 0)
+    first = 0 if leaf or depth == 1 else symbol_set.leaves
+    return _draw_tree(symbol_set, depth, rng, first, 0)
 
 
-def full_tree(alphabet: SymbolSet, depth: int, rng: Random) -> bytes:
-    """Return a tree whose leaves all stand at level `depth`, by Koza's full method. O(size).
+def full_tree(symbol_set: SymbolSet, depth: int, rng: Random) -> bytes:
+    """Return a random tree with all leaves at level `depth`, by Koza's full method. O(size).
 
-    Each function is as likely as any other, and so is each leaf.
+    Functions are drawn with equal probability, and so are leaves.
     """
-    return _draw_tree(alphabet, depth, rng, alphabet.leaves, alphabet.leaves)
+    return _draw_tree(symbol_set, depth, rng, symbol_set.leaves, symbol_set.leaves)
 
 
-def ramped_trees(count: int, depths: tuple[int, int], alphabet: SymbolSet, rng: Random) -> list[bytes]:
+def ramped_trees(count: int, depths: tuple[int, int], symbol_set: SymbolSet, rng: Random) -> list[bytes]:
     """Return `count` trees by ramped half-and-half (Koza 1992). O(their sizes).
 
-    The depth limits run through `depths`, its ends included, again and again; every other such round is grown, with
-    functions at the roots, and every other is full. A tree that came before is drawn anew, up to 20 times.
+    The depth limits cycle through `depths`, both ends included. Alternate rounds use the grow method, with functions at
+    the roots, and the full method. A duplicate tree is drawn again, up to 20 times.
     """
     trees: dict[bytes, None] = {}
     repeats: list[bytes] = []
     low, high = depths
     for number in range(count):
-        turn, step = divmod(number, high - low + 1)
-        tree = _draw_first(alphabet, low + step, rng, full=turn % 2 == 1)
-        for _ in range(_REDRAWS):
+        round_number, step = divmod(number, high - low + 1)
+        tree = _draw_initial(symbol_set, low + step, rng, full=round_number % 2 == 1)
+        for _ in range(_MAX_REDRAWS):
             if tree not in trees:
                 break
-            tree = _draw_first(alphabet, low + step, rng, full=turn % 2 == 1)
+            tree = _draw_initial(symbol_set, low + step, rng, full=round_number % 2 == 1)
         if tree in trees:
             repeats.append(tree)
         trees[tree] = None
     return [*trees, *repeats]
 
 
-def _draw_first(alphabet: SymbolSet, depth: int, rng: Random, *, full: bool) -> bytes:
-    return full_tree(alphabet, depth, rng) if full else grow_tree(alphabet, depth, rng, leaf=False)
+def _draw_initial(symbol_set: SymbolSet, depth: int, rng: Random, *, full: bool) -> bytes:
+    return full_tree(symbol_set, depth, rng) if full else grow_tree(symbol_set, depth, rng, leaf=False)
 
 
-def _draw_tree(alphabet: SymbolSet, depth: int, rng: Random, root: int, inner: int) -> bytes:
-    """Return a tree of at most `depth` levels whose root's symbol is at least `root`, others above the last `inner`."""
-    random, arity, leaves = rng.random, alphabet.arity, alphabet.leaves
+def _draw_tree(symbol_set: SymbolSet, depth: int, rng: Random, root: int, inner: int) -> bytes:
+    """Return a tree of at most `depth` levels; root symbol at least `root`, other inner symbols at least `inner`."""
+    random, arity, leaves = rng.random, symbol_set.arity, symbol_set.leaves
     count = len(arity)
     genome = bytearray()
-    room = [depth]  # the levels left to each operand that is still to come, the next one last
+    pending = [depth]  # levels left for each outstanding operand, the next one last
     first = root
-    while room:
-        left = room.pop()
+    while pending:
+        left = pending.pop()
         symbol = int(random() * leaves) if left == 1 else first + int(random() * (count - first))
         genome.append(symbol)
-        room += [left - 1] * arity[symbol]
+        pending += [left - 1] * arity[symbol]
         first = inner
     return bytes(genome)
 
 
-def to_formula(genome: bytes, alphabet: SymbolSet) -> Formula:
-    """Return the formula that `genome` stands for; it prints as text that ``Formula.parse`` takes. O(size * depth).
+def to_formula(genome: bytes, symbol_set: SymbolSet) -> Formula:
+    """Return the formula of `genome`; its text can be parsed by ``Formula.parse``. O(size * depth).
 
-    Raises ValueError where `genome` is not one whole tree over `alphabet`.
+    Raises ValueError if `genome` is not one complete tree over `symbol_set`.
 
     >>> print(to_formula(bytes([4, 0, 1]), SymbolSet(("X", "t"), ())))
     X * t
     """
-    if not is_genome(genome, alphabet):
-        raise ValueError(f"genome: expected one whole tree over {len(alphabet.symbols)} symbols, found {genome[:80]!r}")
+    if not is_genome(genome, symbol_set):
+        raise ValueError(
+            f"genome: expected one complete tree over {len(symbol_set.symbols)} symbols, found {genome[:80]!r}"
+        )
     operands: list[Node] = []
     for symbol in reversed(genome):
-        name = alphabet.symbols[symbol]
+        name = symbol_set.symbols[symbol]
         if not isinstance(name, str):
             operands.append(Constant(name))
-        elif name in alphabet.terminals:
+        elif name in symbol_set.terminals:
             operands.append(Terminal(name))
         elif name in UNARY:
             operands.append(Unary(cast(UnaryOp, name), operands.pop()))
@@ -180,12 +183,12 @@ def to_formula(genome: bytes, alphabet: SymbolSet) -> Formula:
     return Formula(operands.pop())
 
 
-def from_formula(formula: Formula, alphabet: SymbolSet) -> bytes | None:
-    """Return the genome of `formula`, None where it holds a symbol that `alphabet` lacks. O(size).
+def from_formula(formula: Formula, symbol_set: SymbolSet) -> bytes | None:
+    """Return the genome of `formula`, or None if it contains a symbol that `symbol_set` lacks. O(size).
 
-    ``-x`` becomes ``0 - x``, which no operation tells apart from it, where 0 is among the constants.
+    ``-x`` becomes ``0 - x``, which evaluates identically, if 0 is among the constants.
     """
-    codes = {symbol: code for code, symbol in enumerate(alphabet.symbols)}
+    codes = {symbol: code for code, symbol in enumerate(symbol_set.symbols)}
     genome = bytearray()
     pending = [formula.root]
     while pending:

@@ -1,4 +1,4 @@
-"""The loop: evaluate a generation, remember the best of all so far, breed the next (section 4.2 of the paper)."""
+"""The generational loop: evaluate the population, update the elites, create offspring (section 4.2 of the paper)."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from random import Random
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from streamsched.evolution.gp.genomes import depth_of, is_genome, ramped_trees
-from streamsched.evolution.gp.operators import Breeder
+from streamsched.evolution.gp.operators import Reproduction
 from streamsched.numerics.arrays import Floats
 
 if TYPE_CHECKING:
     from streamsched.evolution.gp.evolution_settings import EvolutionSettings
 
 __all__ = [
-    "Elite",
+    "CombinedRuns",
     "Evaluate",
-    "Evolved",
-    "EvolvedSeeds",
     "Generation",
+    "Individual",
+    "RunResult",
     "derive_seed",
     "evolve_population",
     "evolve_seeds",
-    "rank_elites",
+    "rank_individuals",
 ]
 
 Evaluate: TypeAlias = Callable[[Sequence[bytes]], Floats]
 
 
-class Elite(NamedTuple):
+class Individual(NamedTuple):
     """An individual and its fitness."""
 
     genome: bytes
@@ -41,10 +41,10 @@ class Elite(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """One generation of one run, in figures.
+    """Statistics of one generation of one run.
 
-    ``number``: from 1; ``evaluated``: individuals that have a fitness; ``best``, ``mean``, ``median``: of these, NaN
-    where there are none; ``distinct``: share of different genomes; ``mean_size``: nodes of an individual.
+    ``number``: from 1. ``evaluated``: individuals with a fitness. ``best``, ``mean``, ``median``: of their fitness, NaN
+    if there are none. ``distinct``: share of different genomes. ``mean_size``: mean nodes per individual.
     """
 
     number: int
@@ -57,29 +57,29 @@ class Generation:
 
 
 @dataclass(frozen=True, slots=True)
-class Evolved:
-    """What one run found: ``elites``, the best different genomes of all its generations, the best first.
+class RunResult:
+    """Result of one run: ``elites`` are the best distinct genomes of all its generations, best first.
 
-    ``generations``: those evaluated, in order; ``evaluations``: individuals handed to the evaluator, repeats included;
-    ``complete``: False where it was over before the last generation that the settings ask for.
+    ``generations``: statistics in order. ``evaluations``: individuals passed to the evaluator, repeats included.
+    ``complete``: False if the run stopped before the last generation.
     """
 
     seed: int
-    elites: tuple[Elite, ...]
+    elites: tuple[Individual, ...]
     generations: tuple[Generation, ...]
     evaluations: int
     complete: bool
 
 
 @dataclass(frozen=True, slots=True)
-class EvolvedSeeds:
-    """What several runs found: ``elites``, those of all `runs`, each genome once, the best first.
+class CombinedRuns:
+    """Result of several runs: ``elites`` are those of all `runs`, each genome once, best first.
 
-    They are not cut to N_b again: the paper validates the N_b of each run (4.2.3).
+    They are not truncated to N_b again: the paper validates the N_b of each run (4.2.3).
     """
 
-    elites: tuple[Elite, ...]
-    runs: tuple[Evolved, ...]
+    elites: tuple[Individual, ...]
+    runs: tuple[RunResult, ...]
 
 
 def evolve_population(
@@ -87,21 +87,21 @@ def evolve_population(
     settings: EvolutionSettings,
     seed: int,
     *,
-    first: Sequence[bytes] = (),
-    over: Callable[[], bool] = lambda: False,
+    initial: Sequence[bytes] = (),
+    should_stop: Callable[[], bool] = lambda: False,
     progress: Callable[[Generation], object] | None = None,
-) -> Evolved:
-    """Return what one run from `seed` finds; the same bytes wherever `evaluate` gives the same numbers.
+) -> RunResult:
+    """Run one evolution from `seed`; the result is identical to the byte wherever `evaluate` returns the same numbers.
 
-    `evaluate` gives a fitness for each genome, the higher the better, NaN for those it could not evaluate, which rank
-    last and are no elites. `first`: genomes over ``settings.alphabet`` that start in the population, as many as it
-    holds; ramped half-and-half makes the rest. `over` is asked after each generation: True ends the run with what it
-    has. `progress` is told of each generation. O(generations · population · size) besides what `evaluate` takes, 15
-    to 35 µs for a new individual. Raises ValueError for a seed below 0, a first genome that does not fit, or a fitness
-    of the wrong shape.
+    `evaluate` returns the fitness of each genome, higher is better. NaN means not evaluated: such individuals rank last
+    and are never elites. `initial`: genomes over ``settings.symbol_set`` that start in the population, truncated to its
+    size; ramped half-and-half makes the rest. `should_stop` is called after each generation; True ends the run.
+    `progress` is called with each generation. O(generations · population · size) besides `evaluate`, 15 to 35 µs for a
+    new individual. Raises ValueError if the seed is negative, an initial genome is invalid or too deep, or the fitness
+    has the wrong shape.
     """
-    run = _Run(settings, seed, first)
-    _evolve([run], evaluate, over, lambda _, generation: progress(generation) if progress else None)
+    run = _Run(settings, seed, initial)
+    _run_generations([run], evaluate, should_stop, lambda _, generation: progress(generation) if progress else None)
     return run.result()
 
 
@@ -110,24 +110,24 @@ def evolve_seeds(
     settings: EvolutionSettings,
     seed: int,
     *,
-    first: Sequence[bytes] = (),
-    over: Callable[[], bool] = lambda: False,
+    initial: Sequence[bytes] = (),
+    should_stop: Callable[[], bool] = lambda: False,
     progress: Callable[[int, Generation], object] | None = None,
-) -> EvolvedSeeds:
-    """Return what ``settings.seeds`` independent runs find, run r from ``derive_seed(seed, r)`` (section 4.2.3).
+) -> CombinedRuns:
+    """Run ``settings.seeds`` independent evolutions, run r from ``derive_seed(seed, r)`` (section 4.2.3).
 
-    All is as in `evolve_population`, which gives the same `Evolved` for each of these seeds. The runs go side by side,
-    a generation of all of them to a call of `evaluate`: it has more to share among its threads, and where `over` ends
-    it early all runs have come equally far. `progress` is told the run and its generation.
+    Each run's `RunResult` is that of `evolve_population` with the same seed. The runs advance together, one generation
+    of all of them per call of `evaluate`: it has more work to parallelise, and if `should_stop` ends it early, all runs
+    have made equal progress. `progress` is called with the run's number and its generation.
     """
-    runs = [_Run(settings, derive_seed(seed, number), first) for number in range(settings.seeds)]
-    _evolve(runs, evaluate, over, progress)
+    runs = [_Run(settings, derive_seed(seed, number), initial) for number in range(settings.seeds)]
+    _run_generations(runs, evaluate, should_stop, progress)
     results = tuple(run.result() for run in runs)
-    return EvolvedSeeds(rank_elites(elite for result in results for elite in result.elites), results)
+    return CombinedRuns(rank_individuals(elite for result in results for elite in result.elites), results)
 
 
 def derive_seed(seed: int, run: int) -> int:
-    """Return the seed of run `run` of an evolution from `seed`: 48 bits that look random, exact in any JSON. O(1).
+    """Return the seed of run number `run`: 48 pseudo-random bits, exact in any JSON. O(1).
 
     >>> derive_seed(1, 0), derive_seed(1, 1)
     (157974076829889, 2244062864135)
@@ -135,42 +135,43 @@ def derive_seed(seed: int, run: int) -> int:
     return int.from_bytes(hashlib.sha256(f"{seed} {run}".encode()).digest()[:6], "big")
 
 
-def rank_elites(elites: Iterable[Elite]) -> tuple[Elite, ...]:
-    """Return `elites`, each genome once with its first fitness, the best first; those of NaN are left out. O(n log n).
+def rank_individuals(elites: Iterable[Individual]) -> tuple[Individual, ...]:
+    """Return the individuals best first, each genome once with its first fitness; NaN is dropped. O(n log n).
 
-    Of equal fitness the smaller comes first, then the one of the smaller bytes.
+    Of equal fitness, the smaller genome comes first, then the one with the smaller bytes.
 
-    >>> [elite.genome for elite in rank_elites([Elite(b"bb", 0.5), Elite(b"c", 0.5), Elite(b"d", 0.9)])]
+    >>> pairs = [(b"bb", 0.5), (b"c", 0.5), (b"d", 0.9)]
+    >>> [individual.genome for individual in rank_individuals(Individual(*pair) for pair in pairs)]
     [b'd', b'c', b'bb']
     """
     distinct: dict[bytes, float] = {}
     for genome, fitness in elites:
         if not math.isnan(fitness):
             distinct.setdefault(genome, fitness)
-    return tuple(sorted((Elite(*item) for item in distinct.items()), key=_rank))
+    return tuple(sorted((Individual(*item) for item in distinct.items()), key=_sort_key))
 
 
-def _rank(elite: Elite) -> tuple[bool, float, int, bytes]:
-    """Return what sorts the best first, NaN last."""
+def _sort_key(elite: Individual) -> tuple[bool, float, int, bytes]:
+    """Return the sort key: best first, NaN last."""
     genome, fitness = elite
-    unknown = math.isnan(fitness)
-    return unknown, 0.0 if unknown else -fitness, len(genome), genome
+    is_nan = math.isnan(fitness)
+    return is_nan, 0.0 if is_nan else -fitness, len(genome), genome
 
 
 def _mean(values: Sequence[float]) -> float:
-    """Return the mean from the exact sum, the same bytes everywhere; NaN of nothing."""
+    """Return the mean from the exact sum, identical on every machine; NaN if there are no values."""
     if not values:
         return math.nan
     return (math.fsum(values) if all(map(math.isfinite, values)) else sum(values)) / len(values)
 
 
-def _evolve(
+def _run_generations(
     runs: Sequence[_Run],
     evaluate: Evaluate,
-    over: Callable[[], bool],
+    should_stop: Callable[[], bool],
     progress: Callable[[int, Generation], object] | None,
 ) -> None:
-    """Carry all `runs` through their generations, side by side."""
+    """Advance all `runs` through their generations together."""
     generations = runs[0].settings.generations
     for number in range(1, generations + 1):
         genomes = [genome for run in runs for genome in run.population]
@@ -180,66 +181,66 @@ def _evolve(
         values = fitness.tolist()
         size = len(genomes) // len(runs)
         for index, run in enumerate(runs):
-            generation = run.learn(values[index * size : (index + 1) * size])
+            generation = run.record_fitness(values[index * size : (index + 1) * size])
             if progress is not None:
                 progress(index, generation)
-        if number == generations or over():
+        if number == generations or should_stop():
             return
         for run in runs:
-            run.breed()
+            run.reproduce()
 
 
 class _Run:
-    """One population on its way, and the best it has seen."""
+    """State of one run: its population and its elites."""
 
-    def __init__(self, settings: EvolutionSettings, seed: int, first: Sequence[bytes]) -> None:
+    def __init__(self, settings: EvolutionSettings, seed: int, initial: Sequence[bytes]) -> None:
         if seed < 0:
             raise ValueError(f"seed: expected 0 or more, found {seed}")
         self.settings = settings
-        self.alphabet = settings.alphabet
+        self.symbol_set = settings.symbol_set
         self.seed = seed
         self.generations: list[Generation] = []
-        self.elites: tuple[Elite, ...] = ()
+        self.elites: tuple[Individual, ...] = ()
         self.evaluations = 0
         self._rng = Random(seed)
         self._ranked: list[bytes] = []
-        for genome in first:
-            if not is_genome(genome, self.alphabet) or depth_of(genome, self.alphabet) > settings.max_depth:
+        for genome in initial:
+            if not is_genome(genome, self.symbol_set) or depth_of(genome, self.symbol_set) > settings.max_depth:
                 expected = (
-                    f"one whole tree of at most {settings.max_depth} levels over {settings.terminals!r} terminals"
+                    f"one complete tree of at most {settings.max_depth} levels over {settings.terminals!r} terminals"
                 )
-                raise ValueError(f"first: expected {expected}, found {genome[:80]!r}")
-        self.population = list(dict.fromkeys(first))[: settings.population]
+                raise ValueError(f"initial: expected {expected}, found {genome[:80]!r}")
+        self.population = list(dict.fromkeys(initial))[: settings.population]
         missing = settings.population - len(self.population)
-        self.population += ramped_trees(missing, settings.initial_depth, self.alphabet, self._rng)
+        self.population += ramped_trees(missing, settings.initial_depth, self.symbol_set, self._rng)
 
-    def learn(self, fitness: Sequence[float]) -> Generation:
-        """Take in the `fitness` of the population and return the generation's figures."""
-        individuals = [Elite(*pair) for pair in zip(self.population, fitness, strict=True)]
-        self._ranked = [genome for genome, _ in sorted(individuals, key=_rank)]
-        self.elites = rank_elites([*self.elites, *individuals])[: self.settings.elites]
+    def record_fitness(self, fitness: Sequence[float]) -> Generation:
+        """Record the `fitness` of the population and return the generation's statistics."""
+        individuals = [Individual(*pair) for pair in zip(self.population, fitness, strict=True)]
+        self._ranked = [genome for genome, _ in sorted(individuals, key=_sort_key)]
+        self.elites = rank_individuals([*self.elites, *individuals])[: self.settings.elites]
         self.evaluations += len(individuals)
-        known = [value for value in fitness if not math.isnan(value)]
+        finite = [value for value in fitness if not math.isnan(value)]
         self.generations.append(
             Generation(
                 number=len(self.generations) + 1,
-                evaluated=len(known),
-                best=max(known, default=math.nan),
-                mean=_mean(known),
-                median=statistics.median(known) if known else math.nan,
+                evaluated=len(finite),
+                best=max(finite, default=math.nan),
+                mean=_mean(finite),
+                median=statistics.median(finite) if finite else math.nan,
                 distinct=len(set(self.population)) / len(self.population),
                 mean_size=sum(map(len, self.population)) / len(self.population),
             )
         )
         return self.generations[-1]
 
-    def breed(self) -> None:
-        """Replace the population by its offspring."""
+    def reproduce(self) -> None:
+        """Replace the population with its offspring."""
         elites = [elite.genome for elite in self.elites] if self.settings.parents == "elites" else []
-        breeder = Breeder(elites or self._ranked, self.alphabet, self.settings, self._rng)
-        self.population = [breeder.breed() for _ in self.population]
+        reproduction = Reproduction(elites or self._ranked, self.symbol_set, self.settings, self._rng)
+        self.population = [reproduction.make_offspring() for _ in self.population]
 
-    def result(self) -> Evolved:
-        """Return what the run has found."""
+    def result(self) -> RunResult:
+        """Return the result of the run."""
         complete = len(self.generations) == self.settings.generations
-        return Evolved(self.seed, self.elites, tuple(self.generations), self.evaluations, complete)
+        return RunResult(self.seed, self.elites, tuple(self.generations), self.evaluations, complete)

@@ -1,4 +1,4 @@
-"""Which symbols a genome may hold, and the byte that stands for each (SPEC 5)."""
+"""The symbols of genomes and their byte codes (SPEC 5)."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Final, Literal, TypeAlias
 
 from streamsched.formula.syntax.nodes import Constant, Terminal
 
-__all__ = ["BINARY", "CONSTANTS", "MOST_LEAVES", "TERMINAL_SETS", "UNARY", "SymbolSet", "TerminalSet"]
+__all__ = ["BINARY", "CONSTANTS", "MAX_LEAVES", "TERMINAL_SETS", "UNARY", "SymbolSet", "TerminalSet"]
 
 TerminalSet: TypeAlias = Literal["basic", "paper", "full"]
 
 CONSTANTS: Final = (0.001, 0.01, 0.1, 0.5, 1.0, 10.0, 100.0, 1000.0)  # SPEC 5; section 4.2.1 of the paper
 BINARY: Final = ("+", "-", "*", "/", "pow")
 UNARY: Final = ("log", "exp")
-MOST_LEAVES: Final = 256 - len(BINARY) - len(UNARY)  # terminals and constants: a symbol is a byte
+MAX_LEAVES: Final = 256 - len(BINARY) - len(UNARY)  # terminals and constants: a symbol is one byte
 
 _BASIC: Final = ("n", "X", "t")
 _PAPER: Final = (*_BASIC, "CG", "NAD", "SAD", "AAD", "GAD")
@@ -27,16 +27,16 @@ TERMINAL_SETS: Final[dict[TerminalSet, tuple[str, ...]]] = {
 
 @dataclass(frozen=True, slots=True)
 class SymbolSet:
-    """The symbols of genomes, numbered from 0: the terminals, the constants, then ``+ - * / pow`` and ``log exp``.
+    """The symbols of genomes, numbered from 0: terminals, constants, then ``+ - * / pow`` and ``log exp``.
 
-    ``symbols``: each symbol by its number; ``arity``: how many operands each takes, indexed likewise; ``leaves``: how
-    many symbols take none. Raises ValueError where there is no terminal, a name or a number comes twice or cannot stand
-    in a formula, or there are more symbols than bytes.
+    ``symbols``: each symbol by number. ``arity``: number of operands by symbol number. ``leaves``: number of symbols
+    without operands. Raises ValueError if there is no terminal, a name or number is repeated or not allowed in a
+    formula, or there are more symbols than bytes.
 
-    >>> alphabet = SymbolSet(("X", "n"), (0.5,))
-    >>> alphabet.symbols
+    >>> symbol_set = SymbolSet(("X", "n"), (0.5,))
+    >>> symbol_set.symbols
     ('X', 'n', 0.5, '+', '-', '*', '/', 'pow', 'log', 'exp')
-    >>> list(alphabet.arity), alphabet.leaves
+    >>> list(symbol_set.arity), symbol_set.leaves
     ([0, 0, 0, 2, 2, 2, 2, 2, 1, 1], 3)
     """
 
@@ -54,8 +54,8 @@ class SymbolSet:
             raise ValueError("terminals: expected one or more, found none")
         if len(set(leaves)) != len(leaves):
             raise ValueError(f"expected each terminal and constant once, found {leaves}")
-        if len(leaves) > MOST_LEAVES:
-            raise ValueError(f"expected at most {MOST_LEAVES} terminals and constants, found {len(leaves)}")
+        if len(leaves) > MAX_LEAVES:
+            raise ValueError(f"expected at most {MAX_LEAVES} terminals and constants, found {len(leaves)}")
         for name, value in {
             "constants": numbers,
             "symbols": (*leaves, *BINARY, *UNARY),

@@ -1,1 +1,1 @@
-"""An evolution in a process of its own: the job, its files, the worker."""
+"""Evolutions in a separate process: the job, the files it exchanges, the worker."""

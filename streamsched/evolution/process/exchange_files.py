@@ -1,7 +1,7 @@
-"""Parcels: what an evolution in a process of its own is given and gives back, as files that are checked when read.
+"""Exchange files: training data and results passed to and from an evolution process, with checksums.
 
-A parcel is a directory: each array as ``NAME.npy``, and ``parcel.json`` with the CRC-32C of every file and whatever
-else is to be known. The JSON is put in place last: a directory without it is no parcel.
+An exchange directory has each array as ``NAME.npy``, and ``exchange.json`` with the CRC-32C of every file and the
+other values. The JSON file is written last: a directory without it is incomplete.
 """
 
 from __future__ import annotations
@@ -24,54 +24,56 @@ from streamsched.evolution.findings import DataSpan
 
 __all__ = ["read_exchange", "read_json", "write_exchange", "write_json"]
 
-_CONTENTS: Final = "parcel.json"
-_COLUMNS: Final = ("hashes", "prior_mean", "importance", "cost", "groups")
-_TIMES: Final = ("profiles", "quarters", "profile")  # of the timing, where there is one
+_MANIFEST: Final = "exchange.json"
+_PAGE_COLUMNS: Final = ("hashes", "prior_mean", "importance", "cost", "groups")
+_TIMING_ARRAYS: Final = ("profiles", "quarters", "profile")  # if the history has timing
 
 
-def write_exchange(directory: Path, draws: Sequence[ChangeHistory], data: DataSpan, meta: Mapping[str, Any]) -> None:
-    """Write what evolution learns from, and the JSON-able `meta`, to `directory`, which must exist. O(bytes).
+def write_exchange(
+    directory: Path, imputations: Sequence[ChangeHistory], data: DataSpan, meta: Mapping[str, Any]
+) -> None:
+    """Write training data and the JSON-serialisable `meta` to `directory`, which must exist. O(bytes).
 
-    ``draws``: one history, or several of the same pages that differ only in what was drawn. Raises OSError.
+    ``imputations``: one history, or several of the same pages that differ only in imputed cycles. Raises OSError.
     """
-    sums = {}
-    timing = draws[0].timing
-    arrays = {"changed": np.stack([draw.changed for draw in draws])}
-    arrays |= {name: getattr(draws[0], name) for name in _COLUMNS}
+    checksums = {}
+    timing = imputations[0].timing
+    arrays = {"changed": np.stack([imputation.changed for imputation in imputations])}
+    arrays |= {name: getattr(imputations[0], name) for name in _PAGE_COLUMNS}
     if timing is not None:
-        arrays |= {name: getattr(timing, name) for name in _TIMES}
+        arrays |= {name: getattr(timing, name) for name in _TIMING_ARRAYS}
     for name, array in arrays.items():
         content = io.BytesIO()
         np.save(content, np.ascontiguousarray(array), allow_pickle=False)
         (directory / f"{name}.npy").write_bytes(content.getbuffer())
-        sums[name] = crc32c(content.getbuffer())
+        checksums[name] = crc32c(content.getbuffer())
     times = None if timing is None else {"start_s": timing.start_s, "cycle_s": timing.cycle_s}
-    fields = {"sums": sums, "prior_shape": draws[0].prior_shape, "data": asdict(data), "meta": dict(meta)}
-    write_json(directory / _CONTENTS, fields | {"timing": times})
+    fields = {"sums": checksums, "prior_shape": imputations[0].prior_shape, "data": asdict(data), "meta": dict(meta)}
+    write_json(directory / _MANIFEST, fields | {"timing": times})
 
 
 def read_exchange(directory: Path) -> tuple[list[ChangeHistory], DataSpan, dict[str, Any]]:
-    """Return the draws of a history in `directory`, what it is made of, and the meta. O(bytes).
+    """Return the imputations in `directory`, their origin, and the meta. O(bytes).
 
-    Every byte is checked: raises SnapshotError where a file is missing, damaged or not what was written.
+    All checksums are verified. Raises SnapshotError if a file is missing, damaged or invalid.
     """
-    content = read_json(directory / _CONTENTS)
+    content = read_json(directory / _MANIFEST)
     try:
-        sums = content["sums"]
-        columns = {name: _read_array(directory / f"{name}.npy", sums[name]) for name in _COLUMNS}
-        changed = _read_array(directory / "changed.npy", sums["changed"])
+        checksums = content["sums"]
+        columns = {name: _read_array(directory / f"{name}.npy", checksums[name]) for name in _PAGE_COLUMNS}
+        changed = _read_array(directory / "changed.npy", checksums["changed"])
         timing = None
         if content["timing"] is not None:
-            times = {name: _read_array(directory / f"{name}.npy", sums[name]) for name in _TIMES}
-            told = content["timing"]
-            timing = CycleTimes(told["start_s"], told["cycle_s"], **times)
+            times = {name: _read_array(directory / f"{name}.npy", checksums[name]) for name in _TIMING_ARRAYS}
+            clock = content["timing"]
+            timing = CycleTimes(clock["start_s"], clock["cycle_s"], **times)
         shape = content["prior_shape"]
-        draws = [ChangeHistory(one, prior_shape=shape, timing=timing, **columns) for one in changed]
-        return draws, DataSpan(**content["data"]), content["meta"]
+        imputations = [ChangeHistory(item, prior_shape=shape, timing=timing, **columns) for item in changed]
+        return imputations, DataSpan(**content["data"]), content["meta"]
     except OSError as error:
         raise SnapshotError(str(directory), f"cannot be read: {error.strerror or error}") from error
     except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise SnapshotError(str(directory), f"is no parcel: {error}") from error
+        raise SnapshotError(str(directory), f"is not a complete exchange directory: {error}") from error
 
 
 def _read_array(path: Path, expected: int) -> npt.NDArray[Any]:
@@ -83,23 +85,23 @@ def _read_array(path: Path, expected: int) -> npt.NDArray[Any]:
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Write `content` with its checksum to `path`, which appears whole or not at all. Raises OSError."""
+    """Write `content` with its checksum to `path`, atomically. Raises OSError."""
     text = json.dumps(content, sort_keys=True, allow_nan=False)
-    draft = path.with_name(f".{path.name}.draft")
-    draft.write_text(json.dumps({"crc": crc32c(text.encode()), "content": text}), encoding="utf-8")
-    draft.replace(path)
+    temporary = path.with_name(f".{path.name}.draft")
+    temporary.write_text(json.dumps({"crc": crc32c(text.encode()), "content": text}), encoding="utf-8")
+    temporary.replace(path)
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Return what `write_json` wrote to `path`. Raises SnapshotError where there is nothing or it is damaged."""
+    """Return what `write_json` wrote to `path`. Raises SnapshotError if the file is missing or damaged."""
     try:
-        outer = json.loads(path.read_text(encoding="utf-8"))
-        text = outer["content"]
-        if crc32c(text.encode()) != outer["crc"]:
+        envelope = json.loads(path.read_text(encoding="utf-8"))
+        text = envelope["content"]
+        if crc32c(text.encode()) != envelope["crc"]:
             raise SnapshotError(str(path), "damaged: does not match its checksum")
         content: dict[str, Any] = json.loads(text)
     except OSError as error:
         raise SnapshotError(str(path), f"cannot be read: {error.strerror or error}") from error
     except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
-        raise SnapshotError(str(path), "damaged: is not what was written") from error
+        raise SnapshotError(str(path), "damaged: not valid JSON with a checksum") from error
     return content

@@ -1,4 +1,4 @@
-"""One evolution in a process of its own, as its parent sees it: begun, looked at now and then, ended."""
+"""One evolution in a separate process, seen from its parent: start, poll, end."""
 
 from __future__ import annotations
 
@@ -21,171 +21,174 @@ from streamsched.evolution.findings import DataSpan, EvolutionResult
 from streamsched.evolution.process.exchange_files import read_json, write_exchange
 from streamsched.evolution.process.worker import RESULT_NAME
 
-__all__ = ["Gather", "Job", "sweep_jobs"]
+__all__ = ["GatherTraining", "Job", "remove_abandoned_jobs"]
 
-Gather: TypeAlias = Callable[[], tuple[Sequence[ChangeHistory], DataSpan]]
+GatherTraining: TypeAlias = Callable[[], tuple[Sequence[ChangeHistory], DataSpan]]
 
 _PREFIX: Final = ".evolution-"
 _ERRORS: Final = "errors.txt"
-_CLAIM: Final = "claim"  # a file that is locked as long as the job's owner lives
-_ROOT: Final = Path(__file__).resolve().parents[3]  # the folder that holds the package, installed or not
+_OWNER_LOCK: Final = "owner.lock"  # locked while the job's owner lives
+_ROOT: Final = Path(__file__).resolve().parents[3]  # the directory that contains the package
 _ONE_THREAD: Final = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
 
 
 class Job:
-    """An evolution under way. A thread gathers and writes what it learns from, starts the process and waits for it:
-    whoever begins it waits for nothing. `meta`: what the worker is to know besides; `breed`: the function it calls, as
-    ``module:function``; `limit_s`: seconds by `clock`, from the start of the process, until `poll` gives it up.
+    """A running evolution.
+
+    A thread gathers and writes the training data, starts the process and waits for it, so the creator never blocks.
+    `meta`: further inputs of the worker. `function`: the function that the worker calls, as ``module:function``.
+    `limit_s`: time limit of the process in seconds of `clock`; after it, `poll` reports failure.
     """
 
     def __init__(
         self,
         directory: Path,
-        gather: Gather,
+        gather: GatherTraining,
         meta: Mapping[str, Any],
-        breed: str,
+        function: str,
         limit_s: float,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Begin. Raises OSError where `directory` cannot be written."""
+        """Start the job. Raises OSError if `directory` cannot be written."""
         directory.mkdir(parents=True, exist_ok=True)
-        self.folder, self._claim = _make_folder(directory)
+        self.folder, self._owner_lock = _make_folder(directory)
         self.data: DataSpan | None = None
         self.process: subprocess.Popen[bytes] | None = None
-        self._breed = breed
+        self._function = function
         self._limit_s = limit_s
         self._clock = clock
-        self._begun = clock()
-        self._started: float | None = None  # the process
-        self._ended: float | None = None
-        self._fault: str | None = None
-        self._given_up = False
-        self._lock = threading.Lock()  # of what end() and the thread must not both decide: whether there is a process
-        self._thread = threading.Thread(target=self._work, args=(gather, dict(meta)), daemon=True)
+        self._created_at = clock()
+        self._started_at: float | None = None  # start of the process
+        self._ended_at: float | None = None
+        self._failure: str | None = None
+        self._cancelled = False
+        self._lock = threading.Lock()  # end() and the thread must agree on whether the process is started
+        self._thread = threading.Thread(target=self._run, args=(gather, dict(meta)), daemon=True)
         self._thread.start()
 
     @property
     def seconds(self) -> float:
-        """How long it has been under way, or was: it does not grow while the result waits to be collected."""
-        return (self._clock() if self._ended is None else self._ended) - self._begun
+        """Duration so far, or in total once the evolution has ended."""
+        return (self._clock() if self._ended_at is None else self._ended_at) - self._created_at
 
     def poll(self) -> EvolutionResult | str | None:
-        """Return what came of it: None while it is under way, one sentence where it failed. Milliseconds at most.
+        """Return the result, one sentence if the evolution failed, or None while it is running. Milliseconds at most.
 
-        What ended by itself has ended, however late that is seen. Once there is an answer, call `end`.
+        A process that ended by itself counts as ended, even if that is noticed after the time limit. Call `end`
+        afterwards.
         """
         if not self._thread.is_alive():
             code = None if self.process is None else self.process.returncode
-            return self._fault if code is None else self._read_result() if code == 0 else self._tell(code)
-        started = self._started  # before it: reading and writing a bounded amount, which ends, or the machine does
+            return self._failure if code is None else self._read_result() if code == 0 else self._describe_exit(code)
+        started = self._started_at  # None while the thread still gathers and writes: bounded work, without a limit
         late = started is not None and self._clock() - started > self._limit_s
         return f"stopped after {self._limit_s:g} s, its time limit" if late else None
 
     def end(self) -> None:
-        """Leave nothing behind: neither the process, which is killed if it still runs, nor its files."""
+        """Kill the process if it still runs, and remove its files."""
         with self._lock:
-            self._given_up = True
+            self._cancelled = True
         if self.process is not None:
             self.process.kill()
         self._thread.join()
         shutil.rmtree(self.folder, ignore_errors=True)
-        self._claim.close()
+        self._owner_lock.close()
 
-    def _work(self, gather: Gather, meta: dict[str, Any]) -> None:
-        """Gather, start the process and see it to its end, unless `end` comes first."""
-        self._fault = self._write(gather, meta) or self._start()
+    def _run(self, gather: GatherTraining, meta: dict[str, Any]) -> None:
+        """Gather the data, start the process and wait for it, unless `end` comes first."""
+        self._failure = self._write(gather, meta) or self._start()
         if self.process is not None:
             self.process.wait()
-        self._ended = self._clock()
+        self._ended_at = self._clock()
 
-    def _write(self, gather: Gather, meta: dict[str, Any]) -> str | None:
+    def _write(self, gather: GatherTraining, meta: dict[str, Any]) -> str | None:
         try:
-            draws, self.data = gather()
-            write_exchange(self.folder, draws, self.data, meta)
-        except Exception as error:  # noqa: BLE001  on a thread of its own: nobody above could be told
-            return f"could not gather what to learn from: {type(error).__name__}: {_line(str(error))}"
+            imputations, self.data = gather()
+            write_exchange(self.folder, imputations, self.data, meta)
+        except Exception as error:  # noqa: BLE001  in a thread: there is no caller to propagate to
+            return f"could not gather the training data: {type(error).__name__}: {_shorten_line(str(error))}"
         return None
 
     def _start(self) -> str | None:
         with self._lock:
-            if self._given_up:
-                return "given up before its process was started"
+            if self._cancelled:
+                return "cancelled before its process was started"
             try:
                 self.process = self._spawn()
             except (OSError, subprocess.SubprocessError) as error:
                 return f"its process could not be started: {getattr(error, 'strerror', None) or error}"
-            self._started = self._clock()
+            self._started_at = self._clock()
         return None
 
     def _spawn(self) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-P", "-m", "streamsched.evolution.process.worker"]
-        known = os.environ.get("PYTHONPATH")
-        path = f"{_ROOT}{os.pathsep}{known}" if known else str(_ROOT)
+        inherited = os.environ.get("PYTHONPATH")
+        python_path = f"{_ROOT}{os.pathsep}{inherited}" if inherited else str(_ROOT)
         with (self.folder / _ERRORS).open("wb") as errors:
             return subprocess.Popen(
-                [*command, str(self.folder), str(os.getpid()), self._breed],
+                [*command, str(self.folder), str(os.getpid()), self._function],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=errors,
-                env={**os.environ, **_ONE_THREAD, "PYTHONPATH": path},
+                env={**os.environ, **_ONE_THREAD, "PYTHONPATH": python_path},
             )
 
     def _read_result(self) -> EvolutionResult | str:
         try:
             return EvolutionResult.from_json(read_json(self.folder / RESULT_NAME))
         except (StreamschedError, ValueError, TypeError) as error:
-            return f"left no result that can be read: {_line(str(error))}"
+            return f"left no readable result: {_shorten_line(str(error))}"
 
-    def _tell(self, code: int) -> str:
+    def _describe_exit(self, code: int) -> str:
         if code < 0:
             return f"its process was killed by signal {-code}"
         try:
             lines = (self.folder / _ERRORS).read_bytes().decode(errors="replace").strip().splitlines()
-        except OSError:  # somebody removed the directory
+        except OSError:  # the directory was removed
             lines = []
-        return f"its process ended with code {code}" + (f": {_line(lines[-1])}" if lines else "")
+        return f"its process ended with code {code}" + (f": {_shorten_line(lines[-1])}" if lines else "")
 
 
-def sweep_jobs(directory: Path) -> None:
-    """Remove what jobs of a process that was killed left in `directory`, not what others work on. O(files)."""
+def remove_abandoned_jobs(directory: Path) -> None:
+    """Remove the files of jobs in `directory` whose owner was killed, not those of live owners. O(files)."""
     for folder in directory.glob(f"{_PREFIX}*"):
         with suppress(OSError):
-            claim = _claim_folder(folder)
-            if claim is not None:
-                with claim:
+            lock = _lock_folder(folder)
+            if lock is not None:
+                with lock:
                     shutil.rmtree(folder, ignore_errors=True)
 
 
 def _make_folder(directory: Path) -> tuple[Path, IO[bytes]]:
-    """Return a new folder, and the claim on it that keeps others from sweeping it away. Raises OSError."""
+    """Return a new folder and its owner lock, which prevents others from removing it. Raises OSError."""
     while True:
         folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=directory))
-        claim = _claim_folder(folder)
-        if claim is not None:
-            return folder, claim  # else it was swept away before it was claimed
+        lock = _lock_folder(folder)
+        if lock is not None:
+            return folder, lock  # else another process removed it before it was locked
 
 
-def _claim_folder(folder: Path) -> IO[bytes] | None:
-    """Return the lock file of `folder`, held until it is closed or this process ends.
+def _lock_folder(folder: Path) -> IO[bytes] | None:
+    """Return the owner lock of `folder`, held until the file is closed or this process ends.
 
-    None where another holds it or the folder is gone; raises OSError where it cannot be told.
+    None if another process holds it or the folder is gone. Raises OSError if locking fails otherwise.
     """
     try:
-        claim = (folder / _CLAIM).open("ab")
+        lock = (folder / _OWNER_LOCK).open("ab")
     except FileNotFoundError:
         return None
     try:
-        fcntl.flock(claim, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if (folder / _CLAIM).exists():
-            return claim
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if (folder / _OWNER_LOCK).exists():
+            return lock
     except BlockingIOError:
         pass
     except OSError:
-        claim.close()
+        lock.close()
         raise
-    claim.close()
+    lock.close()
     return None
 
 
-def _line(text: str, limit: int = 300) -> str:
+def _shorten_line(text: str, limit: int = 300) -> str:
     return " ".join(text.split())[:limit]

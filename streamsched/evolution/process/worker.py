@@ -1,7 +1,7 @@
-"""An evolution in a process of its own: ``python -m streamsched.evolution.process.worker JOB PARENT BREED``.
+"""Worker process of an evolution: ``python -m streamsched.evolution.process.worker JOB PARENT FUNCTION``.
 
-It takes the lowest priority, waits for any other that works on the same state to end, reads the parcel in the directory
-JOB, breeds, and leaves ``result.json`` there. It ends when the process PARENT does, whatever it is doing.
+The worker takes the lowest priority, waits for any other evolution of the same state to end, reads the exchange files
+in the directory JOB, calls FUNCTION, and writes ``result.json`` there. It exits when the process PARENT does.
 """
 
 from __future__ import annotations
@@ -25,60 +25,60 @@ if TYPE_CHECKING:
     from streamsched.evolution.data.change_history import ChangeHistory
     from streamsched.evolution.findings import EvolutionResult
 
-__all__ = ["LOCK_NAME", "RESULT_NAME", "Breed", "find_breed", "main"]
+__all__ = ["LOCK_NAME", "RESULT_NAME", "EvolutionFunction", "load_evolution_function", "main"]
 
 RESULT_NAME: Final = "result.json"
 LOCK_NAME: Final = ".evolution.lock"
-_WATCH_S: Final = 0.2  # between two looks at whether the parent lives
-_NICEST: Final = 19  # the lowest priority that there is
-_ORPHANED: Final = 3  # exit code that nobody is left to read
+_PARENT_CHECK_S: Final = 0.2  # interval of the checks that the parent lives
+_LOWEST_PRIORITY: Final = 19  # niceness
+_ORPHAN_EXIT_CODE: Final = 3  # nobody reads it: the parent has exited
 
 
-class Breed(Protocol):
-    """One whole evolution: evolves on what is early and not held out, and holds the contest on what is later and is."""
+class EvolutionFunction(Protocol):
+    """One whole evolution: evolves on training pages and early cycles, judges on held-out pages and later cycles."""
 
     def __call__(
         self,
-        draws: Sequence[ChangeHistory],
+        imputations: Sequence[ChangeHistory],
         champion: Formula,
         archive: Sequence[Formula],
         settings: EvolutionSettings,
         seed: int,
     ) -> EvolutionResult:
-        """Return what came of it."""
+        """Return the result."""
         ...
 
 
-def main(words: Sequence[str]) -> int:
-    """Do the job that `words` name; return the exit code."""
-    job, parent, breed = Path(words[0]), int(words[1]), words[2]
-    os.nice(_NICEST)
-    threading.Thread(target=_die_with, args=(parent,), daemon=True).start()
+def main(arguments: Sequence[str]) -> int:
+    """Run the job that `arguments` name; return the exit code."""
+    job, parent, function = Path(arguments[0]), int(arguments[1]), arguments[2]
+    os.nice(_LOWEST_PRIORITY)
+    threading.Thread(target=_exit_with_parent, args=(parent,), daemon=True).start()
     with (job.parent / LOCK_NAME).open("ab") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # let go by the system when the process ends, however it ends
-        draws, data, meta = read_exchange(job)
-        bred = find_breed(breed)(
-            draws,
+        fcntl.flock(lock, fcntl.LOCK_EX)  # the system releases it when the process ends
+        imputations, data, meta = read_exchange(job)
+        result = load_evolution_function(function)(
+            imputations,
             Formula.parse(meta["champion"]),
             [Formula.parse(text) for text in meta["archive"]],
             EvolutionSettings.from_json(meta["settings"]),
             meta["seed"],
         )
-        write_json(job / RESULT_NAME, replace(bred, data=data).to_json())
+        write_json(job / RESULT_NAME, replace(result, data=data).to_json())
     return 0
 
 
-def find_breed(name: str) -> Breed:
-    """Return the function that `name` names, as ``module:function``."""
+def load_evolution_function(name: str) -> EvolutionFunction:
+    """Import and return the function `name`, given as ``module:function``."""
     module, _, function = name.partition(":")
-    found: Breed = getattr(import_module(module), function)
-    return found
+    loaded: EvolutionFunction = getattr(import_module(module), function)
+    return loaded
 
 
-def _die_with(parent: int, getppid: Callable[[], int] = os.getppid) -> None:
+def _exit_with_parent(parent: int, getppid: Callable[[], int] = os.getppid) -> None:
     while getppid() == parent:
-        time.sleep(_WATCH_S)
-    os._exit(_ORPHANED)
+        time.sleep(_PARENT_CHECK_S)
+    os._exit(_ORPHAN_EXIT_CODE)
 
 
 if __name__ == "__main__":

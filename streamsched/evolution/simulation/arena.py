@@ -1,4 +1,4 @@
-"""What a simulated crawl works on: the ground, the opening, a program's routine, and one thread's memory."""
+"""Data of a simulated crawl: history, state after the warm-up, compiled program, and one thread's working memory."""
 
 from __future__ import annotations
 
@@ -24,65 +24,65 @@ __all__ = [
     "READS_IMPORTANCE",
     "READS_LAST",
     "READS_RATE",
-    "READS_RHYTHM",
+    "READS_SEASONALITY",
     "READS_VISITS",
     "READS_WEIGHTED",
     "UNSORTED",
     "VISITED_AGAIN",
     "Arena",
+    "CompiledProgram",
     "CrawlHistory",
     "CrawlRules",
     "CrawlTrace",
     "CycleClocks",
-    "ProgramRoutine",
     "SimulatedCrawl",
     "WarmState",
     "make_arena",
     "tie_offset",
 ]
 
-Pages = npt.NDArray[np.int32]  # page numbers
+PageNumbers = npt.NDArray[np.int32]  # page numbers
 
-# Bits of ProgramRoutine.reads: what of a page's state, beside its last visit, can make its score differ from another's.
+# Bits of CompiledProgram.reads: the parts of a page's state, besides its last visit, that its score depends on.
 READS_VISITS: Final = 1
 READS_CHANGES: Final = 2
-READS_LAST: Final = 4  # what the last visit found
+READS_LAST: Final = 4  # result of the last visit
 READS_WEIGHTED: Final = 8
 READS_HISTORY: Final = 16
 READS_RATE: Final = 32
 READS_IMPORTANCE: Final = 64
 READS_COST: Final = 128
 READS_GROUP: Final = 256
-READS_RHYTHM: Final = 512  # by what rhythm it changes: its profile, and what its visits told of a schedule of its own
+READS_SEASONALITY: Final = 512  # its profile, and its own schedule
 
-UNSORTED: Final = np.uint8(1)  # in PAGE.flags of a class: its page numbers are in any order
-VISITED_AGAIN: Final = np.uint8(2)  # ... and that: its pages were visited since the warm-up
+UNSORTED: Final = np.uint8(1)  # in PAGE.flags of a class: its page numbers are not sorted
+VISITED_AGAIN: Final = np.uint8(2)  # in PAGE.flags of a class: its pages were visited since the warm-up
 
 COUNTS: Final = np.dtype(
     [
         ("classes", "<i8"),  # in use: numbers 0 to classes - 1, none empty between cycles
-        ("tail", "<i8"),  # of Arena.members in use
-        ("before", "<i8"),  # classes when the cycle began: those from there on were made in it
-        ("hits", "<i8"),  # of this cycle: pages that changed, at the front of Arena.hits
-        ("misses", "<i8"),  # ... and that did not, at the front of Arena.misses
-        ("parts", "<i8"),  # ... what visited classes fell into
-        ("vacant", "<i8"),  # ... classes of which nothing is left
+        ("tail", "<i8"),  # length of Arena.members in use
+        ("before", "<i8"),  # classes at the start of the cycle: later numbers were created in it
+        ("hits", "<i8"),  # visited pages of this cycle that had changed, at the front of Arena.hits
+        ("misses", "<i8"),  # ... that had not, at the front of Arena.misses
+        ("parts", "<i8"),  # parts of visited classes in this cycle
+        ("vacant", "<i8"),  # classes emptied in this cycle
     ]
 )
 
 
 class CrawlRules(NamedTuple):
-    """What one trial asks for."""
+    """Parameters of one trial."""
 
-    warmup: int  # cycles that visit all
-    cycles: int  # in all
-    visits: int  # pages a cycle
-    since_visit: bool  # else that_day
-    placed: bool  # whether places within the batch matter: for NDCG
+    warmup: int  # cycles that visit all pages
+    cycles: int  # in total
+    visits: int  # pages per cycle
+    since_visit: bool  # else within the cycle
+    positions_matter: bool  # whether positions within the batch matter: for NDCG
 
 
 class CycleClocks(NamedTuple):
-    """When cycles were, and by which rhythms pages are known to change: as `timing` has them."""
+    """Times of the cycles and the published profiles; see `CycleTimes`."""
 
     start_s: float  # of cycle 0
     cycle_s: float
@@ -91,91 +91,92 @@ class CycleClocks(NamedTuple):
 
 
 class CrawlHistory(NamedTuple):
-    """What happens in one trial, whatever the score function; P pages, C cycles, k visits a cycle."""
+    """Changes and constants of one trial, independent of the score function; P pages, C cycles, k visits per cycle."""
 
-    changed: Hashes  # uint64[C, words]: bit p % 64 of word p // 64 is whether page p changed in that cycle
-    offsets: Ints  # int64[C]: the page number that goes first among equals
-    discounts: Floats  # float64[k]: what a hit at each place is worth
-    ideals: Floats  # float64[k + 1]: what the first m hits are worth in the best order
-    tolls: Floats  # float64[C, groups]: what surges have taken of each group, as `tolls` has it
+    changed: Hashes  # uint64[C, words]: bit p % 64 of word p // 64: page p changed in that cycle
+    offsets: Ints  # int64[C]: the page number that ranks first among equal scores
+    discounts: Floats  # float64[k]: gain of a hit at each position
+    ideals: Floats  # float64[k + 1]: gain of m hits in the best order
+    surge_hazard: Floats  # float64[C, groups]: see `cumulative_surge_hazard`
     clock: CycleClocks
 
 
 class WarmState(NamedTuple):
-    """The classes that the warm-up leaves, g of them, told apart by what a kind of program may read."""
+    """The g classes after the warm-up, separated by the page state that a program may read."""
 
-    members: Pages  # int32[P]: page numbers, ascending within each class
+    members: PageNumbers  # int32[P]: page numbers, ascending within each class
     starts: Ints  # int64[g + 1]
-    pages: Records  # PAGE[g]; times are cycles, and the prior stays what it is
+    pages: Records  # PAGE[g]; times in cycles, constant prior
     traces: Records  # TRACE[g]
-    links: Records  # LINK[g]; as the next, of no length for programs that read no rhythm
-    schedules: Records  # SCHEDULE[1 + g]; that of class i, where its link names one, is number 1 + i
+    links: Records  # LINK[g]; like the next, empty for programs that do not read seasonality
+    schedules: Records  # SCHEDULE[1 + g]; class i's is number 1 + i, if its link refers to one
 
 
-class ProgramRoutine(NamedTuple):
-    """A program as steps over slots: first the terminals', then the constants', then registers."""
+class CompiledProgram(NamedTuple):
+    """A program as steps over slots: first terminals, then constants, then registers."""
 
     steps: npt.NDArray[np.int32]  # int32[m, 4]: operation, left, right and result slot
-    terminals: npt.NDArray[np.int32]  # int32[T]: code of each, -1 for one that is not read
+    terminals: npt.NDArray[np.int32]  # int32[T]: code of each, -1 if it is not read
     constants: Floats
     result: int  # the slot that holds the score
     reads: int  # READS_…
 
 
 class CrawlTrace(NamedTuple):
-    """What a crawl did in each of r ranked cycles."""
+    """Results of a crawl in each of r ranked cycles."""
 
     hits: Ints  # int64[r]: visited pages that had changed
     relevant: Ints  # int64[r]: pages that had changed, visited or not
-    gains: Floats  # float64[r]: DCG, where places matter
-    visited: Pages  # int32[r, k] or of no rows, by place: page number * 4, + 2 if new since the warm-up, + 1 for a hit
+    gains: Floats  # float64[r]: DCG, if positions matter
+    # int32[r, k] or no rows, by position: page number * 4, + 2 if first visit since the warm-up, + 1 for a hit
+    visited: PageNumbers
 
 
 class Arena(NamedTuple):
-    """One thread's working memory for crawls of up to P pages and k visits a cycle."""
+    """One thread's working memory for crawls of up to P pages and k visits per cycle."""
 
     counts: Records  # COUNTS[1]
-    members: Pages  # int32[2 P + k]: the classes' runs, in any order, with gaps; ascending but for UNSORTED ones
+    members: PageNumbers  # int32[2 P + k]: the classes' runs, in any order, with gaps; ascending unless UNSORTED
     starts: Ints  # by class
     sizes: Ints
     pages: Records
     traces: Records
-    links: Records  # meaningful for programs that read rhythms
+    links: Records  # used by programs that read seasonality
     schedules: Records  # as in WarmState
     keys: Hashes
     chosen: Ints
-    hits: Pages  # int32[k + 1]
-    misses: Pages
+    hits: PageNumbers  # int32[k + 1]
+    misses: PageNumbers
     vacant: Ints  # int64[k]
-    first_part: Ints  # by class made in this cycle: the last of its parts, -1 for none
-    next_part: Ints  # by part: the one before it
-    part_starts: Ints  # by part: where in hits, or ~where in misses
+    first_part: Ints  # by class created in this cycle: the last of its parts, -1 for none
+    next_part: Ints  # by part: the previous part of its class
+    part_starts: Ints  # by part: start in hits, or ~start in misses
     part_sizes: Ints
-    table: Ints  # hash table of the classes made in this cycle, by state: number + 1, 0 for none
-    places: Ints  # by class made in this cycle: its place in the table
-    spare: Pages  # int32[P], for compaction
-    member_bits: Hashes  # uint64[P / 64 + 1]: pages that are being put in order; all 0 between uses
-    fresh_bits: Hashes  # of these, pages not visited since the warm-up; kept only where visits are traced
-    below: Pages  # int32[P / 64 + 1]: pages marked in the words before each, while they are put in order
-    stale: Hashes  # uint64[P / 64 + 1]: pages of which a visit in this cycle reports a change
-    touched: Hashes  # bit w % 64 of word w // 64 where word w of these is not 0
+    table: Ints  # hash table by state of the classes created in this cycle: number + 1, 0 for none
+    table_slots: Ints  # by class created in this cycle: its slot in the table
+    buffer: PageNumbers  # int32[P], for compaction
+    member_bits: Hashes  # uint64[P / 64 + 1]: bitmap of pages being sorted; all 0 between uses
+    new_bits: Hashes  # of these, pages not visited since the warm-up; used only if visits are traced
+    below: PageNumbers  # int32[P / 64 + 1]: pages marked in the words before each, while sorting
+    stale: Hashes  # uint64[P / 64 + 1]: pages whose visit in this cycle would find a change
+    touched: Hashes  # bit w % 64 of word w // 64: word w of member_bits is not 0
     slots: Floats  # float64[slots, ROWS]
-    context: Context  # what terminals take for what is around pages; those that read it are filled by `scenes`
+    context: Context  # context of terminals; those that read it are filled by `class_terminals`
 
 
 class SimulatedCrawl(NamedTuple):
-    """All that one simulated crawl works with."""
+    """All inputs, working memory and results of one simulated crawl."""
 
-    ground: CrawlHistory
-    opening: WarmState
+    history: CrawlHistory
+    warm_state: WarmState
     rules: CrawlRules
-    routine: ProgramRoutine
+    program: CompiledProgram
     arena: Arena
     trace: CrawlTrace
 
 
 def tie_offset(salt: int, cycle: int, pages: int) -> int:
-    """Return the number of the page that goes first among equals in `cycle`, drawn anew for each. O(1).
+    """Return the pseudo-random page number that ranks first among equal scores in `cycle`. O(1).
 
     >>> 0 <= tie_offset(salt=7, cycle=3, pages=1000) < 1000
     True
@@ -185,7 +186,7 @@ def tie_offset(salt: int, cycle: int, pages: int) -> int:
 
 
 def make_arena(pages: int, visits: int, slots: int) -> Arena:
-    """Return working memory for crawls of up to that many pages and visits a cycle, and routines of up to `slots`."""
+    """Return working memory for up to that many pages, visits per cycle and program slots."""
     words = pages // 64 + 1
     parts = 2 * visits
     classes = pages + parts
@@ -208,10 +209,10 @@ def make_arena(pages: int, visits: int, slots: int) -> Arena:
         part_starts=np.empty(parts, np.int64),
         part_sizes=np.empty(parts, np.int64),
         table=np.zeros(1 << (2 * parts).bit_length(), np.int64),
-        places=np.empty(parts, np.int64),
-        spare=np.empty(pages, np.int32),
+        table_slots=np.empty(parts, np.int64),
+        buffer=np.empty(pages, np.int32),
         member_bits=np.zeros(words, np.uint64),
-        fresh_bits=np.zeros(words, np.uint64),
+        new_bits=np.zeros(words, np.uint64),
         below=np.zeros(words, np.int32),
         stale=np.zeros(words, np.uint64),
         touched=np.zeros((words >> 6) + 1, np.uint64),

@@ -1,12 +1,12 @@
-"""Terminals as simulated crawls read them: surges from the tolls, rhythms by the times that the history tells."""
+"""Terminals in simulated crawls: surges from cumulative hazards, seasonality by the history's times."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
 from streamsched.estimation.seasonality.seasonal_terminals import DUE, RHYTHM, TAU
-from streamsched.evolution.simulation.arena import READS_RHYTHM, SimulatedCrawl
-from streamsched.evolution.simulation.simulated_seasonality import SeasonalityInputs, fill_seasonal_terminal_then
+from streamsched.evolution.simulation.arena import READS_SEASONALITY, SimulatedCrawl
+from streamsched.evolution.simulation.simulated_seasonality import SeasonalityInputs, fill_simulated_seasonal_terminal
 from streamsched.evolution.simulation.simulated_surges import fill_surge
 from streamsched.formula.terminals import TERMINAL_CODES, fill_terminal
 from streamsched.numerics.jit import bare_kernel
@@ -14,7 +14,7 @@ from streamsched.numerics.jit import bare_kernel
 if TYPE_CHECKING:
     from streamsched.numerics.arrays import Floats
 
-__all__ = ["fill_then"]
+__all__ = ["fill_class_terminal"]
 
 _ELAPSED: Final = TERMINAL_CODES["t"]
 _POSTERIOR: Final = TERMINAL_CODES["posterior"]
@@ -22,19 +22,19 @@ _SURGE: Final = TERMINAL_CODES["surge"]
 
 
 @bare_kernel
-def fill_then(code: int, start: int, crawl: SimulatedCrawl, cycle: int, out: Floats) -> None:
+def fill_class_terminal(code: int, start: int, crawl: SimulatedCrawl, cycle: int, out: Floats) -> None:
     """Fill `out`: float64[m] with a terminal of the m classes from number `start` on, at the end of `cycle`. O(m).
 
-    All hours count as alike where the history does not tell when it was.
+    All hours count alike if the history has no timing.
     """
     arena = crawl.arena
     pages, traces = arena.pages[start : start + out.size], arena.traces[start : start + out.size]
     if code == _SURGE:
-        fill_surge(crawl.ground.tolls, pages, cycle, out)
-    elif crawl.routine.reads & READS_RHYTHM and code in (TAU, RHYTHM, DUE):
+        fill_surge(crawl.history.surge_hazard, pages, cycle, out)
+    elif crawl.program.reads & READS_SEASONALITY and code in (TAU, RHYTHM, DUE):
         links = arena.links[start : start + out.size]
-        fill_seasonal_terminal_then(
-            code, SeasonalityInputs(links, arena.schedules, crawl.ground.clock), pages, cycle, out
+        fill_simulated_seasonal_terminal(
+            code, SeasonalityInputs(links, arena.schedules, crawl.history.clock), pages, cycle, out
         )
     elif code == RHYTHM:
         out[:] = 1.0

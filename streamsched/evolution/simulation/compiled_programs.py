@@ -1,4 +1,4 @@
-"""Programs made ready for the simulated crawl: from genomes, thousands a second, and from formulas."""
+"""Compilation of programs for the simulated crawl: from genomes, thousands per second, and from formulas."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from streamsched.evolution.simulation.arena import (
     READS_IMPORTANCE,
     READS_LAST,
     READS_RATE,
-    READS_RHYTHM,
+    READS_SEASONALITY,
     READS_VISITS,
     READS_WEIGHTED,
-    ProgramRoutine,
+    CompiledProgram,
 )
 from streamsched.formula.evaluation.machine import OPERATION_CODES
 from streamsched.formula.formula import Formula
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from streamsched.evolution.gp.symbols import SymbolSet
     from streamsched.numerics.arrays import Floats
 
-__all__ = ["Prepared", "prepare"]
+__all__ = ["SizedProgram", "compile_program"]
 
-# What schedules of single pages are earned and learned by.
-_BY_RHYTHM: Final = READS_RATE | READS_RHYTHM | READS_VISITS | READS_CHANGES
-_READS: Final[dict[str, int]] = {  # of each terminal: what of a page's state, beside its last visit, can change it
+# What the learning of a page's own schedule depends on.
+_SEASONAL_READS: Final = READS_RATE | READS_SEASONALITY | READS_VISITS | READS_CHANGES
+_READS: Final[dict[str, int]] = {  # by terminal: the page state, besides the last visit, that its value depends on
     "n": READS_VISITS,
     "X": READS_CHANGES,
     "t": 0,
@@ -48,35 +48,35 @@ _READS: Final[dict[str, int]] = {  # of each terminal: what of a page's state, b
     "posterior": READS_RATE,
     "importance": READS_IMPORTANCE,
     "cost": READS_COST,
-    "tau": _BY_RHYTHM,
-    "rhythm": _BY_RHYTHM,
-    "due": _BY_RHYTHM,
+    "tau": _SEASONAL_READS,
+    "rhythm": _SEASONAL_READS,
+    "due": _SEASONAL_READS,
     "surge": READS_GROUP,
 }
 
 
-class Prepared(NamedTuple):
-    """A routine and how many slots it needs."""
+class SizedProgram(NamedTuple):
+    """A compiled program and the number of slots it needs."""
 
-    routine: ProgramRoutine
+    program: CompiledProgram
     slots: int
 
 
-def prepare(program: bytes | Formula, alphabet: SymbolSet | None) -> Prepared:
-    """Return what the crawl needs to run `program`, a genome over `alphabet` or a formula. O(size)."""
+def compile_program(program: bytes | Formula, symbol_set: SymbolSet | None) -> SizedProgram:
+    """Compile `program`, a genome over `symbol_set` or a formula, for the simulated crawl. O(size)."""
     if isinstance(program, Formula):
-        return _prepare_formula(program)
-    if alphabet is None:
-        raise ValueError("alphabet: expected the one that genomes are written in, found None")
-    symbols = _symbols(alphabet)
+        return _compile_formula(program)
+    if symbol_set is None:
+        raise ValueError("symbol_set: expected the symbol set of the genomes, found None")
+    symbols = _number_symbols(symbol_set)
     stack: list[int] = []
     free: list[int] = []
-    registers = symbols.leaves
+    slots_used = symbols.leaves
     steps: list[tuple[int, int, int, int]] = []
     codes = symbols.codes
-    arity = alphabet.arity
+    arity = symbol_set.arity
     leaves = symbols.leaves
-    for symbol in reversed(program):  # prefix order read backwards: operands come before what takes them
+    for symbol in reversed(program):  # reversed prefix order: operands precede their operation
         if symbol < leaves:
             stack.append(symbol)
             continue
@@ -91,22 +91,22 @@ def prepare(program: bytes | Formula, alphabet: SymbolSet | None) -> Prepared:
         if free:
             result = free.pop()
         else:
-            result = registers
-            registers += 1
+            result = slots_used
+            slots_used += 1
         steps.append((codes[symbol], left, right, result))
         stack.append(result)
     read = set(program)
     terminals = np.array([code if i in read else -1 for i, code in enumerate(symbols.terminals)], np.int32)
     reads = 0
-    for i, reading in enumerate(symbols.reads):
+    for i, bits in enumerate(symbols.reads):
         if i in read:
-            reads |= reading
-    routine = ProgramRoutine(np.array(steps, np.int32).reshape(-1, 4), terminals, symbols.constants, stack.pop(), reads)
-    return Prepared(routine, registers)
+            reads |= bits
+    step_array = np.array(steps, np.int32).reshape(-1, 4)
+    return SizedProgram(CompiledProgram(step_array, terminals, symbols.constants, stack.pop(), reads), slots_used)
 
 
-class _Symbols(NamedTuple):
-    """An alphabet as the crawl numbers it."""
+class _NumberedSymbols(NamedTuple):
+    """A symbol set with the codes of the simulated crawl."""
 
     leaves: int
     terminals: tuple[int, ...]  # their codes
@@ -116,22 +116,22 @@ class _Symbols(NamedTuple):
 
 
 @lru_cache(maxsize=16)
-def _symbols(alphabet: SymbolSet) -> _Symbols:
-    names = alphabet.terminals
-    constants = np.array(alphabet.constants, np.float64)
+def _number_symbols(symbol_set: SymbolSet) -> _NumberedSymbols:
+    names = symbol_set.terminals
+    constants = np.array(symbol_set.constants, np.float64)
     leaves = len(names) + constants.size
-    codes = tuple(0 if i < leaves else OPERATION_CODES[str(symbol)] for i, symbol in enumerate(alphabet.symbols))
+    codes = tuple(0 if i < leaves else OPERATION_CODES[str(symbol)] for i, symbol in enumerate(symbol_set.symbols))
     reads = tuple(_READS[name] for name in names)
-    return _Symbols(leaves, tuple(TERMINAL_CODES[name] for name in names), reads, constants, codes)
+    return _NumberedSymbols(leaves, tuple(TERMINAL_CODES[name] for name in names), reads, constants, codes)
 
 
-def _prepare_formula(formula: Formula) -> Prepared:
-    """Return what the crawl needs to run a formula: leaves in the order in which they are met."""
+def _compile_formula(formula: Formula) -> SizedProgram:
+    """Compile a formula; leaves are numbered in order of appearance."""
     leaves: dict[tuple[str, str], int] = {}
     names = list(formula.terminals)
     numbers: dict[str, float] = {}
 
-    def collect(node: Node, _below: Sequence[None]) -> None:
+    def collect(node: Node, _operands: Sequence[None]) -> None:
         if isinstance(node, Constant):
             numbers.setdefault(repr(node.value), node.value)
 
@@ -140,32 +140,32 @@ def _prepare_formula(formula: Formula) -> Prepared:
         leaves["terminal", name] = i
     for i, digits in enumerate(numbers):
         leaves["constant", digits] = len(names) + i
-    count = registers = len(leaves)
+    count = slots_used = len(leaves)
     free: list[int] = []
     steps: list[tuple[int, int, int, int]] = []
 
-    def step(node: Node, below: tuple[int, ...]) -> int:
-        nonlocal registers
+    def step(node: Node, operands: tuple[int, ...]) -> int:
+        nonlocal slots_used
         if isinstance(node, Terminal):
             return leaves["terminal", node.name]
         if isinstance(node, Constant):
             return leaves["constant", repr(node.value)]
         assert isinstance(node, Unary | Binary)
-        free.extend(slot for slot in below if slot >= count)
+        free.extend(slot for slot in operands if slot >= count)
         if free:
             result = free.pop()
         else:
-            result = registers
-            registers += 1
-        steps.append((OPERATION_CODES[node.op], below[0], below[-1], result))
+            result = slots_used
+            slots_used += 1
+        steps.append((OPERATION_CODES[node.op], operands[0], operands[-1], result))
         return result
 
     last = fold(formula.root, step)
-    routine = ProgramRoutine(
+    program = CompiledProgram(
         np.array(steps, np.int32).reshape(-1, 4),
         np.array([TERMINAL_CODES[name] for name in names], np.int32),
         np.array(list(numbers.values()), np.float64),
         last,
         reduce(or_, (_READS[name] for name in names), 0),
     )
-    return Prepared(routine, registers)
+    return SizedProgram(program, slots_used)

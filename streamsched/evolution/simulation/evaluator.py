@@ -1,4 +1,4 @@
-"""How good score functions are: simulated crawls under each, on several threads, exactly and reproducibly."""
+"""Fitness of score functions: simulated crawls under each, multi-threaded, exact and reproducible."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 import numpy as np
 
 from streamsched.evolution.simulation.arena import Arena, CrawlTrace, SimulatedCrawl, make_arena
-from streamsched.evolution.simulation.compiled_programs import Prepared, prepare
+from streamsched.evolution.simulation.compiled_programs import SizedProgram, compile_program
 from streamsched.evolution.simulation.crawl import simulate
 from streamsched.evolution.simulation.trials import Trial, TrialRunner
 from streamsched.formula.evaluation.machine import ROWS, make_slots
@@ -29,18 +29,19 @@ __all__ = ["Evaluator", "Metric", "Series"]
 Metric: TypeAlias = Literal["change_rate", "ndcg"]
 Program: TypeAlias = bytes | Formula
 
-_LEAST_SLOTS: Final = 64  # of an arena: what genomes of the paper's depth need; formulas may need more
-_NO_PLACES: Final = np.empty((0, 0), np.int32)
+_MIN_SLOTS: Final = 64  # of an arena: enough for genomes of the paper's depth; formulas may need more
+_NO_POSITIONS: Final = np.empty((0, 0), np.int32)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Series:
-    """What one program did in one trial of r ranked cycles, each with v visits.
+    """Results of one program in one trial of r ranked cycles, each with v visits.
 
-    ``change_rate`` and ``ndcg``: float64[r], 0 where not counted; ``counted``: bool[r], where some page had changed;
-    ``new_pages``: int64[r], visited pages not visited since the warm-up. ``rows``: int64[r, v], the pages visited, best
-    first, as the history numbers them; ``hits``: bool[r, v], where they had changed; ``weights``: float64[r, v], what a
-    hit there is worth: those of one cycle add up to its ChangeRate or NDCG, whichever the evaluator's metric is.
+    ``change_rate`` and ``ndcg``: float64[r], 0 if not counted. ``counted``: bool[r], True if some page had changed.
+    ``new_pages``: int64[r], pages visited for the first time since the warm-up. ``rows``: int64[r, v], rows in the
+    history of the visited pages, best first. ``hits``: bool[r, v], whether they had changed. ``weights``: float64[r,
+    v], the contribution of a hit: those of one cycle's hits sum to its ChangeRate or NDCG, whichever is the evaluator's
+    metric.
     """
 
     change_rate: Floats
@@ -53,11 +54,11 @@ class Series:
 
     @property
     def visits(self) -> int:
-        """How many pages a cycle visits."""
+        """Number of pages visited per cycle."""
         return int(self.rows.shape[1])
 
     def mean(self, metric: Metric) -> float:
-        """Return the mean over the counted cycles, 0 where there is none: the program's fitness. O(r)."""
+        """Return the mean over the counted cycles, 0 if there are none: the program's fitness. O(r)."""
         values = (self.change_rate if metric == "change_rate" else self.ndcg)[self.counted]
         return sum(values.tolist()) / values.size if values.size else 0.0
 
@@ -65,9 +66,9 @@ class Series:
 class Evaluator:
     """Fitness of programs: the mean over `trials` of ChangeRate or NDCG, each a mean over ranked cycles.
 
-    A program is a genome over `alphabet` or a `Formula`. `workers` threads, None for the machine's; how many there are
-    changes nothing but the time. What was evaluated once is remembered. One call at a time.
-    Memory: 8 bytes for 64 cycles of each page and trial, and 150 bytes of each page of the largest trial a worker.
+    A program is a genome over `symbol_set` or a `Formula`. `workers`: threads, None for one per processor; results do
+    not depend on it. Results are cached. Not for concurrent calls. Memory: 8 bytes per page and trial for 64 cycles,
+    and 150 bytes per page of the largest trial and worker.
     """
 
     def __init__(
@@ -75,32 +76,32 @@ class Evaluator:
         trials: Sequence[Trial],
         metric: Metric = "ndcg",
         *,
-        alphabet: SymbolSet | None = None,
+        symbol_set: SymbolSet | None = None,
         workers: int | None = None,
     ) -> None:
         if not trials:
             raise ValueError("trials: expected one or more, found none")
         self.metric: Metric = metric
-        self.alphabet = alphabet
+        self.symbol_set = symbol_set
         self.trials = tuple(trials)
-        self._courses = [TrialRunner(trial, placed=metric == "ndcg") for trial in trials]
+        self._runners = [TrialRunner(trial, positions_matter=metric == "ndcg") for trial in trials]
         self._workers = workers or os.cpu_count() or 1
-        self._size = (
+        self._max_size = (
             max(trial.history.pages for trial in trials),
             max(trial.visits for trial in trials),
         )
         self._arenas: list[Arena] = []
-        self._known: dict[Program, Floats] = {}
+        self._cache: dict[Program, Floats] = {}
         self._stop = np.zeros(1, np.uint8)
 
     @property
     def evaluated(self) -> int:
-        """How many different programs have been evaluated."""
-        return len(self._known)
+        """Number of different programs evaluated."""
+        return len(self._cache)
 
     @contextmanager
     def deadline(self, seconds: float | None) -> Iterator[None]:
-        """In this block evaluation breaks off `seconds` after its start, within milliseconds; None: never."""
+        """Context manager: evaluation stops `seconds` after entry, within milliseconds; None for no limit."""
         timer = None if seconds is None else threading.Timer(seconds, self._expire)
         try:
             if timer is not None:
@@ -113,12 +114,12 @@ class Evaluator:
                 timer.join()
             self._stop[0] = 0
 
-    def over(self) -> bool:
+    def should_stop(self) -> bool:
         """Return whether the deadline has passed."""
         return bool(self._stop[0])
 
     def fitness(self, programs: Sequence[Program]) -> Floats:
-        """Return the fitness of each program, float64[n]; NaN for those that the deadline left out.
+        """Return the fitness of each program, float64[n]; NaN for those not evaluated before the deadline.
 
         O(ranked cycles · (classes of pages · steps + visits)) for each new program and trial.
         """
@@ -126,100 +127,104 @@ class Evaluator:
 
     def matrix(self, programs: Sequence[Program]) -> Floats:
         """Return the fitness of each program in each trial, float64[n, trials], as `fitness` does."""
-        new = list(dict.fromkeys(program for program in programs if program not in self._known))
-        jobs = iter(new)
+        new = list(dict.fromkeys(program for program in programs if program not in self._cache))
+        pending = iter(new)
         if len(new) > 1 and self._workers > 1:
             with ThreadPoolExecutor(self._workers) as pool:
                 arenas = [self._arena(number) for number in range(self._workers)]
-                for done in [pool.submit(self._work, jobs, arena) for arena in arenas]:
-                    done.result()
+                for future in [pool.submit(self._evaluate, pending, arena) for arena in arenas]:
+                    future.result()
         else:
-            self._work(jobs, self._arena(0))
+            self._evaluate(pending, self._arena(0))
         missing = np.full(len(self.trials), np.nan)
-        return np.array([self._known.get(program, missing) for program in programs]).reshape(-1, len(self.trials))
+        return np.array([self._cache.get(program, missing) for program in programs]).reshape(-1, len(self.trials))
 
     def series(self, program: Program, *, cuts: Sequence[float] = (1.0,)) -> list[list[Series]]:
-        """Return for each trial, and for each of `cuts`, what `program` did in it: ``[trial][cut]``.
+        """Return the results of `program` for each trial and each of `cuts`: ``[trial][cut]``.
 
-        A cut of 0.2 looks at the first fifth of each ranked list (at least one page): Figure 5 of the paper.
+        A cut of 0.2 covers the first fifth of each ranked list (at least one page): Figure 5 of the paper.
         """
-        prepared = prepare(program, self.alphabet)
-        return [self._trace_course(course, prepared, cuts) for course in self._courses]
+        compiled = compile_program(program, self.symbol_set)
+        return [self._trace_trial(runner, compiled, cuts) for runner in self._runners]
 
     def _expire(self) -> None:
         self._stop[0] = 1
 
-    def _arena(self, number: int, slots: int = _LEAST_SLOTS) -> Arena:
+    def _arena(self, number: int, slots: int = _MIN_SLOTS) -> Arena:
         while len(self._arenas) <= number:
-            self._arenas.append(make_arena(*self._size, _LEAST_SLOTS))
+            self._arenas.append(make_arena(*self._max_size, _MIN_SLOTS))
         arena = self._arenas[number]
         if arena.slots.shape[0] < slots:
             arena = self._arenas[number] = arena._replace(slots=make_slots(slots, ROWS))
         return arena
 
-    def _work(self, jobs: Iterator[Program], arena: Arena) -> None:
-        """Evaluate programs until there are no more or the time is over; threads share the iterator."""
-        for program in jobs:
+    def _evaluate(self, pending: Iterator[Program], arena: Arena) -> None:
+        """Evaluate programs from the shared iterator until it is exhausted or the deadline has passed."""
+        for program in pending:
             if self._stop[0]:
                 return
-            prepared = prepare(program, self.alphabet)
-            if arena.slots.shape[0] < prepared.slots:
-                arena = arena._replace(slots=make_slots(prepared.slots, ROWS))
-            values = np.empty(len(self._courses))
-            for i, course in enumerate(self._courses):
-                trace = _room(course.trial.ranked)
-                if not self._run(course, prepared, arena, trace):
+            compiled = compile_program(program, self.symbol_set)
+            if arena.slots.shape[0] < compiled.slots:
+                arena = arena._replace(slots=make_slots(compiled.slots, ROWS))
+            values = np.empty(len(self._runners))
+            for i, runner in enumerate(self._runners):
+                trace = _empty_trace(runner.trial.ranked)
+                if not self._simulate(runner, compiled, arena, trace):
                     return
-                values[i] = _average(trace, course.trial.visits, course.ground.ideals, self.metric == "ndcg")
-            self._known[program] = values
+                values[i] = _mean_metric(trace, runner.trial.visits, runner.crawl_history.ideals, self.metric == "ndcg")
+            self._cache[program] = values
 
-    def _run(self, course: TrialRunner, prepared: Prepared, arena: Arena, trace: CrawlTrace) -> bool:
-        routine = course.adapt(prepared.routine)
-        crawl = SimulatedCrawl(course.ground, course.opening(routine.reads), course.rules, routine, arena, trace)
+    def _simulate(self, runner: TrialRunner, compiled: SizedProgram, arena: Arena, trace: CrawlTrace) -> bool:
+        program = runner.adapt(compiled.program)
+        crawl = SimulatedCrawl(
+            runner.crawl_history, runner.warm_state(program.reads), runner.rules, program, arena, trace
+        )
         return bool(simulate(crawl, self._stop))
 
-    def _trace_course(self, course: TrialRunner, prepared: Prepared, cuts: Sequence[float]) -> list[Series]:
-        trial = course.trial
-        trace = _room(trial.ranked, trial.visits)
-        arena = self._arena(0, prepared.slots)
+    def _trace_trial(self, runner: TrialRunner, compiled: SizedProgram, cuts: Sequence[float]) -> list[Series]:
+        trial = runner.trial
+        trace = _empty_trace(trial.ranked, trial.visits)
+        arena = self._arena(0, compiled.slots)
         stop = np.zeros(1, np.uint8)
-        routine, rules = course.adapt(prepared.routine), course.rules._replace(placed=True)
-        simulate(SimulatedCrawl(course.ground, course.opening(routine.reads), rules, routine, arena, trace), stop)
+        program, rules = runner.adapt(compiled.program), runner.rules._replace(positions_matter=True)
+        simulate(
+            SimulatedCrawl(runner.crawl_history, runner.warm_state(program.reads), rules, program, arena, trace), stop
+        )
         counted = trace.relevant > 0
         series = []
         for cut in cuts:
             visits = max(1, int(cut * trial.visits + 1e-9))
             visited = trace.visited[:, :visits]
             hits = (visited & 1).astype(np.float64)
-            gains = hits @ course.ground.discounts[:visits]
+            gains = hits @ runner.crawl_history.discounts[:visits]
             if visits == trial.visits:
                 gains = trace.gains
-            ideals = course.ground.ideals[np.minimum(trace.relevant, visits)]
+            ideals = runner.crawl_history.ideals[np.minimum(trace.relevant, visits)]
             ndcg = np.divide(gains, ideals, out=np.zeros(gains.size), where=counted)
             rates = np.where(counted, hits.sum(axis=1) / visits, 0.0)
             new = np.count_nonzero(visited & 2, axis=1)
             weights = np.full(hits.shape, 1.0 / visits)
             if self.metric == "ndcg":
-                weights = course.ground.discounts[:visits] / np.maximum(ideals, 1.0)[:, None]
-            series.append(Series(rates, ndcg, counted, new, course.rows[visited >> 2], hits > 0.0, weights))
+                weights = runner.crawl_history.discounts[:visits] / np.maximum(ideals, 1.0)[:, None]
+            series.append(Series(rates, ndcg, counted, new, runner.rows[visited >> 2], hits > 0.0, weights))
         return series
 
 
-def _room(ranked: int, visits: int = 0) -> CrawlTrace:
-    """Return a trace to be filled: with pages where `visits` says how many a cycle."""
-    visited = np.zeros((ranked, visits), np.int32) if visits else _NO_PLACES
+def _empty_trace(ranked: int, visits: int = 0) -> CrawlTrace:
+    """Return an empty trace; it records visited pages if `visits` per cycle is given."""
+    visited = np.zeros((ranked, visits), np.int32) if visits else _NO_POSITIONS
     return CrawlTrace(np.zeros(ranked, np.int64), np.zeros(ranked, np.int64), np.zeros(ranked), visited)
 
 
 @kernel
-def _average(trace: CrawlTrace, visits: int, ideals: Floats, placed: bool) -> float:
-    """Return the mean of ChangeRate, or of NDCG where `placed`, over the cycles in which some page had changed."""
+def _mean_metric(trace: CrawlTrace, visits: int, ideals: Floats, positions_matter: bool) -> float:
+    """Return mean ChangeRate, or NDCG if `positions_matter`, over the cycles in which some page had changed."""
     total = 0.0
     counted = 0
     for i in range(trace.relevant.size):
         if trace.relevant[i] > 0:
             counted += 1
-            if placed:
+            if positions_matter:
                 total += trace.gains[i] / ideals[min(trace.relevant[i], visits)]
             else:
                 total += trace.hits[i] / visits

@@ -1,7 +1,7 @@
-"""What a cycle's visits make of classes: each falls into what was not visited, what had changed and what had not.
+"""Updates of page classes by a cycle's visits: each class splits into pages not visited, changed and not changed.
 
-The last two get a new state. All parts of one new state, whatever classes they come from, become one class; its pages
-are gathered when the cycle is over, and sorted when their order matters.
+The last two get a new state. Parts with equal new state, from whatever classes, become one class. Its pages are
+collected at the end of the cycle, and sorted when their order matters.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from streamsched.evolution.simulation.arena import (
     READS_IMPORTANCE,
     READS_LAST,
     READS_RATE,
-    READS_RHYTHM,
+    READS_SEASONALITY,
     READS_VISITS,
     READS_WEIGHTED,
     UNSORTED,
@@ -29,91 +29,91 @@ from streamsched.evolution.simulation.arena import (
 )
 from streamsched.evolution.simulation.simulated_seasonality import SeasonalityInputs, update_class_seasonality
 from streamsched.evolution.simulation.tie_order import mark_run
-from streamsched.evolution.simulation.tie_segments import count_within, find_number
+from streamsched.evolution.simulation.tie_segments import count_within, lower_bound
 from streamsched.numerics.jit import inlined_kernel, mix
 
 if TYPE_CHECKING:
     from streamsched.numerics.arrays import Hashes, Record
 
-__all__ = ["PageRun", "begin_cycle", "settle_cycle", "visit_class"]
+__all__ = ["TieSegment", "begin_cycle", "end_cycle", "visit_class"]
 
-_FRESH = 2  # in Trace.visited
+_NEW = 2  # in Trace.visited
 
 
-class PageRun(NamedTuple):
-    """Which pages of classes of equal score are visited, and where in the batch they come."""
+class TieSegment(NamedTuple):
+    """The pages to visit of classes with equal score, and their position in the batch."""
 
     cycle: int
-    offset: int  # the page number that goes first
-    reach: int  # how far from it on pages are visited
-    place: int  # in the batch, of the first page
-    shared: bool  # among several classes, so that places are found by bitmap
+    offset: int  # the page number that ranks first
+    length: int  # distance from it up to which pages are visited
+    position: int  # of the first page in the batch
+    shared: bool  # several classes or an unsorted one, so positions need the bitmap
 
 
-class _Visit(NamedTuple):
-    """What visits to one class have in common."""
+class _ClassVisit(NamedTuple):
+    """Common data of the visits to one class."""
 
-    at: int  # number of the ranked cycle
+    at: int  # index of the ranked cycle
     cycle: int
-    fresh: int  # 2 where the class was not visited since the warm-up
+    is_new: int  # 2 if the class was not visited since the warm-up
     shared: bool
 
 
 @inlined_kernel
 def begin_cycle(arena: Arena) -> None:
-    """Make ready for a cycle's visits."""
+    """Reset the counts of a cycle's visits."""
     counts = arena.counts[0]
     counts.before = counts.classes
     counts.hits = counts.misses = counts.parts = counts.vacant = 0
 
 
 @inlined_kernel
-def visit_class(crawl: SimulatedCrawl, one: int, stretch: PageRun) -> None:
-    """Visit the pages of class `one` that lie within reach. O(log size + pages moved)."""
+def visit_class(crawl: SimulatedCrawl, class_id: int, segment: TieSegment) -> None:
+    """Visit the pages of class `class_id` within the segment. O(log size + pages moved)."""
     arena = crawl.arena
-    pages = crawl.opening.members.size
-    start, size = arena.starts[one], arena.sizes[one]
-    page: Record = arena.pages[one]
-    begin = 0 if page.flags & UNSORTED else find_number(arena, one, stretch.offset)
-    taken = size if stretch.reach == pages else count_within(arena, one, stretch.offset, stretch.reach, pages)
+    pages = crawl.warm_state.members.size
+    start, size = arena.starts[class_id], arena.sizes[class_id]
+    page: Record = arena.pages[class_id]
+    begin = 0 if page.flags & UNSORTED else lower_bound(arena, class_id, segment.offset)
+    taken = size if segment.length == pages else count_within(arena, class_id, segment.offset, segment.length, pages)
     if taken == 0:
         return
-    visit = _Visit(
-        at=stretch.cycle - crawl.rules.warmup,
-        cycle=stretch.cycle,
-        fresh=0 if page.flags & VISITED_AGAIN else _FRESH,
-        shared=stretch.shared,
+    visit = _ClassVisit(
+        at=segment.cycle - crawl.rules.warmup,
+        cycle=segment.cycle,
+        is_new=0 if page.flags & VISITED_AGAIN else _NEW,
+        shared=segment.shared,
     )
-    place = stretch.place
+    position = segment.position
     counts = arena.counts[0]
     hits, misses = counts.hits, counts.misses
     end = begin + taken
     if end <= size:
-        _visit_run(crawl, visit, (start + begin, start + end), place)
+        _visit_run(crawl, visit, (start + begin, start + end), position)
         for i in range(start + end, start + size):
             arena.members[i - taken] = arena.members[i]
-    else:  # from the offset to the end, then from the beginning; taken here by ascending number
+    else:  # from the offset to the end, then from the start; processed by ascending number
         wrapped = end - size
-        _visit_run(crawl, visit, (start, start + wrapped), place + size - begin)
-        _visit_run(crawl, visit, (start + begin, start + size), place)
+        _visit_run(crawl, visit, (start, start + wrapped), position + size - begin)
+        _visit_run(crawl, visit, (start + begin, start + size), position)
         for i in range(start + wrapped, start + begin):
             arena.members[i - wrapped] = arena.members[i]
-    arena.sizes[one] = size - taken
+    arena.sizes[class_id] = size - taken
     if size == taken:
-        arena.vacant[counts.vacant] = one
+        arena.vacant[counts.vacant] = class_id
         counts.vacant += 1
     if counts.hits > hits:
-        _enter_part(crawl, one, stretch.cycle, True, (hits, counts.hits - hits))
+        _add_part(crawl, class_id, segment.cycle, True, (hits, counts.hits - hits))
     if counts.misses > misses:
-        _enter_part(crawl, one, stretch.cycle, False, (~misses, counts.misses - misses))
+        _add_part(crawl, class_id, segment.cycle, False, (~misses, counts.misses - misses))
     crawl.trace.hits[visit.at] = counts.hits
 
 
 @inlined_kernel
-def _visit_run(crawl: SimulatedCrawl, visit: _Visit, run: tuple[int, int], place: int) -> None:
-    """Visit consecutive members of a class, the first at `place`; append them to what changed and what did not.
+def _visit_run(crawl: SimulatedCrawl, visit: _ClassVisit, run: tuple[int, int], position: int) -> None:
+    """Visit consecutive members of a class, the first at `position`; append them to hits and misses.
 
-    Written without branches on what a visit finds: nobody can predict it, the processor no more than a crawler.
+    Without branches on the results, because they are unpredictable for the processor too.
     """
     members, hits, misses, stale = crawl.arena.members, crawl.arena.hits, crawl.arena.misses, crawl.arena.stale
     counts = crawl.arena.counts[0]
@@ -128,21 +128,21 @@ def _visit_run(crawl: SimulatedCrawl, visit: _Visit, run: tuple[int, int], place
     counts.hits, counts.misses = found, missed
     if visit.shared:
         mark_run(crawl.arena, run[0], run[1])
-    elif crawl.rules.placed:
-        _place_run(crawl, visit.at, run, place)
+    elif crawl.rules.positions_matter:
+        _add_gains(crawl, visit.at, run, position)
     if crawl.trace.visited.shape[0] > 0:
-        _trace_run(crawl, visit, run, place)
+        _trace_run(crawl, visit, run, position)
 
 
 @inlined_kernel
-def _place_run(crawl: SimulatedCrawl, at: int, run: tuple[int, int], place: int) -> None:
-    """Add up what the visits to consecutive members of a class, the first at `place`, are worth.
+def _add_gains(crawl: SimulatedCrawl, at: int, run: tuple[int, int], position: int) -> None:
+    """Add the gains of visits to consecutive members of a class, the first at `position`.
 
-    In four sums: in one, each page would wait for the one before it.
+    Four sums, because a single one would be a dependency chain.
     """
-    members, stale, discounts = crawl.arena.members, crawl.arena.stale, crawl.ground.discounts
+    members, stale, discounts = crawl.arena.members, crawl.arena.stale, crawl.history.discounts
     first = second = third = fourth = 0.0
-    shift = place - run[0]
+    shift = position - run[0]
     i = run[0]
     while i + 4 <= run[1]:
         first += discounts[shift + i] * _bit(stale, members[i])
@@ -163,39 +163,39 @@ def _bit(bits: Hashes, page: int) -> np.int64:
 
 
 @inlined_kernel
-def _trace_run(crawl: SimulatedCrawl, visit: _Visit, run: tuple[int, int], place: int) -> None:
-    """Enter visits to consecutive members of a class into the trace, or mark for it which of them are new."""
+def _trace_run(crawl: SimulatedCrawl, visit: _ClassVisit, run: tuple[int, int], position: int) -> None:
+    """Write visits to consecutive members of a class to the trace, or mark the new ones among them for it."""
     arena, trace = crawl.arena, crawl.trace
     for i in range(run[0], run[1]):
         page = arena.members[i]
         if not visit.shared:
-            trace.visited[visit.at, place + i - run[0]] = page << 2 | visit.fresh | _bit(arena.stale, page)
-        elif visit.fresh:
-            arena.fresh_bits[page >> 6] |= np.uint64(1) << np.uint64(page & 63)
+            trace.visited[visit.at, position + i - run[0]] = page << 2 | visit.is_new | _bit(arena.stale, page)
+        elif visit.is_new:
+            arena.new_bits[page >> 6] |= np.uint64(1) << np.uint64(page & 63)
 
 
 @inlined_kernel
-def _enter_part(crawl: SimulatedCrawl, one: int, cycle: int, changed: bool, run: tuple[int, int]) -> None:
-    """Enter a part of class `one`, visited in `cycle`, into the class of its new state, made if need be."""
-    routine, arena = crawl.routine, crawl.arena
+def _add_part(crawl: SimulatedCrawl, class_id: int, cycle: int, changed: bool, run: tuple[int, int]) -> None:
+    """Add a part of class `class_id`, visited in `cycle`, to the class of its new state; create that if needed."""
+    program, arena = crawl.program, crawl.arena
     counts = arena.counts[0]
     made = counts.classes
-    arena.pages[made] = arena.pages[one]
-    arena.traces[made] = arena.traces[one]
+    arena.pages[made] = arena.pages[class_id]
+    arena.traces[made] = arena.traces[class_id]
     page: Record = arena.pages[made]
     trace: Record = arena.traces[made]
-    if routine.reads & READS_RHYTHM:
-        _copy_link(arena, one, made)
+    if program.reads & READS_SEASONALITY:
+        _copy_link(arena, class_id, made)
         update_class_seasonality(
-            SeasonalityInputs(arena.links, arena.schedules, crawl.ground.clock), made, page, cycle, changed
+            SeasonalityInputs(arena.links, arena.schedules, crawl.history.clock), made, page, cycle, changed
         )
-    if routine.reads & READS_RATE:
+    if program.reads & READS_RATE:
         update_page(page, trace, cycle - page.last_visit_s, changed, 1.0)
     else:
         count_visit(page, trace, changed)
     page.last_visit_s = cycle
     page.flags |= VISITED_AGAIN
-    target = _find_state(arena, routine.reads, made)
+    target = _find_class(arena, program.reads, made)
     at = target - counts.before
     if target == made:
         counts.classes += 1
@@ -213,18 +213,18 @@ def _enter_part(crawl: SimulatedCrawl, one: int, cycle: int, changed: bool, run:
 
 
 @inlined_kernel
-def _copy_link(arena: Arena, one: int, other: int) -> None:
-    """Let class `other` have the link and the schedule of class `one`."""
-    arena.links[other] = arena.links[one]
-    link: Record = arena.links[other]
+def _copy_link(arena: Arena, class_id: int, other_id: int) -> None:
+    """Copy the link and the schedule of class `class_id` to class `other_id`."""
+    arena.links[other_id] = arena.links[class_id]
+    link: Record = arena.links[other_id]
     if link.schedule:
-        link.schedule = other + 1
-        arena.schedules[other + 1] = arena.schedules[one + 1]
+        link.schedule = other_id + 1
+        arena.schedules[other_id + 1] = arena.schedules[class_id + 1]
 
 
 @inlined_kernel
-def _find_state(arena: Arena, reads: int, made: int) -> int:
-    """Return the class made in this cycle that is like `made` in all that is read, or `made` itself."""
+def _find_class(arena: Arena, reads: int, made: int) -> int:
+    """Return the class created in this cycle that equals `made` in all state that is read, or `made` itself."""
     page: Record = arena.pages[made]
     trace: Record = arena.traces[made]
     before = arena.counts[0].before
@@ -244,27 +244,27 @@ def _find_state(arena: Arena, reads: int, made: int) -> int:
     if reads & READS_RATE:
         key = mix(key ^ np.uint64(page.prior_exposure * 1e3))
         key = mix(key ^ np.uint64(min(page.own_exposure, 1e12) * 1e6))
-    if reads & READS_RHYTHM:
+    if reads & READS_SEASONALITY:
         key = mix(key ^ np.uint64(arena.links[made].profile))
     mask = np.int64(arena.table.size - 1)
     slot = np.int64(key) & mask
     while arena.table[slot]:
-        other = arena.table[slot] - 1
-        if _alike(arena, reads, made, other):
-            return int(other)
+        other_id = arena.table[slot] - 1
+        if _same_state(arena, reads, made, other_id):
+            return int(other_id)
         slot = (slot + 1) & mask
     arena.table[slot] = made + 1
-    arena.places[made - before] = slot
+    arena.table_slots[made - before] = slot
     return made
 
 
 @inlined_kernel
-def _alike(arena: Arena, reads: int, one: int, other: int) -> bool:
-    """Return whether two classes made in this cycle agree in all that is read."""
-    page: Record = arena.pages[one]
-    trace: Record = arena.traces[one]
-    other_page: Record = arena.pages[other]
-    other_trace: Record = arena.traces[other]
+def _same_state(arena: Arena, reads: int, class_id: int, other_id: int) -> bool:
+    """Return whether two classes created in this cycle are equal in all state that is read."""
+    page: Record = arena.pages[class_id]
+    trace: Record = arena.traces[class_id]
+    other_page: Record = arena.pages[other_id]
+    other_trace: Record = arena.traces[other_id]
     if reads & READS_VISITS and page.visits != other_page.visits:
         return False
     if reads & READS_CHANGES and page.changes != other_page.changes:
@@ -282,7 +282,7 @@ def _alike(arena: Arena, reads: int, one: int, other: int) -> bool:
         or page.own_exposure != other_page.own_exposure
     ):
         return False
-    if reads & READS_RHYTHM and not _same_rhythm(arena.links[one], arena.links[other]):
+    if reads & READS_SEASONALITY and not _same_seasonality(arena.links[class_id], arena.links[other_id]):
         return False
     weight_differs = reads & READS_IMPORTANCE and page.importance != other_page.importance
     cost_differs = reads & READS_COST and page.cost != other_page.cost
@@ -290,43 +290,43 @@ def _alike(arena: Arena, reads: int, one: int, other: int) -> bool:
 
 
 @inlined_kernel
-def _same_rhythm(link: Record, other: Record) -> bool:
-    """Return whether two classes have the same rhythm: of the same profile, without schedules of their own."""
-    return bool(link.profile == other.profile) and link.schedule == 0 and other.schedule == 0
+def _same_seasonality(link: Record, other_link: Record) -> bool:
+    """Return whether two classes have the same profile and no schedules of their own."""
+    return bool(link.profile == other_link.profile) and link.schedule == 0 and other_link.schedule == 0
 
 
 @inlined_kernel
-def settle_cycle(crawl: SimulatedCrawl) -> None:
-    """Gather the pages of the classes that the cycle made, and drop those that it emptied."""
+def end_cycle(crawl: SimulatedCrawl) -> None:
+    """Collect the pages of the classes created in the cycle, and remove those it emptied."""
     rules, arena = crawl.rules, crawl.arena
     counts = arena.counts[0]
     if rules.since_visit:
-        _refresh(arena)
+        _clear_stale(arena)
     if counts.tail + rules.visits > arena.members.size:
         _compact(arena)
     for made in range(counts.before, counts.classes):
         at = made - counts.before
-        arena.table[arena.places[at]] = 0
+        arena.table[arena.table_slots[at]] = 0
         arena.starts[made] = counts.tail
-        _gather(arena, arena.first_part[at], counts.tail)
+        _write_members(arena, arena.first_part[at], counts.tail)
         counts.tail += arena.sizes[made]
     for i in range(counts.vacant):
         while counts.classes > 0 and arena.sizes[counts.classes - 1] == 0:
             counts.classes -= 1
-        free = arena.vacant[i]
-        if free < counts.classes:
+        freed = arena.vacant[i]
+        if freed < counts.classes:
             counts.classes -= 1
             moved = counts.classes
-            arena.starts[free] = arena.starts[moved]
-            arena.sizes[free] = arena.sizes[moved]
-            arena.pages[free] = arena.pages[moved]
-            arena.traces[free] = arena.traces[moved]
-            if crawl.routine.reads & READS_RHYTHM:
-                _copy_link(arena, moved, free)
+            arena.starts[freed] = arena.starts[moved]
+            arena.sizes[freed] = arena.sizes[moved]
+            arena.pages[freed] = arena.pages[moved]
+            arena.traces[freed] = arena.traces[moved]
+            if crawl.program.reads & READS_SEASONALITY:
+                _copy_link(arena, moved, freed)
 
 
 @inlined_kernel
-def _gather(arena: Arena, part: int, start: int) -> None:
+def _write_members(arena: Arena, part: int, start: int) -> None:
     """Write the pages of a class's parts, one after another, to `members` from `start` on."""
     while part >= 0:
         begin = arena.part_starts[part]
@@ -343,23 +343,23 @@ def _gather(arena: Arena, part: int, start: int) -> None:
 
 @inlined_kernel
 def _compact(arena: Arena) -> None:
-    """Close the gaps between the runs of the classes that the cycle did not make."""
+    """Close the gaps between the runs of the classes that existed before the cycle."""
     counts = arena.counts[0]
     tail = 0
-    for one in range(counts.before):
-        start = arena.starts[one]
-        arena.starts[one] = tail
-        for i in range(arena.sizes[one]):
-            arena.spare[tail] = arena.members[start + i]
+    for class_id in range(counts.before):
+        start = arena.starts[class_id]
+        arena.starts[class_id] = tail
+        for i in range(arena.sizes[class_id]):
+            arena.buffer[tail] = arena.members[start + i]
             tail += 1
     for i in range(tail):
-        arena.members[i] = arena.spare[i]
+        arena.members[i] = arena.buffer[i]
     counts.tail = tail
 
 
 @inlined_kernel
-def _refresh(arena: Arena) -> None:
-    """Note that the copies of the pages that the cycle found changed are up to date again."""
+def _clear_stale(arena: Arena) -> None:
+    """Mark the pages found changed in this cycle as up to date."""
     for i in range(arena.counts[0].hits):
         page = arena.hits[i]
         arena.stale[page >> 6] &= ~(np.uint64(1) << np.uint64(page & 63))

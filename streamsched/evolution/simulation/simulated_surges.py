@@ -1,9 +1,9 @@
-"""What surges have taken of each group of pages, cycle by cycle: what the terminal `surge` is in a simulated crawl.
+"""Cumulative surge hazard of each page group by cycle, from which a simulated crawl computes the terminal `surge`.
 
-A live crawl learns of a surge from its own visits; a simulated one is told it as a cycle later a crawl would have found
-it out, from all pages of the group: the share hit beyond what their mean rates let expect, by the grid of
-`estimation.surges`. So it is the same whatever the program visits, and pages of one group that were last visited in
-the same cycle stay alike. Groups of few pages tell nothing: a page's own change would show.
+A live crawl infers surges from its own visits. A simulated crawl takes them from all pages of the group, one cycle
+later, as a crawl would have detected them: the share of pages hit in excess of their mean rates, on the grid of
+`estimation.surges`. So surges do not depend on what the program visits, and pages of one group that were last visited
+in the same cycle stay equal. Small groups have no surges, because a single page's change would appear as one.
 """
 
 from __future__ import annotations
@@ -19,34 +19,34 @@ from streamsched.numerics.vector_math import expm1
 if TYPE_CHECKING:
     from streamsched.numerics.arrays import Bools, Floats, Ints, Record, Records
 
-__all__ = ["FEWEST_PAGES", "add_surge_counts", "fill_surge", "number_groups"]
+__all__ = ["MIN_GROUP_PAGES", "cumulative_surge_hazard", "fill_surge", "number_large_groups"]
 
-FEWEST_PAGES: Final = 16  # of a group in the trial
-_LEAST_RATE: Final = 1e-6  # changes a page and cycle
+MIN_GROUP_PAGES: Final = 16  # in a group, within the trial
+_LEAST_RATE: Final = 1e-6  # changes per page and cycle
 
 
-def number_groups(groups: Ints) -> Ints:
-    """Return ``groups``: int64[n] numbered from 1 on, 0 for those of few pages: int64[n]. O(n log n).
+def number_large_groups(groups: Ints) -> Ints:
+    """Return ``groups``: int64[n] renumbered from 1, with 0 for small groups: int64[n]. O(n log n).
 
-    >>> number_groups(np.array([7] * 16 + [4] * 3 + [9] * 20))[[0, 16, 38]].tolist()
+    >>> number_large_groups(np.array([7] * 16 + [4] * 3 + [9] * 20))[[0, 16, 38]].tolist()
     [1, 0, 2]
     """
     _, place, sizes = np.unique(groups, return_inverse=True, return_counts=True)
-    large = sizes >= FEWEST_PAGES
+    large = sizes >= MIN_GROUP_PAGES
     return np.asarray(np.where(large, np.cumsum(large), 0)[place], np.int64)
 
 
-def add_surge_counts(changed: Bools, numbers: Ints) -> Floats:
-    """Return -ln of the share of each group that no surge has hit up to and in each cycle: float64[C, groups].
+def cumulative_surge_hazard(changed: Bools, numbers: Ints) -> Floats:
+    """Return -ln of the share of each group that no surge has hit up to and including each cycle: float64[C, groups].
 
-    ``changed``: bool[n, C]; ``numbers``: int64[n] as `number_groups` gives them; group 0 is hit by none. O(n C).
+    ``changed``: bool[n, C]; ``numbers``: int64[n] from `number_large_groups`; group 0 is never hit. O(n C).
     """
     sizes = np.bincount(numbers)
     sums = np.stack([np.bincount(numbers, weights=column, minlength=sizes.size) for column in changed.T])
     rates = np.clip(sums.mean(axis=0) / np.maximum(sizes, 1), _LEAST_RATE, 1.0 - _LEAST_RATE)
     chance = FIRST_SURGES / FIRST_WINDOWS
     likely = {0.0: np.zeros_like(sums)}
-    for share in SHARES:  # ln of the likelihood, over that of no surge
+    for share in SHARES:  # log likelihood ratio to no surge
         change = np.log1p(share * (1.0 - rates) / rates)
         likely[share] = sums * change + (sizes - sums) * np.log1p(-share)
     top = np.max(list(likely.values()), axis=0)
@@ -59,9 +59,9 @@ def add_surge_counts(changed: Bools, numbers: Ints) -> Floats:
 
 
 @inlined_kernel
-def fill_surge(tolls: Floats, pages: Records, cycle: int, out: Floats) -> None:
-    """Fill `out`: float64[m] with `surge` of m pages in `cycle`, their group the number, their times cycles. O(m)."""
+def fill_surge(surge_hazard: Floats, pages: Records, cycle: int, out: Floats) -> None:
+    """Fill `out`: float64[m] with `surge` of m pages in `cycle`; their groups are numbers, their times cycles. O(m)."""
     for i in range(out.size):
         page: Record = pages[i]
         group, last = np.int64(page.group), np.int64(page.last_visit_s)
-        out[i] = 0.0 - expm1(tolls[last, group] - tolls[cycle - 1, group])
+        out[i] = 0.0 - expm1(surge_hazard[last, group] - surge_hazard[cycle - 1, group])

@@ -1,4 +1,4 @@
-"""Putting pages of several classes in order, by bitmaps over page numbers: O(pages / 4096 + words marked)."""
+"""Sorting pages of several classes by bitmaps over page numbers: O(pages / 4096 + words marked)."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from streamsched.numerics.jit import count_ones, inlined_kernel, trailing_zeros
 if TYPE_CHECKING:
     from streamsched.numerics.arrays import Record
 
-__all__ = ["is_unsorted", "mark_run", "place_tied", "sort_class"]
+__all__ = ["add_tied_gains", "is_unsorted", "mark_run", "sort_class"]
 
-_WORDS_A_PAGE = 4  # of the bitmap: with fewer for each page that is marked, looking at all words costs less
+_WORDS_PER_PAGE = 4  # of the bitmap: with fewer per marked page, scanning all words is cheaper
 
 
 @inlined_kernel
 def mark_run(arena: Arena, start: int, stop: int) -> None:
     """Mark the pages ``members[start:stop]`` in the bitmap. O(pages marked), or pages / 4096 if that is more."""
     members, bits, touched = arena.members, arena.member_bits, arena.touched
-    if (stop - start) * _WORDS_A_PAGE > bits.size:  # most words will be touched: note that of all at once
+    if (stop - start) * _WORDS_PER_PAGE > bits.size:  # most words will be touched: mark all of them
         for i in range(touched.size):
             touched[i] = ~np.uint64(0)
     else:
@@ -32,17 +32,17 @@ def mark_run(arena: Arena, start: int, stop: int) -> None:
 
 
 @inlined_kernel
-def is_unsorted(arena: Arena, one: int) -> bool:
-    """Return whether the page numbers of class `one` are in any order. O(1)."""
-    page: Record = arena.pages[one]
+def is_unsorted(arena: Arena, class_id: int) -> bool:
+    """Return whether the page numbers of class `class_id` are unsorted. O(1)."""
+    page: Record = arena.pages[class_id]
     return bool(page.flags & UNSORTED)
 
 
 @inlined_kernel
-def sort_class(arena: Arena, one: int) -> None:
-    """Put the page numbers of class `one` in ascending order. O(size + pages / 4096)."""
-    start = arena.starts[one]
-    mark_run(arena, start, start + arena.sizes[one])
+def sort_class(arena: Arena, class_id: int) -> None:
+    """Sort the page numbers of class `class_id`, ascending. O(size + pages / 4096)."""
+    start = arena.starts[class_id]
+    mark_run(arena, start, start + arena.sizes[class_id])
     for group in range(arena.touched.size):
         touched = arena.touched[group]
         arena.touched[group] = 0
@@ -57,34 +57,35 @@ def sort_class(arena: Arena, one: int) -> None:
                 arena.members[start] = (word << 6) + trailing_zeros(members)
                 members &= members - np.uint64(1)
                 start += 1
-    page: Record = arena.pages[one]
+    page: Record = arena.pages[class_id]
     page.flags &= ~UNSORTED
 
 
 @inlined_kernel
-def place_tied(crawl: SimulatedCrawl, at: int, offset: int, place: int, before: tuple[int, int]) -> None:
-    """Put the marked pages into their places from `place` on, in the order of ties from `offset` on; unmark them.
+def add_tied_gains(crawl: SimulatedCrawl, at: int, offset: int, position: int, before: tuple[int, int]) -> None:
+    """Add the gains of the marked pages, at positions from `position` on in the tie order from `offset` on; unmark
+    them.
 
-    `at`: the number of the ranked cycle; `before`: how many hits and misses it had before these pages were visited.
-    A page's place is how many marked ones have lower numbers: those of the words before its own, counted once, and
-    those of its own. O(pages visited), or pages / 4096 if that is more.
+    `at`: index of the ranked cycle. `before`: its hits and misses before these pages were visited. A page's rank is the
+    number of marked pages with lower numbers: those in earlier words, counted once, plus those in its own.
+    O(pages visited), or pages / 4096 if that is more.
     """
-    arena, discounts = crawl.arena, crawl.ground.discounts
+    arena, discounts = crawl.arena, crawl.history.discounts
     arena.touched[offset >> 12] |= np.uint64(1) << np.uint64((offset >> 6) & 63)
     total = _count_words(arena)
-    turn = _count_below(arena, offset)
+    first_rank = _count_below(arena, offset)
     hits = arena.hits
     first = second = 0.0
     i = before[0]
-    while i + 2 <= arena.counts[0].hits:  # in two sums: in one, each page would wait for the one before it
-        first += discounts[place + _turned(_count_below(arena, hits[i]), turn, total)]
-        second += discounts[place + _turned(_count_below(arena, hits[i + 1]), turn, total)]
+    while i + 2 <= arena.counts[0].hits:  # two sums: a single one would be a dependency chain
+        first += discounts[position + _rotated_rank(_count_below(arena, hits[i]), first_rank, total)]
+        second += discounts[position + _rotated_rank(_count_below(arena, hits[i + 1]), first_rank, total)]
         i += 2
     if i < arena.counts[0].hits:
-        first += discounts[place + _turned(_count_below(arena, hits[i]), turn, total)]
+        first += discounts[position + _rotated_rank(_count_below(arena, hits[i]), first_rank, total)]
     crawl.trace.gains[at] += first + second
     if crawl.trace.visited.shape[0] > 0:
-        _trace_tied(crawl, at, place, before, (turn, total))
+        _trace_tied(crawl, at, position, before, (first_rank, total))
     for group in range(arena.touched.size):
         touched = arena.touched[group]
         arena.touched[group] = 0
@@ -97,7 +98,7 @@ def place_tied(crawl: SimulatedCrawl, at: int, offset: int, place: int, before: 
 
 @inlined_kernel
 def _count_words(arena: Arena) -> int:
-    """Fill in how many marked pages stand in words before each touched one; return how many there are in all."""
+    """Store for each touched word the number of marked pages in the words before it; return the total."""
     total = 0
     for group in range(arena.touched.size):
         touched = arena.touched[group]
@@ -112,26 +113,28 @@ def _count_words(arena: Arena) -> int:
 
 @inlined_kernel
 def _count_below(arena: Arena, page: int) -> int:
-    """Return how many marked pages have numbers below that of a page in a touched word."""
+    """Return the number of marked pages with numbers below that of a page in a touched word."""
     lower = (np.uint64(1) << np.uint64(page & 63)) - np.uint64(1)
     return int(arena.below[page >> 6]) + count_ones(arena.member_bits[page >> 6] & lower)
 
 
 @inlined_kernel
-def _turned(below: int, turn: int, total: int) -> int:
-    """Return a page's place in the order of ties, which begins after `turn` of `total` marked pages."""
-    return below - turn if below >= turn else below - turn + total
+def _rotated_rank(below: int, first_rank: int, total: int) -> int:
+    """Return a page's rank in the tie order, which starts after `first_rank` of `total` marked pages."""
+    return below - first_rank if below >= first_rank else below - first_rank + total
 
 
 @inlined_kernel
-def _trace_tied(crawl: SimulatedCrawl, at: int, place: int, before: tuple[int, int], turning: tuple[int, int]) -> None:
-    """Enter the marked pages into the trace."""
+def _trace_tied(
+    crawl: SimulatedCrawl, at: int, position: int, before: tuple[int, int], rotation: tuple[int, int]
+) -> None:
+    """Write the marked pages to the trace."""
     arena, counts = crawl.arena, crawl.arena.counts[0]
     for hit in range(2):
         visited = arena.hits if hit else arena.misses
         for i in range(before[0] if hit else before[1], counts.hits if hit else counts.misses):
             page = visited[i]
-            fresh = np.int64(arena.fresh_bits[page >> 6] >> np.uint64(page & 63) & np.uint64(1))
-            arena.fresh_bits[page >> 6] &= ~(np.uint64(1) << np.uint64(page & 63))
-            rank = _turned(_count_below(arena, page), turning[0], turning[1])
-            crawl.trace.visited[at, place + rank] = page << 2 | fresh << 1 | hit
+            is_new = np.int64(arena.new_bits[page >> 6] >> np.uint64(page & 63) & np.uint64(1))
+            arena.new_bits[page >> 6] &= ~(np.uint64(1) << np.uint64(page & 63))
+            rank = _rotated_rank(_count_below(arena, page), rotation[0], rotation[1])
+            crawl.trace.visited[at, position + rank] = page << 2 | is_new << 1 | hit

@@ -1,4 +1,4 @@
-"""Where in a class's run of page numbers a stretch of the order of ties begins and ends."""
+"""Segments of the tie order: their bounds within a class's run of page numbers."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from streamsched.numerics.jit import inlined_kernel
 if TYPE_CHECKING:
     from streamsched.evolution.simulation.arena import Arena
 
-__all__ = ["count_within", "cut_group", "find_number"]
+__all__ = ["count_within", "find_reach", "lower_bound"]
 
 
 @inlined_kernel
-def find_number(arena: Arena, one: int, number: int) -> int:
-    """Return how many of the pages of class `one` have numbers below `number`. O(log size)."""
-    start = arena.starts[one]
-    low, high = start, start + arena.sizes[one]
+def lower_bound(arena: Arena, class_id: int, number: int) -> int:
+    """Return the number of pages of class `class_id` with numbers below `number`. O(log size)."""
+    start = arena.starts[class_id]
+    low, high = start, start + arena.sizes[class_id]
     while low < high:
         middle = (low + high) // 2
         if arena.members[middle] < number:
@@ -27,17 +27,23 @@ def find_number(arena: Arena, one: int, number: int) -> int:
 
 
 @inlined_kernel
-def count_within(arena: Arena, one: int, offset: int, reach: int, pages: int) -> int:
-    """Return how many pages of class `one` lie less than `reach` from `offset` on, round all `pages`. O(log size)."""
-    begin = find_number(arena, one, offset)
-    if offset + reach <= pages:
-        return find_number(arena, one, offset + reach) - begin
-    return int(arena.sizes[one]) - begin + find_number(arena, one, offset + reach - pages)
+def count_within(arena: Arena, class_id: int, offset: int, length: int, pages: int) -> int:
+    """Return the number of pages of class `class_id` less than `length` after `offset`, cyclically over `pages`.
+
+    O(log size).
+    """
+    begin = lower_bound(arena, class_id, offset)
+    if offset + length <= pages:
+        return lower_bound(arena, class_id, offset + length) - begin
+    return int(arena.sizes[class_id]) - begin + lower_bound(arena, class_id, offset + length - pages)
 
 
 @inlined_kernel
-def cut_group(arena: Arena, group: tuple[int, int], offset: int, taken: int, pages: int) -> int:
-    """Return how far from `offset` on `taken` pages of the chosen classes `group` lie. O(classes · log² pages)."""
+def find_reach(arena: Arena, group: tuple[int, int], offset: int, taken: int, pages: int) -> int:
+    """Return the distance from `offset` within which the chosen classes `group` have `taken` pages.
+
+    O(classes · log² pages).
+    """
     low, high = 1, pages
     while low < high:
         middle = (low + high) // 2

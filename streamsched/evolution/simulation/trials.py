@@ -1,4 +1,4 @@
-"""Trials: the conditions under which score functions are compared, and what of them can be worked out beforehand."""
+"""Trials: the conditions under which score functions are compared, and their precomputed data."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from streamsched.evolution.simulation.arena import (
     READS_GROUP,
     READS_IMPORTANCE,
     READS_RATE,
-    READS_RHYTHM,
+    READS_SEASONALITY,
+    CompiledProgram,
     CrawlHistory,
     CrawlRules,
     CycleClocks,
-    ProgramRoutine,
     WarmState,
     tie_offset,
 )
@@ -28,7 +28,7 @@ from streamsched.evolution.simulation.simulated_seasonality import (
     set_quarters,
     update_class_seasonality,
 )
-from streamsched.evolution.simulation.simulated_surges import add_surge_counts, number_groups
+from streamsched.evolution.simulation.simulated_surges import cumulative_surge_hazard, number_large_groups
 from streamsched.numerics.jit import kernel, mix
 from streamsched.records.page_init import assign_prior
 from streamsched.records.page_schema import PAGE, TRACE
@@ -46,11 +46,11 @@ _ROUNDING: Final = 1e-9  # of a page: 0.29 * 100 is 28.999999999999996 and means
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Trial:
-    """One simulated crawl of `history` from its cycle number `first` on: `cycles` of them, None for all that follow.
+    """One simulated crawl of `history` from cycle `first` on, over `cycles` cycles, None for all that follow.
 
-    In the first `warmup` cycles every page is visited, in each later one the best share `budget` of them. `reading`
-    says what a visit reports: a change since the last visit, or one within the cycle. `salt` orders equal scores.
-    Raises ValueError where the history cannot hold it.
+    Each of the first `warmup` cycles visits every page, each later one the best share `budget` of them. `reading`
+    defines what a visit reports: a change since the last visit, or one within the cycle. `salt` orders equal scores.
+    Raises ValueError if the history is too short.
     """
 
     history: ChangeHistory
@@ -72,22 +72,22 @@ class Trial:
 
     @property
     def length(self) -> int:
-        """How many cycles, the warm-up's among them."""
+        """Number of cycles, including the warm-up."""
         return self.history.cycles - self.first if self.cycles is None else self.cycles
 
     @property
     def ranked(self) -> int:
-        """How many cycles are ranked: those after the warm-up."""
+        """Number of ranked cycles: those after the warm-up."""
         return self.length - self.warmup
 
     @property
     def visits(self) -> int:
-        """How many pages a ranked cycle visits."""
+        """Number of pages that a ranked cycle visits."""
         return visits_per_cycle(self.budget, self.history.pages)
 
 
 def visits_per_cycle(budget: float, pages: int) -> int:
-    """Return how many of `pages` pages a cycle visits: max(1, ⌊budget · pages⌋), at most all.
+    """Return the number of pages that a cycle visits: max(1, ⌊budget · pages⌋), at most all.
 
     >>> visits_per_cycle(0.29, 100)
     29
@@ -96,36 +96,39 @@ def visits_per_cycle(budget: float, pages: int) -> int:
 
 
 class TrialRunner:
-    """A trial worked out as far as no score function matters. O(pages · cycles) to make, O(pages log pages) a kind.
+    """The data of a trial that do not depend on the score function.
 
-    ``rows``: intp[pages], the history's rows by page number.
+    ``rows``: intp[pages], the history's rows by page number. O(pages · cycles) to create, O(pages log pages) for each
+    warm state.
     """
 
-    def __init__(self, trial: Trial, *, placed: bool) -> None:
+    def __init__(self, trial: Trial, *, positions_matter: bool) -> None:
         self.trial = trial
         history = trial.history
         span = slice(trial.first, trial.first + trial.length)
-        mixed = _mix_all(history.hashes, np.uint64(mix(np.uint64(trial.salt))))
+        mixed = _mix_hashes(history.hashes, np.uint64(mix(np.uint64(trial.salt))))
         self.rows = np.argsort(mixed, kind="stable")
         self._changed = np.ascontiguousarray(history.changed[self.rows, span])
-        self._groups = number_groups(history.groups[self.rows])
-        self.ground = self._survey()
-        self._openings: dict[int, WarmState] = {}
+        self._groups = number_large_groups(history.groups[self.rows])
+        self.crawl_history = self._build_history()
+        self._warm_states: dict[int, WarmState] = {}
         self.timed = history.timing is not None
-        self.rules = CrawlRules(trial.warmup, trial.length, trial.visits, trial.reading == "since_visit", placed)
+        self.rules = CrawlRules(
+            trial.warmup, trial.length, trial.visits, trial.reading == "since_visit", positions_matter
+        )
 
-    def adapt(self, routine: ProgramRoutine) -> ProgramRoutine:
-        """Return `routine` as it runs here: where nothing tells when cycles were, it reads no rhythm. O(1)."""
-        return routine if self.timed else routine._replace(reads=routine.reads & ~READS_RHYTHM)
+    def adapt(self, program: CompiledProgram) -> CompiledProgram:
+        """Return `program` for this trial: without timing in the history, it does not read seasonality. O(1)."""
+        return program if self.timed else program._replace(reads=program.reads & ~READS_SEASONALITY)
 
-    def opening(self, reads: int) -> WarmState:
-        """Return the classes that programs begin with which read what the bits `reads` say."""
-        apart = reads & (READS_RATE | READS_IMPORTANCE | READS_COST | READS_GROUP | READS_RHYTHM)
-        if apart not in self._openings:
-            self._openings[apart] = self._open(apart)
-        return self._openings[apart]
+    def warm_state(self, reads: int) -> WarmState:
+        """Return the classes after the warm-up for programs that read the state given by the bits `reads`."""
+        distinguished = reads & (READS_RATE | READS_IMPORTANCE | READS_COST | READS_GROUP | READS_SEASONALITY)
+        if distinguished not in self._warm_states:
+            self._warm_states[distinguished] = self._build_warm_state(distinguished)
+        return self._warm_states[distinguished]
 
-    def _survey(self) -> CrawlHistory:
+    def _build_history(self) -> CrawlHistory:
         trial = self.trial
         pages, cycles = self._changed.shape
         padded = np.zeros((cycles, 64 * (pages // 64 + 1)), np.bool_)
@@ -135,16 +138,16 @@ class TrialRunner:
         discounts = 1.0 / np.maximum(1.0, np.log(np.arange(1, trial.visits + 1)))
         ideals = np.concatenate([[0.0], np.cumsum(discounts)])
         return CrawlHistory(
-            bits, offsets, discounts, ideals, add_surge_counts(self._changed, self._groups), _set_clock(trial)
+            bits, offsets, discounts, ideals, cumulative_surge_hazard(self._changed, self._groups), _cycle_clocks(trial)
         )
 
-    def _open(self, apart: int) -> WarmState:
+    def _build_warm_state(self, distinguished: int) -> WarmState:
         trial, history = self.trial, self.trial.history
         keys = [np.packbits(self._changed[:, 1 : trial.warmup], axis=1, bitorder="little")]
-        known = np.zeros(history.pages, PAGE)
-        known["importance"], known["cost"] = history.importance[self.rows], history.cost[self.rows]
-        _give_priors(known, history.prior_shape, history.prior_mean[self.rows])
-        known["group"] = self._groups
+        page_records = np.zeros(history.pages, PAGE)
+        page_records["importance"], page_records["cost"] = history.importance[self.rows], history.cost[self.rows]
+        _assign_priors(page_records, history.prior_shape, history.prior_mean[self.rows])
+        page_records["group"] = self._groups
         fields = {
             READS_RATE: "prior_exposure",
             READS_IMPORTANCE: "importance",
@@ -152,33 +155,33 @@ class TrialRunner:
             READS_GROUP: "group",
         }
         for bit, field in fields.items():
-            if apart & bit:
-                keys.append(np.ascontiguousarray(known[field]).view(np.uint8).reshape(history.pages, -1))
-        timing = history.timing if apart & READS_RHYTHM else None
+            if distinguished & bit:
+                keys.append(np.ascontiguousarray(page_records[field]).view(np.uint8).reshape(history.pages, -1))
+        timing = history.timing if distinguished & READS_SEASONALITY else None
         profile = None if timing is None else timing.profile[self.rows]
         if profile is not None:
             keys.append(profile.view(np.uint8).reshape(history.pages, -1))
-        first, members, starts = _group(np.ascontiguousarray(np.concatenate(keys, axis=1)))
-        pages, traces = known[first], np.zeros(first.size, TRACE)
+        first, members, starts = _group_rows(np.ascontiguousarray(np.concatenate(keys, axis=1)))
+        pages, traces = page_records[first], np.zeros(first.size, TRACE)
         links, schedules = np.zeros(0, SEASONAL_LINK), np.zeros(0, SCHEDULE)
         if profile is not None:
             links, schedules = np.zeros(first.size, SEASONAL_LINK), np.zeros(1 + first.size, SCHEDULE)
             links["profile"] = profile[first]
-        opening = WarmState(members, starts, pages, traces, links, schedules)
-        _warm_up(self._changed[first, : trial.warmup], opening, self.ground.clock)
-        return opening
+        warm_state = WarmState(members, starts, pages, traces, links, schedules)
+        _warm_up(self._changed[first, : trial.warmup], warm_state, self.crawl_history.clock)
+        return warm_state
 
 
-def _set_clock(trial: Trial) -> CycleClocks:
-    """Return when the trial's cycles are; where the history does not tell, at no particular time."""
+def _cycle_clocks(trial: Trial) -> CycleClocks:
+    """Return the times of the trial's cycles; dummy values if the history has no timing."""
     if trial.history.timing is None:
         return CycleClocks(0.0, 1.0, np.zeros(0, PROFILE), np.zeros((0, 0), np.int64))
     timing = trial.history.timing.span(trial.first, trial.length)
     return CycleClocks(timing.start_s, timing.cycle_s, timing.profiles, np.ascontiguousarray(timing.quarters))
 
 
-def _group(keys: npt.NDArray[np.uint8]) -> tuple[Rows, npt.NDArray[np.int32], Ints]:
-    """Return of groups of equal rows of ``keys``: uint8[n, w]: the first row of each, all rows in order, starts."""
+def _group_rows(keys: npt.NDArray[np.uint8]) -> tuple[Rows, npt.NDArray[np.int32], Ints]:
+    """Return groups of equal rows of ``keys``: uint8[n, w]: first row of each, all rows by group, group starts."""
     if keys.shape[1] == 0:
         return np.zeros(1, np.intp), np.arange(keys.shape[0], dtype=np.int32), np.array([0, keys.shape[0]])
     rows = keys.view(np.dtype((np.void, keys.shape[1]))).ravel()
@@ -188,7 +191,7 @@ def _group(keys: npt.NDArray[np.uint8]) -> tuple[Rows, npt.NDArray[np.int32], In
 
 
 @kernel
-def _mix_all(hashes: Hashes, salt: int) -> Hashes:
+def _mix_hashes(hashes: Hashes, salt: int) -> Hashes:
     mixed = np.empty(hashes.size, np.uint64)
     for i in range(hashes.size):
         mixed[i] = mix(hashes[i] ^ salt)
@@ -196,25 +199,25 @@ def _mix_all(hashes: Hashes, salt: int) -> Hashes:
 
 
 @kernel
-def _give_priors(pages: Records, shape: float, means: Floats) -> None:
+def _assign_priors(pages: Records, shape: float, means: Floats) -> None:
     for i in range(pages.size):
         assign_prior(pages[i], shape, means[i])
 
 
 @kernel
-def _warm_up(changed: npt.NDArray[np.bool_], opening: WarmState, clock: CycleClocks) -> None:
-    """Visit a page of each class in each cycle of ``changed``: bool[g, warmup]; the first visit shows nothing."""
-    timed = opening.links.size > 0
-    for i in range(opening.pages.size):
-        page = opening.pages[i]
-        trace = opening.traces[i]
+def _warm_up(changed: npt.NDArray[np.bool_], warm_state: WarmState, clock: CycleClocks) -> None:
+    """Visit a page of each class in each cycle of ``changed``: bool[g, warmup]; the first visit observes nothing."""
+    timed = warm_state.links.size > 0
+    for i in range(warm_state.pages.size):
+        page = warm_state.pages[i]
+        trace = warm_state.traces[i]
         if timed:
-            set_quarters(opening.links[i], clock, 0)
+            set_quarters(warm_state.links[i], clock, 0)
         for cycle in range(1, changed.shape[1]):
             page.last_visit_s = cycle - 1
             if timed:
                 update_class_seasonality(
-                    SeasonalityInputs(opening.links, opening.schedules, clock), i, page, cycle, changed[i, cycle]
+                    SeasonalityInputs(warm_state.links, warm_state.schedules, clock), i, page, cycle, changed[i, cycle]
                 )
             update_page(page, trace, 1.0, changed[i, cycle], 1.0)
         page.last_visit_s = changed.shape[1] - 1

@@ -1,4 +1,4 @@
-"""Contests by simulated crawls: challengers that are only different are refused, better ones promoted."""
+"""Contests by simulated crawls: challengers without true gain are rejected, better ones promoted."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CYCLES, LATER = 20, 6
 
 
 def history(rng: np.random.Generator, pages: int = 600, bursts: float = 0.03) -> ChangeHistory:
-    """Gamma rates, weekdays, bursts in which groups change together; importance and cost mean nothing."""
+    """Gamma rates, weekdays, bursts in which groups change together; importance and cost carry no information."""
     rates = rng.gamma(0.4, 0.3 / 0.4, pages)
     weekday = 1.0 + 0.4 * np.sin(np.arange(CYCLES) * 2 * np.pi / 7)
     changed = rng.random((pages, CYCLES)) < 1.0 - np.exp(-rates[:, None] * weekday)
@@ -48,13 +48,13 @@ def meet(champion: str, challenger: str, rng: np.random.Generator, pages: int = 
 @pytest.mark.parametrize(
     "formula", ["posterior * (1 + 0.5 * {})", "NAD + 0.1 * {}"], ids=["posterior perturbed", "NAD reordered"]
 )
-def test_a_lucky_challenger_is_refused(formula: str) -> None:
-    """Champion and challenger alike but for which meaningless column re-orders the pages: no true gain."""
+def test_a_challenger_without_true_gain_is_refused(formula: str) -> None:
+    """Champion and challenger differ only in the uninformative column that reorders pages: no true gain."""
     rng = np.random.default_rng(20261121)
     verdicts = [meet(formula.format("importance"), formula.format("cost"), rng, 400) for _ in range(200)]
     assert sum(verdict.promote for verdict in verdicts) <= 10
     gains = [verdict.gain or 0.0 for verdict in verdicts]
-    assert min(gains) < -0.02 < 0.02 < max(gains)  # the luck that is refused is real
+    assert min(gains) < -0.02 < 0.02 < max(gains)  # the noise that is rejected exists
 
 
 def test_other_tie_orders_alone_are_no_gain() -> None:
@@ -69,7 +69,7 @@ def test_other_tie_orders_alone_are_no_gain() -> None:
     assert promoted <= 2
 
 
-def test_a_truly_better_one_is_promoted() -> None:
+def test_a_better_challenger_is_promoted() -> None:
     """The posterior gains about 5 % over itself with half noise, and 18 % over NAD."""
     rng = np.random.default_rng(2)
     verdicts = [meet("posterior * (1 + 2 * cost)", "posterior", rng, 1500) for _ in range(20)]

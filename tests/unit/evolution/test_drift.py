@@ -1,4 +1,4 @@
-"""Drift of the hit rate: a lasting drop is seen soon, chance is not, and each detector is river's."""
+"""Drift of the hit rate: lasting drops are detected soon, noise is not, and each detector is river's."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from streamsched.evolution.drift import DETECTORS, HitRateWatch
 
 
 def feed(watch: HitRateWatch, rate: float, batches: int, rng: np.random.Generator, size: int = 200) -> int | None:
-    """Note batches of that hit rate; return after how many drift was seen, None for not at all."""
+    """Add batches with that hit rate; return the number until drift is detected, None if it is not."""
     for batch in range(batches):
         watch.note(size, int(rng.binomial(size, rate)))
         if watch.drifted:
@@ -19,7 +19,7 @@ def feed(watch: HitRateWatch, rate: float, batches: int, rng: np.random.Generato
 
 
 @pytest.mark.parametrize("detector", DETECTORS)
-def test_a_drop_of_the_hit_rate_is_seen_and_chance_is_not(detector: str) -> None:
+def test_a_drop_of_the_hit_rate_is_detected_and_noise_is_not(detector: str) -> None:
     seen = []
     for seed in range(5):
         rng = np.random.default_rng(seed)
@@ -29,7 +29,7 @@ def test_a_drop_of_the_hit_rate_is_seen_and_chance_is_not(detector: str) -> None
     assert all(batches is not None and batches <= 6 for batches in seen)
 
 
-def test_forgetting_begins_anew() -> None:
+def test_reset_starts_again() -> None:
     rng = np.random.default_rng(0)
     watch = HitRateWatch()
     feed(watch, 0.3, 20, rng)
@@ -41,20 +41,20 @@ def test_forgetting_begins_anew() -> None:
 
 @pytest.mark.parametrize(("served", "hits"), [(1, 1), (7, 0), (7, 3), (7, 7), (1000, 1), (1000, 333), (50_000, 20_000)])
 def test_every_hit_is_counted(served: int, hits: int) -> None:
-    """The detector gets as many hits as there were; of too many outcomes, the share."""
-    told: list[int] = []
+    """The detector receives every hit; of too many outcomes, a sample with the same rate."""
+    received: list[int] = []
 
     class Spy:
         drift_detected = False
 
         def update(self, hit: bool) -> None:
-            told.append(hit)
+            received.append(hit)
 
     watch = HitRateWatch()
     watch._detector = Spy()
     watch.note(served, hits)
-    assert len(told) == min(served, 1000)
-    assert sum(told) == hits if served <= 1000 else sum(told) / 1000 == hits / served
+    assert len(received) == min(served, 1000)
+    assert sum(received) == hits if served <= 1000 else sum(received) / 1000 == hits / served
 
 
 def test_unknown_detector() -> None:

@@ -1,4 +1,4 @@
-"""One whole evolution: what it splits, what it challenges with, and that it repeats itself."""
+"""One evolution: its data split, its challenger, and its reproducibility."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ import pytest
 
 from streamsched.evolution import pipeline
 from streamsched.evolution.data.change_history import ChangeHistory
-from streamsched.evolution.gp.evolution_settings import WARM
-from streamsched.evolution.pipeline import KNOWN, breed
+from streamsched.evolution.gp.evolution_settings import REEVOLUTION_SETTINGS
+from streamsched.evolution.pipeline import SEED_FORMULAS, run_evolution
 from streamsched.evolution.simulation.evaluator import Evaluator
 from streamsched.formula import Formula
 
-QUICK = replace(WARM, population=24, generations=2, elites=8)
+QUICK = replace(REEVOLUTION_SETTINGS, population=24, generations=2, elites=8)
 POSTERIOR = Formula.parse("posterior")
 
 
 def make_history(pages: int = 800, cycles: int = 40, seed: int = 1) -> ChangeHistory:
-    """Pages of gamma-distributed rates that change as Poisson processes do."""
+    """Pages with gamma-distributed rates that change as Poisson processes."""
     rng = np.random.default_rng(seed)
     rates = rng.gamma(0.4, 0.3, pages)
     changed = rng.random((pages, cycles)) < -np.expm1(-rates)[:, None]
@@ -28,8 +28,8 @@ def make_history(pages: int = 800, cycles: int = 40, seed: int = 1) -> ChangeHis
     return ChangeHistory.of(changed, hashes=hashes, prior_shape=0.4, prior_mean=0.12)
 
 
-def test_a_bad_champion_is_replaced_by_something_better() -> None:
-    bred = breed([make_history()], Formula.parse("0 - posterior"), (), QUICK, seed=3)
+def test_a_bad_champion_is_replaced() -> None:
+    bred = run_evolution([make_history()], Formula.parse("0 - posterior"), (), QUICK, seed=3)
     assert bred.verdict is not None
     assert bred.verdict.promote
     assert bred.challenger == bred.candidates[0].formula
@@ -37,17 +37,17 @@ def test_a_bad_champion_is_replaced_by_something_better() -> None:
     assert (bred.verdict.gain or 0.0) > 0.1
 
 
-def test_the_known_formulas_and_the_champion_are_always_considered() -> None:
+def test_seed_formulas_and_champion_are_always_candidates() -> None:
     champion = Formula.parse("posterior * X")
-    bred = breed([make_history()], champion, (), QUICK, seed=3)
+    bred = run_evolution([make_history()], champion, (), QUICK, seed=3)
     considered = {candidate.formula for candidate in bred.candidates}
-    for text in (*KNOWN, champion.text):
+    for text in (*SEED_FORMULAS, champion.text):
         assert Formula.parse(text).simplify().text in considered
 
 
-def test_an_archive_is_considered_too_and_handed_on() -> None:
+def test_an_archive_is_evaluated_and_extended() -> None:
     old = "posterior * posterior + 0.1 * GAD"
-    bred = breed([make_history()], POSTERIOR, [Formula.parse(old)], QUICK, seed=3)
+    bred = run_evolution([make_history()], POSTERIOR, [Formula.parse(old)], QUICK, seed=3)
     assert old in {candidate.formula for candidate in bred.candidates}
     assert 0 < len(bred.archive) <= QUICK.elites
     assert len(set(bred.archive)) == len(bred.archive)
@@ -55,20 +55,20 @@ def test_an_archive_is_considered_too_and_handed_on() -> None:
 
 def test_workers_change_nothing() -> None:
     draws = [make_history(seed=1), make_history(seed=1)]
-    results = [breed(draws, POSTERIOR, (), replace(QUICK, workers=workers), seed=5) for workers in (1, 2, 3)]
+    results = [run_evolution(draws, POSTERIOR, (), replace(QUICK, workers=workers), seed=5) for workers in (1, 2, 3)]
     assert results[0] == results[1] == results[2]
-    assert results[0].candidates != breed(draws, POSTERIOR, (), QUICK, seed=6).candidates
+    assert results[0].candidates != run_evolution(draws, POSTERIOR, (), QUICK, seed=6).candidates
 
 
 @pytest.mark.parametrize(("pages", "cycles"), [(100, 40), (800, 8)])
-def test_too_little_is_not_learned_from(pages: int, cycles: int) -> None:
-    bred = breed([make_history(pages, cycles)], POSTERIOR, (), QUICK, seed=3)
+def test_too_few_pages_or_cycles_give_no_challenger(pages: int, cycles: int) -> None:
+    bred = run_evolution([make_history(pages, cycles)], POSTERIOR, (), QUICK, seed=3)
     assert bred.challenger is None
     assert bred.verdict is None
     assert bred.candidates == ()
 
 
-def test_evolution_validation_and_contest_see_different_pages_and_cycles(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_training_validation_and_contest_are_disjoint(monkeypatch: pytest.MonkeyPatch) -> None:
     history = make_history()
     seen: list[ChangeHistory] = []
 
@@ -78,7 +78,7 @@ def test_evolution_validation_and_contest_see_different_pages_and_cycles(monkeyp
             super().__init__(trials, *arguments, **options)
 
     monkeypatch.setattr(pipeline, "Evaluator", Watched)
-    breed([history], Formula.parse("0 - posterior"), (), QUICK, seed=3)
+    run_evolution([history], Formula.parse("0 - posterior"), (), QUICK, seed=3)
     training, validation, contest = seen
     parts = [set(part.hashes.tolist()) for part in (training, validation, contest)]
     assert not parts[0] & parts[1]
@@ -87,17 +87,17 @@ def test_evolution_validation_and_contest_see_different_pages_and_cycles(monkeyp
     assert training.cycles == validation.cycles < contest.cycles == history.cycles
 
 
-def test_of_equally_good_formulas_the_smallest_challenges() -> None:
-    bred = breed([make_history()], Formula.parse("0 - posterior"), (), QUICK, seed=3)
+def test_the_smallest_of_equally_good_formulas_is_the_challenger() -> None:
+    bred = run_evolution([make_history()], Formula.parse("0 - posterior"), (), QUICK, seed=3)
     sizes = {one.formula: Formula.parse(one.formula).size for one in bred.candidates}
     best = bred.candidates[0]
     better = [one for one in bred.candidates[1:] if min(_both(one)) > min(_both(best))]
     assert all(sizes[one.formula] >= sizes[best.formula] for one in better)
 
 
-def test_a_formula_beyond_the_alphabet_may_be_champion() -> None:
+def test_a_formula_outside_the_symbol_set_may_be_champion() -> None:
     champion = Formula.parse("posterior + 0.0123 * t")
-    bred = breed([make_history()], champion, (), QUICK, seed=3)
+    bred = run_evolution([make_history()], champion, (), QUICK, seed=3)
     assert bred.candidates
     assert champion.text not in {candidate.formula for candidate in bred.candidates}
 

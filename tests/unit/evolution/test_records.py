@@ -1,4 +1,4 @@
-"""Records of evolutions: what was written is what is read, and no damage to a line costs another."""
+"""Records of evolutions: round trips, and damage to a line affects no other."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from streamsched.evolution.findings import Candidate, DataSpan, EvolutionResult
 from streamsched.evolution.records import EvolutionRecord, RecordBook
 from streamsched.formula import Formula
 from streamsched.formula.champion import BY_EVOLUTION, BY_HAND, Champion
-from tests.support.fake_evolutions import come_back
+from tests.support.fake_evolutions import make_result
 
 FIRST = Champion(Formula.parse("posterior"))
 
 
 def record(number: int = 1, **changes: Any) -> EvolutionRecord:
-    bred = come_back("posterior + 0.01 * t", 0.1, 3)
+    result = make_result("posterior + 0.01 * t", 0.1, 3)
     risen = Champion(Formula.parse("posterior + 0.01 * t"), BY_EVOLUTION, number, 1e9, 0.1, "ndcg")
     whole = EvolutionRecord(
         number,
@@ -36,10 +36,10 @@ def record(number: int = 1, **changes: Any) -> EvolutionRecord:
         settings={"every": 7, "settings": {"population": 75, "constants": [0.1, 1.0]}},
         seed=3,
         data=DataSpan(0.0, 19, 50_000, 0.41, 1_000, 12),
-        candidates=bred.candidates,
-        challenger=bred.challenger,
+        candidates=result.candidates,
+        challenger=result.challenger,
         metric="ndcg",
-        verdict=bred.verdict,
+        verdict=result.verdict,
         seconds=8.5,
     )
     return replace(whole, **changes)
@@ -52,7 +52,7 @@ def written(folder: Path, count: int) -> RecordBook:
     return book
 
 
-def test_what_was_written_is_read(tmp_path: Path) -> None:
+def test_records_survive_the_file(tmp_path: Path) -> None:
     book = RecordBook(tmp_path / "state")
     assert (book.read(), book.next_number(), book.find(1)) == (([], []), 1, None)
     by_hand = EvolutionRecord(2, 2e9, "asked", "set", "asked", FIRST, Champion(Formula.parse("t"), BY_HAND, 2, 2e9))
@@ -66,7 +66,7 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
     assert [json.loads(line)["number"] for line in book.path.read_text().splitlines()] == [1, 2, 3]
 
 
-def test_a_number_that_another_took_is_not_given_twice(tmp_path: Path) -> None:
+def test_a_number_used_by_another_writer_is_not_reused(tmp_path: Path) -> None:
     book = written(tmp_path, 2)
     promoted = book.append(record(2))
     assert (promoted.number, promoted.champion_after.record) == (3, 3)
@@ -77,30 +77,30 @@ def test_a_number_that_another_took_is_not_given_twice(tmp_path: Path) -> None:
     assert book.find(3) == promoted
 
 
-def test_writers_at_once_get_numbers_of_their_own(tmp_path: Path) -> None:
+def test_concurrent_writers_get_distinct_numbers(tmp_path: Path) -> None:
     with ThreadPoolExecutor(4) as pool:
         given = list(pool.map(lambda _: RecordBook(tmp_path).append(record(1)).number, range(24)))
     assert sorted(given) == list(range(1, 25))
     assert [one.number for one in RecordBook(tmp_path).read()[0]] == list(range(1, 25))
 
 
-def test_two_runs_of_an_evolution_leave_equal_records() -> None:
+def test_equal_runs_leave_equal_records() -> None:
     assert record(seconds=1.0) == record(seconds=2.0)
     assert record(seed=4) != record()
 
 
 @pytest.mark.parametrize("cut", [1, 2, 40, 500])
-def test_a_torn_last_line_costs_no_other(tmp_path: Path, cut: int) -> None:
+def test_a_torn_last_line_affects_no_other(tmp_path: Path, cut: int) -> None:
     book = written(tmp_path, 3)
     whole = book.path.read_bytes()
     book.path.write_bytes(whole[:-cut])
     read, faults = book.read()
-    if cut == 1:  # all but its line break: the record is there
+    if cut == 1:  # all but the line break: the record is complete
         assert (len(read), faults) == (3, [])
     else:
         assert [one.number for one in read] == [1, 2]
         assert [(fault.line, fault.torn) for fault in faults] == [(3, True)]
-        assert str(faults[0]) == "line 3: cut off in being written"
+        assert str(faults[0]) == "line 3: was only partly written"
     number = book.next_number()
     assert number == 4
     book.append(record(number))
@@ -113,8 +113,8 @@ def test_a_torn_last_line_costs_no_other(tmp_path: Path, cut: int) -> None:
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        (b"\xff\xfe", "is no record"),
-        (b"[" * 100_000, "is no record"),
+        (b"\xff\xfe", "is not a record"),
+        (b"[" * 100_000, "is not a record"),
         (b"7", "expected an object, found int"),
         (b"{}", "missing"),
         (json.dumps(record(2).to_json() | {"decision": "maybe"}).encode(), "unknown trigger 'schedule' or decision"),
@@ -123,10 +123,10 @@ def test_a_torn_last_line_costs_no_other(tmp_path: Path, cut: int) -> None:
         (json.dumps(record(2).to_json() | {"champion_after": {"formula": "1 +"}}).encode(), "column 4"),
         (json.dumps(record(2).to_json() | {"champion_after": {"origin": "first"}}).encode(), "champion"),
         (json.dumps(record(2).to_json() | {"champion_after": None}).encode(), "champion"),
-        (json.dumps(record(2).to_json() | {"candidates": 3}).encode(), "is no record"),
+        (json.dumps(record(2).to_json() | {"candidates": 3}).encode(), "is not a record"),
     ],
 )
-def test_a_damaged_line_is_named_and_costs_no_other(tmp_path: Path, line: bytes, reason: str) -> None:
+def test_a_damaged_line_is_reported_and_affects_no_other(tmp_path: Path, line: bytes, reason: str) -> None:
     book = written(tmp_path, 3)
     lines = book.path.read_bytes().splitlines()
     book.path.write_bytes(b"\n".join([lines[0], line, lines[2]]) + b"\n")
@@ -166,16 +166,16 @@ def test_a_directory_that_cannot_be_used_is_named(tmp_path: Path) -> None:
         RecordBook(tmp_path).read()
 
 
-def test_breedings_go_through_json_and_are_checked() -> None:
-    for bred in (
-        come_back("posterior * t", 0.1, 3),
-        replace(come_back("t", -0.1, 3), data=DataSpan(0.0, 19, 5)),
+def test_results_survive_json_and_are_validated() -> None:
+    for result in (
+        make_result("posterior * t", 0.1, 3),
+        replace(make_result("t", -0.1, 3), data=DataSpan(0.0, 19, 5)),
         EvolutionResult(None, None),
         EvolutionResult(None, None, (Candidate("t", float("nan"), None, 0.5),)),
     ):
-        read = EvolutionResult.from_json(json.loads(json.dumps(bred.to_json(), allow_nan=False)))
-        assert read.to_json() == bred.to_json()
-    good = come_back("t", 0.1, 3).to_json()
+        read = EvolutionResult.from_json(json.loads(json.dumps(result.to_json(), allow_nan=False)))
+        assert read.to_json() == result.to_json()
+    good = make_result("t", 0.1, 3).to_json()
     wrong: tuple[object, ...] = (
         [],
         {"challenger": None},
@@ -191,7 +191,7 @@ def test_breedings_go_through_json_and_are_checked() -> None:
             EvolutionResult.from_json(bad)
 
 
-def test_data_say_what_they_are_made_of() -> None:
+def test_data_spans_describe_their_content() -> None:
     assert str(DataSpan(0.0, 19, 50_000, 0.405)) == "50,000 pages × 19 cycles, 40.5 % seen, the rest completed"
     assert str(DataSpan(0.0, 19, 50_000)) == "50,000 pages × 19 cycles, 100.0 % seen"
     assert str(DataSpan(0.0, 1, 1)) == "1 page × 1 cycle, 100.0 % seen"

@@ -19,7 +19,7 @@ import pytest
 
 from streamsched import Formula, Observed, Outcome, Scheduler
 from streamsched.errors import SettingsError, SnapshotError
-from streamsched.evolution.gp.evolution_settings import WARM
+from streamsched.evolution.gp.evolution_settings import REEVOLUTION_SETTINGS
 from streamsched.evolution.plan import EvolutionPlan
 from streamsched.evolution.records import EvolutionRecord, RecordBook
 from streamsched.formula.champion import BY_HAND, Champion
@@ -76,7 +76,7 @@ def child(one: Evolver) -> subprocess.Popen[bytes]:
     """Wait for the process of the evolution under way."""
     job = one._job
     assert job is not None
-    while job._started is None:
+    while job._started_at is None:
         assert job._thread.is_alive()
         os.sched_yield()
     assert job.process is not None
@@ -131,9 +131,9 @@ def test_nothing_found_is_a_record_too(tmp_path: Path) -> None:
     [
         ("crash", "its process ended with code 1: RuntimeError: out of ideas"),
         ("die", "its process was killed by signal 9"),
-        ("leave_garbage", "left no result that can be read: "),
-        ("leave_nothing", "left no result that can be read: "),
-        ("promote_without_gain", "left no result that can be read: verdict: promotes at a gain of "),
+        ("leave_garbage", "left no readable result: "),
+        ("leave_nothing", "left no readable result: "),
+        ("promote_without_gain", "left no readable result: verdict: promotes at a gain of "),
         ("win_with_unknown_terminal", "the challenger cannot be used: "),
         ("nowhere", "its process ended with code 1: AttributeError: "),
     ],
@@ -211,7 +211,7 @@ def test_closed_while_it_gathers_it_starts_no_process(tmp_path: Path, monkeypatc
         assert job is not None
         closer = threading.Thread(target=one.close)
         closer.start()
-        while not job._given_up:
+        while not job._cancelled:
             os.sched_yield()
         closing.set()
         closer.join(timeout=120)
@@ -442,7 +442,7 @@ def test_what_cannot_be_gathered_or_started_is_a_failure(tmp_path: Path, monkeyp
     with evolver(tmp_path, "win") as one:
         monkeypatch.setattr(SchedulerCore, "trainings", lambda *_, **__: 1 / 0)
         record = evolve(one)
-        assert record.why == "could not gather what to learn from: ZeroDivisionError: division by zero"
+        assert record.why == "could not gather the training data: ZeroDivisionError: division by zero"
         monkeypatch.undo()
         monkeypatch.setattr(sys, "executable", str(tmp_path / "no-python"))
         assert evolve(one, 14).why == "its process could not be started: No such file or directory"
@@ -577,6 +577,6 @@ def test_only_known_triggers_are_recorded(tmp_path: Path) -> None:
 
 
 def test_records_do_not_hang_on_the_number_of_workers() -> None:
-    plans = [replace(PLAN, settings=replace(WARM, workers=workers)) for workers in (1, 2)]
+    plans = [replace(PLAN, settings=replace(REEVOLUTION_SETTINGS, workers=workers)) for workers in (1, 2)]
     first, second = (evolver(None, "win", plan).evolve_now(12 * DAY) for plan in plans)
     assert first == second

@@ -1,4 +1,4 @@
-"""What evolution learns from: its parts, and priors and weights in coarse steps."""
+"""Change histories: slices, and rounding of priors and weights."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from streamsched.evolution.data.change_history import ChangeHistory
 
 
 @given(st.lists(st.floats(1e-300, 1e300), min_size=1, max_size=20))
-def test_coarse_values_are_near_and_in_order(values: list[float]) -> None:
+def test_rounding_is_close_and_monotonic(values: list[float]) -> None:
     history = ChangeHistory.of([[True]] * len(values), prior_mean=values, importance=values, cost=values)
     coarse = history.coarsen()
     for name in ("prior_mean", "importance", "cost"):
@@ -22,13 +22,13 @@ def test_coarse_values_are_near_and_in_order(values: list[float]) -> None:
     assert coarse.coarsen().prior_mean.tolist() == coarse.prior_mean.tolist()
 
 
-def test_an_octave_has_sixteen_coarse_values() -> None:
+def test_an_octave_has_sixteen_rounded_values() -> None:
     means = np.linspace(1.0, 2.0, 10_000, endpoint=False)
     coarse = ChangeHistory.of([[True]] * means.size, prior_mean=means).coarsen()
     assert np.unique(coarse.prior_mean).tolist() == [1.0 + i / 16 for i in range(17)]
 
 
-def test_zero_weights_stay_zero_and_all_else_as_it_was() -> None:
+def test_zero_weights_and_other_fields_are_unchanged() -> None:
     history = ChangeHistory.of([[True, False], [False, True]], importance=[0.0, 0.3], cost=0.0, prior_shape=0.7)
     coarse = history.coarsen()
     assert coarse.importance.tolist() == [0.0, 0.296875]

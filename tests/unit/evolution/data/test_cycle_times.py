@@ -1,4 +1,4 @@
-"""When a history's cycles were: cut with it, copied from a scheduler's profiles, and carried to other processes."""
+"""Times of a history's cycles: sliced with it, copied from a scheduler's profiles, and sent to other processes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from streamsched import OutcomeBatch, Scheduler
 from streamsched.errors import SnapshotError
 from streamsched.estimation.seasonality.regions import TimeRegion
 from streamsched.evolution.data.change_history import ChangeHistory
-from streamsched.evolution.data.cycle_times import CycleTimes, weigh_cycles
+from streamsched.evolution.data.cycle_times import CycleTimes, cycle_activity
 from streamsched.evolution.findings import DataSpan
 from streamsched.evolution.process.exchange_files import read_exchange, write_exchange
 from streamsched.records.seasonality_schema import PROFILE, WEEK_HOURS
@@ -23,15 +23,15 @@ MONDAY = 1_699_833_600.0  # 2023-11-13, 00:00
 DATA = DataSpan(0.0, 4, 3, 1.0, 0, 0)
 
 
-def even(kinds: int, cycles: int, profile: list[int], cycle_s: float = DAY) -> CycleTimes:
+def uniform_timing(kinds: int, cycles: int, profile: list[int], cycle_s: float = DAY) -> CycleTimes:
     profiles = np.zeros(kinds, PROFILE)
     profiles["cumulative"][:, : WEEK_HOURS + 1] = 65_536 * np.arange(WEEK_HOURS + 1)
     quarters = np.arange(kinds * (cycles + 1)).reshape(kinds, -1)
     return CycleTimes(MONDAY, cycle_s, profiles, quarters, np.array(profile, np.int64))
 
 
-def test_timing_is_cut_with_its_history() -> None:
-    history = ChangeHistory.of(np.zeros((3, 4), np.bool_), timing=even(2, 4, [0, 1, 1]))
+def test_timing_is_sliced_with_its_history() -> None:
+    history = ChangeHistory.of(np.zeros((3, 4), np.bool_), timing=uniform_timing(2, 4, [0, 1, 1]))
     timing = history.take(np.array([2, 0])).span(1, 2).timing
     assert timing is not None
     assert timing.profile.tolist() == [1, 0]
@@ -42,28 +42,28 @@ def test_timing_is_cut_with_its_history() -> None:
 def test_timing_of_other_pages_or_cycles_is_refused() -> None:
     for changed in (np.zeros((3, 5), np.bool_), np.zeros((2, 4), np.bool_)):
         with pytest.raises(ValueError, match="timing"):
-            ChangeHistory.of(changed, timing=even(2, 4, [0, 1, 1]))
+            ChangeHistory.of(changed, timing=uniform_timing(2, 4, [0, 1, 1]))
     with pytest.raises(ValueError, match="expected pages of 2 profiles"):
-        even(2, 4, [0, 2])
+        uniform_timing(2, 4, [0, 2])
     with pytest.raises(ValueError, match="a length above 0"):
-        replace(even(1, 1, [0]), cycle_s=0.0)
-    with pytest.raises(ValueError, match="a clock for each profile"):
-        replace(even(1, 1, [0]), quarters=np.zeros((2, 2), np.int64))
+        replace(uniform_timing(1, 1, [0]), cycle_s=0.0)
+    with pytest.raises(ValueError, match="UTC offsets for each profile"):
+        replace(uniform_timing(1, 1, [0]), quarters=np.zeros((2, 2), np.int64))
 
 
-def test_busy_cycles_weigh_more() -> None:
-    timing = even(1, 28, [0], 6 * HOUR)
+def test_active_cycles_weigh_more() -> None:
+    timing = uniform_timing(1, 28, [0], 6 * HOUR)
     timing.quarters[:] = 0
-    assert weigh_cycles(timing).tolist() == [[1.0] * 28]
-    weights = np.where(np.arange(WEEK_HOURS) % 24 < 6, 40_000, 20_000)  # nights are twice as busy
+    assert cycle_activity(timing).tolist() == [[1.0] * 28]
+    weights = np.where(np.arange(WEEK_HOURS) % 24 < 6, 40_000, 20_000)  # activity doubles at night
     timing.profiles["cumulative"][0, : WEEK_HOURS + 1] = np.append(0, np.cumsum(weights))
-    assert weigh_cycles(timing)[0] == pytest.approx([1.6, 0.8, 0.8, 0.8] * 7)
+    assert cycle_activity(timing)[0] == pytest.approx([1.6, 0.8, 0.8, 0.8] * 7)
     timing.quarters[:] = 24  # six hours further east
-    assert weigh_cycles(timing)[0] == pytest.approx([0.8, 0.8, 0.8, 1.6] * 7)
+    assert cycle_activity(timing)[0] == pytest.approx([0.8, 0.8, 0.8, 1.6] * 7)
 
 
 def nightly(regions: dict[str, TimeRegion] | None) -> Scheduler:
-    """300 pages each of a region and of none, seen every hour for two weeks, that change at night by UTC."""
+    """300 pages each with and without a region, visited hourly for two weeks, that change at night in UTC."""
     scheduler = Scheduler(cycle=HOUR, regions=regions)
     rng = np.random.default_rng(0)
     urls = [f"https://{('a.example', 'b.jp')[i % 2]}/{i}" for i in range(600)]
@@ -73,7 +73,7 @@ def nightly(regions: dict[str, TimeRegion] | None) -> Scheduler:
     return scheduler
 
 
-def test_training_has_the_profiles_that_pages_go_by() -> None:
+def test_training_has_the_profiles_of_its_pages() -> None:
     scheduler = nightly({"JP": TimeRegion(("jp",), "Asia/Tokyo")})
     timing = scheduler.training(48, now=MONDAY + 336 * HOUR).history.timing
     assert timing is not None
@@ -81,32 +81,32 @@ def test_training_has_the_profiles_that_pages_go_by() -> None:
     assert timing.profile.tolist() == [int(timing.profile[0]), int(timing.profile[1])] * 300
     clocks = timing.quarters[timing.profile[:2]]
     assert clocks.tolist() == [[0] * 49, [36] * 49]
-    busy = weigh_cycles(timing)[timing.profile]
-    assert busy[:, np.arange(48) % 24 < 6].min() > 3.0
-    assert busy[:, np.arange(48) % 24 >= 6].max() < 0.5
+    activity = cycle_activity(timing)[timing.profile]
+    assert activity[:, np.arange(48) % 24 < 6].min() > 3.0
+    assert activity[:, np.arange(48) % 24 >= 6].max() < 0.5
 
 
-def test_no_rhythms_no_timing() -> None:
+def test_without_seasonality_there_is_no_timing() -> None:
     assert nightly(None).training(4, now=MONDAY + 336 * HOUR).history.timing is None
 
 
-def test_training_is_of_its_moment() -> None:
-    """What visits publish between two draws of one state changes neither."""
+def test_training_is_a_snapshot() -> None:
+    """Profiles published between two copies of one state change neither copy."""
     scheduler = nightly({})
     drawn = scheduler.core.trainings(24, now=MONDAY + 336 * HOUR, seeds=[0, 1])
     before = next(drawn).history.timing
     assert before is not None
-    told = before.profiles.tobytes()
+    content = before.profiles.tobytes()
     urls = [f"https://a.example/{i}" for i in range(0, 600, 2)]
     for hour in range(336, 400):
         scheduler.observe(OutcomeBatch(urls, np.full(300, MONDAY + (hour + 1) * HOUR), changed=np.full(300, True)))
     after = next(drawn).history.timing
     assert after is not None
-    assert (before.profiles.tobytes(), after.profiles.tobytes()) == (told, told)
+    assert (before.profiles.tobytes(), after.profiles.tobytes()) == (content, content)
 
 
-@pytest.mark.parametrize("timing", [None, even(2, 4, [0, 1, 1])])
-def test_parcels_carry_it(tmp_path: Path, timing: CycleTimes | None) -> None:
+@pytest.mark.parametrize("timing", [None, uniform_timing(2, 4, [0, 1, 1])])
+def test_exchange_files_contain_it(tmp_path: Path, timing: CycleTimes | None) -> None:
     history = ChangeHistory.of(np.eye(3, 4, dtype=np.bool_), timing=timing)
     write_exchange(tmp_path, [history, history], DATA, {})
     for read in read_exchange(tmp_path)[0]:
@@ -119,7 +119,7 @@ def test_parcels_carry_it(tmp_path: Path, timing: CycleTimes | None) -> None:
 
 
 def test_damaged_profiles_are_refused(tmp_path: Path) -> None:
-    history = ChangeHistory.of(np.eye(3, 4, dtype=np.bool_), timing=even(2, 4, [0, 1, 1]))
+    history = ChangeHistory.of(np.eye(3, 4, dtype=np.bool_), timing=uniform_timing(2, 4, [0, 1, 1]))
     write_exchange(tmp_path, [history], DATA, {})
     path = tmp_path / "profiles.npy"
     raw = bytearray(path.read_bytes())

@@ -1,4 +1,4 @@
-"""Completed histories: exact where visits say all, and elsewhere as many changes as the pages truly have."""
+"""Imputed histories: exact if visits determine all, elsewhere with the pages' true number of changes."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 from scipy import stats
 
 from streamsched.estimation.gamma_posterior import after_change
-from streamsched.evolution.data.imputation import ALL_ALIKE, PageVisits, impute_history
-from streamsched.evolution.data.kernel_random import begin_draws, draw_gamma, draw_uniform
+from streamsched.evolution.data.imputation import UNIFORM_ACTIVITY, PageVisits, impute_history
+from streamsched.evolution.data.kernel_random import draw_gamma, draw_uniform, seed_state
 from streamsched.numerics.arrays import Bools, Floats, Ints
 
 CYCLES = 19
@@ -26,12 +26,12 @@ def one_page(times: list[float], changed: list[bool], shape: float = 1.0, exposu
         np.array([shape]),
         np.array([exposure]),
         np.array([77], np.uint64),
-        *ALL_ALIKE,
+        *UNIFORM_ACTIVITY,
     )
 
 
 def repeated(page: PageVisits, pages: int) -> PageVisits:
-    """The same page under many hashes: many draws of its history."""
+    """The same page under many hashes: many imputations of its history."""
     return PageVisits(
         np.arange(pages + 1) * page.times.size,
         np.tile(page.times, pages),
@@ -39,46 +39,46 @@ def repeated(page: PageVisits, pages: int) -> PageVisits:
         np.repeat(page.shape, pages),
         np.repeat(page.exposure, pages),
         np.arange(pages, dtype=np.uint64) + 5,
-        *ALL_ALIKE,
+        *UNIFORM_ACTIVITY,
     )
 
 
-def test_daily_visits_leave_nothing_to_draw() -> None:
+def test_daily_visits_leave_nothing_to_impute() -> None:
     rng = np.random.default_rng(1)
     saw = rng.random(20) < 0.3
-    changed, sure = impute_history(one_page([*map(float, range(20))], saw.tolist()), CYCLES, seed=0)
+    changed, observed = impute_history(one_page([*map(float, range(20))], saw.tolist()), CYCLES, seed=0)
     assert changed[0].tolist() == saw[1:].tolist()
-    assert sure.all()
+    assert observed.all()
 
 
-def test_no_change_is_none_in_any_cycle() -> None:
-    changed, sure = impute_history(one_page([-3.5, 7.2, 19.0], [True, False, False]), CYCLES, seed=0)
+def test_a_visit_without_change_clears_every_cycle() -> None:
+    changed, observed = impute_history(one_page([-3.5, 7.2, 19.0], [True, False, False]), CYCLES, seed=0)
     assert not changed.any()
-    assert sure.all()
+    assert observed.all()
 
 
-def test_change_over_several_cycles_is_in_at_least_one() -> None:
+def test_a_change_over_several_cycles_is_in_at_least_one() -> None:
     page = repeated(one_page([0.0, 4.0, 19.0], [False, True, False]), 400)
-    changed, sure = impute_history(page, CYCLES, seed=0)
+    changed, observed = impute_history(page, CYCLES, seed=0)
     assert changed[:, :4].any(axis=1).all()
     assert changed[:, :4].any(axis=0).all()
     assert not changed[:, 4:].any()
-    assert np.array_equal(sure, np.broadcast_to(np.arange(CYCLES) >= 4, sure.shape))
+    assert np.array_equal(observed, np.broadcast_to(np.arange(CYCLES) >= 4, observed.shape))
 
 
-def test_change_within_a_cycle_is_certain_whatever_else_is_drawn_of_it() -> None:
+def test_a_change_within_one_cycle_is_certain() -> None:
     times, saw = [-1.0, 3.2, 3.4, 8.0, 8.5], [False, True, True, True, True]
-    changed, sure = impute_history(one_page(times, saw), 9, seed=0)
+    changed, observed = impute_history(one_page(times, saw), 9, seed=0)
     assert changed[0, [3, 8]].all()
-    assert sure[0].tolist() == [False, False, False, True, False, False, False, False, True]
+    assert observed[0].tolist() == [False, False, False, True, False, False, False, False, True]
 
 
-def test_interval_reaches_beyond_the_window_at_both_ends() -> None:
-    """A change somewhere in 30 cycles, of which the window holds ten: they have it one time in three."""
+def test_intervals_may_exceed_the_window() -> None:
+    """A change somewhere in 30 cycles, ten of them in the window: it is in the window one time in three."""
     page = repeated(one_page([-10.0, 20.0], [False, True], shape=1e6, exposure=1e12), 20_000)
-    changed, sure = impute_history(page, 10, seed=0)
+    changed, observed = impute_history(page, 10, seed=0)
     assert changed.any(axis=1).mean() == pytest.approx(1 / 3, abs=0.01)
-    assert not sure.any()
+    assert not observed.any()
 
 
 @pytest.mark.parametrize(("times", "share"), [([0.9, 2.0], 0.1 / 1.1), ([0.25, 1.75], 0.5)])
@@ -89,21 +89,21 @@ def test_parts_of_cycles_weigh_by_their_length(times: list[float], share: float)
     assert (changed[:, 0] ^ changed[:, 1]).mean() > 0.999
 
 
-def test_what_is_drawn_falls_into_busy_cycles() -> None:
-    """One change in a long interval, and unseen ones: as often in each cycle as it is busy."""
-    busy = np.array([[0.0, 2.0, 0.5, 1.5]])
+def test_imputed_changes_follow_activity() -> None:
+    """One change in a long interval, and unobserved ones: in proportion to each cycle's activity."""
+    activity = np.array([[0.0, 2.0, 0.5, 1.5]])
     page = repeated(one_page([0.0, 4.0], [False, True], shape=1e6, exposure=1e12), 20_000)
-    page = page._replace(busy=busy, profile=np.zeros(20_000, np.int64))
+    page = page._replace(activity=activity, profile=np.zeros(20_000, np.int64))
     changed, _ = impute_history(page, 4, seed=1)
-    assert changed.mean(axis=0) == pytest.approx(busy[0] / 4, abs=0.012)
+    assert changed.mean(axis=0) == pytest.approx(activity[0] / 4, abs=0.012)
     page = repeated(one_page([], [], shape=0.3e9, exposure=1e9), 20_000)
-    page = page._replace(busy=busy, profile=np.zeros(20_000, np.int64))
+    page = page._replace(activity=activity, profile=np.zeros(20_000, np.int64))
     changed, _ = impute_history(page, 4, seed=1)
-    assert changed.mean(axis=0) == pytest.approx(-np.expm1(-0.3 * busy[0]), abs=0.012)
+    assert changed.mean(axis=0) == pytest.approx(-np.expm1(-0.3 * activity[0]), abs=0.012)
 
 
-def test_first_change_is_early_where_changes_are_many() -> None:
-    """Rate 0.7 over 5 cycles: each cycle as an unconditional one would be, but never none at all."""
+def test_the_first_change_is_early_at_high_rates() -> None:
+    """Rate 0.7 over 5 cycles: like unconditional cycles, given at least one change."""
     page = repeated(one_page([0.0, 5.0], [False, True], shape=0.7e9, exposure=1e9), 40_000)
     changed, _ = impute_history(page, 5, seed=1)
     alone, any_ = -math.expm1(-0.7), -math.expm1(-3.5)
@@ -114,22 +114,22 @@ def test_first_change_is_early_where_changes_are_many() -> None:
 
 def test_unvisited_page_is_drawn_from_its_posterior() -> None:
     page = repeated(one_page([], [], shape=2.0, exposure=5.0), 20_000)
-    changed, sure = impute_history(page, 3, seed=0)
-    assert not sure.any()
+    changed, observed = impute_history(page, 3, seed=0)
+    assert not observed.any()
     assert changed.mean() == pytest.approx(1.0 - (5.0 / 6.0) ** 2, abs=0.01)
-    never = 1.0 - changed.any(axis=1).mean()  # of one rate a page: more often none at all than if drawn for each cycle
+    never = 1.0 - changed.any(axis=1).mean()  # one rate per page, not one per cycle
     assert never == pytest.approx((5.0 / 8.0) ** 2, abs=0.01)
 
 
-def test_what_was_before_the_first_known_visit_is_drawn() -> None:
+def test_cycles_before_the_first_visit_are_imputed() -> None:
     page = repeated(one_page([2.5, 4.0], [True, False], shape=3e9, exposure=1e9), 10_000)
-    changed, sure = impute_history(page, 4, seed=0)
-    assert sure[0].tolist() == [False, False, False, True]
+    changed, observed = impute_history(page, 4, seed=0)
+    assert observed[0].tolist() == [False, False, False, True]
     assert changed.mean(axis=0) == pytest.approx([-math.expm1(-3.0)] * 2 + [-math.expm1(-1.5), 0.0], abs=0.01)
 
 
 @pytest.mark.parametrize("seed", [0, -1, 2**80])
-def test_draws_hang_on_seed_and_hash_alone(seed: int) -> None:
+def test_draws_depend_only_on_seed_and_hash(seed: int) -> None:
     page = repeated(one_page([0.0, 9.0], [False, True]), 300)
     whole, _ = impute_history(page, CYCLES, seed)
     halves = [part(page, range(0, 300, 2)), part(page, range(1, 300, 2))]
@@ -147,14 +147,14 @@ def part(page: PageVisits, rows: range) -> PageVisits:
         page.shape[:1].repeat(chosen.size),
         page.exposure[chosen],
         page.hashes[chosen],
-        *ALL_ALIKE,
+        *UNIFORM_ACTIVITY,
     )
 
 
 @pytest.mark.parametrize("shape", [0.05, 0.3, 1.0, 2.5, 40.0])
 def test_gamma_draws_are_gamma(shape: float) -> None:
     state = np.zeros(1, np.uint64)
-    begin_draws(state, np.uint64(4), np.uint64(9))
+    seed_state(state, np.uint64(4), np.uint64(9))
     draws = [draw_gamma(state, shape) for _ in range(20_000)]
     assert stats.kstest(draws, stats.gamma(shape).cdf).pvalue > 1e-3
 
@@ -163,17 +163,17 @@ def test_uniform_draws_are_uniform_over_hashes_too() -> None:
     state = np.zeros(1, np.uint64)
     first = np.empty(20_000)
     for i in range(first.size):
-        begin_draws(state, np.uint64(0), np.uint64(i))
+        seed_state(state, np.uint64(0), np.uint64(i))
         first[i] = draw_uniform(state)
     assert stats.kstest(first, "uniform").pvalue > 1e-3
     assert abs(np.corrcoef(first[1:], first[:-1])[0, 1]) < 0.02
 
 
 def crawled(rates: Floats, gap: float, rng: np.random.Generator) -> tuple[PageVisits, Bools]:
-    """Poisson pages watched since 60 cycles before the window, visited every `gap` cycles on average; and the truth."""
+    """Poisson pages observed since 60 cycles before the window, visited every `gap` cycles on average."""
     before = 60
     truth = rng.random((rates.size, before + CYCLES)) < -np.expm1(-rates)[:, None]
-    truth_at = [np.flatnonzero(row) + 1 for row in truth]  # a change of a cycle is seen at its end
+    truth_at = [np.flatnonzero(row) + 1 for row in truth]  # a change in a cycle is observed at its end
     times, flags, sizes, shapes, exposures = [], [], [], [], []
     for changes in truth_at:
         due = np.unique(np.r_[0, np.flatnonzero(rng.random(before + CYCLES) < 1 / gap) + 1])
@@ -195,30 +195,30 @@ def crawled(rates: Floats, gap: float, rng: np.random.Generator) -> tuple[PageVi
         np.array(shapes),
         np.array(exposures),
         rng.integers(0, 2**64, rates.size, np.uint64),
-        *ALL_ALIKE,
+        *UNIFORM_ACTIVITY,
     )
     return seen, truth[:, before:]
 
 
 @pytest.mark.parametrize("gap", [3.0, 10.0, 30.0])
-def test_sparse_visits_complete_to_the_true_rates(gap: float) -> None:
-    """Overall within 4 %, and within 15 % for each third of the pages by true rate that is seen well enough."""
+def test_sparse_visits_impute_the_true_rates(gap: float) -> None:
+    """Overall within 4 %, and within 15 % for each third of the pages by true rate that is observed often enough."""
     rng = np.random.default_rng(int(gap))
     rates = rng.gamma(PRIOR[0], 1 / PRIOR[1], 6_000)
     seen, truth = crawled(rates, gap, rng)
-    changed, sure = impute_history(seen, CYCLES, seed=2)
-    assert sure.mean() < 0.95
+    changed, observed = impute_history(seen, CYCLES, seed=2)
+    assert observed.mean() < 0.95
     assert changed.mean() == pytest.approx(truth.mean(), rel=0.04)
-    assert np.array_equal(changed[sure], truth[sure])
+    assert np.array_equal(changed[observed], truth[observed])
     shown = changed.mean(axis=1)
     means = [float(np.mean(shown[group])) for group in np.array_split(np.argsort(seen.shape / seen.exposure), 3)]
     true_means = [float(np.mean(truth[group])) for group in np.array_split(np.argsort(seen.shape / seen.exposure), 3)]
     assert means == pytest.approx(true_means, rel=0.15, abs=0.004)
 
 
-def test_daily_visits_complete_to_the_truth() -> None:
+def test_daily_visits_give_the_truth() -> None:
     rng = np.random.default_rng(3)
     seen, truth = crawled(rng.gamma(PRIOR[0], 1 / PRIOR[1], 300), 1.0, rng)
-    changed, sure = impute_history(seen, CYCLES, seed=2)
+    changed, observed = impute_history(seen, CYCLES, seed=2)
     assert np.array_equal(changed, truth)
-    assert sure.all()
+    assert observed.all()

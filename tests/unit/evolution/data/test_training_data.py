@@ -1,4 +1,4 @@
-"""Training data: which pages and cycles it has, what of it is seen, and that it is a copy."""
+"""Training data: its pages and cycles, what is observed, and that it is a copy."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_pages_first_visited_within_the_span_are_left_out_and_counted() -> None:
     assert training.newcomers == 2
 
 
-def test_gaps_are_drawn_and_said_to_be() -> None:
+def test_gaps_are_imputed_and_marked() -> None:
     training = trained(visit(0, [-1, 2], [1]), visit(1, [-3, 3]), visit(2, [-5]))
     assert training.observed.tolist() == [[False] * 4, [True, True, True, False], [False] * 4]
     assert training.observed_share == 3 / 12
@@ -91,7 +91,7 @@ def test_same_seed_same_history() -> None:
     assert not np.array_equal(first.history.changed, other.history.changed)
 
 
-def test_several_seeds_tell_of_one_state() -> None:
+def test_imputations_share_one_state() -> None:
     scheduler = Scheduler()
     scheduler.observe([one for page in range(200) for one in visit(page, [-5.0, -2.0, 1.0], [1, 2])])
     now = START + 4 * DAY
@@ -103,7 +103,7 @@ def test_several_seeds_tell_of_one_state() -> None:
     assert np.array_equal(next(several).history.changed, alone[1])
 
 
-def test_visits_that_fell_out_of_the_journal_leave_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_visits_dropped_from_the_journal_are_imputed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("streamsched.state.page_table.JOURNAL_VISITS", 4)
     training = trained(visit(0, [-2, -1, 0, 1, 2, 3, 4]), visit(1, [0, 4]))
     assert training.observed.tolist() == [[False, False, False, True], [True, True, True, True]]
@@ -111,7 +111,7 @@ def test_visits_that_fell_out_of_the_journal_leave_draws(monkeypatch: pytest.Mon
     assert training.observed.tolist() == [[False] * 4, [False, True, True, True]]
 
 
-def test_visits_at_the_edges_of_short_cycles_are_there_exactly() -> None:
+def test_visits_at_boundaries_of_short_cycles_are_exact() -> None:
     cycle = 1.1
     scheduler = Scheduler(cycle=cycle)
     edges = np.arange(1_600_000_000, 1_600_000_030) * cycle
@@ -122,12 +122,12 @@ def test_visits_at_the_edges_of_short_cycles_are_there_exactly() -> None:
     assert training.history.changed.all()
 
 
-def test_clock_errors_do_no_harm() -> None:
+def test_clock_errors_are_harmless() -> None:
     training = trained([Outcome(url(0), -1e308), *visit(0, [0, 1]), Outcome(url(0), 1.7e308, changed=True)])
     assert training.observed.tolist() == [[True, False, False, False]]
 
 
-def test_panel_is_marked_and_seen() -> None:
+def test_the_panel_is_marked_and_observed() -> None:
     scheduler = Scheduler(panel=0.5)
     scheduler.observe(OutcomeBatch([url(i) for i in range(100)], np.full(100, START)))
     for day in range(1, 12):
@@ -141,19 +141,19 @@ def test_panel_is_marked_and_seen() -> None:
     assert not training.observed[~training.panel].all()
 
 
-def test_nothing_known_is_no_pages() -> None:
+def test_an_empty_scheduler_gives_no_pages() -> None:
     training = Scheduler().training(3, now=START)
     assert training.history.changed.shape == (0, 3)
     assert training.observed_share == 0.0
 
 
 @pytest.mark.parametrize("cycles", [0, -1, 1.5, "3"])
-def test_cycles_that_cannot_be(cycles: int) -> None:
+def test_invalid_cycle_counts_are_refused(cycles: int) -> None:
     with pytest.raises(SettingsError, match="cycles: expected 1 or more cycles"):
         Scheduler().training(cycles, now=START)
 
 
-def test_no_more_cycles_are_known_than_most_pages_are_old() -> None:
+def test_cycles_are_limited_by_the_age_of_pages() -> None:
     scheduler = Scheduler()
     assert scheduler.core.known_cycles(now=START) == 0.0
     scheduler.observe(visit(0, [0, 4]) + visit(1, [1, 2]) + visit(2, [1.5, 2]) + visit(3, [3]))

@@ -1,4 +1,4 @@
-"""The settings of an evolution: the paper's by default, checked, and as JSON."""
+"""The settings of an evolution: the paper's defaults, validation, and JSON."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from streamsched.errors import SettingsError
-from streamsched.evolution.gp.evolution_settings import MOST_LEVELS, EvolutionSettings
+from streamsched.evolution.gp.evolution_settings import MAX_LEVELS, EvolutionSettings
 from streamsched.evolution.gp.genomes import full_tree, to_formula
 from streamsched.evolution.gp.symbols import SymbolSet
 
@@ -57,7 +57,7 @@ def test_every_setting_is_documented() -> None:
         ("population", "300"),
         ("generations", 0),
         ("max_depth", 0),
-        ("max_depth", MOST_LEVELS + 1),
+        ("max_depth", MAX_LEVELS + 1),
         ("initial_depth", (0, 6)),
         ("initial_depth", (6, 2)),
         ("initial_depth", (2, 11)),
@@ -66,7 +66,7 @@ def test_every_setting_is_documented() -> None:
         ("initial_depth", (2, 6.0)),
         ("tournament", 0),
         ("tournament", 10**9),
-        ("crossover_depth", MOST_LEVELS + 1),
+        ("crossover_depth", MAX_LEVELS + 1),
         ("workers", 10**6),
         ("parents", "all"),
         ("crossover", -1.0),
@@ -98,27 +98,27 @@ def test_every_setting_is_documented() -> None:
         ("seconds", math.inf),
     ],
 )
-def test_what_cannot_work_is_refused_by_name(name: str, value: Any) -> None:
+def test_invalid_values_are_refused_by_name(name: str, value: Any) -> None:
     with pytest.raises(SettingsError) as caught:
         EvolutionSettings(**{name: value})
     assert (caught.value.setting, caught.value.found) == (name, value)
     assert caught.value.expected
 
 
-def test_some_operator_must_be_left() -> None:
+def test_all_rates_zero_is_refused() -> None:
     with pytest.raises(SettingsError, match="one of crossover, reproduction, replacement, swap above 0"):
         EvolutionSettings(crossover=0.0, reproduction=0.0, replacement=0.0, swap=0.0)
     assert EvolutionSettings(crossover=0, reproduction=0, replacement=1, swap=0).replacement == 1
 
 
-def test_json_brings_them_back() -> None:
+def test_settings_survive_json() -> None:
     settings = EvolutionSettings(population=7, initial_depth=(1, 3), constants=(2.0,), workers=2, seconds=1.5)
     again = EvolutionSettings.from_json(json.loads(json.dumps(settings.to_json())))
     assert again == settings
     assert hash(again) == hash(settings)
 
 
-def test_json_may_leave_out_what_is_usual() -> None:
+def test_missing_json_fields_have_defaults() -> None:
     assert EvolutionSettings.from_json({"swap": 0}) == EvolutionSettings(swap=0)
 
 
@@ -133,19 +133,19 @@ def test_the_number_of_constants_is_limited_by_name(terminals: Any, room: int) -
     numbers = tuple(map(float, range(room + 1)))
     with pytest.raises(SettingsError, match=f"constants: expected at most {room} finite numbers, each once"):
         EvolutionSettings(terminals=terminals, constants=numbers)
-    assert len(EvolutionSettings(terminals=terminals, constants=numbers[:-1]).alphabet.symbols) == 256
+    assert len(EvolutionSettings(terminals=terminals, constants=numbers[:-1]).symbol_set.symbols) == 256
 
 
-def test_json_with_a_name_unknown_is_refused() -> None:
+def test_json_with_an_unknown_name_is_refused() -> None:
     with pytest.raises(SettingsError) as caught:
         EvolutionSettings.from_json({"poplation": 7})
     assert "poplation" in caught.value.setting
     assert "population" in caught.value.expected
 
 
-def test_the_alphabet_is_that_of_terminals_and_constants() -> None:
+def test_the_symbol_set_is_that_of_terminals_and_constants() -> None:
     settings = EvolutionSettings(terminals="basic", constants=(2.0,))
-    assert settings.alphabet == SymbolSet(("n", "X", "t"), (2.0,))
+    assert settings.symbol_set == SymbolSet(("n", "X", "t"), (2.0,))
 
 
 def test_the_deepest_tree_allowed_is_still_a_formula() -> None:
@@ -153,6 +153,6 @@ def test_the_deepest_tree_allowed_is_still_a_formula() -> None:
         def random(self) -> float:
             return 0.0  # the first function, +, and the first leaf
 
-    alphabet = EvolutionSettings(max_depth=MOST_LEVELS).alphabet
-    formula = to_formula(full_tree(alphabet, MOST_LEVELS, Lowest()), alphabet)  # type: ignore[arg-type]
-    assert (formula.size, formula.depth) == (2**MOST_LEVELS - 1, MOST_LEVELS)
+    symbol_set = EvolutionSettings(max_depth=MAX_LEVELS).symbol_set
+    formula = to_formula(full_tree(symbol_set, MAX_LEVELS, Lowest()), symbol_set)  # type: ignore[arg-type]
+    assert (formula.size, formula.depth) == (2**MAX_LEVELS - 1, MAX_LEVELS)

@@ -1,4 +1,4 @@
-"""Selection against cases worked out by hand."""
+"""Final selection against cases computed by hand."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_the_deviation_is_the_population_s(how: Selection) -> None:
     assert measure(train, validation, how) == pytest.approx(expected, abs=1e-15)
 
 
-def test_the_three_may_choose_differently() -> None:
+def test_the_three_selections_can_differ() -> None:
     train, validation = np.array([0.80, 0.62, 0.59]), np.array([0.55, 0.60, 0.61])
     assert [select(train, validation, how) for how in ("best", "avg", "sum")] == [2, 1, 0]
 
@@ -45,18 +45,18 @@ def test_the_first_of_equals_is_selected(how: Selection) -> None:
 
 
 @pytest.mark.parametrize("how", ["best", "avg", "sum"])
-def test_what_was_not_evaluated_ranks_last(how: Selection) -> None:
+def test_nan_ranks_last(how: Selection) -> None:
     assert select(np.array([0.9, 0.0]), np.array([math.nan, -1.0]), how) == 1
     with pytest.raises(ValueError, match="found none among 2"):
         select(np.array([0.9, 0.8]), np.array([math.nan, math.nan]), how)
 
 
-def test_a_missing_training_fitness_counts_where_it_is_read() -> None:
+def test_a_missing_training_fitness_matters_if_it_is_used() -> None:
     train, validation = np.array([math.nan, 0.1]), np.array([0.9, 0.2])
     assert [select(train, validation, how) for how in ("best", "avg", "sum")] == [0, 1, 1]
 
 
-def test_there_must_be_something_to_select() -> None:
+def test_an_empty_selection_is_refused() -> None:
     with pytest.raises(ValueError, match="found none among 0"):
         select(np.empty(0), np.empty(0), "best")
     with pytest.raises(ValueError, match="found 2 and 1"):

@@ -1,4 +1,4 @@
-"""Genomes: how often chance draws what, and where formulas do not fit."""
+"""Genomes: distributions of random trees, and formulas outside the symbol set."""
 
 from __future__ import annotations
 
@@ -94,9 +94,9 @@ def test_half_of_the_ramp_is_grown_and_half_is_full() -> None:
     assert max(depth_of(tree, PAPER) for tree in trees) == 6
 
 
-def test_a_ramp_longer_than_there_are_trees_repeats_some() -> None:
-    alphabet = SymbolSet(("X",), ())
-    trees = ramped_trees(20, (2, 2), alphabet, Random(6))
+def test_more_trees_than_exist_repeat_some() -> None:
+    symbol_set = SymbolSet(("X",), ())
+    trees = ramped_trees(20, (2, 2), symbol_set, Random(6))
     assert len(trees) == 20
     assert len(set(trees)) == 7  # one for each function
 
@@ -106,34 +106,34 @@ def test_a_ramp_of_leaves_alone() -> None:
 
 
 @pytest.mark.parametrize("text", ["X / n", "2 * X", "X + CG", "-(X)", "exp(-(X / n) * t)"])
-def test_a_formula_with_a_symbol_that_is_lacking_has_no_genome(text: str) -> None:
+def test_a_formula_outside_the_symbol_set_has_no_genome(text: str) -> None:
     assert from_formula(Formula.parse(text), SymbolSet(("X", "t"))) is None
 
 
 @pytest.mark.parametrize("text", ["t", "t * X", "1 - exp(0.001 * t)", "pow(X, 0.5) / log(10)", "X - t - (n - 1000)"])
-def test_a_formula_of_its_symbols_has_one(text: str) -> None:
+def test_a_formula_within_the_symbol_set_has_a_genome(text: str) -> None:
     genome = from_formula(Formula.parse(text), SymbolSet(TERMINAL_SETS["basic"]))
     assert genome is not None
     assert str(to_formula(genome, SymbolSet(TERMINAL_SETS["basic"]))) == text
 
 
 @pytest.mark.parametrize(("text", "becomes"), [("-X", "0 - X"), ("t * -(X + t)", "t * (0 - (X + t))"), ("--X", None)])
-def test_a_sign_becomes_a_difference_where_there_is_0(text: str, becomes: str | None) -> None:
+def test_negation_becomes_a_difference_from_0(text: str, becomes: str | None) -> None:
     genome = from_formula(Formula.parse(text), TINY)
     assert genome is not None
     assert str(to_formula(genome, TINY)) == (becomes or "0 - (0 - X)")
 
 
-def test_every_terminal_can_stand_in_a_genome() -> None:
-    alphabet = SymbolSet(tuple(TERMINALS))
+def test_every_terminal_has_a_code() -> None:
+    symbol_set = SymbolSet(tuple(TERMINALS))
     for name in TERMINALS:
-        genome = from_formula(Formula.parse(f"exp({name})"), alphabet)
+        genome = from_formula(Formula.parse(f"exp({name})"), symbol_set)
         assert genome is not None
-        assert str(to_formula(genome, alphabet)) == f"exp({name})"
+        assert str(to_formula(genome, symbol_set)) == f"exp({name})"
 
 
 @pytest.mark.parametrize("genome", [b"", b"\x03", b"\x00\x01", b"\x0a", b"\xff"])
-def test_what_is_no_genome_is_told(genome: bytes) -> None:
+def test_an_invalid_genome_is_an_error(genome: bytes) -> None:
     assert not is_genome(genome, TINY)
-    with pytest.raises(ValueError, match="one whole tree over 10 symbols"):
+    with pytest.raises(ValueError, match="one complete tree over 10 symbols"):
         to_formula(genome, TINY)

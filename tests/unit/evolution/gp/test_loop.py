@@ -1,10 +1,11 @@
-"""The loop: it improves, stops when told, starts from what it is given, and repeats itself to the byte."""
+"""The generational loop: it improves, stops on request, starts from given genomes, and is reproducible to the byte."""
 
 from __future__ import annotations
 
 import hashlib
 import math
 from collections.abc import Sequence
+from dataclasses import astuple
 
 import numpy as np
 import pytest
@@ -16,17 +17,17 @@ from streamsched.formula import Formula
 from streamsched.numerics.arrays import Floats
 
 SMALL = EvolutionSettings(population=60, generations=12, elites=10, seeds=3, terminals="basic")
-ALPHABET = SMALL.alphabet
-X = ALPHABET.symbols.index("X")
+SYMBOL_SET = SMALL.symbol_set
+X = SYMBOL_SET.symbols.index("X")
 
 
 def prefer_changes(genomes: Sequence[bytes]) -> Floats:
-    """A toy: as many X among 15 nodes as there can be. Whole numbers and halves, the same on every machine."""
+    """A toy fitness: the number of X in up to 15 nodes. Integers and halves, the same on every machine."""
     return np.array([genome.count(X) - abs(len(genome) - 15) / 2 for genome in genomes])
 
 
 def genome_of(text: str) -> bytes:
-    genome = from_formula(Formula.parse(text), ALPHABET)
+    genome = from_formula(Formula.parse(text), SYMBOL_SET)
     assert genome is not None
     return genome
 
@@ -35,24 +36,24 @@ def genome_of(text: str) -> bytes:
 def test_evolution_improves(parents: str) -> None:
     settings = EvolutionSettings.from_json(SMALL.to_json() | {"parents": parents})
     evolved = evolve_population(prefer_changes, settings, 1)
-    first, last = evolved.generations[0], evolved.generations[-1]
-    assert last.mean > first.mean + 1
-    assert last.median > first.median + 1
-    assert evolved.elites[0].fitness == max(generation.best for generation in evolved.generations) > first.best
+    initial, last = evolved.generations[0], evolved.generations[-1]
+    assert last.mean > initial.mean + 1
+    assert last.median > initial.median + 1
+    assert evolved.elites[0].fitness == max(generation.best for generation in evolved.generations) > initial.best
     assert len(evolved.elites) == 10
 
 
-def test_equal_seeds_give_equal_bytes_and_others_others() -> None:
+def test_equal_seeds_give_equal_results_and_others_differ() -> None:
     found = [evolve_population(prefer_changes, SMALL, seed) for seed in (5, 5, 6)]
     assert found[0] == found[1]
     assert found[0].elites != found[2].elites
 
 
-def test_the_bytes_are_those_of_every_machine_and_version() -> None:
-    """Recorded once: it breaks where a draw is added, dropped or moved, or chance itself has changed."""
+def test_results_equal_the_recorded_digest() -> None:
+    """Recorded digest: it changes if a random draw is added, dropped or moved, or the generator itself changes."""
     evolved = evolve_population(prefer_changes, SMALL, 2015)
-    told = repr([*evolved.elites, *evolved.generations]).encode()
-    assert hashlib.sha256(told).hexdigest() == "e4e4ccf86057cb732f600bd5ff3cf894ea324020618ac8ebd14cd9c15a0dca92"
+    content = repr([*map(tuple, evolved.elites), *map(astuple, evolved.generations)]).encode()
+    assert hashlib.sha256(content).hexdigest() == "1f367a25f5654108100c8433da1b315c825d28601b7e944b01504b51e654f0bb"
 
 
 def test_every_individual_is_whole_and_no_deeper_than_allowed() -> None:
@@ -64,20 +65,20 @@ def test_every_individual_is_whole_and_no_deeper_than_allowed() -> None:
 
     settings = EvolutionSettings(population=40, generations=25, max_depth=7, crossover_depth=7, terminals="full")
     evolved = evolve_population(favour_size, settings, 3)
-    assert all(is_genome(genome, settings.alphabet) for genome in seen)
-    assert max(depth_of(genome, settings.alphabet) for genome in seen) == 7
+    assert all(is_genome(genome, settings.symbol_set) for genome in seen)
+    assert max(depth_of(genome, settings.symbol_set) for genome in seen) == 7
     assert max(map(len, seen)) <= 2**7 - 1
     assert evolved.generations[-1].mean_size > 2 * evolved.generations[0].mean_size
 
 
-def test_it_stops_as_soon_as_it_is_over() -> None:
+def test_it_stops_on_request() -> None:
     calls: list[int] = []
 
     def evaluate(genomes: Sequence[bytes]) -> Floats:
         calls.append(len(genomes))
         return prefer_changes(genomes)
 
-    evolved = evolve_population(evaluate, SMALL, 1, over=lambda: len(calls) >= 4)
+    evolved = evolve_population(evaluate, SMALL, 1, should_stop=lambda: len(calls) >= 4)
     assert calls == [60] * 4
     assert not evolved.complete
     assert len(evolved.generations) == 4
@@ -85,30 +86,30 @@ def test_it_stops_as_soon_as_it_is_over() -> None:
     assert evolved.generations == evolve_population(prefer_changes, SMALL, 1).generations[:4]
 
 
-def test_over_at_the_last_generation_is_complete() -> None:
+def test_a_stop_after_the_last_generation_is_complete() -> None:
     calls: list[int] = []
 
     def evaluate(genomes: Sequence[bytes]) -> Floats:
         calls.append(len(genomes))
         return prefer_changes(genomes)
 
-    assert evolve_population(evaluate, SMALL, 1, over=lambda: len(calls) >= 12).complete
+    assert evolve_population(evaluate, SMALL, 1, should_stop=lambda: len(calls) >= 12).complete
 
 
-def test_all_runs_come_equally_far() -> None:
+def test_all_runs_advance_together() -> None:
     calls: list[int] = []
 
     def evaluate(genomes: Sequence[bytes]) -> Floats:
         calls.append(len(genomes))
         return prefer_changes(genomes)
 
-    evolved = evolve_seeds(evaluate, SMALL, 1, over=lambda: len(calls) >= 2)
+    evolved = evolve_seeds(evaluate, SMALL, 1, should_stop=lambda: len(calls) >= 2)
     assert calls == [180, 180]
     assert [len(run.generations) for run in evolved.runs] == [2, 2, 2]
     assert [run.complete for run in evolved.runs] == [False] * 3
 
 
-def test_runs_have_seeds_of_their_own() -> None:
+def test_runs_have_distinct_seeds() -> None:
     evolved = evolve_seeds(prefer_changes, SMALL, 7)
     assert [run.seed for run in evolved.runs] == [derive_seed(7, number) for number in range(3)]
     assert len({run.elites for run in evolved.runs}) == 3
@@ -116,8 +117,8 @@ def test_runs_have_seeds_of_their_own() -> None:
     assert {elite.genome for run in evolved.runs for elite in run.elites} == {elite.genome for elite in evolved.elites}
 
 
-def test_where_nothing_was_evaluated_there_are_no_elites() -> None:
-    evolved = evolve_population(lambda genomes: np.full(len(genomes), math.nan), SMALL, 1, over=lambda: True)
+def test_without_evaluations_there_are_no_elites() -> None:
+    evolved = evolve_population(lambda genomes: np.full(len(genomes), math.nan), SMALL, 1, should_stop=lambda: True)
     assert evolved.elites == ()
     [generation] = evolved.generations
     assert generation.evaluated == 0
@@ -127,15 +128,15 @@ def test_where_nothing_was_evaluated_there_are_no_elites() -> None:
 
 
 @pytest.mark.parametrize("parents", ["generation", "elites"])
-def test_it_goes_on_where_nothing_was_evaluated(parents: str) -> None:
+def test_it_continues_without_evaluations(parents: str) -> None:
     settings = EvolutionSettings.from_json(SMALL.to_json() | {"parents": parents})
     evolved = evolve_population(lambda genomes: np.full(len(genomes), math.nan), settings, 1)
     assert evolved.complete
     assert evolved.elites == ()
 
 
-def test_what_was_not_evaluated_breeds_last() -> None:
-    """Of the first generation only one individual has a fitness: its symbols fill the second."""
+def test_individuals_without_fitness_rank_last() -> None:
+    """Only one individual of the first generation has a fitness: its symbols fill the second."""
     populations: list[list[bytes]] = []
 
     def evaluate(genomes: Sequence[bytes]) -> Floats:
@@ -147,20 +148,20 @@ def test_what_was_not_evaluated_breeds_last() -> None:
     assert set(populations[1]) == {populations[0][0]}
 
 
-def test_it_starts_from_what_it_is_given() -> None:
-    first = [genome_of("X / n"), genome_of("X * t"), genome_of("X / n")]
+def test_it_starts_from_initial_genomes() -> None:
+    initial = [genome_of("X / n"), genome_of("X * t"), genome_of("X / n")]
     populations: list[list[bytes]] = []
 
     def evaluate(genomes: Sequence[bytes]) -> Floats:
         populations.append(list(genomes))
         return prefer_changes(genomes)
 
-    evolve_population(evaluate, SMALL, 1, first=first)
-    assert populations[0][:2] == first[:2]
+    evolve_population(evaluate, SMALL, 1, initial=initial)
+    assert populations[0][:2] == initial[:2]
     assert {len(population) for population in populations} == {60}
 
 
-def test_of_more_than_it_holds_it_takes_the_first() -> None:
+def test_surplus_initial_genomes_are_dropped() -> None:
     populations: list[list[bytes]] = []
 
     def evaluate(genomes: Sequence[bytes]) -> Floats:
@@ -168,14 +169,16 @@ def test_of_more_than_it_holds_it_takes_the_first() -> None:
         return prefer_changes(genomes)
 
     settings = EvolutionSettings(population=2, generations=1, terminals="basic")
-    evolve_population(evaluate, settings, 1, first=[genome_of(text) for text in ("X", "t", "n")])
+    evolve_population(evaluate, settings, 1, initial=[genome_of(text) for text in ("X", "t", "n")])
     assert populations == [[genome_of("X"), genome_of("t")]]
 
 
 @pytest.mark.parametrize("genome", [b"", b"\x00\x00", b"\xff", bytes([17] * 10 + [0])])
-def test_a_start_that_does_not_fit_is_refused(genome: bytes) -> None:
-    with pytest.raises(ValueError, match="first: expected one whole tree of at most 10 levels over 'basic' terminals"):
-        evolve_population(prefer_changes, SMALL, 1, first=[genome])
+def test_an_invalid_initial_genome_is_refused(genome: bytes) -> None:
+    with pytest.raises(
+        ValueError, match="initial: expected one complete tree of at most 10 levels over 'basic' terminals"
+    ):
+        evolve_population(prefer_changes, SMALL, 1, initial=[genome])
 
 
 def test_a_seed_below_0_is_refused() -> None:
@@ -183,15 +186,15 @@ def test_a_seed_below_0_is_refused() -> None:
         evolve_population(prefer_changes, SMALL, -1)
 
 
-def test_an_evaluator_of_the_wrong_length_is_told() -> None:
+def test_a_fitness_array_of_the_wrong_length_is_an_error() -> None:
     with pytest.raises(ValueError, match=r"evaluate: expected float64\[60\], found float64\[3\]"):
         evolve_population(lambda _: np.zeros(3), SMALL, 1)
 
 
-def test_progress_is_told_of_each_generation() -> None:
-    told: list[Generation] = []
-    evolved = evolve_population(prefer_changes, SMALL, 1, progress=told.append)
-    assert tuple(told) == evolved.generations
+def test_progress_is_called_with_each_generation() -> None:
+    received: list[Generation] = []
+    evolved = evolve_population(prefer_changes, SMALL, 1, progress=received.append)
+    assert tuple(received) == evolved.generations
     runs: list[int] = []
     evolve_seeds(prefer_changes, SMALL, 1, progress=lambda run, _: runs.append(run))
     assert runs == [0, 1, 2] * 12

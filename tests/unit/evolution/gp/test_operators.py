@@ -1,4 +1,4 @@
-"""Operators: how often each is drawn, who becomes a parent, and what happens where none fits."""
+"""Genetic operators: how often each is drawn, parent selection, and fallbacks if none fits."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from streamsched.evolution.gp.evolution_settings import EvolutionSettings
 from streamsched.evolution.gp.genomes import depth_of, from_formula, is_genome
-from streamsched.evolution.gp.operators import Breeder, cross, replace_subtree, swap_subtrees
+from streamsched.evolution.gp.operators import Reproduction, cross, replace_subtree, swap_subtrees
 from streamsched.evolution.gp.symbols import SymbolSet
 from streamsched.formula import Formula
 
@@ -31,40 +31,45 @@ def only(**settings: Any) -> EvolutionSettings:
 
 def test_operators_are_drawn_at_the_paper_s_rates() -> None:
     """90, 15, 5 and 5 of 115; the 99.9th percentile of chi-square at 3 degrees is 16.27."""
-    breeder = Breeder([b"\x00"], TINY, EvolutionSettings(), Random(1))
-    drawn = Counter(breeder._draw_operator() for _ in range(23_000))
-    expected = {breeder._cross: 18_000, breeder.pick: 3000, breeder._replace: 1000, breeder._swap: 1000}
+    reproduction = Reproduction([b"\x00"], TINY, EvolutionSettings(), Random(1))
+    drawn = Counter(reproduction._draw_operator() for _ in range(23_000))
+    expected = {
+        reproduction._cross: 18_000,
+        reproduction.select_parent: 3000,
+        reproduction._replace: 1000,
+        reproduction._swap: 1000,
+    }
     assert set(drawn) == set(expected)
     assert sum((drawn[operator] - mean) ** 2 / mean for operator, mean in expected.items()) < 16.27
 
 
 @pytest.mark.parametrize("name", ["crossover", "reproduction", "replacement", "swap"])
 def test_an_operator_of_rate_0_is_never_drawn(name: str) -> None:
-    breeder = Breeder([b"\x00"], TINY, EvolutionSettings(**{name: 0.0}), Random(2))  # type: ignore[arg-type]
+    reproduction = Reproduction([b"\x00"], TINY, EvolutionSettings(**{name: 0.0}), Random(2))  # type: ignore[arg-type]
     operators = {
-        "crossover": breeder._cross,
-        "reproduction": breeder.pick,
-        "replacement": breeder._replace,
-        "swap": breeder._swap,
+        "crossover": reproduction._cross,
+        "reproduction": reproduction.select_parent,
+        "replacement": reproduction._replace,
+        "swap": reproduction._swap,
     }
-    drawn = {breeder._draw_operator() for _ in range(5000)}
+    drawn = {reproduction._draw_operator() for _ in range(5000)}
     assert drawn == set(operators.values()) - {operators[name]}
 
 
 @pytest.mark.parametrize("size", [1, 2, 3])
-def test_tournaments_are_won_by_the_best_drawn(size: int) -> None:
-    """Of m draws from 4 the r-th rank or a better one is among them unless all m fall behind it."""
+def test_the_best_drawn_rank_wins_a_tournament(size: int) -> None:
+    """The best of m draws from 4 ranks is r or better unless all m are worse."""
     pool = [bytes([symbol]) for symbol in (0, 1, 2)] + [b"\x08\x00"]
-    breeder = Breeder(pool, TINY, EvolutionSettings(tournament=size), Random(3))
-    wins = Counter(breeder.pick() for _ in range(8000))
+    reproduction = Reproduction(pool, TINY, EvolutionSettings(tournament=size), Random(3))
+    wins = Counter(reproduction.select_parent() for _ in range(8000))
     behind = [(1 - rank / 4) ** size for rank in range(5)]
     expected = [8000 * (behind[rank] - behind[rank + 1]) for rank in range(4)]
     found = sum((wins[genome] - mean) ** 2 / mean for genome, mean in zip(pool, expected, strict=True))
     assert found < 16.27
 
 
-def test_every_node_is_as_likely_to_be_replaced() -> None:
-    """The 5 nodes of X * t + X; new trees of one level are leaves, so the size tells which of 3 kinds it was."""
+def test_replaced_nodes_are_uniform() -> None:
+    """The 5 nodes of X * t + X; new trees of one level are leaves, so the size identifies the replaced node's kind."""
     settings = only(replacement=1.0, initial_depth=(1, 1))
     genome, rng = genome_of("X * t + X"), Random(4)
     sizes = Counter(len(replace_subtree(genome, TINY, settings, rng)) for _ in range(5000))
@@ -73,7 +78,7 @@ def test_every_node_is_as_likely_to_be_replaced() -> None:
     assert sum((sizes[size] - mean) ** 2 / mean for size, mean in expected.items()) < 13.82
 
 
-def test_every_pair_of_nodes_is_as_likely_to_be_crossed() -> None:
+def test_crossover_pairs_are_uniform() -> None:
     rng = Random(5)
     children = Counter(cross(genome_of("X + X"), genome_of("t * t"), TINY, 10, rng) for _ in range(9000))
     expected = {
@@ -86,7 +91,7 @@ def test_every_pair_of_nodes_is_as_likely_to_be_crossed() -> None:
     assert sum((children[child] - mean) ** 2 / mean for child, mean in expected.items()) < 20.52
 
 
-def test_a_crossover_with_no_room_gives_nothing_or_what_fits() -> None:
+def test_a_crossover_at_the_depth_limit_gives_none_or_a_fitting_child() -> None:
     chain, leaf = genome_of("exp(exp(X))"), genome_of("t")
     rng = Random(6)
     assert {cross(chain, leaf, TINY, 3, rng) for _ in range(200)} == {
@@ -96,17 +101,17 @@ def test_a_crossover_with_no_room_gives_nothing_or_what_fits() -> None:
 
 
 @pytest.mark.parametrize("text", ["X", "exp(X)", "log(exp(X))"])
-def test_without_two_subtrees_apart_there_is_no_swap(text: str) -> None:
+def test_without_disjoint_subtrees_there_is_no_swap(text: str) -> None:
     assert swap_subtrees(genome_of(text), TINY, 10, Random(7)) is None
 
 
 def test_a_swap_of_both_operands() -> None:
     rng = Random(8)
     found = {swap_subtrees(genome_of("X - t"), TINY, 2, rng) for _ in range(100)}
-    assert found == {genome_of("t - X"), None}  # now and then 10 draws meet the root or one leaf twice
+    assert found == {genome_of("t - X"), None}  # occasionally 10 draws hit only the root or the same leaf twice
 
 
-def test_a_swap_keeps_to_the_depth() -> None:
+def test_a_swap_respects_the_depth_limit() -> None:
     rng = Random(9)
     lopsided = genome_of("exp(exp(X)) - exp(t)")
     children = [swap_subtrees(lopsided, TINY, 4, rng) for _ in range(400)]
@@ -114,32 +119,32 @@ def test_a_swap_keeps_to_the_depth() -> None:
     assert genome_of("exp(t) - exp(exp(X))") in children
 
 
-def test_where_nothing_can_be_swapped_another_operator_is_drawn() -> None:
+def test_if_nothing_can_be_swapped_another_operator_is_drawn() -> None:
     leaf = genome_of("X")
-    swaps = Breeder([leaf], TINY, only(swap=1.0), Random(10))
-    assert {swaps.breed() for _ in range(50)} == {leaf}
-    others = Breeder([leaf], TINY, only(swap=1.0, replacement=1.0), Random(10))
-    grown = [others.breed() for _ in range(200)]
+    swap_children = Reproduction([leaf], TINY, only(swap=1.0), Random(10))
+    assert {swap_children.make_offspring() for _ in range(50)} == {leaf}
+    others = Reproduction([leaf], TINY, only(swap=1.0, replacement=1.0), Random(10))
+    grown = [others.make_offspring() for _ in range(200)]
     assert sum(len(child) > 1 for child in grown) > 80  # 7 in 10 grown trees have a function at the root
 
 
-def test_parents_too_deep_for_a_crossover_take_no_part() -> None:
+def test_parents_too_deep_for_crossover_are_excluded() -> None:
     deep, shallow = genome_of("exp(exp(exp(X)))"), genome_of("t + t")
-    breeder = Breeder([deep, shallow], TINY, only(crossover=1.0, crossover_depth=2), Random(11))
-    children = {breeder._cross() for _ in range(300)} - {None}
+    reproduction = Reproduction([deep, shallow], TINY, only(crossover=1.0, crossover_depth=2), Random(11))
+    children = {reproduction._cross() for _ in range(300)} - {None}
     assert children
     assert all(0 not in child for child in children if child)  # no X of the deep one
-    alone = Breeder([deep], TINY, only(crossover=1.0, crossover_depth=2), Random(11))
-    assert {alone.breed() for _ in range(20)} == {deep}
+    alone = Reproduction([deep], TINY, only(crossover=1.0, crossover_depth=2), Random(11))
+    assert {alone.make_offspring() for _ in range(20)} == {deep}
 
 
-def test_a_parent_as_deep_as_a_crossover_may_be_takes_part() -> None:
+def test_a_parent_at_the_crossover_depth_is_included() -> None:
     deep = genome_of("exp(exp(exp(X)))")
-    breeder = Breeder([deep], TINY, only(crossover=1.0, crossover_depth=4), Random(12))
-    assert any(breeder.breed() != deep for _ in range(50))
+    reproduction = Reproduction([deep], TINY, only(crossover=1.0, crossover_depth=4), Random(12))
+    assert any(reproduction.make_offspring() != deep for _ in range(50))
 
 
-def test_replacements_stay_within_the_initial_depth_and_the_room_there_is() -> None:
+def test_replacements_respect_initial_and_maximum_depth() -> None:
     settings = only(replacement=1.0, max_depth=4, initial_depth=(1, 3))
     rng = Random(13)
     depths = Counter(
@@ -150,13 +155,13 @@ def test_replacements_stay_within_the_initial_depth_and_the_room_there_is() -> N
     assert set(lone) == {1, 2, 3}
 
 
-def test_there_must_be_a_parent() -> None:
+def test_an_empty_population_is_refused() -> None:
     with pytest.raises(ValueError, match="one parent or more"):
-        Breeder([], TINY, EvolutionSettings(), Random(0))
+        Reproduction([], TINY, EvolutionSettings(), Random(0))
 
 
-def test_tiny_rates_still_make_a_wheel() -> None:
+def test_tiny_rates_give_a_valid_wheel() -> None:
     settings = only(crossover=5e-324, swap=5e-324)
-    breeder = Breeder([genome_of("X + t")], TINY, settings, Random(14))
-    assert all(is_genome(breeder.breed(), TINY) for _ in range(50))
-    assert math.isfinite(breeder._wheel[-1])
+    reproduction = Reproduction([genome_of("X + t")], TINY, settings, Random(14))
+    assert all(is_genome(reproduction.make_offspring(), TINY) for _ in range(50))
+    assert math.isfinite(reproduction._cumulative_rates[-1])

@@ -10,13 +10,13 @@ from streamsched.evolution.gp.symbols import CONSTANTS, TERMINAL_SETS, SymbolSet
 from streamsched.formula import TERMINALS
 
 
-def test_symbols_stand_in_the_order_that_genomes_count_on() -> None:
-    alphabet = SymbolSet(TERMINAL_SETS["paper"])
+def test_symbols_have_the_order_of_their_codes() -> None:
+    symbol_set = SymbolSet(TERMINAL_SETS["paper"])
     terminals = ("n", "X", "t", "CG", "NAD", "SAD", "AAD", "GAD")
     constants = (0.001, 0.01, 0.1, 0.5, 1.0, 10.0, 100.0, 1000.0)
-    assert alphabet.symbols == (*terminals, *constants, "+", "-", "*", "/", "pow", "log", "exp")
-    assert alphabet.arity == bytes([0] * 16 + [2] * 5 + [1] * 2)
-    assert alphabet.leaves == 16
+    assert symbol_set.symbols == (*terminals, *constants, "+", "-", "*", "/", "pow", "log", "exp")
+    assert symbol_set.arity == bytes([0] * 16 + [2] * 5 + [1] * 2)
+    assert symbol_set.leaves == 16
 
 
 def test_each_set_of_terminals_holds_the_one_before() -> None:
@@ -26,7 +26,7 @@ def test_each_set_of_terminals_holds_the_one_before() -> None:
     assert set(full) == set(TERMINALS)
 
 
-def test_alphabets_are_equal_where_their_leaves_are() -> None:
+def test_symbol_sets_are_equal_if_their_leaves_are() -> None:
     assert SymbolSet(("X",)) == SymbolSet(("X",), CONSTANTS)
     assert SymbolSet(("X",), (0.0,)) == SymbolSet(("X",), (-0.0,))
     assert SymbolSet(("X",)) != SymbolSet(("X",), ())
@@ -47,7 +47,7 @@ def test_alphabets_are_equal_where_their_leaves_are() -> None:
         (("X",), tuple(map(float, range(249))), "at most 249 terminals and constants, found 250"),
     ],
 )
-def test_what_no_genome_could_hold_is_refused(
+def test_invalid_symbol_sets_are_refused(
     terminals: tuple[str, ...], constants: tuple[float, ...], complaint: str
 ) -> None:
     with pytest.raises(ValueError, match=complaint):

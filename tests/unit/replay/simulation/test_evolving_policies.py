@@ -12,7 +12,7 @@ import pytest
 
 from streamsched import Scheduler
 from streamsched.evolution import pipeline
-from streamsched.evolution.gp.evolution_settings import WARM, EvolutionSettings
+from streamsched.evolution.gp.evolution_settings import REEVOLUTION_SETTINGS, EvolutionSettings
 from streamsched.evolution.plan import EvolutionPlan
 from streamsched.evolution.promotion import decide
 from streamsched.evolution.records import RecordBook
@@ -38,7 +38,7 @@ from tests.support.gp4c_logs import DAY, START, made_log
 DAYS = 40
 PAGES = 240  # a few more than breeding wants
 SCHEDULE = Schedule(0.1, 2, "since_visit")
-SMALL = replace(WARM, population=16, generations=2, elites=5, workers=1)
+SMALL = replace(REEVOLUTION_SETTINGS, population=16, generations=2, elites=5, workers=1)
 PLAN = replace(make_plan(SCHEDULE, 0, 1), settings=replace(SMALL, budget=0.1), draws=3)
 PUBLISHED = EvolutionSettings(population=12, generations=2, seeds=2, budget=0.1, workers=1)
 POOR = "1 - posterior"  # of all, the least likely first: whatever evolves is better
