@@ -192,17 +192,8 @@ def _apply_one(
     retry_after = columns.retry_after[at] if given & RETRY_AFTER else 0.0
     apply_host_response(host, rules.limits, given, status, retry_after, fetched_at)
     fingerprint = columns.fingerprint[at] if given & FINGERPRINT else np.uint64(0)
-    verdict = detect_change(
-        given,
-        status,
-        fingerprint,
-        columns.changed[at] if given & CHANGED else False,
-        (page.flags & VISITED) != 0,
-        (page.flags & SUCCEEDED) != 0,
-        (page.flags & WITH_FINGERPRINT) != 0,
-        trace.fingerprint,
-        rules.change_bits,
-    )
+    changed = columns.changed[at] if given & CHANGED else False
+    verdict = _detect_change(page, trace, given, status, fingerprint, changed, rules.change_bits)
     if verdict == FAILURE:
         corpus.failures += 1
         if page.failures < 0xFF:
@@ -222,6 +213,24 @@ def _apply_one(
         return FIRST_VISITS
     advance_sweep(corpus, shard.pages, shard.groups, seasonality, dirty)
     return CHANGES if verdict == CHANGE else UNCHANGED
+
+
+@inlined_kernel
+def _detect_change(  # noqa: PLR0913, PLR0917  a kernel
+    page: Record, trace: Record, given: int, status: int, fingerprint: int, changed: bool, change_bits: int
+) -> int:
+    """Return the verdict on an outcome, compared with what the page's records hold of the visit before."""
+    return detect_change(
+        given,
+        status,
+        fingerprint,
+        changed,
+        (page.flags & VISITED) != 0,
+        (page.flags & SUCCEEDED) != 0,
+        (page.flags & WITH_FINGERPRINT) != 0,
+        trace.fingerprint,
+        change_bits,
+    )
 
 
 @inlined_kernel

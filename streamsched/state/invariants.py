@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from streamsched.estimation.seasonality.page_schedules import RAREST, SPARE
 from streamsched.records.page_schema import LEASED, OUT, VISITED
@@ -24,31 +25,21 @@ def find_faults(shard: ShardArrays, found: Ints) -> list[str]:
 
     ``found``: int64[pages], the row at which the index finds each page's URL.
     """
+    holds = _check_pages(shard, found) | _check_groups(shard) | _check_seasonality(shard)
+    return [name for name, fits in holds.items() if not fits]
+
+
+def _check_pages(shard: ShardArrays, found: Ints) -> dict[str, bool]:
     corpus = shard.corpus[0]
-    count, groups = int(corpus["pages"]), int(corpus["groups"])
+    count, halvings = int(corpus["pages"]), int(corpus["halvings"])
     pages, traces = shard.pages.records[:count], shard.pages.traces[:count]
     starts, lengths = traces["url_span"] >> np.uint64(16), traces["url_span"] & np.uint64(0xFFFF)
     visited = (pages["flags"] & VISITED) != 0
-    members = np.bincount(pages["group"], minlength=groups) if count else np.zeros(groups, np.int64)
-    hosts = shard.groups.records["host"][:groups]
-    halvings = int(corpus["halvings"])
-    holds = {
+    priors = (pages["prior_shape"], pages["prior_exposure"])
+    return {
         "URLs fill the text, one after another": bool(np.all(np.cumsum(lengths) == starts + lengths))
         and int(lengths.sum()) == int(corpus["text_end"]),
         "the index finds every URL": bool(np.array_equal(found, np.arange(count))),
-        "every page is in a group": count == int(corpus["sorted"])
-        and bool(np.array_equal(members[:groups], shard.groups.records["pages"][:groups]))
-        and members.size == groups,
-        "a group's host is a host": bool(np.all(shard.groups.records["depth"][hosts] == 0)),
-        "parents have lower numbers than their groups": bool(
-            np.all(shard.groups.records["parent"][:groups] <= np.arange(groups))
-        ),
-        "hosts count their leased pages": bool(
-            np.array_equal(
-                _count_leased(pages, shard.groups.records["host"], groups), shard.groups.records["out"][:groups]
-            )
-        )
-        and not np.any((pages["flags"] & (OUT | LEASED)) == OUT),
         "pages changed at most as often as visited": bool(np.all(pages["changes"] <= pages["visits"])),
         "only visited pages have visits": not np.any(pages["visits"][~visited]),
         "evidence of visits is not negative": bool(
@@ -57,28 +48,48 @@ def find_faults(shard: ShardArrays, found: Ints) -> list[str]:
         "no visit is newer than its page's last outcome": bool(
             np.all(pages["last_visit_s"][visited] <= traces["last_outcome_s"][visited])
         ),
-        "priors are finite and above 0": bool(
-            np.all(np.isfinite(shard.groups.records["mean"][:groups]) & (shard.groups.records["mean"][:groups] > 0))
-        ),
-        "pages' priors are finite and above 0": all(
-            bool(np.all(np.isfinite(pages[field]) & (pages[field] > 0))) for field in ("prior_shape", "prior_exposure")
-        ),
-        "weights and shares of surges are probabilities": _are_probabilities(shard.groups.records[:groups]),
-        "member lists hold the pages of each group": _are_linked(
-            shard.groups, pages["group"][: int(corpus["sorted"])], groups
-        ),
+        "pages' priors are finite and above 0": all(_are_positive_numbers(prior) for prior in priors),
         "the sample is halved as pages double": count <= SAMPLE_PAGES << halvings
         and (halvings == 0 or count > SAMPLE_PAGES << halvings - 1),
         "the journal's newest visit to a page is its last": _are_newest(shard.journal, pages, shard.corpus),
-        "each schedule belongs to one page": _have_one_owner(shard.seasonality, count),
-        "pages use existing profiles": bool(
-            np.all(shard.seasonality.links["profile"][:count] < shard.seasonality.state["profiles"][0])
-        )
-        and not np.any(shard.seasonality.links["version"][:count] > 1),
-        "published weights of hours are positive, and counts finite": _are_positive(shard.seasonality),
-        "each page's best schedule has a positive weight": _keep_weight(shard.seasonality),
     }
-    return [name for name, fits in holds.items() if not fits]
+
+
+def _check_groups(shard: ShardArrays) -> dict[str, bool]:
+    corpus = shard.corpus[0]
+    count, placed, number = int(corpus["pages"]), int(corpus["sorted"]), int(corpus["groups"])
+    pages, groups = shard.pages.records[:count], shard.groups.records[:number]
+    members = np.bincount(pages["group"], minlength=number) if count else np.zeros(number, np.int64)
+    leased = _count_leased(pages, shard.groups.records["host"], number)
+    return {
+        "every page is in a group": count == placed
+        and bool(np.array_equal(members[:number], groups["pages"]))
+        and members.size == number,
+        "a group's host is a host": bool(np.all(shard.groups.records["depth"][groups["host"]] == 0)),
+        "parents have lower numbers than their groups": bool(np.all(groups["parent"] <= np.arange(number))),
+        "hosts count their leased pages": bool(np.array_equal(leased, groups["out"]))
+        and not np.any((pages["flags"] & (OUT | LEASED)) == OUT),
+        "priors are finite and above 0": _are_positive_numbers(groups["mean"]),
+        "weights and shares of surges are probabilities": _are_probabilities(groups),
+        "member lists hold the pages of each group": _are_linked(shard.groups, pages["group"][:placed], number),
+    }
+
+
+def _check_seasonality(shard: ShardArrays) -> dict[str, bool]:
+    count, seasonality = int(shard.corpus["pages"][0]), shard.seasonality
+    return {
+        "each schedule belongs to one page": _have_one_owner(seasonality, count),
+        "pages use existing profiles": bool(
+            np.all(seasonality.links["profile"][:count] < seasonality.state["profiles"][0])
+        )
+        and not np.any(seasonality.links["version"][:count] > 1),
+        "published weights of hours are positive, and counts finite": _are_positive(seasonality),
+        "each page's best schedule has a positive weight": _keep_weight(seasonality),
+    }
+
+
+def _are_positive_numbers(values: npt.NDArray[Any]) -> bool:
+    return bool(np.all(np.isfinite(values) & (values > 0)))
 
 
 def _have_one_owner(seasonality: SeasonalityArrays, count: int) -> bool:

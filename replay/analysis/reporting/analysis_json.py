@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from streamsched.numerics.arrays import Floats
     from streamsched.replay.analysis.statistics.analysis import Analysis
     from streamsched.replay.analysis.statistics.frequencies import HeatMap, Histogram
+    from streamsched.replay.analysis.statistics.page_types import PageTypes
     from streamsched.replay.analysis.statistics.week import WeekProfile
 
 __all__ = ["to_json"]
@@ -33,7 +34,6 @@ def to_json(result: Analysis) -> str:
     ``edges_s``. ``near`` and ``week`` are null if the log cannot show them.
     """
     types = result.page_types
-    tested = max(1, types.tested)
     content: dict[str, Any] = {
         "log": result.settings.log,
         "from": format_time(result.span[0]),
@@ -50,23 +50,8 @@ def to_json(result: Analysis) -> str:
         "limits": findings_to_json(find_limits(result)),
         "findings": findings_to_json(find_all(result)),
         "level": types.level,
-        "kinds": {
-            name: {
-                "pages": count,
-                "share": None if name in UNTESTED else count / tested,
-                "poisson_share": None if name in UNTESTED or not types.drawn else types.simulated[name],
-            }
-            for name, count in types.counts.items()
-        },
-        "periods": {
-            name: {
-                "intervals": types.intervals[name],
-                "seen": types.near[name],
-                "poisson": types.expected[name],
-                "clear": name not in types.unclear and name not in types.untestable,
-            }
-            for name in types.near
-        },
+        "kinds": _page_types_to_json(types),
+        "periods": _periods_to_json(types),
         "rates": _rates_to_json(result),
         "heat_map": _heat_map_to_json(result.heat),
         "near": None if result.near is None else _histogram_to_json(result.near),
@@ -75,6 +60,30 @@ def to_json(result: Analysis) -> str:
     }
     lines = (f"  {json.dumps(key)}: {json.dumps(value, allow_nan=False)}" for key, value in content.items())
     return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def _page_types_to_json(types: PageTypes) -> dict[str, Any]:
+    tested = max(1, types.tested)
+    return {
+        name: {
+            "pages": count,
+            "share": None if name in UNTESTED else count / tested,
+            "poisson_share": None if name in UNTESTED or not types.drawn else types.simulated[name],
+        }
+        for name, count in types.counts.items()
+    }
+
+
+def _periods_to_json(types: PageTypes) -> dict[str, Any]:
+    return {
+        name: {
+            "intervals": types.intervals[name],
+            "seen": types.near[name],
+            "poisson": types.expected[name],
+            "clear": name not in types.unclear and name not in types.untestable,
+        }
+        for name in types.near
+    }
 
 
 def _rates_to_json(result: Analysis) -> dict[str, Any]:
