@@ -78,6 +78,7 @@ class Claim:
     def outcome(self) -> OutcomeCode | None:
         """Whether the method is better, worse or tied here; None without an interval.
 
+        >>> from streamsched.replay.confidence_intervals import Estimate
         >>> Claim("GP4C_All", "ndcg", "nad", Estimate(0.02, -0.01, 0.05), 0.018).outcome
         'tie'
         """

@@ -129,6 +129,7 @@ def format_number(value: float | None, digits: int = 3) -> str:
 def format_half_width(estimate: Estimate, digits: int = 3) -> str:
     """Return half the width of an estimate's interval, nothing if it has none.
 
+    >>> from streamsched.replay.confidence_intervals import Estimate
     >>> format_half_width(Estimate(0.27, 0.25, 0.29)), format_half_width(Estimate(0.27))
     ('±0.020', '')
     """
@@ -138,6 +139,7 @@ def format_half_width(estimate: Estimate, digits: int = 3) -> str:
 def format_estimate(estimate: Estimate, digits: int = 3) -> str:
     """Return an estimate with half the width of its interval.
 
+    >>> from streamsched.replay.confidence_intervals import Estimate
     >>> format_estimate(Estimate(0.27, 0.25, 0.29)), format_estimate(Estimate(None))
     ('0.270 ±0.020', '–')
     """

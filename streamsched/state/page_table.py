@@ -61,6 +61,7 @@ class PageTable:
         self._first_members = GrowableArray(np.uint32, _RESERVED_PAGES // 8)
         self._names = GrowableArray(np.uint8, _RESERVED_TEXT // 8)
         self._candidates = GrowableArray(np.uint8, max(_RESERVED_PAGES, candidate_space(0)))
+        self._candidates.ensure(candidate_space(0))  # memory may be reserved for less
         self._journal = GrowableArray(VISIT, JOURNAL_VISITS)
         self._journal.ensure(JOURNAL_VISITS)
         self._group_slots = np.zeros(_FEWEST_GROUP_SLOTS, np.uint64)

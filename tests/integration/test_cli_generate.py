@@ -58,7 +58,7 @@ def test_a_file_that_is_there_is_not_overwritten_unasked(streamsched: Command, t
     out.write_text("dear\n")
     answer = streamsched("generate", out, *SMALL)
     assert (answer.code, answer.out) == (2, "")
-    assert "OUT: expected the name of a file that is not there yet, or --force, found" in answer.err
+    assert "OUT: expected the name of a file that does not exist, or --force, found" in answer.err
     assert out.read_text() == "dear\n"
     assert streamsched("generate", out, *SMALL, "--force").code == 0
     assert len(read_truth(out).urls) == 200

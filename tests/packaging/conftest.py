@@ -11,7 +11,8 @@ import pytest
 
 from tests.support.paths import ROOT
 
-NOT_SOURCE = shutil.ignore_patterns(".*", "build", "dist", "out", "*.egg-info", "__pycache__", "tests", "data")
+NOT_SOURCE = shutil.ignore_patterns(".*", "*.egg-info", "__pycache__")
+NOT_SOURCE_AT_THE_TOP = {"build", "dist", "out", "tests", "data"}
 
 
 def run(*command: str | Path, cwd: Path) -> str:
@@ -25,7 +26,11 @@ def run(*command: str | Path, cwd: Path) -> str:
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of what the distributions are made of, symlinks as they are."""
     copy = tmp_path_factory.mktemp("packaging") / "tree"
-    shutil.copytree(ROOT, copy, symlinks=True, ignore=NOT_SOURCE)
+
+    def ignore(folder: str, names: list[str]) -> set[str]:
+        return NOT_SOURCE(folder, names) | (NOT_SOURCE_AT_THE_TOP if Path(folder) == ROOT else set())
+
+    shutil.copytree(ROOT, copy, symlinks=True, ignore=ignore)
     return copy
 
 
