@@ -35,7 +35,7 @@ USAGE: Final = 2  # as click has it
 UNREADABLE: Final = 3
 _STATE: Final = 4
 _UNKNOWN: Final = 5
-DEFECT: Final = 70  # EX_SOFTWARE of sysexits.h; Python's own 1 means that there is no page to visit
+DEFECT: Final = 70  # EX_SOFTWARE of sysexits.h; Python's own 1 means that there is nothing to print
 
 _CODES: Final[tuple[tuple[type[StreamschedError], int], ...]] = (
     (SourceError, UNREADABLE),
@@ -50,7 +50,7 @@ _CODES: Final[tuple[tuple[type[StreamschedError], int], ...]] = (
 EXIT_HELP: Final = """\
 Exit codes:
     0  done
-    1  there is no page to visit now
+    1  there is nothing to print: no page to visit now, no record of an evolution
     2  an argument, formula, policy or setting cannot work
     3  an input cannot be read, or an output cannot be written
     4  the saved state is missing, damaged, in use by another process or cannot be written

@@ -43,7 +43,10 @@ _SUMMARIES: Final = {
 _EPILOG: Final = f"""
 \b
 {EXIT_HELP}
-Shell completion (bash; zsh and fish likewise): eval "$({_COMPLETION}=bash_source streamsched)"
+
+\b
+Shell completion, for bash (zsh: zsh_source):
+  eval "$({_COMPLETION}=bash_source streamsched)"
 """
 
 
