@@ -40,7 +40,6 @@ __all__ = [
     "LEAST_SHOWN",
     "MEAN_SHARE",
     "SHARES",
-    "init_surges",
     "share_not_hit",
     "surge_probability",
     "unseen_surge_value",
@@ -61,11 +60,6 @@ _LEAST_DOUBT: Final = 1e-6  # least probability that there was no surge, so that
 _UNLIKELIEST: Final = 1e-12  # least distance of the probability of a page's own change from 0 and 1
 
 assert len(SHARES) == SURGE_SHARES
-
-
-def init_surges(groups: Records) -> None:
-    """Set the window times of new groups to -inf: no window yet. O(groups)."""
-    groups["open_s"] = groups["kept_s"] = -np.inf
 
 
 @inlined_kernel

@@ -48,7 +48,7 @@ class Query:
     cycle_s: float
     salt: int  # of the hash that orders equal scores
     limits: Limits = DEFAULT_LIMITS
-    lease_s: float = math.inf  # how long pages are out: a host with a delay gives as many as can be visited by then
+    lease_s: float = math.inf  # how long pages are out: a host with a delay gives the pages that can be visited by then
     first: Ints = field(default_factory=lambda: np.empty(0, np.int64))  # eligible pages that come before all others
     only_new: bool = False  # rank only pages that were never visited
 

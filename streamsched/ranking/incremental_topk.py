@@ -3,8 +3,8 @@
 Every block of eight pages has a bound that its pages' scores do not exceed until it expires. A query opens the blocks
 whose bounds have expired and those of the highest bounds, scores their pages, gives host slots to the best, and goes on
 until no block that is left can hold a page that would be selected. Outcomes raise the bounds of their pages' blocks. If
-so many blocks would have to be opened that scoring all pages is faster (many equal scores, a clock that jumps, nearly
-all pages wanted), the query scores all pages.
+scoring all pages is faster than opening these blocks (many equal scores, a clock that jumps, nearly all pages wanted),
+the query scores all pages.
 """
 
 from __future__ import annotations

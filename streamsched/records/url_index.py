@@ -201,7 +201,7 @@ def _has_text(pages: PageArrays, row: int, blob: Bytes, start: int, stop: int) -
 
 @bare_kernel
 def _append(pages: PageArrays, corpus: Record, key: int, blob: Bytes, start: int, stop: int) -> int:
-    """Add a row for a new URL, a page of which nothing is known; return the row."""
+    """Add a row for a new URL, a page without observations; return the row."""
     row = int(corpus.pages)
     for i in range(stop - start):
         pages.text[corpus.text_end + i] = blob[start + i]

@@ -184,7 +184,7 @@ class AnyScheduler(ABC):
     def block(self, host: str, until: float) -> int:
         """Return no page of `host` before `until`, UTC epoch seconds; return how many known hosts that are. O(1).
 
-        ``*.example.org`` stands for several hosts, O(hosts). Hosts that become known later are blocked by the last call
+        ``*.example.org`` names several hosts, O(hosts). Hosts that become known later are blocked by the last call
         that matches them. An earlier block of the host is replaced, so a time that has passed ends it. Raises
         SettingsError if `host` is not a host or `until` not a time.
         """

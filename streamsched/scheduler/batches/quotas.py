@@ -122,7 +122,7 @@ class BatchQuotas:
         return rows
 
     def _fill_up(self, shard: ShardArrays, query: Query, chosen: Ints, before: Ints) -> Ints:
-        """Return the pages `chosen`, and of those `before` as many as there is room for besides."""
+        """Return the pages `chosen`, and those of `before` that still have room."""
         others = Ranked(before, np.zeros(before.size), np.zeros(before.size, np.uint8))
         seated = fill_slots(self._seats, shard, replace(query, k=before.size, first=chosen), others)
         self._seats.clear(shard)

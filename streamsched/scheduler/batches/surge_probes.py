@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["PROBES_PER_GROUP", "SurgeProbes"]
 
 PROBES_PER_GROUP: Final = 5  # if a surge has hit half of a group, it hit one of 5 pages 31 times in 32
-_LEAST_PAGES: Final = 16  # of a group: as many as a URL pattern needs; with fewer there is little to gain
+_LEAST_PAGES: Final = 16  # of a group, the number that a URL pattern needs; with fewer there is little to gain
 _MOST: Final = 0.5  # share of a batch that may be surge probes
 _MOST_ROWS: Final = 1 << 12  # newest pages of a group among which its probes are chosen; over all groups, ...
 _ROWS_A_PAGE: Final = 64  # ... this many more for each page of the batch

@@ -9,8 +9,8 @@ from streamsched.estimation import surges
 from streamsched.formula import Formula
 from streamsched.formula.terminals import TerminalColumns, context_of
 from streamsched.numerics.arrays import Floats, Record
+from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.outcomes import OutcomeBatch
-from streamsched.records.group_schema import GROUP
 from streamsched.scheduler.scheduler import Scheduler
 from streamsched.state.page_table import PageTable
 
@@ -137,10 +137,11 @@ def test_clock_errors_do_not_stop_what_is_learned(at: float) -> None:
 
 
 def test_new_groups_know_of_no_surge() -> None:
-    groups = np.zeros(2, GROUP)
-    surges.init_surges(groups)
-    assert groups["open_s"].tolist() == groups["kept_s"].tolist() == [-np.inf, -np.inf]
-    assert surges.surge_probability(groups[0]) == 0.01
+    table = PageTable(DAY, 6)
+    table.discover(PackedUrls.pack(["https://a.example/"]), 0.0)
+    group = table.arrays.groups.records[0]
+    assert group["open_s"] == group["kept_s"] == -np.inf
+    assert surges.surge_probability(group) == 0.01
 
 
 def test_ranking_sends_the_crawler_to_the_rest_within_the_same_cycle() -> None:
