@@ -328,10 +328,3 @@ def test_times_far_away_are_taken_as_they_are(streamsched: Command, tmp_path: Pa
         answer = streamsched("explain", "https://a.example/", "--state", tmp_path / "state", f"--now={now}")
         assert (answer.code, answer.err) == (0, "")
         assert gzip.compress(answer.out.encode())
-
-
-def test_convert_does_not_write_over_what_it_reads(streamsched: Command, tmp_path: Path) -> None:
-    source = tmp_path / "crawl.jsonl"
-    source.write_text('{"url": "https://a.example/", "fetched_at": 1}\nnot a record\n')
-    assert streamsched("convert", source, source).code == 3
-    assert source.read_text().endswith("not a record\n")

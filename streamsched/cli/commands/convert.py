@@ -9,7 +9,7 @@ import click
 
 from streamsched.cli.exits import DONE
 from streamsched.cli.options import output_file
-from streamsched.cli.output import check_writable, echo, name_rejections
+from streamsched.cli.output import echo, name_rejections
 from streamsched.connectors.formats.detection import FORMATS
 from streamsched.connectors.formats.writers import write_jsonl, write_msgpack
 from streamsched.connectors.open_source import open_source
@@ -41,7 +41,6 @@ def command(source_name: str, output: Path, format_name: str | None) -> int:
     IN is a file, or - for standard input. OUT is a file whose name ends in .jsonl or .msgpack, or in .jsonl.gz or
     .msgpack.gz to compress it.
     """
-    check_writable(output, log=source_name)
     write = _WRITERS[Path(output.name.removesuffix(".gz")).suffix]
     with open_source(source_name, format=format_name) as source:
         count = write((delivery.outcomes for delivery in source), output)
