@@ -118,8 +118,8 @@ def test_a_formula_is_set_by_hand(streamsched: Command, evolved: Path) -> None:
     record = RecordBook(evolved).read()[0][-1]
     assert (record.number, record.when_s, record.trigger, record.decision) == (3, NOW, "asked", "set")
     assert (record.champion_before.formula.text, record.champion_after.formula.text) == (WINNER, "t * X")
-    told = streamsched("explain", "https://h0.example/p0", "--state", evolved, "--json").json
-    assert (told["formula"], told["champion"]["origin"], told["champion"]["record"]) == ("t * X", "hand", 3)
+    result = streamsched("explain", "https://h0.example/p0", "--state", evolved, "--json").json
+    assert (result["formula"], result["champion"]["origin"], result["champion"]["record"]) == ("t * X", "hand", 3)
 
 
 def test_the_champion_of_any_record_is_taken_back(streamsched: Command, evolved: Path) -> None:
@@ -129,8 +129,8 @@ def test_the_champion_of_any_record_is_taken_back(streamsched: Command, evolved:
     assert answer.code == 0
     assert answer.out == f"{WINNER}: {risen}, as after record 1; this is record 4\n"
     assert Scheduler.load(evolved).champion == risen
-    told = streamsched("explain", "https://h0.example/p0", "--state", evolved, "--now", str(NOW))
-    assert "  formula    champion of evolution 1, promoted 2025-08-22, +10.0 % NDCG on held-out pages" in told.lines
+    result = streamsched("explain", "https://h0.example/p0", "--state", evolved, "--now", str(NOW))
+    assert "  formula    champion of evolution 1, promoted 2025-08-22, +10.0 % NDCG on held-out pages" in result.lines
     assert streamsched("use", "3", "--state", evolved).out.startswith(
         "posterior: set by hand, record 3, as after record 3; "
     )

@@ -79,14 +79,14 @@ def test_of_a_file_all_that_was_delivered_is_saved_and_the_rest_read_later(
     source, state = write(tmp_path / "outcomes.jsonl", LINES), tmp_path / "state"
     handlers = [signal.getsignal(one) for one in CODES]
     interrupt(number)
-    told = streamsched("run", "--source", source, "--state", state, "--json")
-    assert (told.code, told.json["applied"]) == (DRAINED[number], 20)
+    result = streamsched("run", "--source", source, "--state", state, "--json")
+    assert (result.code, result.json["applied"]) == (DRAINED[number], 20)
     assert [signal.getsignal(one) for one in CODES] == handlers
     assert streamsched("state", "verify", "--state", state).code == 0
 
     interrupt()
-    told = streamsched("run", "--source", source, "--state", state, "--json")
-    assert (told.code, told.json["applied"], told.json["duplicates"]) == (0, len(LINES) - 20, 0)
+    result = streamsched("run", "--source", source, "--state", state, "--json")
+    assert (result.code, result.json["applied"], result.json["duplicates"]) == (0, len(LINES) - 20, 0)
     assert streamsched("run", "--source", source, "--state", tmp_path / "whole").code == 0
     assert Scheduler.load(state).digest() == Scheduler.load(tmp_path / "whole").digest()
 
@@ -166,7 +166,7 @@ def test_sigterm_unwinds_any_command(streamsched: Command, state: Path, monkeypa
 
 @signals
 def test_a_pipe_that_stays_silent(tmp_path: Path, number: signal.Signals) -> None:
-    """A real process that waits for its standard input: told to stop, it saves what it read before."""
+    """A real process that waits for its standard input and gets SIGTERM saves what it has read."""
     state = tmp_path / "state"
     process = start("run", "--source", "-", "--format", "jsonl", "--state", state, "--json")
     assert process.stdin is not None

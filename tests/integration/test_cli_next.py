@@ -110,8 +110,8 @@ def test_scores_that_are_not_finite_are_null_in_json(streamsched: Command, state
         "next", "--state", state, "--peek", "--now", "1e300", "--formula", INFINITE, "-k", "2", "--json"
     )
     assert answer.json["scores"] == [None, None]
-    told = streamsched("explain", "https://h0.example/p0", "--state", state, "--now", "1e300", "--json")
-    assert told.json["url"] == "https://h0.example/p0"
+    result = streamsched("explain", "https://h0.example/p0", "--state", state, "--now", "1e300", "--json")
+    assert result.json["url"] == "https://h0.example/p0"
 
 
 def test_without_a_time_the_present_is_meant(streamsched: Command, state: Path) -> None:
@@ -125,9 +125,9 @@ def test_hostile_urls_stay_on_their_line(streamsched: Command, tmp_path: Path) -
     asked = ("--state", str(tmp_path / "state"), "--now", str(NOW))
     assert streamsched("next", *asked, "--peek").lines == ["https://a.example/%1B[2J%0D%0Ahttps://b.example/"]
     assert streamsched("next", *asked, "--peek", "--json").json["urls"] == [hostile]
-    told = streamsched("explain", hostile, *asked)
-    assert told.code == 0
-    assert "\x1b" not in told.out
+    result = streamsched("explain", hostile, *asked)
+    assert result.code == 0
+    assert "\x1b" not in result.out
     assert streamsched("explain", hostile, *asked, "--json").json["url"] == hostile
 
 
@@ -163,10 +163,10 @@ def test_terminals_that_nothing_provides_yet_are_refused(
 
 
 def test_explain_tells_a_page_apart(streamsched: Command, state: Path) -> None:
-    told = streamsched("explain", "https://h2.example/p11", "--state", state, "--now", "2025-08-22")
-    assert told.code == 0
-    assert told.lines[0] == "https://h2.example/p11"
-    assert any(line.strip().startswith("place") and "of 12 eligible pages" in line for line in told.lines)
+    result = streamsched("explain", "https://h2.example/p11", "--state", state, "--now", "2025-08-22")
+    assert result.code == 0
+    assert result.lines[0] == "https://h2.example/p11"
+    assert any(line.strip().startswith("place") and "of 12 eligible pages" in line for line in result.lines)
     as_json = streamsched("explain", "https://h2.example/p11", "--state", state, "--now", str(NOW), "--json").json
     library = Scheduler.load(state).explain("https://h2.example/p11", now=NOW).as_dict()
     assert as_json == json.loads(json.dumps(library))

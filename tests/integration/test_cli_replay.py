@@ -100,8 +100,8 @@ def test_a_saved_state_can_be_asked(streamsched: Command, log: Path, tmp_path: P
     assert len(Scheduler.load(state)) == 20
     batch = streamsched("next", "--state", state, "--now", "2025-08-22", "-k", "3")
     assert len(batch.lines) == 3
-    told = streamsched("explain", batch.lines[0], "--state", state, "--now", "2025-08-22", "--json").json
-    leased = [(reason["code"], reason["wait_s"]) for reason in told["reasons"] if reason["code"] == "leased"]
+    result = streamsched("explain", batch.lines[0], "--state", state, "--now", "2025-08-22", "--json").json
+    leased = [(reason["code"], reason["wait_s"]) for reason in result["reasons"] if reason["code"] == "leased"]
     assert leased == [("leased", 600.0)]
 
 
@@ -118,9 +118,9 @@ def test_an_evolving_policy_saves_its_records_with_its_state(
     answer = streamsched("replay", log, "--policy", "gp4c", "--save-state", tmp_path / "state")
     assert answer.lines[-1] == f"state of policy gp4c: {newest_image(tmp_path / 'state')}"
     assert made == ["gp4c"]  # it takes too long to run twice
-    told = streamsched("evolutions", "--state", tmp_path / "state", "--json")
-    assert [record["number"] for record in told.json] == [1, 2, 3, 4]
-    assert {record["decision"] for record in told.json} == {"kept"}  # 20 pages are too few
+    result = streamsched("evolutions", "--state", tmp_path / "state", "--json")
+    assert [record["number"] for record in result.json] == [1, 2, 3, 4]
+    assert {record["decision"] for record in result.json} == {"kept"}  # 20 pages are too few
 
 
 @pytest.mark.parametrize(

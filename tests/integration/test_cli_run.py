@@ -82,9 +82,9 @@ def test_a_growing_file_is_read_on_where_it_was_left(
     source, state, applied = tmp_path / name, tmp_path / "state", []
     for start, end in ((0, 1), (1, 30), (30, 30), (30, len(LINES))):
         write(source, LINES[start:end], append=True)
-        told = streamsched("run", "--source", source, "--state", state, "--json").json
-        assert told["duplicates"] == 0
-        applied.append(told["applied"])
+        result = streamsched("run", "--source", source, "--state", state, "--json").json
+        assert result["duplicates"] == 0
+        applied.append(result["applied"])
     assert applied == [1, 29, 0, len(LINES) - 30]
     assert digest(state) == at_one_go
 
@@ -108,8 +108,8 @@ def test_saving_often_and_relative_names_make_no_difference(
 ) -> None:
     source = write(tmp_path / "outcomes.jsonl", LINES)
     monkeypatch.chdir(tmp_path)
-    told = streamsched("run", "--source", "outcomes.jsonl", "--state", "state", "--save-every", "1ms", "--json").json
-    assert told["state"] > "state/snapshot-00000001.state"
+    result = streamsched("run", "--source", "outcomes.jsonl", "--state", "state", "--save-every", "1ms", "--json").json
+    assert result["state"] > "state/snapshot-00000001.state"
     assert streamsched("run", "--source", source, "--state", tmp_path / "state", "--json").json["applied"] == 0
     assert digest(tmp_path / "state") == at_one_go
 
@@ -119,8 +119,8 @@ def test_reading_from_the_start_changes_nothing_that_is_known(
 ) -> None:
     source = write(tmp_path / "outcomes.jsonl", LINES)
     assert streamsched("run", "--source", source, "--state", tmp_path / "state").code == 0
-    told = streamsched("run", "--source", source, "--state", tmp_path / "state", "--from-start", "--json").json
-    assert (told["applied"], told["duplicates"] + told["late"]) == (0, len(LINES))
+    result = streamsched("run", "--source", source, "--state", tmp_path / "state", "--from-start", "--json").json
+    assert (result["applied"], result["duplicates"] + result["late"]) == (0, len(LINES))
     assert digest(tmp_path / "state") == at_one_go
 
 
@@ -146,8 +146,8 @@ def test_every_format_and_several_files_feed_one_state(streamsched: Command, tmp
         assert streamsched("run", "--source", source, "--state", tmp_path / "state").code == 0
     assert digest(tmp_path / "state") == at_one_go
     changes = change_log(tmp_path / "log.tsv", pages=3)
-    told = streamsched("run", "--source", changes, "--state", tmp_path / "other", "--format", "changes", "--json").json
-    assert told["pages"] == 3
+    answer = streamsched("run", "--source", changes, "--state", tmp_path / "other", "--format", "changes", "--json")
+    assert answer.json["pages"] == 3
 
 
 def test_rejected_records_are_named_counted_and_kept(streamsched: Command, tmp_path: Path) -> None:
@@ -157,12 +157,12 @@ def test_rejected_records_are_named_counted_and_kept(streamsched: Command, tmp_p
     answer = streamsched("run", "--source", source, "--state", tmp_path / "state", "--dead-letters", letters, "--json")
     assert answer.code == 0
     assert (answer.json["applied"], answer.json["rejected"]) == (2, len(bad))
-    told = answer.err.splitlines()
-    assert len(told) == 11
-    assert told[0].startswith(f"rejected: {source}, line 2: record: ")
+    result = answer.err.splitlines()
+    assert len(result) == 11
+    assert result[0].startswith(f"rejected: {source}, line 2: record: ")
     assert "field: expected" not in answer.err
     assert "\x1b" not in answer.err
-    assert told[-1] == f"rejected: {len(bad) - 10} more"
+    assert result[-1] == f"rejected: {len(bad) - 10} more"
     kept = [json.loads(line) for line in letters.read_text().splitlines()]
     assert [letter["raw"] for letter in kept] == bad
     assert [letter["offset"] for letter in kept] == list(range(2, 2 + len(bad)))
@@ -238,8 +238,8 @@ def test_what_another_user_owns_is_told_by_its_code(streamsched: Command, open_f
     """Files that may not be read: 3; directories that may not be written: 4 for states, 3 for other files."""
     source, state = write(open_folder / "outcomes.jsonl", LINES), open_folder / "state"
     assert streamsched("run", "--source", source, "--state", state).code == 0
-    peek, told = ("next", "--state", state, "--peek"), ("explain", "https://h0.example/p0", "--state", state)
-    assert streamsched(*peek).code == streamsched(*told).code == 0  # all kernels are at hand from now on
+    peek, result = ("next", "--state", state, "--peek"), ("explain", "https://h0.example/p0", "--state", state)
+    assert streamsched(*peek).code == streamsched(*result).code == 0  # all kernels are at hand from now on
     assert streamsched("convert", source, open_folder / "out.jsonl").code == 0
     (state / ".lock").chmod(0o444)
     before = files(state)
@@ -249,7 +249,7 @@ def test_what_another_user_owns_is_told_by_its_code(streamsched: Command, open_f
             assert (answer.code, answer.out) == (4, "")
             assert answer.err == f"streamsched: {state}: cannot be written: Permission denied\n"
         assert streamsched("run", "--source", source, "--state", open_folder / "new").code == 4
-        assert streamsched(*peek).code == streamsched(*told).code == 0
+        assert streamsched(*peek).code == streamsched(*result).code == 0
         assert streamsched("convert", source, open_folder / "out.jsonl").code == 3
     assert files(state) == before
     source.chmod(0)
@@ -276,9 +276,9 @@ def test_a_named_pipe_is_read_once_and_again(streamsched: Command, tmp_path: Pat
     for part in (LINES[:30], LINES[30:]):
         writer = threading.Thread(target=write, args=(pipe, part))
         writer.start()
-        told = streamsched("run", "--source", pipe, "--format", "jsonl", "--state", tmp_path / "state", "--json").json
+        result = streamsched("run", "--source", pipe, "--format", "jsonl", "--state", tmp_path / "state", "--json").json
         writer.join()
-        assert told["applied"] == len(part)
+        assert result["applied"] == len(part)
     assert digest(tmp_path / "state") == at_one_go
     assert Scheduler.load(tmp_path / "state").positions == {}
 

@@ -43,7 +43,7 @@ def kill_and_compare(processes: ForkServerContext, folder: Path, kills: int) -> 
     source = write(folder / "outcomes.jsonl", crawl(PAGES, DAYS))
     words = ["--source", str(source), "--json", "--evolve-every", "13", "--set", "save.every=5ms"]
     whole = folder / "whole"
-    assert kill_after(processes, [*words, "--state", str(whole)], folder / "told", PATIENCE_S) == 0
+    assert kill_after(processes, [*words, "--state", str(whole)], folder / "result", PATIENCE_S) == 0
     digest, evolved = Scheduler.load(whole).digest(), evolutions(whole)
     killed = rounds = 0
     while killed < kills:
@@ -52,9 +52,9 @@ def kill_and_compare(processes: ForkServerContext, folder: Path, kills: int) -> 
         ended = None
         while ended is None:
             seconds = rng.random() * 0.9 if killed < kills else PATIENCE_S
-            ended = kill_after(processes, [*words, "--state", str(state)], folder / "told", seconds)
+            ended = kill_after(processes, [*words, "--state", str(state)], folder / "result", seconds)
             killed += ended is None
-        assert ended == 0, (folder / "told.err").read_text()
+        assert ended == 0, (folder / "result.err").read_text()
         found = Scheduler.load(state)
         assert int(found.core.pages.arrays.corpus["applied"][0]) == PAGES * DAYS
         assert found.digest() == digest

@@ -99,9 +99,9 @@ def test_any_damaged_byte(state: Path, digests: list[str], data: st.DataObject) 
         raw = bytearray(path.read_bytes())
         raw[place] ^= data.draw(st.integers(1, 255))
         path.write_bytes(raw[:place] if cut else raw)
-        told: list[str] = []
+        result: list[str] = []
         patch.setattr(
-            logging.getLogger("streamsched.persistence"), "_log", lambda _l, text, args, **_: told.append(text % args)
+            logging.getLogger("streamsched.persistence"), "_log", lambda _l, text, args, **_: result.append(text % args)
         )
         faults = check_directory(folder)
         done, error = try_to_recover(folder, digests)
@@ -114,7 +114,7 @@ def test_any_damaged_byte(state: Path, digests: list[str], data: st.DataObject) 
             assert faults[0].path == str(path)
             assert done == LAST
         else:  # what a crash may leave, or it was needed no more
-            assert done == LAST or cut or any(str(path) in text for text in told) or faults
+            assert done == LAST or cut or any(str(path) in text for text in result) or faults
 
 
 @settings(max_examples=20)

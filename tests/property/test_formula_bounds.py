@@ -63,7 +63,7 @@ def bound(tree: Node, lows: Columns, highs: Columns, moving: set[str], ranges: R
 
 
 def narrow(lows: Columns, highs: Columns) -> Ranges:
-    """All that can be told of columns beforehand."""
+    """The ranges that columns of these bounds can have."""
     return {name: (float(lows[name].min()), float(highs[name].max())) for name in NAMES}
 
 
@@ -77,9 +77,9 @@ def exceed(values: Floats, bounds: Floats) -> bool:
 @example(Binary("/", X, Binary("-", T, Constant(1))), row(1, 1, 0.5), row(1, 1, 2), {"t"}, False)
 @example(Binary("*", Unary("log", T), Unary("log", T)), row(1, 1, 0), row(1, 1, 2), {"t"}, False)
 @example(Binary("*", Binary("*", X, X), T), row(1e200, 1, 0), row(1e200, 1, 2), {"t"}, False)
-def test_no_value_exceeds_the_bound(tree: Node, one: Columns, other: Columns, moving: set[str], told: bool) -> None:
+def test_no_value_exceeds_the_bound(tree: Node, one: Columns, other: Columns, moving: set[str], known: bool) -> None:
     lows, highs = intervals(one, other, moving)
-    bounds = bound(tree, lows, highs, moving, narrow(lows, highs) if told else {})
+    bounds = bound(tree, lows, highs, moving, narrow(lows, highs) if known else {})
     assert not exceed(walk(tree, lows, highs), bounds)
 
 
@@ -93,10 +93,10 @@ some_movers = st.sets(st.sampled_from(["X", "t"]), min_size=1)
 
 @settings(max_examples=300, deadline=None)
 @given(operations, tables(signed), tables(signed), some_movers, st.booleans())
-def test_both_ends_of_each_operation(tree: Node, one: Columns, other: Columns, moving: set[str], told: bool) -> None:
-    """Over intervals of any sign, infinite too; the lower end is told by the negative's higher."""
+def test_both_ends_of_each_operation(tree: Node, one: Columns, other: Columns, moving: set[str], known: bool) -> None:
+    """Over intervals of any sign, infinite too; the lower end is minus the upper end of the negated formula."""
     lows, highs = intervals(one, other, moving)
-    ranges = narrow(lows, highs) if told else ANYWHERE
+    ranges = narrow(lows, highs) if known else ANYWHERE
     values = walk(tree, lows, highs)
     assert not exceed(values, bound(tree, lows, highs, moving, ranges))
     assert not exceed(-values, bound(Unary("neg", tree), lows, highs, moving, ranges))
@@ -105,11 +105,11 @@ def test_both_ends_of_each_operation(tree: Node, one: Columns, other: Columns, m
 @settings(max_examples=300, deadline=None)
 @given(operations, tables(signed), tables(signed), some_movers, st.booleans())
 def test_ends_are_no_wider_than_those_of_corners(
-    tree: Node, one: Columns, other: Columns, moving: set[str], told: bool
+    tree: Node, one: Columns, other: Columns, moving: set[str], known: bool
 ) -> None:
     """But for quotients by what comes near 0, whose ends are infinite; of finite intervals."""
     lows, highs = intervals(one, other, moving)
-    ranges = narrow(lows, highs) if told else ANYWHERE
+    ranges = narrow(lows, highs) if known else ANYWHERE
     high = bound(tree, lows, highs, moving, ranges).tolist()
     low = (-bound(Unary("neg", tree), lows, highs, moving, ranges)).tolist()
     for place, found in enumerate(zip(low, high, strict=True)):

@@ -74,7 +74,7 @@ def read_rooms(shard: ShardArrays, rows: Ints, limits: Limits, now: float, lease
 
 
 class Both:
-    """A scheduler and its twins, told the same."""
+    """A scheduler and its twins, which get the same calls."""
 
     def __init__(self, politeness: Politeness) -> None:
         self.politeness = politeness
@@ -224,11 +224,11 @@ def test_a_page_goes_by_the_rule_of_its_twin(
             known[reference_politeness.key_of(target)] = rule
     scheduler.discover(urls[first:], now=0.0)
     numbers = scheduler.core.pages.arrays.pages.records["rule"][: len(urls)]
-    told = scheduler.core.politeness_policy.limits.rules[numbers]
+    result = scheduler.core.politeness_policy.limits.rules[numbers]
     expected = [reference_politeness.rule_of(url, known) for url in urls]
-    assert told["never"].astype(bool).tolist() == [rule.never for rule in expected]
-    assert told["min_revisit_s"].tolist() == [rule.min_revisit or 0.0 for rule in expected]
-    assert told["max_revisit_s"].tolist() == [rule.max_revisit or np.inf for rule in expected]
+    assert result["never"].astype(bool).tolist() == [rule.never for rule in expected]
+    assert result["min_revisit_s"].tolist() == [rule.min_revisit or 0.0 for rule in expected]
+    assert result["max_revisit_s"].tolist() == [rule.max_revisit or np.inf for rule in expected]
 
 
 moments = st.integers(0, 6).map(float)

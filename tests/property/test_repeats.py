@@ -59,9 +59,9 @@ def test_repeats_of_what_came_before_do_not_show(outcomes: list[Outcome], data: 
         for _ in range(data.draw(st.integers(0, 2))):
             start = data.draw(st.sampled_from([0, at // 2, at - 1]))
             stretch = outcomes[start : data.draw(st.integers(start, at))]
-            told = repeating.observe(stretch)
-            assert told == Observed(duplicates=told.duplicates, late=told.late)
-            assert told.duplicates + told.late == len(stretch)
+            result = repeating.observe(stretch)
+            assert result == Observed(duplicates=result.duplicates, late=result.late)
+            assert result.duplicates + result.late == len(stretch)
     assert repeating.digest() == fed(outcomes).digest()
 
 

@@ -52,8 +52,8 @@ def answers(scheduler: Scheduler, now: float) -> list[object]:
     """What a scheduler says of its state, and what it hands out."""
     ranked = scheduler.rank(20, now=now)
     handed = scheduler.next_batch(7, now=now, lease=60.0)
-    told = [scheduler.explain(url, now=now).as_dict() for url in ranked.urls[:3]]
-    return [scheduler.digest(), ranked.urls, ranked.scores.tolist(), ranked.hosts, handed.urls, told]
+    result = [scheduler.explain(url, now=now).as_dict() for url in ranked.urls[:3]]
+    return [scheduler.digest(), ranked.urls, ranked.scores.tolist(), ranked.hosts, handed.urls, result]
 
 
 @settings(max_examples=25)

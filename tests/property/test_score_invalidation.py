@@ -1,4 +1,4 @@
-"""Whatever a stream does, rows that are not told of have the records that they had."""
+"""Whatever a stream does, rows that are not reported keep their records."""
 
 from __future__ import annotations
 

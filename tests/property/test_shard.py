@@ -67,12 +67,12 @@ def as_told(counts: Counter[str], served: int, hits: int) -> Observed:
 
 
 def observe_both(scheduler: Scheduler, shard: reference_shard.Shard, outcomes: list[Outcome], sizes: list[int]) -> None:
-    told = Observed()
+    result = Observed()
     for part in cut(outcomes, sizes):
-        told += scheduler.observe(part[0] if len(part) == 1 else OutcomeBatch.from_outcomes(part))
+        result += scheduler.observe(part[0] if len(part) == 1 else OutcomeBatch.from_outcomes(part))
     served, hits = shard.served, shard.hits
     counts = Counter(shard.observe(outcome) for outcome in outcomes)
-    assert told == as_told(counts, shard.served - served, shard.hits - hits)
+    assert result == as_told(counts, shard.served - served, shard.hits - hits)
 
 
 def assert_same(scheduler: Scheduler, shard: reference_shard.Shard) -> None:
@@ -103,8 +103,8 @@ def assert_same(scheduler: Scheduler, shard: reference_shard.Shard) -> None:
 
 
 def assert_same_surges(record: Any, surges: GroupSurges) -> None:
-    told = [record[name] for name in ("hazard", "surge_sum", "window_count", "missed_sum")]
-    assert told == singly((surges.hazard, surges.surges, surges.windows, surges.missed))
+    result = [record[name] for name in ("hazard", "surge_sum", "window_count", "missed_sum")]
+    assert result == singly((surges.hazard, surges.surges, surges.windows, surges.missed))
     for name, window in (("open", surges.open), ("kept", surges.kept)):
         assert record[f"{name}_s"] == (-np.inf if window is None else window.begin_s)
         if window is not None:
@@ -254,11 +254,11 @@ def test_terminals_and_scores_are_those_of_the_twin(outcomes: list[Outcome], for
     root = Formula.parse(formula).root
     for url in list(shard.pages)[:20]:
         expected = shard.terminals(url, now)
-        told = scheduler.explain(url, now=now)
+        result = scheduler.explain(url, now=now)
         assert set(expected) == set(PROVIDED)
         beats = {name: expected.pop(name) for name in SEASONAL}
-        assert {name: told.terminals.pop(name) for name in SEASONAL} == pytest.approx(beats, rel=1e-4, abs=1e-9)
-        assert told.terminals == pytest.approx(expected, rel=5e-7, abs=1e-15)
-        told.terminals.update(scheduler.explain(url, now=now).terminals)
-        assert told.score == pytest.approx(estimators.formula_value(root, told.terminals), rel=1e-9, nan_ok=True)
-        assert told.pattern == "/".join(shard.pages[url].group) + "/" * (len(shard.pages[url].group) > 1)
+        assert {name: result.terminals.pop(name) for name in SEASONAL} == pytest.approx(beats, rel=1e-4, abs=1e-9)
+        assert result.terminals == pytest.approx(expected, rel=5e-7, abs=1e-15)
+        result.terminals.update(scheduler.explain(url, now=now).terminals)
+        assert result.score == pytest.approx(estimators.formula_value(root, result.terminals), rel=1e-9, nan_ok=True)
+        assert result.pattern == "/".join(shard.pages[url].group) + "/" * (len(shard.pages[url].group) > 1)

@@ -69,11 +69,11 @@ class NumberedLock:
 
 @dataclass(order=True)
 class Call:
-    """What a thread did, and what it was told."""
+    """What a thread did, and what it got."""
 
     number: int
     act: Callable[[Scheduler], object] = field(compare=False)
-    told: object = field(compare=False)
+    result: object = field(compare=False)
     name: str = field(compare=False)
     given: Any = field(compare=False)
 
@@ -116,7 +116,7 @@ class Crowd:
             for step in range(CALLS):
                 now = START_S + 5.0 * next(self._clock) - 30.0 * float(rng.random() < 0.1)
                 self.act(rng, thread, step, now, held)
-        except BaseException as error:  # noqa: BLE001 (told to the thread that asserts)
+        except BaseException as error:  # noqa: BLE001 (passed to the thread that asserts)
             self.failures.append(error)
 
     def act(self, rng: np.random.Generator, thread: int, step: int, now: float, held: list[str]) -> None:
@@ -125,8 +125,8 @@ class Crowd:
         if self.swapping and thread == 0 and step % 8 == 3:
             self.scheduler.use(FORMULAS[1 + step // 8 % 4], wait=step % 16 == 3)
         elif choice < 0.5:
-            told = self.call("take", partial(_take, now=now), now)
-            held += told.urls
+            result = self.call("take", partial(_take, now=now), now)
+            held += result.urls
         elif choice < 0.8 and held:
             reported, held[:] = held[: len(held) // 2 + 1], held[len(held) // 2 + 1 :]
             outcomes = [
@@ -148,9 +148,9 @@ class Crowd:
             self.call("rank", partial(_rank, now=now), now)
 
     def call(self, name: str, act: Callable[[Scheduler], Any], given: object) -> Any:
-        told = act(self.scheduler)
-        self.calls.append(Call(self.lock.number, act, told, name, given))
-        return told
+        result = act(self.scheduler)
+        self.calls.append(Call(self.lock.number, act, result, name, given))
+        return result
 
 
 def _take(scheduler: Scheduler, now: float) -> Batch:
@@ -182,7 +182,7 @@ def _use(scheduler: Scheduler, formula: Formula) -> None:
 
 
 class Watch:
-    """A twin that is told each call in its turn, and breaks off where a batch breaks the politeness or a lease."""
+    """A twin that gets each call in turn and fails if a batch breaks the politeness or a lease."""
 
     def __init__(self) -> None:
         self.world = World(DAY, MANNERS, 3)
@@ -203,8 +203,8 @@ class Watch:
             for url in call.given[0]:
                 self.world.add(url, call.given[1])
         elif call.name in ("take", "rank"):
-            assert isinstance(call.told, Batch)
-            self.see_batch(call.told, call.given, leased=call.name == "take")
+            assert isinstance(call.result, Batch)
+            self.see_batch(call.result, call.given, leased=call.name == "take")
 
     def see_batch(self, batch: Batch, now: float, *, leased: bool) -> None:
         self.world.leases.expire(now)
@@ -248,13 +248,13 @@ def test_calls_of_eight_threads_are_as_if_one_after_the_other(swapping: bool, mo
         scheduler.use("posterior", wait=True)  # behind all that are under way
     calls = sorted(crowd.calls + swaps)
     assert len({call.number for call in calls}) == len(calls) > 6 * CALLS
-    assert sum(len(call.told) for call in calls if isinstance(call.told, Batch)) > 150
+    assert sum(len(call.result) for call in calls if isinstance(call.result, Batch)) > 150
     assert len(swaps) > 3 * swapping
     full_scans(monkeypatch)
     again, watch = made(), Watch()
     for call in calls:
         watch.see(call)
-        assert_same(call.act(again), call.told)
+        assert_same(call.act(again), call.result)
     assert again.digest() == scheduler.digest()
     assert scheduler.core.pages.faults() == []
     roster_ = scheduler.core.formula_switch

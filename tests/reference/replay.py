@@ -52,7 +52,7 @@ class Figures:
     delays_days: list[float] = field(default_factory=list)
     delay_cycles: list[int] = field(default_factory=list)
     waits_days: list[float] = field(default_factory=list)
-    reports: list[list[tuple[str, bool]]] = field(default_factory=list)  # of all cycles: what visits told
+    reports: list[list[tuple[str, bool]]] = field(default_factory=list)  # of all cycles: the outcomes of visits
     undetected: int = 0
     stale_pages: int = 0
 

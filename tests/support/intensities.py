@@ -150,5 +150,5 @@ def published(scheduler: Scheduler, number: int) -> Floats:
     """The factors that a profile has published last: float64[168]."""
     shard = scheduler.core.pages.arrays
     age = int(shard.corpus["sweep"][0]) & 1
-    told = shard.seasonality.profiles["cumulative"][number].reshape(2, -1)[age].astype(np.float64)
-    return np.asarray(np.diff(told) * WEEK_HOURS / told[-1])
+    result = shard.seasonality.profiles["cumulative"][number].reshape(2, -1)[age].astype(np.float64)
+    return np.asarray(np.diff(result) * WEEK_HOURS / result[-1])

@@ -16,9 +16,9 @@ from tests.support.guarded_memory import small_reserve
 __all__ = ["kill_after", "run", "warm_processes"]
 
 
-def run(words: list[str], told: Path) -> None:
-    """Call `streamsched run`; what it prints goes to the file `told`, what it complains of to one beside."""
-    for place, path in ((1, told), (2, told.with_suffix(".err"))):
+def run(words: list[str], result: Path) -> None:
+    """Call `streamsched run`; its output goes to the file `result`, its errors to ``<result>.err``."""
+    for place, path in ((1, result), (2, result.with_suffix(".err"))):
         os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), place)
     os.environ.pop("STREAMSCHED_WARM_UP", None)
     with small_reserve():
@@ -33,9 +33,9 @@ def warm_processes(context: ForkServerContext) -> None:
     process.join()
 
 
-def kill_after(context: ForkServerContext, words: list[str], told: Path, seconds: float) -> int | None:
+def kill_after(context: ForkServerContext, words: list[str], result: Path, seconds: float) -> int | None:
     """Run for `seconds` at most, then kill; return the exit code where it came to its end before."""
-    process = context.Process(target=run, args=(words, told))
+    process = context.Process(target=run, args=(words, result))
     process.start()
     process.join(seconds)
     ended = process.exitcode

@@ -70,9 +70,9 @@ def test_a_topic_to_its_end_and_on_from_there(streamsched: Command, topic: Topic
     publish(topic, OUTCOMES, shape)
     topic.send([b"nonsense"], partition=1)
     words = ("run", "--source", topic.url(), "--state", tmp_path / "state", "--until-end", "--json")
-    told = streamsched(*words, "--log-level", "error")
-    assert (told.code, told.err) == (0, "")
-    assert (told.json["applied"], told.json["rejected"], told.json["lag"]) == (60, 1, 0)
+    result = streamsched(*words, "--log-level", "error")
+    assert (result.code, result.err) == (0, "")
+    assert (result.json["applied"], result.json["rejected"], result.json["lag"]) == (60, 1, 0)
     again = streamsched(*words, "--log-level", "error").json
     assert [again[name] for name in ("applied", "duplicates", "late", "rejected")] == [0, 0, 0, 0]
     assert len(Scheduler.load(tmp_path / "state").positions) == 4
@@ -90,8 +90,8 @@ def test_what_a_file_holds_leads_to_the_state_that_a_topic_leads_to(
     words = ("--json", "--log-level", "error")
     assert streamsched("run", "--source", tmp_path / "log.jsonl", "--state", tmp_path / "a", *words).code == 0
     url = topic.url(until_end="true")
-    told = streamsched("run", "--source", url, "--state", tmp_path / "b", *words).json
-    assert (told["applied"], told["misplaced"]) == (500, 500)
+    result = streamsched("run", "--source", url, "--state", tmp_path / "b", *words).json
+    assert (result["applied"], result["misplaced"]) == (500, 500)
     assert Scheduler.load(tmp_path / "a").digest() == Scheduler.load(tmp_path / "b").digest()
 
 
@@ -111,8 +111,8 @@ def test_settings_from_a_file_the_environment_and_the_command_line(
     monkeypatch.setenv("STREAMSCHED_KAFKA_CLIENT", topic.client)
     monkeypatch.setenv("STREAMSCHED_SCHEDULER_SEED", "11")
     monkeypatch.setenv("STREAMSCHED_STATE", str(tmp_path / "nor here"))
-    told = streamsched("run", "--config", tmp_path / "run.toml", "--state", tmp_path / "state", "--json")
-    assert (told.code, told.err, told.json["applied"]) == (0, "", 60)
+    result = streamsched("run", "--config", tmp_path / "run.toml", "--state", tmp_path / "state", "--json")
+    assert (result.code, result.err, result.json["applied"]) == (0, "", 60)
     scheduler = Scheduler.load(tmp_path / "state")
     assert (scheduler.cycle_s, scheduler.seed, scheduler.politeness.delay) == (21_600.0, 11, 2.0)
     assert not (tmp_path / "no").exists()
@@ -124,8 +124,8 @@ def test_offsets_are_committed_after_the_save_that_holds_them(
     assert real.is_real
     publish(topic, OUTCOMES)
     words = ("run", "--state", tmp_path / "state", "--until-end", "--json", "--log-level", "error")
-    told = streamsched(*words, "--source", topic.url(group=topic.name))
-    assert (told.code, told.json["applied"]) == (0, 60)
+    result = streamsched(*words, "--source", topic.url(group=topic.name))
+    assert (result.code, result.json["applied"]) == (0, 60)
     assert topic.read(group=topic.name) == []  # all of it was committed
     other = streamsched(*words[:2], tmp_path / "other", *words[3:], "--source", topic.url(group=topic.name))
     assert other.json["applied"] == 0
@@ -164,10 +164,10 @@ def test_told_to_stop_it_saves_commits_and_says_so(
     process.send_signal(number)
     logged = {event["event"]: event for event in events}
     assert process.stdout is not None
-    told = json.loads(process.stdout.read())
+    result = json.loads(process.stdout.read())
     assert finish(process).code == {signal.SIGTERM: 0, signal.SIGINT: 130}[number]
     assert logged["stopping"]["signal"] == number
-    assert (told["applied"], logged["stopped"]["applied"], applied_in(state)) == (61, 61, 61)
+    assert (result["applied"], logged["stopped"]["applied"], applied_in(state)) == (61, 61, 61)
     assert topic.read(group=topic.name) == []
 
 
@@ -191,15 +191,15 @@ def test_two_of_a_group_share_a_topic_and_hand_over_what_is_saved(topic: Topic, 
             publish(topic, stream(40, sent))
             sent += 40
     first.send_signal(signal.SIGTERM)
-    told = [json.loads(finish(first).out)]
+    result = [json.loads(finish(first).out)]
     publish(topic, stream(200, sent))
     sent += 200
-    wait_until_saved(theirs, tmp_path / "second", sent - told[0]["applied"])
+    wait_until_saved(theirs, tmp_path / "second", sent - result[0]["applied"])
     second.send_signal(signal.SIGTERM)
-    told.append(json.loads(finish(second).out))
-    assert sum(one["applied"] for one in told) == sent
-    assert [one["duplicates"] + one["late"] + one["rejected"] for one in told] == [0, 0]
-    assert told[1]["applied"] > 200 - 1
+    result.append(json.loads(finish(second).out))
+    assert sum(one["applied"] for one in result) == sent
+    assert [one["duplicates"] + one["late"] + one["rejected"] for one in result] == [0, 0]
+    assert result[1]["applied"] > 200 - 1
 
 
 def test_a_network_that_is_cut_is_waited_for(topic: Topic, real: Address, tmp_path: Path) -> None:
@@ -235,11 +235,11 @@ def test_what_to_visit_next_is_published_once(make_topic: Callable[..., Topic], 
     again = start("run", *words, "--set", "batches.lease=1000w")  # all of them are leased still
     wait_until_saved(events_of(again), tmp_path / "state", 60)
     again.send_signal(signal.SIGTERM)
-    told = json.loads(finish(again).out)
+    result = json.loads(finish(again).out)
     pages = [json.loads(value) for value in raw_messages(visits)]
     assert sorted(page["url"] for page in pages) == sorted(known)
     assert all(page["host"] in page["url"] and page["lease_until_s"] > page["now"] for page in pages)
-    assert told["handed_out"] == 0
+    assert result["handed_out"] == 0
 
 
 def raw_messages(topic: Topic) -> list[bytes]:
@@ -303,10 +303,10 @@ def kill_and_compare(processes: ForkServerContext, topic: Topic, folder: Path, k
                 producer.send(topic.name, encode_event(one.url, one.fetched_at, changed=one.changed), b"k", partition=0)
         twin.observe(more)
         sent += len(more)
-        assert kill_after(processes, words, folder / "told", 0.2 + rng.random()) is None, (
-            folder / "told.err"
+        assert kill_after(processes, words, folder / "result", 0.2 + rng.random()) is None, (
+            folder / "result.err"
         ).read_text()
-    assert kill_after(processes, [*words, "--until-end"], folder / "told", 300.0) == 0
+    assert kill_after(processes, [*words, "--until-end"], folder / "result", 300.0) == 0
     state = Scheduler.load(folder / "state")
     assert int(state.core.pages.arrays.corpus["applied"][0]) == sent
     assert state.digest() == twin.digest()

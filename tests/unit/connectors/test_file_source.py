@@ -1,4 +1,4 @@
-"""Opening files: what is refused and in which words, what is told from content, and where one can resume."""
+"""Opening files: what is refused, with which message; what the content decides; and where a source can resume."""
 
 from __future__ import annotations
 

@@ -47,13 +47,13 @@ def test_every_terminal_has_a_meaning() -> None:
 def test_values_of_a_page() -> None:
     flags = [True, False, True, True]
     shape, exposure = estimators.gamma_posterior(0.5, 5.0, flags, [1.0] * 4)  # after 0.1 changes a day, as one begins
-    told = {name: value for name, (value,) in columns(visited(*flags), 6 * DAY).items()}
+    result = {name: value for name, (value,) in columns(visited(*flags), 6 * DAY).items()}
     for name in SEASONAL:
-        told.pop(name)
-    assert told.pop("posterior") == pytest.approx(estimators.probability_changed(shape, exposure, 2.0))
-    assert told.pop("rate") == pytest.approx(shape / exposure)
-    assert told.pop("surge") == 0.0
-    assert told == pytest.approx(
+        result.pop(name)
+    assert result.pop("posterior") == pytest.approx(estimators.probability_changed(shape, exposure, 2.0))
+    assert result.pop("rate") == pytest.approx(shape / exposure)
+    assert result.pop("surge") == 0.0
+    assert result == pytest.approx(
         {
             "n": 4.0,
             "X": 3.0,
@@ -72,29 +72,29 @@ def test_values_of_a_page() -> None:
 def test_page_never_visited_has_its_prior_since_it_is_known() -> None:
     table = PageTable(DAY, 6)
     table.discover(PackedUrls.pack([URL]), DAY)
-    told = {name: value for name, (value,) in columns(table, 4 * DAY).items()}
-    assert told.pop("posterior") == pytest.approx(1 - (5 / 8) ** 0.5)
-    assert told.pop("due") == pytest.approx(1 - (5 / 8) ** 0.5)  # no hour is known to be busier than another
-    assert told.pop("tau") == pytest.approx(3.0)
-    assert told.pop("rhythm") == 1.0
+    result = {name: value for name, (value,) in columns(table, 4 * DAY).items()}
+    assert result.pop("posterior") == pytest.approx(1 - (5 / 8) ** 0.5)
+    assert result.pop("due") == pytest.approx(1 - (5 / 8) ** 0.5)  # no hour is known to be busier than another
+    assert result.pop("tau") == pytest.approx(3.0)
+    assert result.pop("rhythm") == 1.0
     zeros = dict.fromkeys(("n", "X", "CG", "NAD", "SAD", "AAD", "GAD", "surge"), 0.0)
-    assert told == zeros | {"t": 3.0, "importance": 1.0, "cost": 1.0, "rate": pytest.approx(0.1)}
+    assert result == zeros | {"t": 3.0, "importance": 1.0, "cost": 1.0, "rate": pytest.approx(0.1)}
 
 
 @pytest.mark.parametrize("now", [-1e308, 0.0, 4 * DAY])
 def test_time_before_the_last_visit_is_none(now: float) -> None:
-    told = columns(visited(True, True, True, True), now)
-    assert (told["t"], told["posterior"]) == ([0.0], [0.0])
-    assert (told["tau"], told["due"]) == ([0.0], [0.0])
+    result = columns(visited(True, True, True, True), now)
+    assert (result["t"], result["posterior"]) == ([0.0], [0.0])
+    assert (result["tau"], result["due"]) == ([0.0], [0.0])
 
 
 def test_no_terminal_is_ever_infinite() -> None:
     table = visited()
     table.arrays.pages.records["last_visit_s"][0] = -1e308
-    told = columns(table, 1e308)
-    assert told["t"] == [LONGEST_INTERVAL]
-    assert told["posterior"] == [pytest.approx(1 - (5 / LONGEST_INTERVAL) ** 0.5, rel=1e-12)]
-    assert all(np.isfinite(value) for (value,) in told.values())
+    result = columns(table, 1e308)
+    assert result["t"] == [LONGEST_INTERVAL]
+    assert result["posterior"] == [pytest.approx(1 - (5 / LONGEST_INTERVAL) ** 0.5, rel=1e-12)]
+    assert all(np.isfinite(value) for (value,) in result.values())
 
 
 def test_only_what_is_wanted_is_filled() -> None:

@@ -13,9 +13,9 @@ from streamsched.numerics.argument_checks import check_share, check_time, check_
 
 
 def test_numbers_come_out_plain() -> None:
-    told = [check_time(np.float64(2.5)), check_share("panel", np.float64(0.5)), check_whole("k", np.uint8(3), 0, "")]
-    assert told == [2.5, 0.5, 3]
-    assert [type(number) for number in told] == [float, float, int]
+    result = [check_time(np.float64(2.5)), check_share("panel", np.float64(0.5)), check_whole("k", np.uint8(3), 0, "")]
+    assert result == [2.5, 0.5, 3]
+    assert [type(number) for number in result] == [float, float, int]
 
 
 @pytest.mark.parametrize("found", [math.nan, math.inf, "5", None, 10**400, [1]])

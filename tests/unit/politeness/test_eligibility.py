@@ -133,7 +133,7 @@ def test_least_interval() -> None:
     assert explain(scheduler, HOUR)[0]
     scheduler.discover(["https://a.example/new"], now=HOUR)
     assert explain(scheduler, HOUR, "https://a.example/new")[0]
-    scheduler.observe(Outcome(URL, HOUR, 503))  # a failed visit told nothing: only its own rest counts
+    scheduler.observe(Outcome(URL, HOUR, 503))  # a failed visit is no evidence: only its own back-off counts
     scheduler.set_rule(URL, Rule(min_revisit="3h"))
     assert explain(scheduler, HOUR + 1)[1] == 3 * HOUR
 

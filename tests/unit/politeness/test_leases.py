@@ -80,8 +80,8 @@ def test_outcome_frees_though_it_is_of_a_visit_before_the_lease() -> None:
 def test_duplicate_late_and_invalid_outcomes_do_not_free() -> None:
     scheduler = known()
     scheduler.next_batch(4, now=100.0)
-    told = scheduler.observe([Outcome(URLS[2], 2.0, 404), Outcome(URLS[2], 1.5), Outcome(URLS[3], -1.0)])
-    assert told == Observed(duplicates=1, late=2)
+    result = scheduler.observe([Outcome(URLS[2], 2.0, 404), Outcome(URLS[2], 1.5), Outcome(URLS[3], -1.0)])
+    assert result == Observed(duplicates=1, late=2)
     assert free(scheduler, 102.0) == []
 
 

@@ -56,8 +56,8 @@ def test_least_interval_beyond_the_greatest(kind: type[Any]) -> None:
 def test_first_rest_beyond_the_longest() -> None:
     with pytest.raises(SettingsError, match=r"^backoff_most: expected at least backoff, which is 86400 seconds, found"):
         Politeness(backoff="1d", backoff_most="1h")
-    told = Politeness(backoff="1h", backoff_most="1h").to_json()
-    assert Politeness.from_json(told | {"backoff": 86_400.0}) == Politeness.from_json(told)  # of older states
+    result = Politeness(backoff="1h", backoff_most="1h").to_json()
+    assert Politeness.from_json(result | {"backoff": 86_400.0}) == Politeness.from_json(result)  # of older states
 
 
 @pytest.mark.parametrize("zero", ["0s", " 0.0 d", 0, 0.0, np.int32(0), np.float32(0.0)])
@@ -94,8 +94,8 @@ def test_lengths_of_time_are_kept_as_seconds() -> None:
     ],
 )
 def test_json_keeps_all(settings: Any) -> None:
-    told = json.loads(json.dumps(settings.to_json()))
-    assert type(settings).from_json(told) == settings
+    result = json.loads(json.dumps(settings.to_json()))
+    assert type(settings).from_json(result) == settings
 
 
 def test_numbers_as_numpy_has_them() -> None:

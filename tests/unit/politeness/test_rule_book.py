@@ -33,20 +33,20 @@ class Book(RuleBook):
         self.table.discover(PackedUrls.pack(urls), 0.0)
         self.reach(self.table.arrays)
 
-    def told(self) -> list[tuple[float, float, bool]]:
+    def page_limits(self) -> list[tuple[float, float, bool]]:
         pages = self.table.arrays.pages.records[: len(self.table)]
         found = self.limits.rules[pages["rule"]]
         return list(zip(found["min_revisit_s"], found["max_revisit_s"], found["never"] != 0, strict=True))
 
     def never(self) -> list[int]:
-        return [row for row, (_, _, never) in enumerate(self.told()) if never]
+        return [row for row, (_, _, never) in enumerate(self.page_limits()) if never]
 
 
 def test_what_a_rule_does_not_set_is_as_the_settings_have_it() -> None:
     book = Book()
     book.set(book.table, {URLS[0]: NEVER, URLS[1]: DAILY, URLS[2]: Rule(max_revisit=9), URLS[3]: Rule(min_revisit=0)})
     week = 604_800.0
-    assert book.told()[:5] == [
+    assert book.page_limits()[:5] == [
         (5.0, week, True),
         (86_400.0, week, False),
         (5.0, 9.0, False),
@@ -69,25 +69,25 @@ def test_rules_reach_pages_that_come_later() -> None:
     book.add(URLS[:2])
     book.add(URLS)
     assert book.never() == [0, 1, 2, 3]
-    assert book.told()[4][0] == 86_400.0
+    assert book.page_limits()[4][0] == 86_400.0
 
 
 def test_rules_taken_back_leave_those_beneath() -> None:
     book = Book()
     book.set(book.table, {"a.example": Rule(min_revisit=9), "a.example/1": DAILY, "a.example/*": Rule(min_revisit=6)})
-    assert [least for least, _, _ in book.told()] == [6.0, 86_400.0, 6.0, 5.0, 5.0, 5.0]
+    assert [least for least, _, _ in book.page_limits()] == [6.0, 86_400.0, 6.0, 5.0, 5.0, 5.0]
     book.set(book.table, {"a.example/*": None})
-    assert [least for least, _, _ in book.told()] == [9.0, 86_400.0, 9.0, 5.0, 5.0, 5.0]
+    assert [least for least, _, _ in book.page_limits()] == [9.0, 86_400.0, 9.0, 5.0, 5.0, 5.0]
     book.set(book.table, {"a.example/1": None, "nothing.example": None})
-    assert [least for least, _, _ in book.told()] == [9.0, 9.0, 9.0, 5.0, 5.0, 5.0]
+    assert [least for least, _, _ in book.page_limits()] == [9.0, 9.0, 9.0, 5.0, 5.0, 5.0]
     book.set(book.table, {"a.example": None})
-    assert book.told() == [(5.0, 604_800.0, False)] * 6
+    assert book.page_limits() == [(5.0, 604_800.0, False)] * 6
 
 
 def test_a_rule_that_sets_nothing_still_goes_before_others() -> None:
     book = Book()
     book.set(book.table, {"a.example": DAILY, "a.example/1": Rule()})
-    assert [least for least, _, _ in book.told()][:3] == [86_400.0, 5.0, 86_400.0]
+    assert [least for least, _, _ in book.page_limits()][:3] == [86_400.0, 5.0, 86_400.0]
 
 
 @pytest.mark.parametrize("target", ["a.example", "a.example/*", "https://a.example/1"])
@@ -108,7 +108,7 @@ def test_a_never_of_later_pages_too() -> None:
     book.set(book.table, {"a.example/*": NEVER, "a.example/1": DAILY, "*/2": DAILY})
     book.add(URLS)
     assert book.never() == [0, 1, 2]
-    assert book.told()[5][0] == 86_400.0
+    assert book.page_limits()[5][0] == 86_400.0
 
 
 def test_targets_that_mean_the_same_have_one_rule() -> None:
@@ -140,16 +140,16 @@ def test_rules_come_by_target(wrong: object) -> None:
 def test_rule_set_anew_comes_last() -> None:
     book = Book()
     book.set(book.table, {"a.example/*": Rule(min_revisit=9), "*/1": DAILY})
-    assert [least for least, _, _ in book.told()][:3] == [9.0, 86_400.0, 9.0]
+    assert [least for least, _, _ in book.page_limits()][:3] == [9.0, 86_400.0, 9.0]
     book.set(book.table, {"a.example/*": Rule(min_revisit=9)})
-    assert [least for least, _, _ in book.told()][:3] == [9.0, 9.0, 9.0]
+    assert [least for least, _, _ in book.page_limits()][:3] == [9.0, 9.0, 9.0]
 
 
 def test_at_most_255_different_rules() -> None:
     book = Book()
     many = {f"a.example/{i}": Rule(min_revisit=i + 1) for i in range(255)}
     book.set(book.table, {**many, "again.example": Rule(min_revisit=1), "plain.example": Rule()})
-    assert [least for least, _, _ in book.told()] == [1.0, 2.0, 3.0, 5.0, 5.0, 5.0]
+    assert [least for least, _, _ in book.page_limits()] == [1.0, 2.0, 3.0, 5.0, 5.0, 5.0]
     before = book.to_json()
     with pytest.raises(
         SettingsError,
@@ -159,7 +159,7 @@ def test_at_most_255_different_rules() -> None:
     assert book.to_json() == before
     book.set(book.table, {"a.example/254": NEVER, URLS[3]: NEVER})  # the number of a rule that no target has any more
     assert book.never() == [3]
-    assert [least for least, _, _ in book.told()][:3] == [1.0, 2.0, 3.0]
+    assert [least for least, _, _ in book.page_limits()][:3] == [1.0, 2.0, 3.0]
 
 
 def test_hosts_go_by_their_rules_whenever_they_come() -> None:
@@ -222,11 +222,11 @@ def test_restored_book_goes_on() -> None:
     again = Book()
     again.table = book.table
     again.restore(json.loads(json.dumps(book.to_json())), book.table.arrays)
-    assert again.told() == book.told()
+    assert again.page_limits() == book.page_limits()
     assert again.to_json() == book.to_json()
     for one in (book, again):
         one.set(one.table, {"b.example/2": Rule(max_revisit=8)})
-    assert again.told() == book.told()
+    assert again.page_limits() == book.page_limits()
     assert again.to_json() == book.to_json()
     again.add(["https://c.example/1"])
-    assert again.told()[-1][0] == 86_400.0
+    assert again.page_limits()[-1][0] == 86_400.0

@@ -21,7 +21,7 @@ DAY = 86_400.0
 
 
 class Steps:
-    """A progress that keeps what it is told."""
+    """A progress that keeps what it receives."""
 
     def __init__(self) -> None:
         self.done: list[int] = []

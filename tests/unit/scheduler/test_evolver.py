@@ -107,8 +107,8 @@ def test_a_winner_is_promoted_by_a_process_of_its_own(tmp_path: Path) -> None:
         assert record.seconds is not None
         assert RecordBook(tmp_path).read() == ([record], [])
         assert one.archive == (WINNER, f"{WINNER} * 1")
-        told = one.scheduler.explain("https://a.example/1", now=13 * DAY)
-        assert told.champion == record.champion_after
+        explanation = one.scheduler.explain("https://a.example/1", now=13 * DAY)
+        assert explanation.champion == record.champion_after
 
 
 def test_a_loser_is_kept_out(tmp_path: Path) -> None:
@@ -348,8 +348,8 @@ def test_the_child_gets_what_it_needs_at_the_lowest_priority(tmp_path: Path) -> 
         one.archive = ("NAD * t", "CG")
         record = evolve(one)
     pages_cycles = ["20", str(record.data.cycles if record.data else 0)]
-    told = [candidate.formula for candidate in record.candidates]
-    assert told == ["1", *pages_cycles, "1", "19", "41", DEFAULT_FORMULA, "NAD * t", "CG"]
+    formulas = [candidate.formula for candidate in record.candidates]
+    assert formulas == ["1", *pages_cycles, "1", "19", "41", DEFAULT_FORMULA, "NAD * t", "CG"]
     assert record.why == "nothing beat the champion in validation"
 
 

@@ -223,12 +223,12 @@ def test_invalid_records_are_named_and_the_rest_goes_on() -> None:
         cost=[1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1e39],
     )
     scheduler = Scheduler()
-    told = scheduler.observe(batch)
-    assert (told.applied, told.failures, told.rejected) == (2, 1, 4)
-    assert [(fault.record, fault.field) for fault in told.rejections] == [(i, "url") for i in (1, 2, 4, 5)]
-    told = scheduler.observe(more)
-    assert (told.applied, told.rejected) == (1, 6)
-    assert [(fault.record, fault.field) for fault in told.rejections] == [
+    reply = scheduler.observe(batch)
+    assert (reply.applied, reply.failures, reply.rejected) == (2, 1, 4)
+    assert [(fault.record, fault.field) for fault in reply.rejections] == [(i, "url") for i in (1, 2, 4, 5)]
+    reply = scheduler.observe(more)
+    assert (reply.applied, reply.rejected) == (1, 6)
+    assert [(fault.record, fault.field) for fault in reply.rejections] == [
         (1, "fetched_at"),
         (2, "fetched_at"),
         (3, "status"),
@@ -241,9 +241,9 @@ def test_invalid_records_are_named_and_the_rest_goes_on() -> None:
 
 
 def test_rejections_beyond_a_hundred_are_only_counted() -> None:
-    told = Scheduler().observe(OutcomeBatch(["u"] * 250, [math.nan] * 250))
-    assert (told.rejected, len(told.rejections), told.rejections[-1].record) == (250, 100, 99)
-    both = told + told
+    reply = Scheduler().observe(OutcomeBatch(["u"] * 250, [math.nan] * 250))
+    assert (reply.rejected, len(reply.rejections), reply.rejections[-1].record) == (250, 100, 99)
+    both = reply + reply
     assert (both.rejected, len(both.rejections)) == (500, 100)
 
 
@@ -256,11 +256,11 @@ def test_counts_add_up_to_what_was_given() -> None:
             np.where(rng.random(size) < 0.1, np.nan, rng.integers(0, 50, size)),
             status=rng.choice([200, 404, 500], size).astype(np.int32),
         )
-        told = scheduler.observe(batch)
-        assert told.applied + told.duplicates + told.late + told.rejected == size
-        assert told.changed + told.first_visits + told.failures <= told.applied
-        assert min(told.duplicates, told.late, told.rejected) > 0 or size == 1
-        sums += told
+        reply = scheduler.observe(batch)
+        assert reply.applied + reply.duplicates + reply.late + reply.rejected == size
+        assert reply.changed + reply.first_visits + reply.failures <= reply.applied
+        assert min(reply.duplicates, reply.late, reply.rejected) > 0 or size == 1
+        sums += reply
     assert sums.applied == int(scheduler.core.pages.arrays.corpus["applied"][0])
     assert sums.first_visits <= len(scheduler) == 30
 
@@ -431,12 +431,12 @@ def test_threads_share_a_scheduler() -> None:
                 batch = scheduler.next_batch(5, now=1e9, lease="1h")
                 handed.append(batch.urls)
                 own = [url(i, f"host{thread}.example") for i in range(step * 20, step * 20 + 20)]
-                told = scheduler.observe(OutcomeBatch(own, np.full(20, 2e9 + step)))
-                assert told == Observed(applied=20, first_visits=20)
+                reply = scheduler.observe(OutcomeBatch(own, np.full(20, 2e9 + step)))
+                assert reply == Observed(applied=20, first_visits=20)
                 assert own[0] in scheduler
                 assert url(step, "nowhere.example") not in scheduler
                 assert not np.any(np.isnan(scheduler.score(batch.urls, now=1e9)))
-        except BaseException as error:  # noqa: BLE001 (told to the thread that asserts)
+        except BaseException as error:  # noqa: BLE001 (reply to the thread that asserts)
             failures.append(error)
 
     threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
@@ -505,10 +505,10 @@ def test_served_pages_and_hits_are_counted() -> None:
     leased = scheduler.next_batch(5, now=86_400.0, lease="1d").urls
     assert len(leased) == 5
     first = [Outcome(urls[0], 9e4, changed=True), Outcome(urls[1], 9e4, changed=False), Outcome(urls[2], 9e4, 503)]
-    told = scheduler.observe([*first, Outcome(urls[0], 9e4, changed=True), Outcome("https://a.example/new", 9e4)])
-    assert (told.served, told.hits, told.changed) == (2, 1, 1)
-    told += scheduler.observe([Outcome(urls[0], 1e5, changed=True), Outcome(urls[3], 1e5, changed=True)])
-    assert (told.served, told.hits, told.changed) == (3, 2, 3)
+    reply = scheduler.observe([*first, Outcome(urls[0], 9e4, changed=True), Outcome("https://a.example/new", 9e4)])
+    assert (reply.served, reply.hits, reply.changed) == (2, 1, 1)
+    reply += scheduler.observe([Outcome(urls[0], 1e5, changed=True), Outcome(urls[3], 1e5, changed=True)])
+    assert (reply.served, reply.hits, reply.changed) == (3, 2, 3)
 
 
 @pytest.mark.parametrize(

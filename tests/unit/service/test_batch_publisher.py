@@ -116,7 +116,7 @@ def test_no_lease_on_disk_no_batch(scheduler: DurableScheduler, monkeypatch: pyt
     assert (sink.stored, batches.sent) == ([], 0)
 
 
-@pytest.mark.parametrize("told", [{"size": 0}, {"behind": -1}, {"every": 0}, {"lease": "soon"}])
-def test_plans_that_cannot_work(told: dict[str, Any]) -> None:
+@pytest.mark.parametrize("settings", [{"size": 0}, {"behind": -1}, {"every": 0}, {"lease": "soon"}])
+def test_plans_that_cannot_work(settings: dict[str, Any]) -> None:
     with pytest.raises(SettingsError):
-        BatchPlan(**told)
+        BatchPlan(**settings)

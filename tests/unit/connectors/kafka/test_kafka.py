@@ -80,19 +80,19 @@ def test_secrets_stay_out_of_what_is_shown(tmp_path: Path) -> None:
 
 def test_options_by_the_names_of_kafka_python() -> None:
     defaults = {"ssl_check_hostname": True, "session_timeout_ms": 1, "client_id": "x", "sasl_plain_password": None}
-    told = {
+    result = {
         "ssl.endpoint.identification.algorithm": "none",
         "session.timeout.ms": "9",
         "client.id": "me",
         "sasl.password": "word",
     }
-    assert to_python(told, defaults) == {
+    assert to_python(result, defaults) == {
         "ssl_check_hostname": False,
         "session_timeout_ms": 9,
         "client_id": "me",
         "sasl_plain_password": "word",
     }
-    assert set(connection_options(told)) == set(told) - {"session.timeout.ms"}
+    assert set(connection_options(result)) == set(result) - {"session.timeout.ms"}
     wrong = {"session.timeout.ms": "soon", "ssl.endpoint.identification.algorithm": "sure", "no.such.thing": "1"}
     for word, value in wrong.items():
         with pytest.raises(SettingsError) as raised:

@@ -31,19 +31,19 @@ def compiled(text: str, moving: Collection[str] = ("t", "posterior")) -> BoundPr
 Given: TypeAlias = float | tuple[float, float]  # what stands still, or the ends of what moves
 
 
-def bound(text: str, x: Given, t: Given, *, told: bool = False) -> float:
-    """The bound for one row; terminals may have whatever sign, unless it is told where these are."""
+def bound(text: str, x: Given, t: Given, *, narrowed: bool = False) -> float:
+    """The bound for one row; terminals may have any sign, unless their ends are given."""
     ends: dict[str, tuple[float, float]] = {
         "X": x if isinstance(x, tuple) else (x, x),
         "t": t if isinstance(t, tuple) else (t, t),
     }
     moving = [name for name, given in (("X", x), ("t", t)) if isinstance(given, tuple)]
-    program = Formula.parse(text).compile_bound(moving, ends if told else SIGNED)
+    program = Formula.parse(text).compile_bound(moving, ends if narrowed else SIGNED)
     lows, highs = ({name: np.array([float(pair[end])]) for name, pair in ends.items()} for end in (0, 1))
     return float(program.run(lows, highs, 1)[0])
 
 
-@pytest.mark.parametrize("told", [False, True])
+@pytest.mark.parametrize("narrowed", [False, True])
 @pytest.mark.parametrize(
     ("text", "x", "t", "expected"),
     [
@@ -113,8 +113,8 @@ def bound(text: str, x: Given, t: Given, *, told: bool = False) -> float:
         ("pow(X, t)", 2, (-INF, INF), (2.0**-80, 2.0**80)),
     ],
 )
-def test_ends_by_hand(text: str, x: Given, t: Given, expected: tuple[float, float], told: bool) -> None:
-    found = -bound(f"-({text})", x, t, told=told), bound(text, x, t, told=told)
+def test_ends_by_hand(text: str, x: Given, t: Given, expected: tuple[float, float], narrowed: bool) -> None:
+    found = -bound(f"-({text})", x, t, narrowed=narrowed), bound(text, x, t, narrowed=narrowed)
     assert found == pytest.approx(expected, rel=1e-14, abs=1e-321)
 
 

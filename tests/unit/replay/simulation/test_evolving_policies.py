@@ -101,7 +101,7 @@ def test_nothing_is_known_of_the_future(log: ChangeLog, make: Callable[[], Evolv
     one, other = make(), make()
     _, chosen = run(one, log)
     _, differently = run(other, altered(log, day))
-    ranked = day - SCHEDULE.warmup + 1  # in the cycle of `day` itself visits have not told yet
+    ranked = day - SCHEDULE.warmup + 1  # visits of the cycle of `day` itself have no outcomes yet
     assert chosen[:ranked] == differently[:ranked]
     past = [evolution for evolution in one.evolutions if evolution.cycle <= day]
     assert past

@@ -127,8 +127,8 @@ def test_outcomes_of_the_panel_say_nothing_of_the_formula() -> None:
     scheduler = crawler()
     crawl(scheduler, 1, batches=1, k=100)
     batch = scheduler.next_batch(25, now=2 * DAY)
-    told = scheduler.observe([Outcome(url, 2 * DAY + 1, changed=True) for url in batch.urls])
-    assert (told.changed, told.served, told.hits) == (25, 20, 20)
+    result = scheduler.observe([Outcome(url, 2 * DAY + 1, changed=True) for url in batch.urls])
+    assert (result.changed, result.served, result.hits) == (25, 20, 20)
     again = scheduler.next_batch(400, now=2 * DAY + 2)
     assert scheduler.observe([Outcome(again.urls[-1], 2 * DAY + 3)]).served == 1
 

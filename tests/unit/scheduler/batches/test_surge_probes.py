@@ -105,18 +105,18 @@ def test_pages_asked_for_and_pages_never_visited_keep_their_places() -> None:
 def test_explain_names_probes() -> None:
     scheduler = crawled()
     now = 25 * DAY
-    told = {url: scheduler.explain(url, now=now, k=40) for url in QUIET + BUSY}
+    result = {url: scheduler.explain(url, now=now, k=40) for url in QUIET + BUSY}
     best = set(scheduler.rank(40, now=now).urls)
     batch = scheduler.next_batch(40, now=now)
-    assert {url for url, one in told.items() if one.in_batch} == set(batch.urls)
+    assert {url for url, one in result.items() if one.in_batch} == set(batch.urls)
     for url in quiet_of(batch.urls):
-        assert told[url].reasons[0].code == ReasonCode.IN_BATCH_SURGE_PROBE
+        assert result[url].reasons[0].code == ReasonCode.IN_BATCH_SURGE_PROBE
         assert batch.reasons[batch.urls.index(url)] == ReasonCode.IN_BATCH_SURGE_PROBE
     pushed = best - set(batch.urls)
     assert len(pushed) == PROBES_PER_GROUP
     for url in pushed:
         displaced = Reason(ReasonCode.DISPLACED, {"k": 40, "merit": "score", "surge_probes": PROBES_PER_GROUP})
-        assert told[url].reasons[0] == displaced
+        assert result[url].reasons[0] == displaced
 
 
 def test_surge_probes_off_is_saved(tmp_path: Path) -> None:
