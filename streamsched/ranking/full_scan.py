@@ -37,6 +37,7 @@ DEFAULT_LIMITS: Final = make_limits(Politeness())
 _SAMPLE_BLOCKS: Final = 64  # runs of rows in the sample that sets the first threshold
 _SAMPLE_ROWS: Final = 256  # rows of a run
 _THREADED_ROWS: Final = 4 * BLOCK  # fewer rows are scored faster than threads start
+_HIGHER_TIER: Final = float(np.finfo(np.float32).max)  # host slots keep float32; no bound of a higher tier is below it
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +72,8 @@ class Ranked:
 
     @property
     def levels(self) -> Floats:
-        """Scores as host slots compare them: float64[m], inf for a page of a higher tier."""
-        return np.where(self.tiers != BY_SCORE, np.inf, self.scores)
+        """Scores as host slots compare them: float64[m]. Pages of higher tiers share one, below all their bounds."""
+        return np.where(self.tiers != BY_SCORE, _HIGHER_TIER, self.scores)
 
 
 def fill_slots(host_slots: HostSlots, shard: ShardArrays, query: Query, best: Ranked) -> Ranked:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -349,6 +350,37 @@ def test_whatever_is_done_the_ranking_is_the_full_sort() -> None:
 def test_a_ranking_by_hours_is_the_full_sort() -> None:
     met = run(40, 30, alike=True, machine=HourlyRanking)
     assert met["some, by hours"] > 5
+
+
+@pytest.fixture
+def machine() -> Iterator[LiveRanking]:
+    machine = LiveRanking()
+    yield machine
+    machine.teardown()
+
+
+ONE_IN_FLIGHT = Politeness(delay=0, in_flight=1, backoff=0, retire_after=None, min_revisit=0, max_revisit=None)
+
+
+def test_a_full_host_still_gives_its_page_that_is_overdue_longest(machine: LiveRanking) -> None:
+    """A page in the host's only slot is overdue, and so are pages of blocks that are not opened yet."""
+    machine.begin(Scale(5, 1, 26), ONE_IN_FLIGHT, Formula.parse("posterior"), None, eager=False, hours=None)
+    machine.set_rule("a.example/docs/*", Rule(max_revisit=DAY))
+    machine.edit_many(share=0.3, part=2, place=0, days=1)
+    machine.ask(Crawl("https://a.example/docs/", 0, 1, 0.0, 0.0))
+    machine.observe_again(every=3, verdict=False)
+    for _ in range(3):
+        machine.rank(1)
+        machine.what_is_kept_is_true()
+
+
+def test_scores_above_the_levels_of_overdue_pages(machine: LiveRanking) -> None:
+    machine.begin(Scale(5, 1, 9), ONE_IN_FLIGHT, Formula.parse("t * 1e300"), None, eager=False, hours=None)
+    machine.set_rule("a.example/docs/*", Rule(max_revisit=DAY))
+    machine.edit_many(share=0.3, part=2, place=0, days=1)
+    for _ in range(3):
+        machine.rank(1)
+        machine.what_is_kept_is_true()
 
 
 @pytest.mark.soak

@@ -98,21 +98,18 @@ def test_chances_and_factors_are_those_of_the_twin(
     sheet, twin, now = taught(published, start, seen)
     twin.sets, twin.hours = sheet.schedules[1]["sets"].tolist(), sheet.schedules[1]["hours"].tolist()
     twin.parts = sheet.schedules[1]["parts"].tolist()
+    factors = seasonality.own_factors(twin, published)
     for more in ahead:
         end = now + more
         assert empty_by_day(sheet, now, end) == near(seasonality.empty_by_day(twin, published, now, end))
         assert empty_by_hour(sheet.schedules[1], now, end) == near(seasonality.empty_by_hour(twin, now, end))
-        expected = sum(
-            seasonality.own_factor(twin, published, hour) * part for hour, part in seasonality.pieces(now, end)
-        )
+        expected = sum(factors[hour] * part for hour, part in seasonality.pieces(now, end))
         assert scheduled_hours(sheet, now, end) == pytest.approx(expected, rel=1e-9, abs=1e-6)
         assert weighted_hours(sheet.profiles[1], 1, now, end) == pytest.approx(
             seasonality.weighted(published, now, end), rel=1e-9, abs=1e-6
         )
         hour = int(end) % 168
-        assert scheduled_factor(sheet, hour, schedule_scale(sheet)) == near(
-            seasonality.own_factor(twin, published, hour)
-        )
+        assert scheduled_factor(sheet, hour, schedule_scale(sheet)) == near(factors[hour])
 
 
 @settings(max_examples=60)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from itertools import pairwise
 from zoneinfo import ZoneInfo
 
@@ -16,6 +17,7 @@ HOUR = 3_600.0
 DAY = 86_400.0
 NAT = 16.0
 ANYONE = ("",)
+WEEK = frozenset(range(7))
 SETS = [frozenset(day for day in range(7) if number >> day & 1) for number in range(128)]
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -46,6 +48,7 @@ def pieces(start: float, end: float) -> Iterator[tuple[int, float]]:
         at = stop
 
 
+@cache
 def weight_of(misfit: float) -> float:
     return max(math.floor(2.0**20 * math.exp(-min(misfit, 255.0) / NAT)), 1)
 
@@ -137,10 +140,10 @@ def hour_weights(schedule: Schedule, published: Published) -> list[float]:
     return [weight_of(own + common) for own, common in zip(schedule.hours, published.hours, strict=True)]
 
 
-def days_between(start: float, end: float, hour: float) -> set[int]:
+def days_between(start: float, end: float, hour: float) -> frozenset[int]:
     """The days of the week with a time between the two at that time of day."""
     first, last = math.floor(start / 24.0), math.floor(end / 24.0)
-    return {day % 7 for day in range(first, last + 1) if start < 24.0 * day + hour <= end}
+    return frozenset(day % 7 for day in range(first, last + 1) if start < 24.0 * day + hour <= end)
 
 
 def moments_of(hour: int, start: float, end: float) -> Iterator[tuple[float, float]]:
@@ -150,9 +153,10 @@ def moments_of(hour: int, start: float, end: float) -> Iterator[tuple[float, flo
         yield hour + (low + high) / 2.0, high - low
 
 
-def quiet(days: set[int] | frozenset[int]) -> float:
-    """The probability that none of that many days of a schedule had its update."""
-    return float((1.0 - page_schedules.CHANCE) ** len(days))
+@cache
+def quiet_sets(met: frozenset[int]) -> list[float]:
+    """For each set of days: the probability that none of its days in `met` had its update."""
+    return [float((1.0 - page_schedules.CHANCE) ** len(days & met)) for days in SETS]
 
 
 def empty_by_day(schedule: Schedule, published: Published, start: float, end: float) -> float:
@@ -160,14 +164,14 @@ def empty_by_day(schedule: Schedule, published: Published, start: float, end: fl
     sets = set_weights(schedule, published)
     weeks = math.floor((end - start) / 168.0)
     if weeks > 0:
-        mean = math.fsum(w * quiet(days) for w, days in zip(sets, SETS, strict=True)) / sum(sets)
+        mean = math.fsum(w * quiet for w, quiet in zip(sets, quiet_sets(WEEK), strict=True)) / sum(sets)
         return mean * math.exp(max((weeks - 1) * math.log(1.0 - page_schedules.CHANCE), -700.0))
     hours = hour_weights(schedule, published)
     total = 0.0
     for hour in range(24):
         for moment, part in moments_of(hour, start, end):
             met = days_between(start, end, moment)
-            none = math.fsum(w * quiet(days & met) for w, days in zip(sets, SETS, strict=True)) / sum(sets)
+            none = math.fsum(w * quiet for w, quiet in zip(sets, quiet_sets(met), strict=True)) / sum(sets)
             total += hours[hour] * part * none
     return total / sum(hours)
 
@@ -199,11 +203,12 @@ def empty_by_hour(schedule: Schedule, start: float, end: float) -> float:
     return math.fsum(none) / sum(weights)
 
 
-def own_factor(schedule: Schedule, published: Published, hour: int) -> float:
-    """The updates in an hour of the week, relative to the mean."""
+def own_factors(schedule: Schedule, published: Published) -> list[float]:
+    """The updates in each hour of the week, relative to the mean."""
     sets, hours = set_weights(schedule, published), hour_weights(schedule, published)
     by_day = [max(math.fsum(w for w, days in zip(sets, SETS, strict=True) if day in days), 1.0) for day in range(7)]
-    return by_day[hour // 24] * hours[hour % 24] * 168.0 / (sum(by_day) * sum(hours))
+    total = sum(by_day) * sum(hours)
+    return [by_day[hour // 24] * hours[hour % 24] * 168.0 / total for hour in range(168)]
 
 
 def model_weights(link: Link) -> tuple[float, float, float]:
@@ -234,9 +239,10 @@ def terminals(link: Link, gamma: tuple[float, float], since_s: float, now: float
     due = by_rate(*gamma, tau * HOUR / cycle_s)
     if schedule is not None:
         whole = 168.0 * max(math.floor((end - start) / 168.0) - 1, 0)
-        own = whole + math.fsum(own_factor(schedule, published, h) * part for h, part in pieces(start, end - whole))
+        factors = own_factors(schedule, published)
+        own = whole + math.fsum(factors[h] * part for h, part in pieces(start, end - whole))
         tau = rate * tau + days * own + hours * (end - start)
-        factor = rate * factor + days * own_factor(schedule, published, hour) + hours
+        factor = rate * factor + days * factors[hour] + hours
         due = rate * due + days * (1.0 - empty_by_day(schedule, published, start, end))
         due += hours * (1.0 - empty_by_hour(schedule, start, end))
     return {"tau": min(tau * HOUR / cycle_s, 1e15), "rhythm": factor, "due": max(due, 0.0)}
@@ -269,13 +275,14 @@ def learn_schedule(
     if end - start >= 168.0:
         return
     sets, hours = set_weights(schedule, published), hour_weights(schedule, published)
+    all_sets, all_hours = sum(sets), sum(hours)
     by_set, by_hour = [0.0] * 128, [0.0] * 24
     for hour in range(24):
         for moment, part in moments_of(hour, start, end):
             met = days_between(start, end, moment)
-            for number, days in enumerate(SETS):
-                by_set[number] += hours[hour] * part * quiet(days & met) / sum(hours)
-                by_hour[hour] += sets[number] * part * quiet(days & met) / sum(sets)
+            for number, quiet in enumerate(quiet_sets(met)):
+                by_set[number] += hours[hour] * part * quiet / all_hours
+                by_hour[hour] += sets[number] * part * quiet / all_sets
     misfits = add_misfits(schedule.sets, by_set, changed, cut=True)
     least = min(misfits[1:])
     schedule.sets = [0, *(one - (least if least > 32 else 0) for one in misfits[1:])]

@@ -42,8 +42,9 @@ def expected_changes(mean: float) -> float:
 def shrink(seen: list[float], mean: list[float], cell_of: Callable[[int], int]) -> list[float]:
     """The factor of each hour's cell, by the variance of cells beyond chance."""
     cells = sorted({cell_of(hour) for hour in range(168)})
-    c = [math.fsum(seen[hour] for hour in range(168) if cell_of(hour) == cell) for cell in cells]
-    m = [math.fsum(mean[hour] for hour in range(168) if cell_of(hour) == cell) for cell in cells]
+    hours_of = [[hour for hour in range(168) if cell_of(hour) == cell] for cell in cells]
+    c = [math.fsum(seen[hour] for hour in hours) for hours in hours_of]
+    m = [math.fsum(mean[hour] for hour in hours) for hours in hours_of]
     squares = math.fsum(one * one for one in m)
     beyond = math.fsum((x - y) ** 2 - y for x, y in zip(c, m, strict=True)) - math.sqrt(2.0 * squares)
     if squares == 0.0 or beyond <= 0.0:
