@@ -9,10 +9,12 @@ import os
 import shutil
 from pathlib import Path
 
+import pytest
 from hypothesis import settings
 
 ROOT = Path(__file__).resolve().parent
 KERNEL_FOLDERS = ("streamsched", "connectors", "replay", "tests")
+LONGEST = ("conformance", "integration", "property")
 
 # Kernels compile for a second at their first call, which is no reason to fail; and a run that fails in CI must fail
 # at the same example everywhere.
@@ -68,3 +70,8 @@ def point_to_cache(base: Path) -> None:
 
 # Before any test module imports numba, which reads the variable then.
 point_to_cache(ROOT / "build" / "kernels")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run the folders with the longest tests first, so that no worker is left with one at the end."""
+    items.sort(key=lambda item: next((i for i, name in enumerate(LONGEST) if name in item.path.parts), len(LONGEST)))
