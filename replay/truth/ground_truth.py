@@ -68,7 +68,7 @@ class ChangeLog:
         """
         finite = times_s[np.isfinite(times_s)]
         if not finite.size:
-            raise ReplayError("the log holds no change: there is nothing to replay")
+            raise ReplayError("the log holds no change")
         order = np.lexsort((times_s, pages))
         offsets = np.zeros(len(urls) + 1, np.int64)
         np.cumsum(np.bincount(pages, minlength=len(urls)), out=offsets[1:])
