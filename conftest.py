@@ -75,3 +75,9 @@ point_to_cache(ROOT / "build" / "kernels")
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run the folders with the longest tests first, so that no worker is left with one at the end."""
     items.sort(key=lambda item: next((i for i, name in enumerate(LONGEST) if name in item.path.parts), len(LONGEST)))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """One worker more than cores: tests wait for brokers, processes, and kernels that another worker compiles."""
+    return (os.cpu_count() or 1) + 1
