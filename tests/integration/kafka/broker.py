@@ -49,7 +49,6 @@ transaction.state.log.num.partitions=1
 transaction.state.log.min.isr=1
 share.coordinator.state.topic.replication.factor=1
 share.coordinator.state.topic.min.isr=1
-connection.failed.authentication.delay.ms=1000
 group.initial.rebalance.delay.ms=0
 broker.session.timeout.ms=1000
 broker.heartbeat.interval.ms=200

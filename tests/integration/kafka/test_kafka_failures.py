@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from streamsched.connectors import Position
-from streamsched.connectors.kafka import KafkaSource, open_kafka, open_sink
-from streamsched.errors import SettingsError, SourceError
+from streamsched.connectors.kafka import open_kafka, open_sink
+from streamsched.errors import SettingsError, SourceError, StreamschedError
 from tests.integration.kafka.broker import PASSWORD, USER, Address, Broker, find_jars, free_ports
 from tests.integration.kafka.proxy import Proxy
 from tests.integration.kafka.topics import Topic, encode_event, wait_for
@@ -223,15 +223,21 @@ def test_tls_and_a_password(topic: Topic, real: Address, tmp_path: Path) -> None
 
 @pytest.mark.parametrize("words", [{"sasl.password": "wrong"}, {"ssl.ca.location": ""}, {"security.protocol": "SSL"}])
 def test_what_a_broker_refuses_is_said(topic: Topic, real: Address, words: dict[str, str]) -> None:
-    def attempt() -> KafkaSource:
-        with open_kafka(secure_url(topic, real, **words)) as source:
+    def attempt() -> StreamschedError:
+        with (
+            pytest.raises((SourceError, SettingsError)) as raised,
+            open_kafka(secure_url(topic, real, **words)) as source,
+        ):
             next(source)
-        return source
+        assert PASSWORD not in str(raised.value)
+        return raised.value
 
-    with pytest.raises((SourceError, SettingsError)) as raised:
-        attempt()
-    assert PASSWORD not in str(raised.value)
+    error = attempt()
     if "sasl.password" in words:
-        assert "uthentication" in str(raised.value)
-        assert isinstance(raised.value, SourceError)
-        assert not raised.value.retriable
+        # Over TLS kafka-python drops an answer that arrives together with the end of the connection: try again then.
+        for _ in range(10):
+            if "socket disconnected" in str(error):
+                error = attempt()
+        assert "uthentication" in str(error)
+        assert isinstance(error, SourceError)
+        assert not error.retriable
