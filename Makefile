@@ -1,7 +1,7 @@
 # A machine needs Python 3.11 to 3.15 and make. Everything else is installed into .venv, at the pinned versions.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint mypy pyright house soak bench clean
+.PHONY: help demo test lint style mypy pyright pytest house soak bench clean
 .DELETE_ON_ERROR:
 
 BIN := .venv/bin
@@ -30,20 +30,24 @@ demo: .venv/ready ## replay a year of real changes with every policy, then show 
 	@echo
 	$(BIN)/streamsched explain --state out/state --now $(THEN) "$$(head -n 1 out/next.txt)"
 
-test: lint ## run all checks of CI: style, types, imports, then the tests
-	$(BIN)/python -m pytest -n auto --maxprocesses=4 --dist loadfile --no-loadscope-reorder --durations=20
+test: style ## run all checks of CI: style, imports, then types and tests side by side
+	@$(MAKE) --no-print-directory --jobs mypy pyright pytest
 
-lint: .venv/ready-dev ## check style, types and the direction of imports
+lint: style mypy pyright ## check style, types and the direction of imports
+
+style: .venv/ready-dev
 	$(BIN)/ruff check --quiet
 	$(BIN)/ruff format --check --quiet
 	$(BIN)/lint-imports --no-logo
-	@$(MAKE) --no-print-directory --jobs=2 mypy pyright
 
 mypy: .venv/ready-dev
 	$(BIN)/mypy
 
 pyright: .venv/ready-dev
 	$(BIN)/pyright --pythonpath $(BIN)/python
+
+pytest: .venv/ready-dev
+	$(BIN)/python -m pytest -n auto --maxprocesses=4 --dist loadfile --no-loadscope-reorder --durations=20
 
 house: .venv/ready-dev ## measure the structure of the code: modules on a level, import chains, sizes
 	$(BIN)/python -m benchmarks.house

@@ -14,7 +14,7 @@ from hypothesis import settings
 
 ROOT = Path(__file__).resolve().parent
 KERNEL_FOLDERS = ("streamsched", "connectors", "replay", "tests")
-LONGEST = ("conformance", "integration", "property")
+LONGEST = ("conformance", "property", "integration")
 
 # Kernels compile for a second at their first call, which is no reason to fail; and a run that fails in CI must fail
 # at the same example everywhere.
