@@ -24,7 +24,7 @@ from streamsched.politeness.eligibility import are_eligible, not_before
 from streamsched.politeness.limits import Limits, host_capacity, make_limits
 from streamsched.politeness.politeness_settings import Politeness
 from streamsched.politeness.priority import BY_SCORE, Tiers, overdue_since, select_best, tiers_of
-from streamsched.ranking.host_slots import HostSlots, HostUsage, SlotLimits, host_slots_beat
+from streamsched.ranking.host_slots import HIGHER_TIER_LEVEL, HostSlots, HostUsage, SlotLimits, host_slots_beat
 from streamsched.records.page_schema import VISITED
 
 if TYPE_CHECKING:
@@ -37,7 +37,6 @@ DEFAULT_LIMITS: Final = make_limits(Politeness())
 _SAMPLE_BLOCKS: Final = 64  # runs of rows in the sample that sets the first threshold
 _SAMPLE_ROWS: Final = 256  # rows of a run
 _THREADED_ROWS: Final = 4 * BLOCK  # fewer rows are scored faster than threads start
-_HIGHER_TIER: Final = float(np.finfo(np.float32).max)  # host slots keep float32; no bound of a higher tier is below it
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +72,7 @@ class Ranked:
     @property
     def levels(self) -> Floats:
         """Scores as host slots compare them: float64[m]. Pages of higher tiers share one, below all their bounds."""
-        return np.where(self.tiers != BY_SCORE, _HIGHER_TIER, self.scores)
+        return np.where(self.tiers != BY_SCORE, HIGHER_TIER_LEVEL, self.scores)
 
 
 def fill_slots(host_slots: HostSlots, shard: ShardArrays, query: Query, best: Ranked) -> Ranked:

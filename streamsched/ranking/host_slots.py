@@ -20,10 +20,11 @@ if TYPE_CHECKING:
     from streamsched.numerics.arrays import Floats, Ints, Record
     from streamsched.records.schema import ShardArrays
 
-__all__ = ["HostSlots", "HostUsage", "SlotLimits", "host_slots_beat"]
+__all__ = ["HIGHER_TIER_LEVEL", "HostSlots", "HostUsage", "SlotLimits", "host_slots_beat"]
 
 Singles = npt.NDArray[np.float32]
 
+HIGHER_TIER_LEVEL: Final = float(np.finfo(np.float32).max)  # of pages of higher tiers; none of their bounds is lower
 _RESERVED_GROUPS: Final = 1 << 24
 _MARGIN: Final = 0.25  # of the difference between the best and the worst of a full host's pages
 
@@ -63,7 +64,8 @@ class HostSlots:
         """Fill slots with the first `k` of ``rows``: int64[m] whose hosts have any left; return their indices:
         int64[n]. O(m).
 
-        `scores`: float64[m], descending; inf for pages that come first. Slots filled before are freed.
+        `scores`: float64[m], descending; inf for the first pages, HIGHER_TIER_LEVEL for pages of higher tiers. Slots
+        filled before are freed.
         """
         self.clear(shard)
         kept = np.empty(min(k, rows.size), np.int64)
@@ -117,7 +119,7 @@ def _remember(shard: ShardArrays, slot_limits: SlotLimits, rows: Ints, scores: F
         full = usage.used[host] >= host_capacity(
             shard.groups.records[host], slot_limits.limits, slot_limits.now, slot_limits.lease_s
         )
-        known = full and np.isfinite(least) and np.isfinite(best)
+        known = full and np.isfinite(least) and best < HIGHER_TIER_LEVEL  # overdue pages predict nothing
         usage.floor[host] = least - _MARGIN * (best - least) if known else -np.inf
 
 
