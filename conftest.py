@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import fcntl
+import gc
 import hashlib
 import os
 import shutil
@@ -15,6 +16,9 @@ from hypothesis import settings
 ROOT = Path(__file__).resolve().parent
 KERNEL_FOLDERS = ("streamsched", "connectors", "replay", "tests")
 LONGEST = ("conformance", "property", "integration")
+
+# Compilers and Hypothesis keep millions of objects: at Python's own threshold a tenth of the time goes to collections.
+gc.set_threshold(100_000, 20, 20)
 
 # Kernels compile for a second at their first call, which is no reason to fail; and a run that fails in CI must fail
 # at the same example everywhere.
