@@ -110,7 +110,7 @@ class _OversizedLine:
         return b""
 
     def reject(self, rejections: RejectionCounter, line: int, tail: bytes) -> None:
-        """Report the line, of which `tail` is the last part, and forget it."""
+        """Report the line that ends with `tail`, and forget it."""
         head, size = self._head or tail[:MAX_RAW_BYTES], self.size + len(tail)
         problem = RecordProblem(
             "record", f"expected a line of at most {MAX_LINE_BYTES} bytes", f"{size} bytes, {describe(head)}"

@@ -175,7 +175,7 @@ class AAD(CountingEstimator):
 
 
 class GAD(CountingEstimator):
-    """The share of changes among visits of which each weighs twice the one before; see `published_estimators.gad`.
+    """The share of changes among visits, each with twice the weight of the one before; see `published_estimators.gad`.
 
     >>> page = GAD()
     >>> for changed in (0, 1, 0):

@@ -12,7 +12,7 @@ evidence. Other windows only count towards how common surges are in the group, s
 hundred. So groups whose pages change independently come to publish nothing. The hazard makes scores rise while no surge
 is known; surge probes look for the others.
 
-The published share moves in steps, each of which invalidates the scores of the group's pages: O(pages of the group). A
+The published share moves in steps; each step invalidates the scores of the group's pages: O(pages of the group). A
 visit costs O(1).
 """
 

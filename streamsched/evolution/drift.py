@@ -41,7 +41,7 @@ class HitRateWatch:
         self.drifted = False
 
     def note(self, served: int, hits: int) -> None:
-        """Add `served` pages of which `hits` had changed; `drifted` becomes True if the rate has moved. O(served).
+        """Add `served` pages, `hits` of them changed; `drifted` becomes True if the rate has moved. O(served).
 
         The hits of one call are spread evenly, because their order is unknown.
         """

@@ -68,7 +68,7 @@ MOVING: Final = frozenset(
     {"t", "posterior", "tau", "rhythm", "due", "surge"}
 )  # with the clock; all but rhythm only rise
 SEASONAL: Final = frozenset({"tau", "rhythm", "due"})  # those that read the page's seasonal link and what it refers to
-# Ranges of terminals of which more is known than that they are finite and not negative.
+# Ranges of terminals that are narrower than all finite numbers from 0 on.
 RANGES: Final[Mapping[str, tuple[float, float]]] = MappingProxyType(
     dict.fromkeys(("NAD", "SAD", "AAD", "GAD", "posterior", "due", "surge"), (0.0, 1.0 + 1e-09))
     | {"t": (0.0, LONGEST_INTERVAL), "tau": (0.0, 1.1 * LONGEST_INTERVAL)}

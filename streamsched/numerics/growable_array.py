@@ -25,7 +25,7 @@ class PageMemory:
         return reserve_rows(dtype, rows)
 
     def grow(self, array: npt.NDArray[Any], rows: int) -> npt.NDArray[Any]:
-        """Return zeroed rows to move `array` to, at least `rows` and at least twice as many as it has."""
+        """Return zeroed rows to move `array` to, at least `rows` and at least twice its number of rows."""
         wanted = max(rows, 2 * array.size)
         grown = reserve_rows(array.dtype, wanted)
         return np.zeros(wanted, array.dtype) if grown.size < rows else grown

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["LoadedImages", "check_image", "load_images"]
 
 _THREADS: Final = min(4, os.cpu_count() or 1)  # that read: more would only wait for the same disk
-_PATCHES: Final = {  # parts whose records name their own index: of which records, and in which field
+_PATCHES: Final = {  # parts whose records name their own index: the kind of record, and the field of the index
     "changed_rows": ("pages", "row"),
     "changed_groups": ("groups", "number"),
     "changed_links": ("pages", "row"),

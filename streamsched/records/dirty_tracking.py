@@ -205,7 +205,7 @@ def _unite(bits: Hashes, before: Hashes, known: int, count: int) -> None:
 
 
 def _allocate_lazily(dtype: np.dtype[Any], count: int) -> Records:
-    """Return an array of `count` records, of which few will be used: memory is committed on use."""
+    """Return an array of `count` records for sparse use: memory is committed on use."""
     records = reserve_rows(dtype, count, large_pages=False)
     return records if records.size == count else np.zeros(count, dtype)
 

@@ -64,7 +64,7 @@ CORPUS: Final = np.dtype(
         ("rate_count", "<f8"),
         ("gap_sum", "<f8"),  # current sweep: what the prior's shape is learned from
         ("gap_count", "<f8"),
-        ("mean", "<f8"),  # prior mean rate of a page of which nothing else is known
+        ("mean", "<f8"),  # prior mean rate of a page without other evidence
         ("shape", "<f8"),  # prior shape, of pages within their group
         ("first_mean", "<f8"),  # initial mean
     ]

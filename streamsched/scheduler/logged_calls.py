@@ -269,5 +269,5 @@ class _Stream:
 
 
 def _sum_hashes(core: SchedulerCore, rows: Ints) -> int:
-    """Return a checksum of which pages `rows` are."""
+    """Return a checksum of the identities of the pages `rows`."""
     return int(crc32c(core.pages.arrays.pages.records["url_hash"][rows].tobytes()))

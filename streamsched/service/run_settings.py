@@ -72,7 +72,7 @@ class RunSettings(BaseSettings):
     rules: dict[str, Rule | HostRule | None] = {}
 
     def __init__(self, *sources: PydanticBaseSettingsSource) -> None:
-        """Read the settings from `sources`, of which earlier ones override later ones."""
+        """Read the settings from `sources`; earlier ones override later ones."""
         super().__init__(_build_sources=(sources, {}))
 
     @property

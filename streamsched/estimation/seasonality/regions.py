@@ -49,7 +49,7 @@ class TimeRegion:
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> Self:
-        """Return the region of which `to_json` returned `fields`."""
+        """Return the region from the `fields` that its `to_json` returned."""
         return cls(tuple(fields["domains"]), fields["zone"])
 
 

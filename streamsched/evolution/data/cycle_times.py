@@ -26,9 +26,9 @@ _VERSION_LENGTHS = {  # length of one version, for fields that hold two publishe
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CycleTimes:
-    """The times of c cycles, the first of which begins at ``start_s``, and the k profiles that n pages use.
+    """The times of c cycles from ``start_s`` on, and the k profiles that n pages use.
 
-    ``profiles``: PROFILE[k], of which version 0 is read. ``quarters``: int64[k, c + 1], quarter hours that each
+    ``profiles``: PROFILE[k]; their version 0 is read. ``quarters``: int64[k, c + 1], quarter hours that each
     profile's local time is before UTC at the start of each cycle and at the end of the last. ``profile``: int64[n],
     each page's.
     """

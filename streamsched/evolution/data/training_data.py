@@ -24,7 +24,7 @@ _ROUNDING: Final = 1e-6  # of a cycle: float64 error of epoch seconds if cycles 
 
 
 class Span(NamedTuple):
-    """A number of whole cycles, the first of which begins at ``start_s``, UTC epoch seconds."""
+    """A number of whole cycles from ``start_s`` on, UTC epoch seconds."""
 
     start_s: float
     cycles: int
