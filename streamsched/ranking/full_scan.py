@@ -304,7 +304,7 @@ def _collect(shard: ShardArrays, part: _Part, query: _KernelQuery, bar: _Bar, he
         if overdue_s > bar.overdue_s:
             continue
         key = np.uint64(0) if overdue_s < np.inf else sort_key(score)
-        level = np.inf if overdue_s < np.inf else score
+        level = np.inf if overdue_s < np.inf else score  # never beaten: slots keep one level for all
         if overdue_s == bar.overdue_s and key < bar.key:
             continue
         if not _is_open(shard, start + i, level, query):

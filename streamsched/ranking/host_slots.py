@@ -64,7 +64,7 @@ class HostSlots:
         """Fill slots with the first `k` of ``rows``: int64[m] whose hosts have any left; return their indices:
         int64[n]. O(m).
 
-        `scores`: float64[m], descending; inf for the first pages, HIGHER_TIER_LEVEL for pages of higher tiers. Slots
+        `scores`: float64[m], best first; inf for the first pages, HIGHER_TIER_LEVEL for pages of higher tiers. Slots
         filled before are freed.
         """
         self.clear(shard)
@@ -119,7 +119,7 @@ def _remember(shard: ShardArrays, slot_limits: SlotLimits, rows: Ints, scores: F
         full = usage.used[host] >= host_capacity(
             shard.groups.records[host], slot_limits.limits, slot_limits.now, slot_limits.lease_s
         )
-        known = full and np.isfinite(least) and best < HIGHER_TIER_LEVEL  # overdue pages predict nothing
+        known = full and np.isfinite(least) and abs(best) < HIGHER_TIER_LEVEL  # overdue pages predict nothing
         usage.floor[host] = least - _MARGIN * (best - least) if known else -np.inf
 
 

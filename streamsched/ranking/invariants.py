@@ -110,7 +110,7 @@ def _find_exceeded(shard: ShardArrays, ranking: InspectedRanking, time_s: float)
     is_overdue = waits.overdue_at <= time_s
     with np.errstate(over="ignore"):
         overdue_levels = LEAST_OVERDUE_LEVEL * (1.0 + (time_s - waits.overdue_at))
-    # Queries need no more than the least level of overdue pages of a page that is ranked by its score.
+    # For a page ranked by its score, queries require at most LEAST_OVERDUE_LEVEL.
     levels = np.where(is_overdue, overdue_levels, np.minimum(scores, LEAST_OVERDUE_LEVEL))
     starts = rows & ~((1 << ranking.order.bits) - 1)
     of_block = (starts + ranking.order.places[: rows.size]) // BLOCK_ROWS

@@ -158,10 +158,10 @@ class LiveRanking(RuleBasedStateMachine):
 
     def tell_hours(self, seed: int) -> None:
         """Let pages be busier at some hours than at others, until the sweep has seen that they are not."""
-        result = self.twins.scheduler.core.pages.arrays.seasonality.profiles["cumulative"]
-        weights = np.random.default_rng(seed).choice([16, 30_000, 65_536, 300_000], (result.shape[0], 2, WEEK_HOURS))
+        profiles = self.twins.scheduler.core.pages.arrays.seasonality.profiles["cumulative"]
+        weights = np.random.default_rng(seed).choice([16, 30_000, 65_536, 300_000], (profiles.shape[0], 2, WEEK_HOURS))
         sums = np.concatenate([np.zeros_like(weights[:, :, :1]), np.cumsum(weights, axis=2)], axis=2)
-        result[:] = sums.reshape(result.shape)
+        profiles[:] = sums.reshape(profiles.shape)
 
     def watch(self) -> None:
         """Count what becomes of searches, so that it shows whether bounds decide anything."""
@@ -315,8 +315,8 @@ class HourlyRanking(LiveRanking):
 
 def is_even(scheduler: Scheduler) -> bool:
     """Whether all hours are as busy, for pages of no region."""
-    result = scheduler.core.pages.arrays.seasonality.profiles["cumulative"][0].reshape(2, -1)
-    return bool((np.ptp(np.diff(result.astype(np.int64)), axis=1) == 0).all())
+    profiles = scheduler.core.pages.arrays.seasonality.profiles["cumulative"][0].reshape(2, -1)
+    return bool((np.ptp(np.diff(profiles.astype(np.int64)), axis=1) == 0).all())
 
 
 def urls_of(crawl: Crawl) -> list[str]:

@@ -168,7 +168,7 @@ def places(path: Path) -> list[int]:
 
 @pytest.mark.parametrize(("flip", "first"), [(0x01, 0), (0x80, 1), (0xFF, 2)])
 def test_every_damaged_byte_is_found(small_state: Path, flip: int, first: int) -> None:
-    """Each byte is damaged once, every third one in each way."""
+    """Each of these bytes is damaged in one way, every third one in the same."""
     path = newest_image(small_state)
     whole = bytearray(path.read_bytes())
     try:

@@ -196,7 +196,7 @@ def test_a_broker_that_is_not_there(client: str) -> None:
 
 
 def secure_url(topic: Topic, real: Address, **words: str) -> str:
-    result = {
+    settings = {
         "security.protocol": "SASL_SSL",
         "sasl.mechanism": "PLAIN",
         "sasl.username": USER,
@@ -204,7 +204,7 @@ def secure_url(topic: Topic, real: Address, **words: str) -> str:
         "ssl.ca.location": real.certificate,
     }
     return replace(topic, address=replace(real, servers=real.secure)).url(
-        patience="2s", until_end="true", **result | words
+        patience="2s", until_end="true", **settings | words
     )
 
 
