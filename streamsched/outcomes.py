@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streamsched.errors import InvalidOutcome, shorten
+from streamsched.numerics.argument_checks import TIME_LIMIT_S, expected_time
 from streamsched.numerics.arrays import Bytes, Floats, Ints, frozen
 from streamsched.numerics.column_casting import as_column
 from streamsched.numerics.jit import bare_kernel, load_word
@@ -190,9 +191,10 @@ class OutcomeBatch:
         url_rows = np.flatnonzero((lengths < 1) | (lengths > MAX_URL_BYTES))
         report(url_rows, "url", lambda row: self.urls[row], f"1 to {MAX_URL_BYTES} bytes of UTF-8")
         report(self.urls.not_utf8(), "url", lambda row: self.urls[row], "UTF-8")
-        report(
-            np.flatnonzero(~np.isfinite(self.fetched_at)), "fetched_at", self._value("fetched_at"), "a finite number"
-        )
+        beyond = ~(np.abs(self.fetched_at) < TIME_LIMIT_S)
+        for row in np.flatnonzero(beyond).tolist():
+            time_s = self.fetched_at[row].item()
+            problems_by_row.setdefault(row, InvalidOutcome(row, "fetched_at", time_s, expected_time(time_s)))
         if self.status.size:
             outside = (self.status < 0) | (self.status > MAX_STATUS)
             report(self._where(STATUS, outside), "status", self._value("status"), f"0 to {MAX_STATUS}")
@@ -218,7 +220,7 @@ def _is_plain(outcome: Outcome) -> bool:
         and 0 < len(url) <= MAX_URL_BYTES
         and url.isascii()
         and type(fetched_at) in (float, int)
-        and abs(fetched_at) <= _LARGEST
+        and abs(fetched_at) < TIME_LIMIT_S
         and (status is None or (type(status) is int and 0 <= status <= MAX_STATUS))
         and (fingerprint is None or (type(fingerprint) is int and 0 <= fingerprint < 1 << 64))
         and (outcome.changed is None or type(outcome.changed) is bool)
@@ -242,7 +244,9 @@ def _are_valid(  # noqa: PLR0913, PLR0917  the columns of a batch
 ) -> bool:
     """Return whether every record is valid and every URL is ASCII, in one pass."""
     for i in range(fetched_at.size):
-        if not 1 <= offsets[i + 1] - offsets[i] <= MAX_URL_BYTES or not np.isfinite(fetched_at[i]):
+        if not 1 <= offsets[i + 1] - offsets[i] <= MAX_URL_BYTES:
+            return False
+        if not -TIME_LIMIT_S < fetched_at[i] < TIME_LIMIT_S:  # nor is NaN
             return False
         if given[i] & STATUS and not 0 <= status[i] <= MAX_STATUS:
             return False

@@ -3,24 +3,38 @@
 from __future__ import annotations
 
 import math
+from typing import Final
 
 import numpy as np
 
 from streamsched.errors import SettingsError
 
-__all__ = ["check_share", "check_time", "check_whole"]
+__all__ = ["TIME_LIMIT_S", "check_share", "check_time", "check_whole", "expected_time"]
+
+TIME_LIMIT_S: Final = 1e11  # the year 5138; as milliseconds 1973: times from it on, or before its negative, are errors
 
 
 def check_time(now: float, setting: str = "now") -> float:
-    """Return a time as a float; raises SettingsError naming `setting` if it is not a finite number.
+    """Return a time as a float; raises SettingsError naming `setting` unless it lies within `TIME_LIMIT_S` of 1970.
 
     >>> check_time(5)
     5.0
     """
     number = _number(now)
-    if not math.isfinite(number):
-        raise SettingsError(setting, now, "UTC epoch seconds, finite")
+    if not -TIME_LIMIT_S < number < TIME_LIMIT_S:
+        raise SettingsError(setting, now, expected_time(number))
     return number
+
+
+def expected_time(found: float) -> str:
+    """Return what an error expects in place of the time `found`, which is not within `TIME_LIMIT_S` of 1970.
+
+    >>> expected_time(1.7e12)
+    'UTC epoch seconds below 1e11 (are these milliseconds?)'
+    """
+    if not math.isfinite(found):
+        return "UTC epoch seconds, finite"
+    return "UTC epoch seconds below 1e11 (are these milliseconds?)"
 
 
 def check_share(setting: str, found: float) -> float:

@@ -41,7 +41,8 @@ _COLUMNS: Final = ("fetched_at", "given", "status", "fingerprint", "changed", "i
 class StreamOffsets:
     """`outcomes` outcomes taken from the stream ``path``, after the first ``skipped`` that follow position ``start``.
 
-    ``position``: the stream's position after them. Positions are JSON; None is the stream's beginning.
+    ``position``: the stream's position after them. Positions are JSON; None is the stream's beginning. ``latest_s``:
+    the latest time that was valid by a clock; None if the stream's own times decided.
     """
 
     kind: ClassVar[str] = "take"
@@ -50,6 +51,7 @@ class StreamOffsets:
     skipped: int
     outcomes: int
     position: Any
+    latest_s: float | None
 
     def encode(self) -> bytes:
         """Return the log's entry."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import numpy as np
@@ -17,6 +18,7 @@ from streamsched.scheduler.logged_calls import (
     ASK,
     BLOCK,
     DISCOVER,
+    LIMIT_AHEAD,
     LIMIT_PER_HOST,
     NEXT_BATCH,
     OBSERVE,
@@ -25,8 +27,10 @@ from streamsched.scheduler.logged_calls import (
     SET_RULES,
     Call,
 )
+from streamsched.scheduler.stream_clock import admit_outcomes, parse_max_ahead
 
 if TYPE_CHECKING:
+    from streamsched.errors import InvalidOutcome
     from streamsched.evolution.data.training_data import Training
     from streamsched.formula.champion import Champion
     from streamsched.formula.formula import Formula
@@ -113,6 +117,15 @@ class AnyScheduler(ABC):
     def per_host(self, most: int | None) -> None:
         self._perform(LIMIT_PER_HOST, most)
 
+    @property
+    def max_ahead(self) -> float | None:
+        """How far ahead of the newest outcome another one may be, in seconds, None for any time. May be set."""
+        return self.core.clock.max_ahead_s
+
+    @max_ahead.setter
+    def max_ahead(self, max_ahead: str | float | None) -> None:
+        self._perform(LIMIT_AHEAD, parse_max_ahead(max_ahead))
+
     def state_bytes(self) -> dict[str, int]:
         """Return the bytes of memory in use for each part of the state, rankings included. O(1)."""
         with self.core.lock:
@@ -121,13 +134,17 @@ class AnyScheduler(ABC):
     def observe(self, outcomes: OutcomeBatch | Outcome | Iterable[Outcome]) -> Observed:
         """Apply crawl outcomes in their order; return how many changed what. O(1) an outcome.
 
-        Outcomes that break the format are rejected and listed in the result. Outcomes no newer than their page's last
-        one are duplicates or late and change nothing.
+        Outcomes that break the format, or lie too far in the future, are rejected and listed in the result. Outcomes
+        no newer than their page's last one are duplicates or late and change nothing.
         """
-        if isinstance(outcomes, Outcome):
-            outcomes = [outcomes]
-        batch = outcomes if isinstance(outcomes, OutcomeBatch) else OutcomeBatch.from_outcomes(outcomes)
-        return self._perform(OBSERVE, batch)
+        return self._perform(OBSERVE, _as_batch(outcomes), self._latest_s())
+
+    def find_rejections(self, outcomes: OutcomeBatch | Outcome | Iterable[Outcome]) -> list[InvalidOutcome]:
+        """Return what `observe` would reject, all of it, and change nothing. O(1) an outcome."""
+        batch = _as_batch(outcomes)
+        problems = batch.problems()
+        with self.core.lock:
+            return admit_outcomes(copy(self.core.clock), batch, problems, self._latest_s())[1]
 
     def discover(self, urls: Sequence[str] | PackedUrls, *, now: float, importance: npt.ArrayLike | None = None) -> int:
         """Add pages that are known but never visited; return how many were new. O(1) a URL.
@@ -137,7 +154,7 @@ class AnyScheduler(ABC):
         """
         packed = urls if isinstance(urls, PackedUrls) else PackedUrls.pack(urls)
         weights = None if importance is None else np.broadcast_to(np.asarray(importance, np.float64), len(packed))
-        return self._perform(DISCOVER, packed, check_time(now), weights)
+        return self._perform(DISCOVER, packed, self._check_now(now), weights)
 
     def rank(self, k: int = 1000, *, now: float, surge_probes: bool = False) -> Batch:
         """Return the best `k` pages that may be visited at `now`, without leasing them and without quotas or panel.
@@ -162,7 +179,7 @@ class AnyScheduler(ABC):
         visits, and the host is in no other batch until their time is over. O(k) if the clock advances in steps;
         O(pages) for the first batches, after a leap of the clock, or for a large part of all pages.
         """
-        now, k = check_time(now), _check_pages(k)
+        now, k = self._check_now(now), _check_pages(k)
         return self._perform(NEXT_BATCH, k, now, parse_duration(lease, "lease"))
 
     def release(self, urls: Sequence[str]) -> int:
@@ -179,7 +196,7 @@ class AnyScheduler(ABC):
         They precede other pages until their next outcomes and wait only for leases and hosts; a rule `never` still
         applies. Unknown pages are added as by `discover`. Raises InvalidOutcome for a URL that breaks the format.
         """
-        return self._perform(ASK, PackedUrls.pack(urls), check_time(now))
+        return self._perform(ASK, PackedUrls.pack(urls), self._check_now(now))
 
     def block(self, host: str, until: float) -> int:
         """Return no page of `host` before `until`, UTC epoch seconds; return how many known hosts that are. O(1).
@@ -244,6 +261,20 @@ class AnyScheduler(ABC):
     def digest(self) -> str:
         """Return one hash of the logical state, equal for equal states however they came about. O(pages)."""
         return self.core.digest()
+
+    def _latest_s(self) -> float | None:
+        """Return the latest time that outcomes may have by a clock; None without a clock."""
+        return None
+
+    def _check_now(self, now: float) -> float:
+        """Return the time of a call that changes the state. Raises SettingsError if it cannot be the present."""
+        return check_time(now)
+
+
+def _as_batch(outcomes: OutcomeBatch | Outcome | Iterable[Outcome]) -> OutcomeBatch:
+    if isinstance(outcomes, Outcome):
+        outcomes = [outcomes]
+    return outcomes if isinstance(outcomes, OutcomeBatch) else OutcomeBatch.from_outcomes(outcomes)
 
 
 def _check_pages(k: int) -> int:

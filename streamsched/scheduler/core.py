@@ -30,6 +30,7 @@ from streamsched.scheduler.batches.quotas import BatchQuotas
 from streamsched.scheduler.batches.surge_probes import SurgeProbes
 from streamsched.scheduler.results import KEPT_REJECTIONS, Batch, Observed
 from streamsched.scheduler.settings import SchedulerSettings
+from streamsched.scheduler.stream_clock import StreamClock, admit_outcomes
 from streamsched.state.digest import digest_state
 from streamsched.state.page_table import PageTable
 
@@ -46,7 +47,7 @@ _NOT_DIGESTED: Final = ("positions", "champion")  # they say how the state came 
 class SchedulerCore:
     """The state of one shard behind a lock.
 
-    ``pages``: the page table; ``positions``: by stream, the position up to which its outcomes are applied, as JSON;
+    ``pages``: the page table; ``clock``: the newest time of its stream; ``positions``: by stream, the position up to which its outcomes are applied, as JSON;
     ``lock``: held while the state changes; ``on_champion``: called under the lock when a formula has taken over. All
     methods may be called from several threads. Arguments are checked by the caller unless a method says otherwise.
     """
@@ -60,6 +61,7 @@ class SchedulerCore:
         self.on_champion: Callable[[Champion], None] | None = None
         self.champion = self._wanted = champion
         self.pages = pages
+        self.clock = StreamClock(settings.max_ahead)
         self.politeness_policy = policy
         self.panel = Panel(settings.panel, settings.cycle_s)
         self.quotas = BatchQuotas(settings.new_share, settings.explore_share, settings.seed)
@@ -85,6 +87,7 @@ class SchedulerCore:
         core.positions = state["positions"]
         core.panel.restore(state["panel"])
         core.quotas.restore(state["quotas"])
+        core.clock.restore(state["clock"])
         return core
 
     def to_json(self) -> dict[str, Any]:
@@ -97,13 +100,19 @@ class SchedulerCore:
             "policy": policy,
             "panel": self.panel.state(),
             "quotas": self.quotas.state(),
+            "clock": self.clock.state(),
             "positions": dict(self.positions),
         }
 
     @property
     def settings(self) -> SchedulerSettings:
         """The present settings; their formula may still be preparing to take over."""
-        return replace(self._settings, formula=self._wanted.formula, politeness=self.politeness_policy.politeness)
+        return replace(
+            self._settings,
+            formula=self._wanted.formula,
+            politeness=self.politeness_policy.politeness,
+            max_ahead=self.clock.max_ahead_s,
+        )
 
     def digest(self) -> str:
         """Return one hash of the logical state. O(pages)."""
@@ -111,14 +120,14 @@ class SchedulerCore:
             state = {name: value for name, value in self.to_json().items() if name not in _NOT_DIGESTED}
             return digest_state(self.pages, state)
 
-    def observe(self, batch: OutcomeBatch) -> Observed:
-        """Apply the valid outcomes of `batch` in their order. O(1) an outcome."""
+    def observe(self, batch: OutcomeBatch, latest_s: float | None = None) -> Observed:
+        """Apply the valid outcomes of `batch` in their order. O(1) an outcome.
+
+        `latest_s`: the latest time that is valid by a clock; None if the stream's own times decide.
+        """
         problems = batch.problems()
-        if problems:
-            valid = np.ones(len(batch), np.bool_)
-            valid[[problem.record for problem in problems]] = False
-            batch = batch.take(np.flatnonzero(valid))
         with self.lock:
+            batch, problems = admit_outcomes(self.clock, batch, problems, latest_s)
             limits, then = self.politeness_policy.limits, self.formula_switch.count
             counts = self.pages.observe(batch, limits, surges=self._settings.surges, then=then).tolist()
             self.politeness_policy.reach(self.pages.arrays)
@@ -133,6 +142,7 @@ class SchedulerCore:
         """
         _check_urls(urls, now, importance)
         with self.lock:
+            self.clock.advance(now)
             added = self._add(urls, now)
             if importance is not None:
                 self.pages.weigh(urls, importance)
@@ -141,11 +151,13 @@ class SchedulerCore:
     def next_batch(self, k: int, now: float, lease_s: float) -> Batch:
         """Return a batch of `k` pages, leased for `lease_s`."""
         with self.lock:
+            self.clock.advance(now)
             return self.batch_builder.lease_batch(k, now, lease_s)
 
     def restore_leases(self, leases: GrantedLeases) -> None:
         """Lease the pages of an earlier batch again. O(batch)."""
         with self.lock:
+            self.clock.advance(leases.now)
             self.batch_builder.restore_leases(leases)
 
     def release(self, urls: PackedUrls) -> int:
@@ -160,6 +172,7 @@ class SchedulerCore:
         """Give `urls` priority for one visit; return how many were added. O(1) a URL. Raises InvalidOutcome."""
         _check_urls(urls, now)
         with self.lock:
+            self.clock.advance(now)
             added = self._add(urls, now)
             rows = self.pages.find(urls)
             self.politeness_policy.ask(self.pages.arrays, rows)
@@ -195,6 +208,11 @@ class SchedulerCore:
         """Limit how many pages of one host a batch has. Raises SettingsError."""
         with self.lock:
             self.politeness_policy.limit_batches(most)
+
+    def limit_ahead(self, max_ahead_s: float | None) -> None:
+        """Reject outcomes further ahead of the newest one than that from now on, None for none."""
+        with self.lock:
+            self.clock.max_ahead_s = max_ahead_s
 
     def use(self, formula: str | Formula | Champion, *, wait: bool) -> None:
         """Rank by `formula` once its bounds are ready; `wait` for that. Raises FormulaError."""

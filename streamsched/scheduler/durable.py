@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, Self, TypeVar
 
 from streamsched.errors import SnapshotError
+from streamsched.numerics.argument_checks import TIME_LIMIT_S, check_time
 from streamsched.persistence.call_codec import Rereader, StreamOffsets
 from streamsched.persistence.files import as_snapshot_errors, list_images, remove_drafts
 from streamsched.persistence.image_format import read_image
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from streamsched.numerics.arrays import Records
     from streamsched.outcomes import OutcomeBatch
     from streamsched.scheduler.results import Observed
+    from streamsched.scheduler.stream_clock import WallClock
 
 __all__ = ["DurableScheduler"]
 
@@ -64,6 +66,7 @@ class DurableScheduler(AnyScheduler):
         self.plan = plan
         self.trouble: SnapshotError | None = None
         self._log = CallLog(directory, sequence)
+        self._clock: WallClock | None = None
         self._resources = ExitStack()
         self._taken: list[StreamOffsets] = []  # since the last entry of the log
         self._beyond: dict[str, int] = {}  # by stream: outcomes taken beyond its position, of an unfinished part
@@ -78,7 +81,7 @@ class DurableScheduler(AnyScheduler):
         core.on_champion = self._log_champion
 
     @classmethod
-    def open(
+    def open(  # noqa: PLR0913  every setting by its name
         cls,
         directory: str | Path,
         settings: Mapping[str, Any] | None = None,
@@ -86,11 +89,13 @@ class DurableScheduler(AnyScheduler):
         reread: Rereader | None = None,
         plan: SavePlan | None = None,
         threads: int | None = None,
+        clock: WallClock | None = None,
     ) -> Self:
         """Return the scheduler whose state is in `directory`, as after its last call; a new one if there is none.
 
         `settings`: keyword arguments of `Scheduler`, for a new one; `reread`: reads outcomes of a stream again, if
-        calls depend on them; `threads`: as for `Scheduler`. O(pages), and O(calls since the last save). Raises
+        calls depend on them; `threads`: as for `Scheduler`; `clock`: rejects outcomes and times of calls that are ahead
+        of it, in place of the stream's own times. O(pages), and O(calls since the last save). Raises
         StateInUse if another process owns the directory, SnapshotError if it cannot be written or has no whole image,
         StreamNeeded if `reread` is needed and missing.
         """
@@ -108,6 +113,7 @@ class DurableScheduler(AnyScheduler):
                 number = _apply_log(core, directory, loaded, reread)
             sequence = max(number, last_call(directory))
             scheduler = cls(core, directory, SavePlan() if plan is None else plan, sequence)
+            scheduler._clock = clock
             scheduler._begin_to_save(loaded, last)
             scheduler._resources.push(stack.pop_all())
         return scheduler
@@ -131,9 +137,13 @@ class DurableScheduler(AnyScheduler):
         """
         core = self.core
         with core.lock:
-            observed = core.observe(outcomes)
-            if not self._taken or self._taken[-1].path != path:
-                self._taken.append(StreamOffsets(path, core.positions.get(path), self._beyond.get(path, 0), 0, None))
+            latest_s = self._latest_s()
+            observed = core.observe(outcomes, latest_s)
+            if latest_s is not None and not observed.rejected:
+                latest_s = TIME_LIMIT_S  # the same for all that are accepted whole, so that one entry holds many
+            if not self._taken or (self._taken[-1].path, self._taken[-1].latest_s) != (path, latest_s):
+                start, skipped = core.positions.get(path), self._beyond.get(path, 0)
+                self._taken.append(StreamOffsets(path, start, skipped, 0, None, latest_s))
             if position is None:
                 self._beyond[path] = self._beyond.get(path, 0) + len(outcomes)
             else:
@@ -157,6 +167,13 @@ class DurableScheduler(AnyScheduler):
             number = 0 if entry is None else self._append(entry)
         self._log.commit(number)
         return result
+
+    def _latest_s(self) -> float | None:
+        return None if self._clock is None else self._clock.latest_s()
+
+    def _check_now(self, now: float) -> float:
+        now = check_time(now)
+        return now if self._clock is None else self._clock.check_now(now, self.core.clock.newest_s)
 
     def _log_champion(self, champion: Champion) -> None:
         """Log, under the lock, that `champion` has taken over."""

@@ -39,13 +39,14 @@ if TYPE_CHECKING:
     from streamsched.numerics.arrays import Floats, Ints
     from streamsched.numerics.packed_urls import PackedUrls
     from streamsched.outcomes import OutcomeBatch
-    from streamsched.scheduler.results import Batch
+    from streamsched.scheduler.results import Batch, Observed
 
 __all__ = [
     "ASK",
     "BLOCK",
     "CALLS",
     "DISCOVER",
+    "LIMIT_AHEAD",
     "LIMIT_PER_HOST",
     "NEXT_BATCH",
     "OBSERVE",
@@ -85,6 +86,13 @@ class Call(Generic[Arguments, Result]):
         return None if logged is None else encode_call({"call": self.kind} | logged[0], logged[1])
 
 
+def _log_outcomes(
+    core: SchedulerCore, observed: Observed, batch: OutcomeBatch, latest_s: float | None
+) -> Logged | None:
+    """Log the rejected outcomes too: the replay rejects them again, and the stream's clock has counted them."""
+    return ({"latest_s": latest_s}, pack_batch(batch)) if observed.applied or core.clock.has_moved else None
+
+
 def _log_discovery(core: SchedulerCore, added: int, urls: PackedUrls, now: float, importance: Floats | None) -> Logged:  # noqa: ARG001
     return {"now": now}, pack_urls(urls) | ({} if importance is None else {"importance": importance})
 
@@ -115,8 +123,8 @@ def _use(core: SchedulerCore, champion: Champion) -> None:
 OBSERVE: Final = Call(
     "observe",
     SchedulerCore.observe,
-    lambda core, observed, batch: ({}, pack_batch(batch)) if observed.applied else None,
-    lambda core, fields, arrays: core.observe(unpack_batch(arrays)),
+    _log_outcomes,
+    lambda core, fields, arrays: core.observe(unpack_batch(arrays), fields["latest_s"]),
 )
 DISCOVER: Final = Call(
     "discover",
@@ -161,6 +169,12 @@ LIMIT_PER_HOST: Final = Call(
     lambda core, _, most: ({"most": core.politeness_policy.politeness.per_batch}, {}),
     lambda core, fields, arrays: core.limit_per_host(fields["most"]),
 )
+LIMIT_AHEAD: Final = Call(
+    "limit ahead",
+    SchedulerCore.limit_ahead,
+    lambda core, _, max_ahead_s: ({"max_ahead_s": max_ahead_s}, {}),
+    lambda core, fields, arrays: core.limit_ahead(**fields),
+)
 USE: Final = Call(  # logged when the formula takes over
     "use",
     _use,
@@ -181,6 +195,7 @@ CALLS: Final[Mapping[str, Call[..., Any]]] = MappingProxyType(
             SET_RULES,
             SET_POLITENESS,
             LIMIT_PER_HOST,
+            LIMIT_AHEAD,
             USE,
         )
     }
@@ -240,7 +255,7 @@ class _StreamReplay:
             for _ in stream.read(taken.skipped, taken.path, log):
                 pass
         for batch in stream.read(taken.outcomes, taken.path, log):
-            self._core.observe(batch)
+            self._core.observe(batch, taken.latest_s)
         within = taken.position == taken.start
         stream.position, stream.beyond = taken.position, taken.skipped + taken.outcomes if within else 0
         if taken.position is not None:

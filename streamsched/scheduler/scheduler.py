@@ -19,6 +19,7 @@ from streamsched.scheduler.any_scheduler import AnyScheduler
 from streamsched.scheduler.core import SchedulerCore
 from streamsched.scheduler.logged_calls import Call, replay
 from streamsched.scheduler.settings import DEFAULT_FORMULA, SchedulerSettings, parse_cycle
+from streamsched.scheduler.stream_clock import MAX_AHEAD, parse_max_ahead
 
 if TYPE_CHECKING:
     from streamsched.formula.formula import Formula
@@ -43,7 +44,8 @@ class Scheduler(AnyScheduler):
     least this share of a batch are never-visited pages, if that many exist; `explore_share`: the share of a batch drawn
     uniformly at random; `surges`: whether to detect surges, bulk changes of a host or URL pattern (if not, the terminal
     is 0 and each change counts for its page alone); `surge_probes`: whether batches include pages visited to detect
-    surges, if the formula reads them; `regions`: top-level domains and clocks whose weekly profiles are learned
+    surges, if the formula reads them; `max_ahead`: outcomes further ahead of the newest one are rejected, as their
+    clocks must be wrong, None to accept them; `regions`: top-level domains and clocks whose weekly profiles are learned
     separately, None to learn no seasonality, which saves some memory and time; `threads`: of the ranking, None for all
     cores (the result is the same). Methods may be called from several threads; each waits for the others.
 
@@ -72,6 +74,7 @@ class Scheduler(AnyScheduler):
         explore_share: float = 0.0,
         surges: bool = True,
         surge_probes: bool = True,
+        max_ahead: str | float | None = MAX_AHEAD,
         regions: Mapping[str, TimeRegion] | None = REGIONS,
         threads: int | None = None,
     ) -> None:
@@ -87,6 +90,7 @@ class Scheduler(AnyScheduler):
             explore_share=explore_share,
             surges=surges,
             surge_probes=surge_probes,
+            max_ahead=parse_max_ahead(max_ahead),
             regions=regions,
             threads=threads,
         )

@@ -12,6 +12,7 @@ from streamsched.formula.champion import OBJECTIVES, parse_provided
 from streamsched.numerics.argument_checks import check_share, check_whole
 from streamsched.numerics.durations import parse_duration
 from streamsched.politeness.politeness_settings import Politeness
+from streamsched.scheduler.stream_clock import parse_max_ahead
 
 if TYPE_CHECKING:
     from streamsched.formula.formula import Formula
@@ -40,6 +41,7 @@ class SchedulerSettings:
     explore_share: float
     surges: bool
     surge_probes: bool
+    max_ahead: float | None
     regions: Mapping[str, TimeRegion] | None
     threads: int | None = None
 
@@ -53,6 +55,7 @@ class SchedulerSettings:
             "explore_share": check_share("explore_share", self.explore_share),
             "surges": bool(self.surges),
             "surge_probes": bool(self.surge_probes),
+            "max_ahead": parse_max_ahead(self.max_ahead),
             "regions": None if self.regions is None else check_regions(self.regions),
         }
         if self.threads is not None:
@@ -64,7 +67,7 @@ class SchedulerSettings:
         """Return the settings as plain values for JSON, `threads` excepted."""
         names = ("cycle_s", "seed", "change_bits", "panel", "new_share", "explore_share", "surges", "surge_probes")
         regions = self.regions
-        return {name: getattr(self, name) for name in names} | {
+        return {name: getattr(self, name) for name in (*names, "max_ahead")} | {
             "formula": self.formula.text,
             "politeness": self.politeness.to_json(),
             "regions": None if regions is None else {name: region.to_json() for name, region in regions.items()},

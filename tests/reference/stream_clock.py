@@ -1,0 +1,42 @@
+"""Slow reference implementation of `stream_clock`: one time after another, with all that was accepted kept."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass
+class Clock:
+    """All accepted times that count, newest first in `heard`, and the refusals since the last of them."""
+
+    max_ahead_s: float | None
+    heard: list[float] = field(default_factory=list)
+    refused: list[float] = field(default_factory=list)
+    is_supported: bool = False
+
+    @property
+    def newest_s(self) -> float:
+        return max(self.heard)
+
+    def admit(self, time_s: float) -> bool:
+        if not self.heard:
+            self.heard = [time_s]
+            return True
+        if self.max_ahead_s is None:
+            self.heard.append(time_s)
+            return True
+        newest_s = self.newest_s
+        bound = newest_s + self.max_ahead_s * (1 + len(self.refused))
+        if time_s > bound:
+            self.refused.append(time_s)
+            return False
+        if newest_s - self.max_ahead_s <= time_s:
+            self.heard.append(time_s)
+            self.refused, self.is_supported = [], True
+        elif not self.is_supported:
+            self.heard = [time_s]
+        return True
+
+    def advance(self, now: float) -> None:
+        self.heard = [*self.heard, now] if self.is_supported else [now]
+        self.refused, self.is_supported = [], True
