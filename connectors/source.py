@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, Literal, Protocol, Self, TypeAlias, Typ
 from streamsched.errors import SourceError, shorten
 
 if TYPE_CHECKING:
+    from streamsched.errors import InvalidOutcome
     from streamsched.numerics.arrays import Floats
     from streamsched.outcomes import OutcomeBatch
 
@@ -165,6 +166,15 @@ class Source(Protocol):
         """
         del timeout_s
         yield from self
+
+    @abstractmethod
+    def reject(self, delivery: Delivery, problems: Sequence[InvalidOutcome]) -> None:
+        """Count outcomes of the last `delivery` as rejected, and keep them aside with the other dead letters.
+
+        For outcomes that are well formed but impossible, as one from the future. Raises SourceError if they cannot be
+        stored.
+        """
+        ...
 
     def commit(self, positions: Mapping[str, Position]) -> None:
         """Commit `positions` for other readers: only positions that a saved state holds. A file has none."""

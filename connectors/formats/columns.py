@@ -8,6 +8,7 @@ from operator import attrgetter
 from types import NoneType
 from typing import Any, Final
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -15,7 +16,7 @@ from streamsched.connectors.formats.events import Event, read_fingerprint
 from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.outcomes import CHANGED, COST, FINGERPRINT, IMPORTANCE, RETRY_AFTER, STATUS, OutcomeBatch
 
-__all__ = ["OPTIONAL", "assemble", "join", "pack_bytes", "to_columns", "to_events"]
+__all__ = ["OPTIONAL", "assemble", "encode_event", "join", "pack_bytes", "to_columns", "to_events"]
 
 OPTIONAL: Final[dict[str, tuple[int, np.dtype[Any]]]] = {
     "status": (STATUS, np.dtype(np.int32)),
@@ -74,6 +75,12 @@ def to_events(outcomes: OutcomeBatch) -> Iterator[Event]:
         else:
             fields.append(repeat(None, len(outcomes)))
     return map(Event, outcomes.urls, outcomes.fetched_at.tolist(), *fields)
+
+
+def encode_event(outcomes: OutcomeBatch, record: int) -> bytes:
+    """Return one record of `outcomes` as JSON. O(bytes)."""
+    (event,) = to_events(outcomes.take(np.array([record], np.intp)))
+    return msgspec.json.encode(event)
 
 
 def join(batches: Sequence[OutcomeBatch]) -> OutcomeBatch:

@@ -17,18 +17,26 @@ from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+import numpy as np
+
+from streamsched.connectors.formats.columns import encode_event
 from streamsched.connectors.kafka.clients.factory import open_consumer, open_producer
 from streamsched.connectors.kafka.clients.options import connection_options
 from streamsched.connectors.kafka.clients.protocol import Messages, OffsetOutOfRange, partition_path
 from streamsched.connectors.kafka.dead_letters import DeadLetters
-from streamsched.connectors.kafka.decoding import VERSION_FIELDS, decode_messages
+from streamsched.connectors.kafka.decoding import VERSION_FIELDS, RejectedMessage, decode_messages
 from streamsched.connectors.kafka.kafka_settings import SCHEME, KafkaSettings
+from streamsched.connectors.kafka.message_keys import host_keys
 from streamsched.connectors.kafka.partition_progress import AssignedPartitions
 from streamsched.connectors.kafka.start_offsets import Bounds, StartOffset, choose_start, find_partition
+from streamsched.connectors.reading.rejections import RecordProblem
 from streamsched.connectors.source import Delivery, Position, Rejection, RevokeCallback, Source
 from streamsched.errors import SettingsError, SourceError
+
+if TYPE_CHECKING:
+    from streamsched.errors import InvalidOutcome
 
 __all__ = ["BATCH", "KafkaSource"]
 
@@ -151,6 +159,22 @@ class KafkaSource(Source):
         """Yield deliveries until the source ends, and None whenever none arrives within `timeout_s`."""
         while not self.ended:
             yield self.poll(timeout_s)
+
+    def reject(self, delivery: Delivery, problems: Sequence[InvalidOutcome]) -> None:
+        """Count outcomes of the last `delivery` as rejected, and send them to the dead letters as JSON. O(bytes).
+
+        Their place is the last message of the delivery.
+        """
+        offset = delivery.position.offset - 1
+        number = self._numbers[delivery.position.path]
+        for problem in problems:
+            raw = encode_event(delivery.outcomes, problem.record)
+            message = RejectedMessage(offset, RecordProblem.of(problem), raw, len(raw))
+            (host,) = host_keys(delivery.outcomes.urls.take(np.array([problem.record], np.intp)))
+            self._letters.send(number, host.encode(), message)
+            self._letters.count(number, message)
+        self._letters.rejections.flush()
+        self._letters.flush()
 
     def commit(self, positions: Mapping[str, Position]) -> None:
         """Commit `positions` of assigned partitions for the group; only positions that a saved state holds.

@@ -47,9 +47,10 @@ _NOT_DIGESTED: Final = ("positions", "champion")  # they say how the state came 
 class SchedulerCore:
     """The state of one shard behind a lock.
 
-    ``pages``: the page table; ``clock``: the newest time of its stream; ``positions``: by stream, the position up to which its outcomes are applied, as JSON;
-    ``lock``: held while the state changes; ``on_champion``: called under the lock when a formula has taken over. All
-    methods may be called from several threads. Arguments are checked by the caller unless a method says otherwise.
+    ``pages``: the page table; ``clock``: the newest time of its stream; ``positions``: by stream, the position up to
+    which its outcomes are applied, as JSON; ``lock``: held while the state changes; ``on_champion``: called under the
+    lock when a formula has taken over. All methods may be called from several threads. Arguments are checked by the
+    caller unless a method says otherwise.
     """
 
     def __init__(

@@ -81,7 +81,7 @@ class DurableScheduler(AnyScheduler):
         core.on_champion = self._log_champion
 
     @classmethod
-    def open(  # noqa: PLR0913  every setting by its name
+    def open(
         cls,
         directory: str | Path,
         settings: Mapping[str, Any] | None = None,

@@ -114,6 +114,10 @@ class IngestLoop:
         if start is not None and path not in self._scheduler.positions:
             self._note_start(start)
 
+        problems = self._scheduler.find_rejections(delivery.outcomes)
+        if problems:  # kept aside before the position passes them
+            self._source.reject(delivery, problems)
+
         def apply(part: OutcomeBatch, is_last: bool) -> Observed:
             if not self._source.is_replayable:
                 return self._scheduler.observe(part)

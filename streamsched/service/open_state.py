@@ -12,18 +12,20 @@ from streamsched.scheduler.durable import DurableScheduler
 
 if TYPE_CHECKING:
     from streamsched.outcomes import OutcomeBatch
+    from streamsched.scheduler.stream_clock import WallClock
 
 __all__ = ["open_state"]
 
 
-def open_state(directory: Path) -> DurableScheduler:
+def open_state(directory: Path, clock: WallClock | None = None) -> DurableScheduler:
     """Return the scheduler of the state in `directory`; its calls return once they are on disk. O(pages).
 
-    Raises SnapshotError if there is no state, StateInUse if another process owns it.
+    `clock`: refuses times ahead of it. Raises SnapshotError if there is no state, StateInUse if another process owns
+    it.
     """
     with lock_state(directory):
         newest_image(directory)
-    return DurableScheduler.open(directory, reread=_reread)
+    return DurableScheduler.open(directory, reread=_reread, clock=clock)
 
 
 def _reread(path: str, position: dict[str, Any] | None) -> Iterable[OutcomeBatch]:

@@ -15,6 +15,7 @@ from streamsched.persistence.recovery import has_state
 from streamsched.politeness.politeness_settings import Politeness
 from streamsched.scheduler.durable import DurableScheduler
 from streamsched.scheduler.scheduler import Scheduler
+from streamsched.scheduler.stream_clock import MAX_AHEAD_OF_CLOCK, WallClock, parse_max_ahead
 from streamsched.service.batch_publisher import BatchPlan, BatchPublisher
 from streamsched.service.stream_replay import reread_files, reread_with
 
@@ -54,10 +55,12 @@ def open_run_batches(
     return BatchPublisher(scheduler, sink, plan, wall=wall, clock=time.monotonic)
 
 
-def open_run_state(settings: RunSettings, now: float) -> DurableScheduler:
-    """Return the saved scheduler, or a new one, with `settings` in force from `now` on, UTC epoch seconds. O(pages).
+def open_run_state(settings: RunSettings, wall: Callable[[], float], *, is_live: bool = False) -> DurableScheduler:
+    """Return the saved scheduler, or a new one, with `settings` in force from now on. O(pages).
 
-    Raises SettingsErrors for settings that only a new state can have, and the errors of `DurableScheduler.open`.
+    `wall`: the clock, UTC epoch seconds; `is_live`: whether outcomes ahead of it are rejected, as those of a crawl
+    under way are; otherwise the stream's own times decide. Raises SettingsErrors for settings that only a new state can
+    have, and the errors of `DurableScheduler.open`.
     """
     is_new = not has_state(settings.state)
     reread = reread_with(settings.source, settings.kafka) if settings.is_topic else reread_files
@@ -69,13 +72,17 @@ def open_run_state(settings: RunSettings, now: float) -> DurableScheduler:
         reread=reread,
         plan=SavePlan(**settings.save.given()),
         threads=settings.threads,
+        clock=WallClock(wall, settings.ahead_of(MAX_AHEAD_OF_CLOCK)) if is_live else None,
     )
     try:
         if not is_new:
             _check_fixed(scheduler, settings)
-            _change_formula(scheduler, settings, now)
+            _change_formula(scheduler, settings, wall())
             if politeness is not None and politeness != scheduler.politeness:
                 scheduler.set_politeness(politeness)
+        max_ahead = parse_max_ahead(settings.ahead_of(scheduler.max_ahead))
+        if not is_live and max_ahead != scheduler.max_ahead:
+            scheduler.max_ahead = max_ahead
         if settings.rules:
             scheduler.set_rules(settings.rules)
     except BaseException:

@@ -72,10 +72,10 @@ def test_batches_may_be_cut_anywhere(tmp_path: Path, size: int) -> None:
 def test_cuts() -> None:
     times = [0.5, 0.9, 1.0, 0.2, 3.7, np.nan, 3.1, 4.0]
     batch = OutcomeBatch([f"https://a.example/{i}" for i in range(8)], times)
-    parts = [(part.fetched_at.tolist(), cycle) for part, cycle in cut_at_cycles(batch, 1.0, None)]
+    parts = [(part.fetched_at.tolist(), cycle) for part, cycle in cut_at_cycles(batch, batch.fetched_at, 1.0, None)]
     expected = [(times[:2], 0), (times[2:4], 1), (times[4:7], 3), (times[7:], 4)]
     assert repr(parts) == repr(expected)
-    assert [cycle for _, cycle in cut_at_cycles(batch, 1.0, 3)] == [3, 4]
-    assert list(cut_at_cycles(OutcomeBatch([], []), 1.0, 3)) == []
-    (lost,) = cut_at_cycles(OutcomeBatch(["https://a.example/"], [np.nan]), 1.0, None)
+    assert [cycle for _, cycle in cut_at_cycles(batch, batch.fetched_at, 1.0, 3)] == [3, 4]
+    assert list(cut_at_cycles(OutcomeBatch([], []), np.empty(0), 1.0, 3)) == []
+    (lost,) = cut_at_cycles(OutcomeBatch(["https://a.example/"], [1.0]), np.array([np.nan]), 1.0, None)
     assert lost[1] is None

@@ -11,6 +11,7 @@ from streamsched.cli import options
 from streamsched.cli.exits import DONE, NOTHING
 from streamsched.cli.output import echo, echo_json, plain
 from streamsched.scheduler.scheduler import Scheduler
+from streamsched.scheduler.stream_clock import WallClock
 from streamsched.service.open_state import open_state
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ def _peek(arguments: SimpleNamespace) -> Batch:
 
 def _lease(arguments: SimpleNamespace) -> Batch:
     """Return a batch whose leases are on disk before anyone sees its URLs, so that no crash hands them out twice."""
-    with open_state(arguments.state) as scheduler:
+    with open_state(arguments.state, WallClock(lambda: options.current_time(None))) as scheduler:
         usual = scheduler.champion, scheduler.per_host
         if arguments.formula is not None:
             scheduler.use(arguments.formula)

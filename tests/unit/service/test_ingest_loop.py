@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
 from streamsched import Outcome, OutcomeBatch
 from streamsched.connectors import Delivery, Position, Rejection, Source
-from streamsched.errors import SnapshotError, SourceError
+from streamsched.errors import InvalidOutcome, SnapshotError, SourceError
 from streamsched.persistence.image_writer import SavePlan
 from streamsched.scheduler.durable import DurableScheduler
 from streamsched.service.ingest_loop import IngestLoop
@@ -30,6 +30,7 @@ class Topic(Source):
         self.committed: list[dict[str, int]] = []
         self.refuses = False
         self.rejected_so_far = 0
+        self.kept_aside: list[str] = []
 
     @property
     def rejected(self) -> int:
@@ -62,6 +63,10 @@ class Topic(Source):
 
     def __next__(self) -> Delivery:
         raise StopIteration
+
+    def reject(self, delivery: Delivery, problems: Sequence[InvalidOutcome]) -> None:
+        self.kept_aside += [delivery.outcomes.urls[problem.record] for problem in problems]
+        self.rejected_so_far += len(problems)
 
     def commit(self, positions: Mapping[str, Position]) -> None:
         if self.refuses:
