@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Final
@@ -14,6 +15,7 @@ from streamsched.errors import SnapshotError
 from streamsched.evolution.findings import Candidate, DataSpan, checked_fields, plain_values
 from streamsched.evolution.promotion import Verdict
 from streamsched.formula.champion import Champion
+from streamsched.persistence.files import as_snapshot_errors, draft_of, put_in_place
 
 __all__ = ["DECISIONS", "RECORDS_NAME", "TRIGGERS", "EvolutionRecord", "RecordBook", "RecordFault"]
 
@@ -149,6 +151,28 @@ class RecordBook:
         except OSError as error:
             raise SnapshotError(str(self.path), f"cannot be written: {error.strerror or error}") from error
         return record
+
+    def mend_times(self, latest_s: float, present_s: float) -> int:
+        """Write `present_s` into the records made later than `latest_s`; return how many. O(bytes).
+
+        Lines that are no records stay as they are. Raises SnapshotError if the file cannot be written.
+        """
+        lines, mended = self._bytes().split(b"\n"), 0
+        for at, line in enumerate(lines):
+            with suppress(ValueError, TypeError, AttributeError, RecursionError):
+                record = EvolutionRecord.from_json(json.loads(line))
+                if record.when_s > latest_s:
+                    lines[at] = json.dumps(replace(record, when_s=present_s).to_json(), sort_keys=True).encode()
+                    mended += 1
+        if mended:
+            draft = draft_of(self.path)
+            with as_snapshot_errors(self.path, "cannot be written"):
+                with draft.open("wb") as file:
+                    file.write(b"\n".join(lines))
+                    file.flush()
+                    os.fsync(file.fileno())
+                put_in_place(draft, self.path)
+        return mended
 
     def _bytes(self) -> bytes:
         try:

@@ -32,6 +32,7 @@ from streamsched.scheduler.results import KEPT_REJECTIONS, Batch, Observed
 from streamsched.scheduler.settings import SchedulerSettings
 from streamsched.scheduler.stream_clock import StreamClock, admit_outcomes
 from streamsched.state.digest import digest_state
+from streamsched.state.future_times import TimeBounds, find_future_leases, mend_times, newest_time
 from streamsched.state.page_table import PageTable
 
 if TYPE_CHECKING:
@@ -214,6 +215,23 @@ class SchedulerCore:
         """Reject outcomes further ahead of the newest one than that from now on, None for none."""
         with self.lock:
             self.clock.max_ahead_s = max_ahead_s
+
+    def mend_times(self, latest_s: float) -> dict[str, int]:
+        """Replace all times later than `latest_s` by the newest time before; return how many of each kind. O(pages).
+
+        Leases and rests of hosts may end later by the longest back-off. The whole state must be saved afterwards.
+        """
+        with self.lock:
+            shard = self.pages.arrays
+            wait_s = latest_s + float(self.politeness_policy.politeness.backoff_most)
+            bounds = TimeBounds(latest_s, wait_s, newest_time(shard, latest_s))
+            leased = find_future_leases(shard, wait_s)
+            self.politeness_policy.leases.release(shard, leased)
+            changed = {"leases": leased.size} | mend_times(shard, bounds)
+            changed["panel"] = self.panel.turn_back(latest_s, bounds.present_s)
+            changed["stream_time"] = self.clock.turn_back(latest_s, bounds.present_s)
+            self.formula_switch.forget()
+        return changed
 
     def use(self, formula: str | Formula | Champion, *, wait: bool) -> None:
         """Rank by `formula` once its bounds are ready; `wait` for that. Raises FormulaError."""

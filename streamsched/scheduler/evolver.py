@@ -25,13 +25,14 @@ from streamsched.evolution.records import TRIGGERS, EvolutionRecord, RecordBook
 from streamsched.formula.champion import BY_EVOLUTION, BY_HAND, Champion, parse_provided
 from streamsched.formula.formula import Formula
 from streamsched.numerics.argument_checks import check_time
+from streamsched.persistence.files import as_snapshot_errors
 
 if TYPE_CHECKING:
     from streamsched.evolution.data.change_history import ChangeHistory
     from streamsched.scheduler.any_scheduler import AnyScheduler
     from streamsched.scheduler.results import Observed
 
-__all__ = ["ARCHIVE_NAME", "BREED", "Evolver"]
+__all__ = ["ARCHIVE_NAME", "BREED", "Evolver", "mend_evolution_times"]
 
 BREED: Final = "streamsched.evolution.pipeline:run_evolution"
 ARCHIVE_NAME: Final = "elites.json"
@@ -338,3 +339,21 @@ class Evolver:
         if current != champion and (current.origin != BY_HAND or current.record is not None):
             with suppress(FormulaError):  # of a version with other terminals
                 self.scheduler.use(champion)
+
+
+def mend_evolution_times(directory: Path, cycle_s: float, latest_s: float, present_s: float) -> int:
+    """Write `present_s` wherever the evolutions in `directory` are later than `latest_s`; return how many. O(bytes).
+
+    Otherwise none would be due before that time. Raises SnapshotError if a file cannot be written.
+    """
+    mended = RecordBook(directory).mend_times(latest_s, present_s)
+    try:
+        kept = read_json(directory / ARCHIVE_NAME)
+    except SnapshotError:
+        return mended  # no elites
+    since = kept.get("since_cycle")
+    if not isinstance(since, int) or since * cycle_s <= latest_s:
+        return mended
+    with as_snapshot_errors(directory, "cannot be written"):
+        write_json(directory / ARCHIVE_NAME, kept | {"since_cycle": math.floor(present_s / cycle_s)})
+    return mended + 1

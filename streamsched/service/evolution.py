@@ -86,6 +86,8 @@ class FileEvolution:
         """Call `apply` with the parts of `outcomes`, and evolve between two parts if due. O(n), and the evolutions."""
         total = Observed()
         times = outcomes.fetched_at.copy()
+        if self._scheduler.core.clock.newest_s == -np.inf:
+            times[:1] = np.nan  # the stream's first time may be wrong: no other confirms it
         times[[problem.record for problem in self._scheduler.find_rejections(outcomes)]] = np.nan
         parts = list(cut_at_cycles(outcomes, times, self._scheduler.cycle_s, self._cycle))
         for number, (part, cycle) in enumerate(parts, 1):
@@ -114,8 +116,8 @@ def cut_at_cycles(
 ) -> Iterator[tuple[OutcomeBatch, int | None]]:
     """Yield `outcomes` in parts, each with the newest cycle in the stream at its start. O(n).
 
-    `times`: float64[n], those of the outcomes, NaN for one that does not count; `reached`: the newest cycle before the first outcome, None if there was none. Late outcomes, of an earlier cycle,
-    start no part.
+    `times`: float64[n], those of the outcomes, NaN for one that does not count; `reached`: the newest cycle before the
+    first outcome, None if there was none. Late outcomes, of an earlier cycle, start no part.
     """
     if len(outcomes) == 0:
         return

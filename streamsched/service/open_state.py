@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
+from streamsched.persistence.image_writer import SavePlan
 from streamsched.persistence.lock import lock_state
 from streamsched.persistence.recovery import newest_image
 from streamsched.scheduler.durable import DurableScheduler
+from streamsched.state.future_times import newest_time
 
 if TYPE_CHECKING:
     from streamsched.outcomes import OutcomeBatch
     from streamsched.scheduler.stream_clock import WallClock
 
-__all__ = ["open_state"]
+__all__ = ["open_state", "repair_state"]
+
+_NEVER: Final = SavePlan(every="52w")  # the one save is at the end
 
 
 def open_state(directory: Path, clock: WallClock | None = None) -> DurableScheduler:
@@ -26,6 +30,24 @@ def open_state(directory: Path, clock: WallClock | None = None) -> DurableSchedu
     with lock_state(directory):
         newest_image(directory)
     return DurableScheduler.open(directory, reread=_reread, clock=clock)
+
+
+def repair_state(directory: Path, latest_s: float) -> dict[str, int]:
+    """Mend all times in the state in `directory` that are later than `latest_s`, and save it if there are any.
+
+    Returns how many of each kind were changed. O(pages). Raises SnapshotError and StateInUse as `open_state` does.
+    """
+    from streamsched.scheduler.evolver import mend_evolution_times  # noqa: PLC0415  takes long to import
+
+    with lock_state(directory):
+        newest_image(directory)
+    with DurableScheduler.open(directory, reread=_reread, plan=_NEVER) as scheduler:
+        present_s = newest_time(scheduler.core.pages.arrays, latest_s)
+        changed = scheduler.core.mend_times(latest_s)
+        changed["evolutions"] = mend_evolution_times(directory, scheduler.cycle_s, latest_s, present_s)
+        if any(changed.values()):
+            scheduler.snapshot(full=True)
+    return changed
 
 
 def _reread(path: str, position: dict[str, Any] | None) -> Iterable[OutcomeBatch]:

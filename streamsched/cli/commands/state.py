@@ -1,4 +1,4 @@
-"""``streamsched state``: what a state directory holds, whether it is intact, and a hash of its content."""
+"""``streamsched state``: what a state directory holds, whether it is intact, its repair, and a hash of its content."""
 
 from __future__ import annotations
 
@@ -17,6 +17,9 @@ from streamsched.persistence.files import list_images
 from streamsched.persistence.recovery import newest_image
 from streamsched.persistence.verification import check_directory
 from streamsched.scheduler.scheduler import Scheduler
+from streamsched.scheduler.stream_clock import MAX_AHEAD_OF_CLOCK
+from streamsched.service.open_state import repair_state
+from streamsched.state.future_times import describe_future_pages
 
 __all__ = ["command"]
 
@@ -25,14 +28,23 @@ _EPILOG: Final = """
 Examples:
   streamsched state show --state state/
   streamsched state verify --state state/ && echo intact
+  streamsched state repair --state state/    # times in the future, as wrong clocks left them
   streamsched state digest --state state/    # equal for equal states, however they were reached
   streamsched state export --state state/ --to pages.parquet    # for DuckDB, Polars, pandas
 """
 
 
+_present: Final = click.option(
+    "--now", type=options.MOMENT, metavar="TIME", show_default="the current time", help="What is later is the future."
+)
+_max_ahead: Final = click.option(
+    "--max-ahead", type=options.DURATION, default=MAX_AHEAD_OF_CLOCK, help="How far ahead a time may be."
+)
+
+
 @click.group("state", epilog=_EPILOG, no_args_is_help=False)
 def command() -> None:
-    """Show, verify, hash or export a saved state."""
+    """Show, verify, repair, hash or export a saved state."""
 
 
 @command.command("show", epilog="Example: streamsched state show --state state/")
@@ -52,22 +64,52 @@ def _show(state: Path, json: bool) -> int:
 
 @command.command("verify", epilog="Example: streamsched state verify --state state/")
 @options.state
+@_present
+@_max_ahead
 @click.option("--json", is_flag=True, help="Print JSON.")
-def _verify(state: Path, json: bool) -> int:
+def _verify(state: Path, now: float | None, max_ahead: float, json: bool) -> int:
     """Check every byte of every file of a saved state.
 
-    Older snapshots and the log of calls are checked too. Each damaged file is reported.
+    Older snapshots and the log of calls are checked too. Each damaged file is reported, and so are pages whose last
+    visit lies in the future.
     """
     faults = check_directory(state)
     for fault in faults[1:]:
         echo_error(f"streamsched: {fault}")
     if faults:
         raise faults[0]
-    broken = Scheduler.load(state).core.pages.faults()
+    pages = Scheduler.load(state).core.pages
+    broken = pages.faults()
     file = str(newest_image(state))
     if broken:
         raise SnapshotError(file, f"checksums are valid but an invariant does not hold: {broken[0]}")
+    future = describe_future_pages(pages.arrays, options.current_time(now) + max_ahead)
+    if future is not None:
+        raise SnapshotError(file, f"{future}; `streamsched state repair` mends them")
     return _print({"file": file, "sound": True}, json)
+
+
+@command.command("repair", epilog="Example: streamsched state repair --state state/")
+@options.state
+@_present
+@_max_ahead
+@click.option("--json", is_flag=True, help="Print JSON.")
+def _repair(state: Path, now: float | None, max_ahead: float, json: bool) -> int:
+    """Mend times in the future, as wrong clocks left them.
+
+    Prints how many records of each kind were changed. A mended page counts as visited at the newest outcome that is
+    not in the future, and its change rate is learned anew. Leases and rests of hosts end if they last longer than the
+    longest back-off from then on; blocks stay.
+    """
+    changed = {
+        name: count for name, count in repair_state(state, options.current_time(now) + max_ahead).items() if count
+    }
+    if json:
+        return _print({"file": str(newest_image(state)), "changed": changed}, json)
+    if not changed:
+        echo("nothing to repair")
+        return DONE
+    return _print({"file": str(newest_image(state)), **changed}, json)
 
 
 @command.command("digest", epilog="Example: streamsched state digest --state state/")

@@ -102,6 +102,13 @@ class Panel:
         self.bar, self._cycle = state["bar"], state["cycle"]
         self._handed, self._own = state["handed"], state["own"]
 
+    def turn_back(self, latest_s: float, present_s: float) -> int:
+        """Return to the cycle of `present_s` if the newest batch is later than `latest_s`; return 1 if so, else 0."""
+        if self._cycle is None or self._cycle * self._cycle_s <= latest_s:
+            return 0
+        self._cycle = math.floor(present_s / self._cycle_s)
+        return 1
+
     def _begin_cycle(self, shard: ShardArrays, cycle: int) -> None:
         """Start a cycle with a panel sized by the pages of the last one."""
         self._renew(shard)
