@@ -36,7 +36,7 @@ def settings_of(seed: int = 7) -> dict[str, Any]:
     """Settings of a scheduler that uses everything: a panel, quotas, politeness."""
     return {
         "cycle": "12h", "seed": seed, "politeness": POLITENESS, "panel": 0.3, "new_share": 0.2, "explore_share": 0.1,
-        "change_bits": 3, "threads": 1,
+        "change_bits": 3, "threads": 1, "max_ahead": "10d",
     }  # fmt: skip
 
 

@@ -190,3 +190,15 @@ def test_the_error_that_ends_the_deliveries_is_returned(scheduler: DurableSchedu
     loop = make(scheduler, topic)
     assert str(loop.run(fail(), lambda _: None)) == "kafka://t/0: offset 9 is gone"
     assert loop.total.applied == 1
+
+
+def test_outcomes_of_the_future_are_kept_aside_and_passed(scheduler: DurableScheduler, topic: Topic) -> None:
+    loop = make(scheduler, topic)
+    days = [0, 1, 400, 2, 401]
+    outcomes = [Outcome(f"https://a.example/{day}", 86_400.0 * day) for day in days]
+    topic.current[PATHS[0]] = position = Position("kafka", PATHS[0], 10, 10)
+    loop.run([Delivery(OutcomeBatch.from_outcomes(outcomes), position)], lambda _: None)
+    assert topic.kept_aside == ["https://a.example/400", "https://a.example/401"]
+    assert loop.counts()["applied"] == 3
+    assert loop.counts()["rejected"] == 2
+    assert scheduler.positions[PATHS[0]]["offset"] == 10
