@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -194,7 +195,8 @@ class OutcomeBatch:
         beyond = ~(np.abs(self.fetched_at) < TIME_LIMIT_S)
         for row in np.flatnonzero(beyond).tolist():
             time_s = self.fetched_at[row].item()
-            problems_by_row.setdefault(row, InvalidOutcome(row, "fetched_at", time_s, expected_time(time_s)))
+            expected = expected_time(time_s) if math.isfinite(time_s) else "a finite number"
+            problems_by_row.setdefault(row, InvalidOutcome(row, "fetched_at", time_s, expected))
         if self.status.size:
             outside = (self.status < 0) | (self.status > MAX_STATUS)
             report(self._where(STATUS, outside), "status", self._value("status"), f"0 to {MAX_STATUS}")

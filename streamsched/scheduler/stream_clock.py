@@ -124,8 +124,8 @@ class StreamClock:
             self._refusals += 1
             return False
         elif time_s >= self.newest_s - self.max_ahead_s:
-            self.newest_s = max(self.newest_s, time_s)
-            self._is_supported, self._refusals = True, 0
+            self._is_supported |= time_s != self.newest_s  # the same may be the same outcome once more
+            self.newest_s, self._refusals = max(self.newest_s, time_s), 0
         elif not self._is_supported:
             self.newest_s = time_s
         return True

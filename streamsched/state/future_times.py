@@ -59,7 +59,8 @@ def describe_future_pages(shard: ShardArrays, latest_s: float) -> str | None:
         for url, time_s in zip(url_texts(shard.pages, named), times.tolist(), strict=True)
     ]
     more = ", …" if rows.size > _NAMED else ""
-    return f"{rows.size} pages were last visited in the future: {', '.join(examples)}{more}"
+    pages = f"{rows.size} of {int(shard.corpus['pages'][0])} pages"
+    return f"the last visit lies in the future for {pages}: {', '.join(examples)}{more}"
 
 
 def _find_future_pages(shard: ShardArrays, latest_s: float) -> Ints:

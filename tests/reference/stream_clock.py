@@ -31,8 +31,9 @@ class Clock:
             self.refused.append(time_s)
             return False
         if newest_s - self.max_ahead_s <= time_s:
+            self.is_supported = self.is_supported or time_s != newest_s
             self.heard.append(time_s)
-            self.refused, self.is_supported = [], True
+            self.refused = []
         elif not self.is_supported:
             self.heard = [time_s]
         return True

@@ -431,7 +431,7 @@ def test_threads_share_a_scheduler() -> None:
                 batch = scheduler.next_batch(5, now=1e9, lease="1h")
                 handed.append(batch.urls)
                 own = [url(i, f"host{thread}.example") for i in range(step * 20, step * 20 + 20)]
-                reply = scheduler.observe(OutcomeBatch(own, np.full(20, 2e9 + step)))
+                reply = scheduler.observe(OutcomeBatch(own, np.full(20, 1e9 + 1e6 + step)))
                 assert reply == Observed(applied=20, first_visits=20)
                 assert own[0] in scheduler
                 assert url(step, "nowhere.example") not in scheduler

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from streamsched import Outcome, OutcomeBatch, Scheduler, SettingsError
+from streamsched import InvalidOutcome, Outcome, OutcomeBatch, Scheduler, SettingsError
 from streamsched.scheduler.stream_clock import StreamClock, WallClock, admit_outcomes
 
 DAY = 86_400.0
@@ -39,7 +39,7 @@ def test_old_outcomes_are_accepted_and_say_nothing() -> None:
 @pytest.mark.parametrize("first", [9e10, T + 11 * DAY])
 def test_a_first_outcome_from_a_wrong_clock(first: float) -> None:
     clock = StreamClock(10 * DAY)
-    assert clock.admit(np.array([first])).size == 0
+    assert clock.admit(np.array([first, first])).size == 0  # delivered twice
     assert refused(clock, 0, 1, 500) == [2]
     assert clock.newest_s == T + DAY
 
@@ -129,8 +129,9 @@ def test_calls_refuse_milliseconds(now: float) -> None:
         with pytest.raises(SettingsError, match="seconds"):
             call()
     assert len(scheduler) == 0
-    with pytest.raises(ValueError, match="seconds"):
+    with pytest.raises(InvalidOutcome) as caught:
         Outcome(PAGES[0], now)
+    assert caught.value.field == "fetched_at"
 
 
 def test_one_outcome_moves_no_shared_clock() -> None:

@@ -128,9 +128,10 @@ def test_visits_stop_at_what_their_field_holds() -> None:
 
 @pytest.mark.parametrize("changed", [False, True])
 def test_intervals_beyond_all_reason_count_as_the_longest(changed: bool) -> None:
-    table = make(*visits([-1e308, 1e308], [False, False]))
+    table = PageTable(DAY, 6)
+    table.observe(OutcomeBatch([URL] * 2, [-1e308, 1e308], changed=[False, False]))  # no check of their times
     assert table.arrays.pages.records["own_exposure"][0] == LONGEST_INTERVAL
-    observe(table, *visits([1.7e308], [changed]))
+    table.observe(OutcomeBatch([URL], [1.7e308], changed=[changed]))
     record = table.arrays.pages.records[0]
     assert np.isfinite(record["own_shape"])
     assert LONGEST_INTERVAL <= record["own_exposure"] <= 2 * LONGEST_INTERVAL
@@ -138,7 +139,8 @@ def test_intervals_beyond_all_reason_count_as_the_longest(changed: bool) -> None
 
 def test_clock_errors_of_one_page_do_not_spread() -> None:
     """One page's exposure became infinite, its next change NaN, and with the next sweep every prior."""
-    table = make(*visits([-1e308, 1e308, 1.7e308], [False, False, True]))
+    table = PageTable(DAY, 6)
+    table.observe(OutcomeBatch([URL] * 3, [-1e308, 1e308, 1.7e308], changed=[False, False, True]))
     other = [f"https://b.example/{i}" for i in range(40)]
     for day in range(8):
         table.observe(OutcomeBatch(other, np.full(40, day * DAY), changed=np.arange(40) % 3 == 0))
