@@ -25,6 +25,7 @@ from streamsched.scheduler.durable import DurableScheduler
 from streamsched.scheduler.explanation import Explanation
 from streamsched.scheduler.results import Batch, Observed
 from streamsched.scheduler.scheduler import Scheduler
+from streamsched.scheduler.stream_clock import WallClock
 
 if TYPE_CHECKING:
     from streamsched.evolution.plan import EvolutionPlan
@@ -56,6 +57,7 @@ __all__ = [
     "SourceError",
     "StreamschedError",
     "UnknownPage",
+    "WallClock",
     "hamming",
     "simhash",
 ]

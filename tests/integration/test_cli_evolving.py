@@ -69,6 +69,18 @@ def test_batches_may_be_cut_anywhere(tmp_path: Path, size: int) -> None:
     assert [record["data"]["cycles"] for record in plain(tmp_path)][-1] > 0
 
 
+@pytest.mark.parametrize("wrong", [0, 1, 50])
+def test_one_wrong_clock_does_not_end_evolution(tmp_path: Path, wrong: int) -> None:
+    """Neither as the first outcome of all nor among others."""
+    days = np.repeat(np.arange(1, 11), 12) * DAY
+    times = np.insert(days.astype(np.float64), wrong, 9e10)
+    urls = np.insert(np.array([f"https://a.example/{i % 12}" for i in range(days.size)]), wrong, "https://b.example/")
+    scheduler = Scheduler()
+    intake = FileEvolution(scheduler, EvolutionPlan(every=4, drift=None), tmp_path)
+    intake.observe(OutcomeBatch(urls.tolist(), times), lambda part, _: scheduler.observe(part))
+    assert [record["when_s"] for record in plain(tmp_path)] == [5 * DAY, 9 * DAY]
+
+
 def test_cuts() -> None:
     times = [0.5, 0.9, 1.0, 0.2, 3.7, np.nan, 3.1, 4.0]
     batch = OutcomeBatch([f"https://a.example/{i}" for i in range(8)], times)
