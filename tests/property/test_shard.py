@@ -164,7 +164,7 @@ def test_twin_counts_prefixes_as_the_sketch_does() -> None:
 @given(streams(), sizes, st.integers(1, 64))
 def test_any_stream_leaves_the_state_of_the_twin(outcomes: list[Outcome], sizes: list[int], bits: int) -> None:
     with fenced():
-        scheduler, shard = Scheduler(change_bits=bits), reference_shard.Shard(DAY, bits)
+        scheduler, shard = Scheduler(change_bits=bits, max_ahead=None), reference_shard.Shard(DAY, bits)
         observe_both(scheduler, shard, outcomes, sizes)
         assert_same(scheduler, shard)
 
@@ -172,7 +172,7 @@ def test_any_stream_leaves_the_state_of_the_twin(outcomes: list[Outcome], sizes:
 def test_long_stream_over_many_groups_leaves_the_state_of_the_twin() -> None:
     """More pages than a step of the sweep has rows, groups that open between its steps, and dozens of sweeps."""
     batch = daily_crawl(pages=700, visits=9_000, seed=1)
-    scheduler, shard = Scheduler(), reference_shard.Shard(DAY)
+    scheduler, shard = Scheduler(max_ahead=None), reference_shard.Shard(DAY)
     observe_both(scheduler, shard, list(batch), [4_000, 1, 999])
     assert_same(scheduler, shard)
     assert shard.sweeps > 10
@@ -185,7 +185,7 @@ def test_long_stream_over_many_groups_leaves_the_state_of_the_twin() -> None:
 def test_journal_keeps_the_newest_visits(outcomes: list[Outcome], sizes: list[int]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(page_table, "JOURNAL_VISITS", 16)
-        scheduler, shard = Scheduler(), reference_shard.Shard(DAY, journal_visits=16)
+        scheduler, shard = Scheduler(max_ahead=None), reference_shard.Shard(DAY, journal_visits=16)
     observe_both(scheduler, shard, outcomes, sizes)
     assert_same(scheduler, shard)
 
@@ -195,7 +195,7 @@ def test_sample_is_halved_as_pages_double() -> None:
     urls = [f"https://{i % 7}.example/{i}" for i in range(110_000)]
     order = np.r_[0:60_000, 0:2_000, 60_000:110_000, 0:2_000]
     batch = OutcomeBatch([urls[i] for i in order], np.arange(order.size) + 0.0)
-    scheduler = Scheduler()
+    scheduler = Scheduler(max_ahead=None)
     scheduler.observe(batch)
     hashes = [reference_shard.sample_hash(url) for url in urls]
     shares = np.select([np.arange(order.size) < 50_000, np.arange(order.size) < 102_000], [1, 2], 4)
@@ -249,7 +249,7 @@ def test_pages_are_handed_out_in_the_order_of_the_twin(
 @settings(max_examples=30)
 @given(streams(), formulas, st.sampled_from([-1e308, 0.0, 1e6, 1e308]))
 def test_terminals_and_scores_are_those_of_the_twin(outcomes: list[Outcome], formula: str, now: float) -> None:
-    scheduler, shard = Scheduler(formula=formula), reference_shard.Shard(DAY)
+    scheduler, shard = Scheduler(formula=formula, max_ahead=None), reference_shard.Shard(DAY)
     observe_both(scheduler, shard, outcomes, [1000])
     root = Formula.parse(formula).root
     for url in list(shard.pages)[:20]:

@@ -60,7 +60,7 @@ def some(*values: object, most: int = 3) -> st.SearchStrategy[list]:  # type: ig
 
 # Mostly onwards by hours and days, sometimes back or not at all, so that duplicates and late outcomes come too.
 steps = st.sampled_from([*range(1, 30), 300, 300, 0, 0, -1, -24]).map(lambda hours: 3_600.0 * hours)
-clock_errors = st.sampled_from([-1e308, -3_600.0, 5e-324, 1e308])
+clock_errors = st.sampled_from([-9.9e10, -3_600.0, 5e-324, 9.9e10])
 
 
 @st.composite

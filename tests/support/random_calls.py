@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 from hypothesis import strategies as st
 
 from streamsched import HostRule, Outcome, Politeness, Rule
 from streamsched.scheduler.any_scheduler import AnyScheduler
+from streamsched.scheduler.results import Observed
 from tests.support.outcome_streams import PREFIXES, streams
 
 __all__ = ["KINDS", "POLITENESS", "URLS", "Call", "calls", "settings_of"]
@@ -41,7 +43,7 @@ def settings_of(seed: int = 7) -> dict[str, Any]:
 
 
 def observing(outcomes: list[Outcome]) -> Call:
-    return lambda scheduler: scheduler.observe(outcomes)
+    return lambda scheduler: _plain_counts(scheduler.observe(outcomes))
 
 
 @st.composite
@@ -84,3 +86,7 @@ def calls(draw: st.DrawFn, only: int | None = None) -> Call:  # noqa: PLR0911  o
 
 def _plain(batch: Any) -> Any:
     return batch.urls, [repr(score) for score in batch.scores.tolist()], batch.panel
+
+
+def _plain_counts(observed: Observed) -> Any:
+    return replace(observed, rejections=()), [str(problem) for problem in observed.rejections]

@@ -51,6 +51,7 @@ class Twins:
             seed=seed,
             new_share=0.0,
             surge_probes=False,
+            max_ahead=None,
             threads=1,
             regions=regions,
         )

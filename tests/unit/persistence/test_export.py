@@ -19,7 +19,7 @@ def scheduler() -> Scheduler:
     day = 86_400.0
     scheduler.observe([Outcome("https://a.example/x/1", at * day, changed=at == 2) for at in range(4)])
     scheduler.observe(Outcome("https://a.example/gone", day, status=404))
-    scheduler.observe(Outcome("https://b.example/ä", 1e300))
+    scheduler.observe(Outcome("https://b.example/ä", -9.9e10))
     scheduler.discover(["https://b.example/new"], now=5 * day, importance=2.5)
     scheduler.next_batch(1, now=6 * day, lease="1h")
     scheduler.ask(["https://b.example/new"], now=6 * day)
