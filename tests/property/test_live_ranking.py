@@ -82,6 +82,8 @@ some_manners = st.builds(
     retire_after=st.sampled_from([None, 1, 3]),
     min_revisit=st.sampled_from([0.0, 0.0, 3_600.0]),
     max_revisit=st.sampled_from([None, None, 3_600.0, 30 * DAY]),
+    retry_after_most=st.sampled_from([60.0, DAY, 100 * DAY]),
+    host_backoff_503=st.sampled_from([1, 3, None]),
 )
 crawls = st.builds(
     Crawl,
@@ -90,7 +92,7 @@ crawls = st.builds(
     count=st.integers(1, 40),
     start_s=st.sampled_from([0.0, 0.0, -60.0, -DAY, -5 * DAY, 60.0]),
     step_s=st.sampled_from([0.0, 1e-3]),
-    statuses=some(None, None, None, 200, 304, 404, 410, 429, 500),
+    statuses=some(None, None, None, 200, 304, 404, 410, 429, 500, 503),
     verdicts=some(None, False, True),
     importances=some(None, None, 0.0, 0.1, 3e38),
     costs=some(None, None, 0.0, 2.5),
