@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 from streamsched import Outcome, Politeness, Scheduler
+from streamsched.persistence.image_writer import SavePlan
 from streamsched.politeness.politeness_settings import HostRule
 from streamsched.reasons import ReasonCode
+from streamsched.scheduler.durable import DurableScheduler
 
 HOUR = 3_600.0
 URLS = [f"https://a.example/{i}" for i in range(6)]
@@ -221,6 +223,21 @@ def test_a_saved_state_awaits_its_probe(tmp_path: Path) -> None:
     assert take(loaded, 101.0) == []
     loaded.observe(Outcome(probe[0], 101.0))
     assert len(take(loaded, 102.0)) == 6
+
+
+def test_a_log_of_calls_awaits_its_probe(tmp_path: Path) -> None:
+    settings = {"politeness": Politeness(backoff=0), "formula": "t", "new_share": 0.0}
+    scheduler = DurableScheduler.open(tmp_path, settings, plan=SavePlan(every=1e9))
+    scheduler.discover(URLS, now=0.0)
+    scheduler.observe(Outcome(URLS[0], 10.0, 429, retry_after=90.0))
+    probe = scheduler.next_batch(6, now=100.0, lease=60).urls
+    digest = scheduler.digest()
+    scheduler.close(save=False)
+    with DurableScheduler.open(tmp_path) as again:
+        assert again.digest() == digest
+        assert again.next_batch(6, now=101.0).urls == []
+        again.observe(Outcome(probe[0], 102.0))
+        assert len(again.next_batch(6, now=103.0)) == 6
 
 
 def test_a_page_counts_once_in_a_row_of_503() -> None:
