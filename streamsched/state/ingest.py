@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -179,7 +179,7 @@ def _apply_one(
     mark_dirty_group(dirty, groups, np.int64(page.group))
     mark_dirty_group(dirty, groups, np.int64(group.host))
     fetched_at = columns.fetched_at[at]
-    status = columns.status[at] if given & STATUS else np.int32(200)
+    status: Any = columns.status[at] if given & STATUS else np.int32(200)
     retry_after = columns.retry_after[at] if given & RETRY_AFTER else 0.0
     wait_s = demanded_wait(rules.limits, given, status, retry_after)
     if apply_host_response(host, page, trace, rules.limits, HostResponse(row, status, wait_s, fetched_at)):

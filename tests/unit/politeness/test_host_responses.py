@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -179,7 +180,8 @@ def test_pages_of_other_hosts_take_the_places() -> None:
 
 @pytest.mark.parametrize("share", ["panel", "new_share", "explore_share"])
 def test_shares_of_a_batch_obey_the_probe(share: str) -> None:
-    scheduler = Scheduler(politeness=Politeness(backoff=0), formula="t", **{"new_share": 0.0, share: 0.5})
+    shares: dict[str, Any] = {"new_share": 0.0, share: 0.5}
+    scheduler = Scheduler(politeness=Politeness(backoff=0), formula="t", **shares)
     scheduler.discover(URLS, now=0.0)
     scheduler.observe([Outcome(url, 1.0) for url in URLS[:3]])
     scheduler.observe(Outcome(URLS[0], 10.0, 429, retry_after=90.0))
