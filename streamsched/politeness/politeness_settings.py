@@ -32,7 +32,7 @@ class Politeness:
     - ``retry_after_most``: the longest rest that an answer can demand by Retry-After;
     - ``host_backoff_429``, ``host_backoff_503``: the number of pages, 1 to 255, that must give this answer one after
       another before the whole host rests; None for no such rest. Of fewer pages Retry-After rests these pages, beside
-      their back-off. After its rest the host gives one page, and the others once a visit has not failed;
+      their back-off. After its rest the host gives one page, and the others once a visit has not failed.
 
     Settings of a page:
 
