@@ -56,7 +56,8 @@ _NUMBER_EXPECTED: Final = f"a finite number of 0 or more, at most {_LARGEST:.6g}
 class Outcome:
     """One finished crawl of a page; None means that the crawler did not report the field.
 
-    ``retry_after``: seconds after `fetched_at` in which the host must not be visited, from a Retry-After header.
+    ``retry_after``: seconds after `fetched_at` in which the server asks for no visit, from a Retry-After header; used
+    with a status of 429 or 503.
 
     Raises InvalidOutcome, as record 0, if a field breaks the format.
 

@@ -22,9 +22,11 @@ class ReasonCode(StrEnum):
     NEVER_BY_RULE = "never_by_rule"
     LEASED = "leased"
     HOST_RESTING = "host_resting"
+    HOST_PROBING = "host_probing"
     HOST_FULL = "host_full"
     BELOW_MIN_REVISIT = "below_min_revisit"
     BACKING_OFF = "backing_off"
+    RETRY_AFTER = "retry_after"
     RETIRED = "retired"
     # Why it has priority over pages that are ranked by score.
     ASKED_FOR = "asked_for"

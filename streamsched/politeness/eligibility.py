@@ -16,6 +16,7 @@ from streamsched.politeness.limits import (
     overdue_at,
     probe_at,
     ready_at,
+    retry_at,
     revisit_at,
 )
 from streamsched.records.page_schema import LEASED, OUT, PageArrays
@@ -40,6 +41,7 @@ class Waits(NamedTuple):
     overdue_at: Floats
     revisit_at: Floats
     backoff_until: Floats
+    retry_at: Floats
     probe_at: Floats
     host_ready_s: Floats
     host_capacity: Floats  # further pages of its host that may be in flight, below 1 if it is at its limit
@@ -78,7 +80,7 @@ def page_not_before(pages: PageArrays, row: int, limits: Limits, now: float) -> 
     leased = page.flags & LEASED and pages.lease_until_s[row] > now
     if leased and page.flags & OUT:
         return np.inf
-    until = ready_at(page, pages.traces[row], limits)
+    until = ready_at(pages, row, limits)
     # LEASED without OUT: `Leases.expire` has returned this lease, for a later `now`, and returns none twice.
     return float(max(until, pages.lease_until_s[row]) if leased else until)
 
@@ -90,10 +92,11 @@ def _read_waits(pages: PageArrays, groups: Records, rows: Ints, limits: Limits, 
         trace: Record = pages.traces[rows[i]]
         group: Record = groups[page.group]
         host: Record = groups[group.host]
-        waits.ready_at[i] = ready_at(page, trace, limits)
+        waits.ready_at[i] = ready_at(pages, rows[i], limits)
         waits.overdue_at[i] = overdue_at(page, limits)
         waits.revisit_at[i] = revisit_at(page, limits)
         waits.backoff_until[i] = backoff_until(page, trace, limits)
+        waits.retry_at[i] = retry_at(pages, rows[i])
         waits.probe_at[i] = probe_at(page, trace, limits)
         waits.host_ready_s[i] = host.ready_s
         waits.host_capacity[i] = in_flight_capacity(host, limits)
@@ -106,4 +109,4 @@ def _write_unrestricted(pages: PageArrays, groups: Records, rows: Ints, limits: 
         page: Record = pages.records[rows[i]]
         group: Record = groups[page.group]
         host_free = host_capacity(groups[group.host], limits, now, np.inf) > 0
-        out[i] = host_free and ready_at(page, pages.traces[rows[i]], limits) <= now
+        out[i] = host_free and ready_at(pages, rows[i], limits) <= now

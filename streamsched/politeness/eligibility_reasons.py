@@ -9,9 +9,17 @@ import numpy as np
 
 from streamsched.politeness.eligibility import Waits, read_waits
 from streamsched.politeness.leases import are_leased
-from streamsched.politeness.limits import FOR_DELAY, FOR_RETRY_AFTER, FOR_TOO_MANY, ON_REQUEST, Limits
+from streamsched.politeness.limits import (
+    FOR_DELAY,
+    FOR_RETRY_AFTER,
+    FOR_TOO_MANY,
+    FOR_UNAVAILABLE,
+    ON_REQUEST,
+    Limits,
+)
 from streamsched.reasons import Reason, ReasonCode
 from streamsched.records.page_schema import URGENT
+from streamsched.records.url_index import url_text
 from streamsched.records.url_patterns import group_name
 
 if TYPE_CHECKING:
@@ -25,6 +33,7 @@ _HOST_CAUSES: Final = {
     FOR_TOO_MANY: "too_many_requests",
     FOR_RETRY_AFTER: "retry_after",
     ON_REQUEST: "blocked",
+    FOR_UNAVAILABLE: "unavailable",
 }
 
 
@@ -64,9 +73,13 @@ def _waits_for(shard: ShardArrays, row: int, now: float, waits: Waits) -> list[R
     host = shard.groups.records[shard.groups.records["host"][page["group"]]]
     cause = _HOST_CAUSES.get(int(host["wait_reason"]))
     wait(ReasonCode.HOST_RESTING, waits.host_ready_s[0], host=_host_name(shard, row), cause=cause)
+    if host["probe"] not in (0, row + 1):
+        probe = url_text(shard.pages, int(host["probe"]) - 1)
+        wait(ReasonCode.HOST_PROBING, host["probe_until_s"], host=_host_name(shard, row), probe=probe)
     if not page["flags"] & URGENT:  # a page asked for waits only for its lease and its host
         wait(ReasonCode.BELOW_MIN_REVISIT, waits.revisit_at[0])
         wait(ReasonCode.BACKING_OFF, waits.backoff_until[0], failures=int(page["failures"]))
+        wait(ReasonCode.RETRY_AFTER, waits.retry_at[0])
         wait(ReasonCode.RETIRED, waits.probe_at[0], gone_answers=int(page["gone"]))
     return reasons
 

@@ -65,6 +65,9 @@ class Leases:
         """End the leases of `rows`: int64[m], as an outcome would. O(m)."""
         mark_dirty_rows(shard.dirty, shard.pages, shard.seasonality, rows)
         _recall_all(shard.pages, shard.groups.records, shard.seasonality, shard.dirty, rows)
+        _end_probes(shard.pages, shard.groups.records, shard.dirty, rows)
+        leased = (shard.pages.records["flags"][rows] & LEASED) != 0
+        shard.pages.lease_until_s[rows[leased]] = -np.inf  # not the end of a page's rest
         shard.pages.records["flags"][rows] &= np.uint8(0xFF ^ LEASED ^ FOR_PANEL)
 
     def expire(self, shard: ShardArrays, now: float) -> Ints:
@@ -135,3 +138,15 @@ def _recall_all(
             mark_dirty_row(dirty, pages, seasonality, rows[i])
             mark_dirty_group(dirty, groups, np.int64(group.host))
             release_slot(page, groups[group.host])
+
+
+@bare_kernel
+def _end_probes(pages: PageArrays, groups: Records, dirty: DirtyArrays, rows: Ints) -> None:
+    """Let other pages probe those hosts whose probe is among `rows`."""
+    for i in range(rows.size):
+        page: Record = pages.records[rows[i]]
+        group: Record = groups[page.group]
+        host: Record = groups[group.host]
+        if host.probe == rows[i] + 1:
+            mark_dirty_group(dirty, groups, np.int64(group.host))
+            host.probe = 0

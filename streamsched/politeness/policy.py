@@ -73,8 +73,8 @@ class PolitenessPolicy:
 
     def grant(self, shard: ShardArrays, rows: Ints, now: float, until_s: float, panel: int = 0) -> None:
         """Lease `rows`: int64[m] at `now` until `until_s`, and let their hosts rest for their delays. O(m)."""
-        count_leased(shard.pages.records, shard.groups.records, shard.dirty, rows, self.limits, now)
         self.leases.grant(shard, rows, until_s, panel)
+        count_leased(shard.pages.records, shard.groups.records, shard.dirty, rows, self.limits, now, until_s)
 
     @staticmethod
     def ask(shard: ShardArrays, rows: Ints) -> None:
@@ -97,7 +97,8 @@ class PolitenessPolicy:
         sooner = bool(np.any(shard.groups.records["ready_s"][hosts] > until_s))
         shard.groups.records["ready_s"][hosts] = until_s
         shard.groups.records["wait_reason"][hosts] = ON_REQUEST
-        shard.groups.records["asked_to_wait"][hosts] = 0
+        shard.groups.records["asked_to_wait"][hosts] = 0  # nothing to probe: it was not the host that demanded a rest
+        shard.groups.records["probe"][hosts] = 0
         return hosts, sooner
 
     def state(self) -> dict[str, Any]:

@@ -49,15 +49,21 @@ PRIOR_FIELDS: Final[_Fields] = {  # written by estimation.hierarchical_prior
     "rate_sum": "<f8",  # current sweep: sum of the posterior means of the group's pages
     "rate_count": "<f8",  # current sweep: pages in the sum
 }
-POLITENESS_FIELDS: Final[_Fields] = {  # written by politeness.limits and politeness.rule_book; used of hosts only
+POLITENESS_FIELDS: Final[_Fields] = {  # written by `politeness`; used of hosts only
     "ready_s": "<f8",  # no visits before
     "delay_s": "<f4",  # minimum time between two visits, NaN for that of the settings
     "out": "<u4",  # leased pages
     "max_out": "<u2",  # most leased pages at a time
     "max_batch": "<u2",  # most pages in a batch
-    "consecutive_429s": "u1",  # consecutive answers of 429
+    "backoffs": "u1",  # rests that it demanded in a row, at most 255
     "wait_reason": "u1",  # why ready_s is set, by the codes of politeness.limits
-    "asked_to_wait": "u1",  # 1 if the host has asked for a wait since it was last given visits
+    "asked_to_wait": "u1",  # 1 from a rest that it demanded until a good answer to a visit after that
+    "refused_since_s": "<f8",  # the earliest of the answers that `refusals` counts
+    "probe_until_s": "<f8",  # when the lease of the probe ends
+    "probe": "<u4",  # row plus 1 of the page that was leased last after a demanded rest; 0: none is awaited
+    "refusal": "<u2",  # 429 or 503, valid if refusals is above 0
+    "refusals": "u1",  # pages that gave this answer one after another, at most 255
+    "spare": "u1",
 }
 SURGE_FIELDS: Final[_Fields] = {  # written by estimation.surges: of the open window, and of an earlier one it keeps
     "open_s": "<f8",  # start of the open window, -inf before the first
@@ -78,7 +84,8 @@ _LAYOUT: Final = (
     *("key", "name_span"),
     *PRIOR_FIELDS,
     *("visits", "changes", "pages", "parent", "host", "recheck_until"),
-    *("ready_s", "delay_s", "out", "max_out", "max_batch", "consecutive_429s", "wait_reason", "depth", "asked_to_wait"),
+    *("ready_s", "delay_s", "out", "max_out", "max_batch", "backoffs", "wait_reason", "depth", "asked_to_wait"),
+    *("refused_since_s", "probe_until_s", "probe", "refusal", "refusals", "spare"),
     *SURGE_FIELDS,
 )
 

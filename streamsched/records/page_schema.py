@@ -31,7 +31,7 @@ __all__ = [
 VISITED: Final = 1  # a visit has shown the page's content; before that, last_visit_s is when the page became known
 SUCCEEDED: Final = 2  # the last such visit had a status below 400
 WITH_FINGERPRINT: Final = 4  # TRACE.fingerprint is that of the content last seen
-LEASED: Final = 8  # leased until PageArrays.lease_until_s
+LEASED: Final = 8  # leased until PageArrays.lease_until_s, whose time may have passed
 FOR_PANEL: Final = 16  # beside LEASED: leased for the panel, so its outcome is no evidence for or against the formula
 OUT: Final = 32  # beside LEASED: included in its host's count of leased pages, GROUP.out
 URGENT: Final = 64  # requested: to be visited once whatever its score
@@ -77,4 +77,6 @@ class PageArrays(NamedTuple):
     records: Records  # PAGE[rows]
     traces: Records  # TRACE[rows]
     text: Bytes  # the URLs, one after another
-    lease_until_s: Floats  # float64[rows], valid if LEASED is set
+    # float64[rows]: the end of the lease if LEASED is set. Else, if the last visit failed, the end of the rest that its
+    # Retry-After demanded, -inf for none: a page has one of the two at most.
+    lease_until_s: Floats

@@ -134,6 +134,9 @@ class PolitenessTable(SettingsTable):
     probe_every: Duration | None = None
     min_revisit: Duration | None = None
     max_revisit: Duration | None = None
+    retry_after_most: Duration | None = None
+    host_backoff_429: int | None = None
+    host_backoff_503: int | None = None
 
 
 class SaveTable(SettingsTable):

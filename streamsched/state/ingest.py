@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +24,8 @@ from streamsched.estimation.seasonality.seasonality_update import prefetch_seaso
 from streamsched.estimation.surges import update_surges
 from streamsched.numerics.jit import bare_kernel, inlined_kernel, prefetch
 from streamsched.outcomes import CHANGED, COST, FINGERPRINT, IMPORTANCE, RETRY_AFTER, STATUS
-from streamsched.politeness.limits import Limits, apply_host_response, release_slot
+from streamsched.politeness.host_responses import HostResponse, apply_host_response, demanded_wait
+from streamsched.politeness.limits import Limits, release_slot
 from streamsched.records.dirty_tracking import mark_dirty_group, mark_dirty_row
 from streamsched.records.page_schema import FOR_PANEL, LEASED, SUCCEEDED, URGENT, VISITED, WITH_FINGERPRINT
 from streamsched.records.score_invalidation import InvalidationBuffer, invalidate_row
@@ -178,6 +179,11 @@ def _apply_one(
     mark_dirty_group(dirty, groups, np.int64(page.group))
     mark_dirty_group(dirty, groups, np.int64(group.host))
     fetched_at = columns.fetched_at[at]
+    status: Any = columns.status[at] if given & STATUS else np.int32(200)
+    retry_after = columns.retry_after[at] if given & RETRY_AFTER else 0.0
+    wait_s = demanded_wait(rules.limits, given, status, retry_after)
+    if apply_host_response(host, page, trace, rules.limits, HostResponse(row, status, wait_s, fetched_at)):
+        wait_s = -1.0
     trace.last_outcome_s = fetched_at
     release_slot(page, host)
     page.flags &= ~np.uint8(LEASED | FOR_PANEL | URGENT)
@@ -188,14 +194,12 @@ def _apply_one(
         page.importance = columns.importance[at]
     if given & COST:
         page.cost = columns.cost[at]
-    status = columns.status[at] if given & STATUS else np.int32(200)
-    retry_after = columns.retry_after[at] if given & RETRY_AFTER else 0.0
-    apply_host_response(host, rules.limits, given, status, retry_after, fetched_at)
     fingerprint = columns.fingerprint[at] if given & FINGERPRINT else np.uint64(0)
     changed = columns.changed[at] if given & CHANGED else False
     verdict = _detect_change(page, trace, given, status, fingerprint, changed, rules.change_bits)
     if verdict == FAILURE:
         corpus.failures += 1
+        shard.pages.lease_until_s[row] = fetched_at + wait_s if wait_s >= 0.0 else -np.inf
         if page.failures < 0xFF:
             page.failures += 1
         return FAILURES

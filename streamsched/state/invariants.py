@@ -69,6 +69,7 @@ def _check_groups(shard: ShardArrays) -> dict[str, bool]:
         "parents have lower numbers than their groups": bool(np.all(groups["parent"] <= np.arange(number))),
         "hosts count their leased pages": bool(np.array_equal(leased, groups["out"]))
         and not np.any((pages["flags"] & (OUT | LEASED)) == OUT),
+        "a probe is a page of a host that demanded a rest": _have_own_probes(pages, groups),
         "priors are finite and above 0": _are_positive_numbers(groups["mean"]),
         "weights and shares of surges are probabilities": _are_probabilities(groups),
         "member lists hold the pages of each group": _are_linked(shard.groups, pages["group"][:placed], number),
@@ -121,6 +122,15 @@ def _count_leased(pages: Records, hosts: Ints, groups: int) -> Ints:
     """Return how many pages of each host are flagged OUT, by group."""
     leased = pages["group"][(pages["flags"] & OUT) != 0]
     return np.bincount(hosts[leased], minlength=groups)
+
+
+def _have_own_probes(pages: Records, groups: Records) -> bool:
+    """Return whether the probe of each host is one of its pages, and the host demanded a rest."""
+    hosts = np.flatnonzero(groups["probe"])
+    rows = groups["probe"][hosts].astype(np.int64) - 1
+    if np.any(rows >= pages.size) or not np.all(groups["asked_to_wait"][hosts]):
+        return False
+    return bool(np.array_equal(groups["host"][pages["group"][rows]], hosts))
 
 
 def _are_probabilities(records: Records) -> bool:

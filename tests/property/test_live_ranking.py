@@ -82,6 +82,8 @@ some_manners = st.builds(
     retire_after=st.sampled_from([None, 1, 3]),
     min_revisit=st.sampled_from([0.0, 0.0, 3_600.0]),
     max_revisit=st.sampled_from([None, None, 3_600.0, 30 * DAY]),
+    retry_after_most=st.sampled_from([60.0, DAY, 100 * DAY]),
+    host_backoff_503=st.sampled_from([1, 3, None]),
 )
 crawls = st.builds(
     Crawl,
@@ -90,7 +92,7 @@ crawls = st.builds(
     count=st.integers(1, 40),
     start_s=st.sampled_from([0.0, 0.0, -60.0, -DAY, -5 * DAY, 60.0]),
     step_s=st.sampled_from([0.0, 1e-3]),
-    statuses=some(None, None, None, 200, 304, 404, 410, 429, 500),
+    statuses=some(None, None, None, None, 200, 304, 404, 410, 429, 500, 503),
     verdicts=some(None, False, True),
     importances=some(None, None, 0.0, 0.1, 3e38),
     costs=some(None, None, 0.0, 2.5),
@@ -220,7 +222,8 @@ class LiveRanking(RuleBasedStateMachine):
 
     @rule(k=st.sampled_from([0, 1, 2, 3, 5, 5, 20, 1000]), lease_s=st.sampled_from([1.0, 600.0, 600.0, 2 * DAY]))
     def next_batch(self, k: int, lease_s: float) -> None:
-        self.twins.take(k, lease_s)
+        urls, hosts = self.twins.take(k, lease_s), self.twins.world.hosts.values()
+        self.met["probes"] += sum(host.asked_for_rest and host.probe in urls for host in hosts)
 
     @rule(k=st.sampled_from([0, 1, 2, 5, 20, 1000]))
     def rank(self, k: int) -> None:
@@ -339,12 +342,13 @@ def run(examples: int, steps: int, *, alike: bool, machine: type[LiveRanking] = 
 
 
 def test_whatever_is_done_the_ranking_is_the_full_sort() -> None:
-    met = run(60, 30, alike=True)
+    met = run(75, 30, alike=True)
     assert met["some"] > 20
     assert met["swept"] > 0
     assert met["swaps under way"] > 0
     assert met["surges"] > 2
     assert met["kept surges"] > 0
+    assert met["probes"] > 5
 
 
 def test_a_ranking_by_hours_is_the_full_sort() -> None:

@@ -62,8 +62,8 @@ class World:
 
     def lease(self, urls: Sequence[str], now: float, lease_s: float) -> None:
         """Lease pages."""
-        for name, pages in Counter(names_of(url)[0] for url in urls).items():
-            self.hosts[name].lease(pages, now)
+        for name, of_host in itertools.groupby(sorted(urls, key=host_of), key=host_of):
+            self.hosts[name].lease(list(of_host), now, now + lease_s)
         for url in urls:
             self.leases.until_s[url] = self.shard.pages[url].lease_until_s = now + lease_s
 
@@ -72,6 +72,7 @@ class World:
         for url in urls:
             self.leases.until_s.pop(url, None)
             if url in self.shard.pages:
+                self.host(url).release(url)
                 self.shard.pages[url].lease_until_s = None
 
     def set_rule(self, target: str, rule: Rule | HostRule | None) -> None:
@@ -89,7 +90,8 @@ class World:
         """Whether a page may be visited, its host aside."""
         page = self.shard.pages[url]
         rule = reference_politeness.rule_of(url, self.rules)
-        ready_s = reference_politeness.ready_at(page, rule, self.politeness, urgent=url in self.urgent)
+        urgent, retry_s = url in self.urgent, self.host(url).retry_s.get(url, -math.inf)
+        ready_s = reference_politeness.ready_at(page, rule, self.politeness, urgent=urgent, retry_s=retry_s)
         return ready_s <= now and (page.lease_until_s is None or page.lease_until_s <= now)
 
     def priority(self, url: str, now: float) -> tuple[int, float]:
@@ -130,6 +132,11 @@ class World:
             tiers.append(shard.full_sort(order_by, self.seed, math.floor(now / self.cycle_s)))
         batch = fill_hosts(list(itertools.chain(*tiers)), capacities, k)
         return [(url, scores[url], known[url][0]) for url in batch]
+
+
+def host_of(url: str) -> str:
+    """The name of a page's host."""
+    return names_of(url)[0]
 
 
 def fill_hosts(order: Sequence[str], capacities: Mapping[str, float], k: int) -> list[str]:

@@ -77,7 +77,7 @@ def streams(draw: st.DrawFn) -> list[Outcome]:
             count=draw(st.integers(1, 24)),
             start_s=draw(clock_errors) if draw(st.integers(0, 40)) == 40 else start_s,
             step_s=draw(st.sampled_from([0.0, 1e-9, 10.0])),
-            statuses=draw(some(None, None, None, None, 200, 301, 304, 404, 410, 429, 500, 0)),
+            statuses=draw(some(None, None, None, None, 200, 301, 304, 404, 410, 429, 500, 503, 503, 0)),
             fingerprints=draw(some(None, 0, 0b11111, 0b111111, 2**64 - 1)),
             verdicts=draw(some(None, False, True)),
             importances=draw(some(None, None, 0.0, 0.1, 3e38)),

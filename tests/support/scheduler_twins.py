@@ -93,7 +93,7 @@ class Twins:
         self.world.blocks.append((pattern, until_s))
         assert self.scheduler.block(pattern, until_s) == len(blocked)
         for host in blocked:
-            host.ready_s, host.asked_for_rest = until_s, False
+            host.block(until_s)
         self.is_current = True
 
     def set_rule(self, target: str, rule: Rule | HostRule | None) -> None:

@@ -57,12 +57,16 @@ def test_numbers_and_flags_may_be_texts() -> None:
         "scheduler.panel": "0.1",
         "politeness.retire_after": "none",
         "politeness.in_flight": "8",
+        "politeness.host_backoff_503": "none",
+        "politeness.retry_after_most": "2h",
         "until_end": "True",
         "evolve_every": "7",
     }
     found = read(options)
     assert found.scheduler.given() == {"seed": -3, "panel": 0.1}
-    assert Politeness(**found.politeness.given()) == Politeness(in_flight=8, retire_after=None)
+    assert Politeness(**found.politeness.given()) == Politeness(
+        in_flight=8, retire_after=None, host_backoff_503=None, retry_after_most=7_200
+    )
     assert (found.until_end, found.evolve_every) == (True, 7)
 
 
@@ -101,6 +105,8 @@ def test_settings_are_frozen() -> None:
         ("politeness.in_flight", "many", "a valid integer"),
         ("politeness.in_flight", "0", "1 or more pages"),
         ("politeness.retire_after", 300, "1 to 255 answers"),
+        ("politeness.retry_after_most", "0", "a duration"),
+        ("politeness.host_backoff_503", "256", "1 to 255 pages"),
         ("save.every", 0, "a duration"),
         ("save.share", 0, "above 0"),
         ("save.kept", "0", "1 or more images"),
