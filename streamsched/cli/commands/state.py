@@ -16,6 +16,7 @@ from streamsched.persistence.export import export_pages
 from streamsched.persistence.files import list_images
 from streamsched.persistence.recovery import newest_image
 from streamsched.persistence.verification import check_directory
+from streamsched.scheduler.recovered_state import recover_state
 from streamsched.scheduler.scheduler import Scheduler
 
 __all__ = ["command"]
@@ -56,18 +57,26 @@ def _show(state: Path, json: bool) -> int:
 def _verify(state: Path, json: bool) -> int:
     """Check every byte of every file of a saved state.
 
-    Older snapshots and the log of calls are checked too. Each damaged file is reported.
+    Older snapshots and the log of calls are checked too. Each damaged or missing file is reported, and the exit code
+    is 4 if there is one. What a crash leaves is no damage: bytes of a call that was never acknowledged, and calls that
+    wait for a stream to be read again.
     """
     faults = check_directory(state)
     for fault in faults[1:]:
         echo_error(f"streamsched: {fault}")
     if faults:
         raise faults[0]
-    broken = Scheduler.load(state).core.pages.faults()
+    found = recover_state(state, report=False)
+    broken = found.core.pages.faults()
     file = str(newest_image(state))
     if broken:
         raise SnapshotError(file, f"checksums are valid but an invariant does not hold: {broken[0]}")
-    return _print({"file": file, "sound": True}, json)
+    result: dict[str, Any] = {"file": file, "sound": True}
+    if found.unfinished_bytes:
+        result["unfinished_bytes"] = found.unfinished_bytes
+    if found.needed is not None:
+        result["waits_for"] = found.needed.stream
+    return _print(result, json)
 
 
 @command.command("digest", epilog="Example: streamsched state digest --state state/")
