@@ -7,6 +7,7 @@ import mmap
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -26,7 +27,7 @@ _SMALLEST_RESERVE = 1 << 16  # rows; with fewer, an array is an ordinary one tha
 _LARGE_PAGE: Final = 1 << 21  # bytes, of x86 and of most ARM systems
 _SMALL_PAGED: Final = 1 << 20  # bytes at the start of an array in small pages: a few rows must not take a large one
 _AMPLE: Final = 1 << 44  # bytes of address space that leave room for several schedulers
-_RESERVED_SHARE: Final = 1 / 64  # of a limited address space, for one array; a scheduler has 27
+_RESERVED_SHARE: Final = 1 / 64  # of the rest of a limited address space, for one array; a scheduler has 27
 
 
 class PageMemory:
@@ -122,7 +123,7 @@ def _within_limit(dtype: np.dtype[Any], rows: int) -> int:
         _warned.append(limit)
         text = "the address space is limited to %d MB (ulimit -v): arrays reserve less of it, and move as they grow"
         _log.warning(text, limit >> 20)
-    return min(rows, max(_SMALLEST_RESERVE, int(limit * _RESERVED_SHARE) // dtype.itemsize))
+    return min(rows, max(_SMALLEST_RESERVE, int((limit - _addresses_in_use()) * _RESERVED_SHARE) // dtype.itemsize))
 
 
 def _address_limit() -> int | None:
@@ -131,3 +132,11 @@ def _address_limit() -> int | None:
         return None
     limit = resource.getrlimit(resource.RLIMIT_AS)[0]
     return None if limit == resource.RLIM_INFINITY or limit > _AMPLE else limit
+
+
+def _addresses_in_use() -> int:
+    """Return the bytes of address space that the process takes, 0 if the system does not say."""
+    try:
+        return int(Path("/proc/self/statm").read_bytes().split()[0]) * mmap.PAGESIZE
+    except OSError:
+        return 0

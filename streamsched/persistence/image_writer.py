@@ -65,10 +65,10 @@ class Closed:
         self._last = last
         self._name = name
 
-    def at_instant(self) -> int:
+    def at_instant(self) -> int:  # noqa: D102  as of Calls
         return self._last
 
-    def before_placing(self) -> LogName | None:
+    def before_placing(self) -> LogName | None:  # noqa: D102  as of Calls
         return self._name
 
 

@@ -53,7 +53,8 @@ class RecoveredState:
 def recover_state(directory: Path, threads: int | None = None, *, report: bool = True) -> RecoveredState:
     """Return the newest state in `directory`, in which nothing changes; another process may own it.
 
-    `report`: whether the logger says what is damaged without a loss. O(pages), O(calls since the newest image). Raises SnapshotError if there is none, none is whole, or calls are lost.
+    `report`: whether the logger says what is damaged without a loss. O(pages), O(calls since the newest image). Raises
+    SnapshotError if there is no state, no image is whole, or calls are lost.
     """
     while True:
         loaded = load_images(directory)
