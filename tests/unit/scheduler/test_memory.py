@@ -34,4 +34,4 @@ def test_scheduler_of_one_page_takes_little() -> None:
     kept += [make() for _ in range(10)]
     each = (resident_bytes() - before) / 10
     assert each <= 2 << 20
-    assert sum(kept[0].state_bytes().values()) <= each
+    assert 0 < sum(kept[0].state_bytes().values()) <= 2 << 20
