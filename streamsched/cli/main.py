@@ -15,7 +15,7 @@ from typing import Final
 import click
 from click.shell_completion import shell_complete
 
-from streamsched.cli.exits import DEFECT, DONE, EXIT_HELP, INTERRUPTED, UNREADABLE, USAGE, exit_code
+from streamsched.cli.exits import DEFECT, DONE, EXIT_HELP, INTERRUPTED, NO_MEMORY, UNREADABLE, USAGE, exit_code
 from streamsched.cli.interruption import orderly_exit
 from streamsched.cli.lazy_group import LazyGroup
 from streamsched.cli.output import echo_error
@@ -86,6 +86,9 @@ def _run(words: Sequence[str]) -> int:
     except StreamschedError as error:
         echo_error(f"streamsched: {error}")
         return exit_code(error)
+    except MemoryError as error:
+        echo_error(f"streamsched: out of memory: {str(error) or 'the system refused more'}; see `ulimit -v`")
+        return NO_MEMORY
     except OSError:
         raise
     except Exception:  # noqa: BLE001  Python's own exit code for it, 1, means that there is nothing to visit

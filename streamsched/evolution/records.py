@@ -15,7 +15,7 @@ from streamsched.errors import SnapshotError
 from streamsched.evolution.findings import Candidate, DataSpan, checked_fields, plain_values
 from streamsched.evolution.promotion import Verdict
 from streamsched.formula.champion import Champion
-from streamsched.persistence.files import as_snapshot_errors, draft_of, put_in_place
+from streamsched.persistence.files import as_snapshot_errors, draft_of, open_regular, put_in_place, read_regular
 
 __all__ = ["DECISIONS", "RECORDS_NAME", "TRIGGERS", "EvolutionRecord", "RecordBook", "RecordFault"]
 
@@ -137,7 +137,8 @@ class RecordBook:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             new = not self.path.exists()
-            with self.path.open("a+b", buffering=0) as file:
+            handle = open_regular(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
+            with os.fdopen(handle, "a+b", buffering=0) as file:
                 fcntl.flock(file, fcntl.LOCK_EX)  # over choosing the number and writing; closing the file releases it
                 record = _renumber(record, self.next_number())
                 line = json.dumps(record.to_json(), sort_keys=True, allow_nan=False).encode() + b"\n"
@@ -176,11 +177,9 @@ class RecordBook:
 
     def _bytes(self) -> bytes:
         try:
-            return self.path.read_bytes()
+            return read_regular(self.path)
         except FileNotFoundError:
             return b""
-        except OSError as error:
-            raise SnapshotError(str(self.path), f"cannot be read: {error.strerror or error}") from error
 
 
 def _describe_fault(error: Exception) -> str:

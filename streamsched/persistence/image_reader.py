@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,15 +18,16 @@ from crc32c import crc32c
 
 from streamsched.errors import SnapshotError
 from streamsched.numerics.jit import bare_kernel
-from streamsched.persistence.files import ImageName, list_images
+from streamsched.persistence.files import ImageName, list_images, open_regular
 from streamsched.persistence.image_format import Image, Part, read_image
+from streamsched.persistence.write_ahead_log.segment_format import LogName
 from streamsched.state.page_table import PageTable
 
 if TYPE_CHECKING:
     from streamsched.numerics.arrays import Records
     from streamsched.records.schema import ShardArrays
 
-__all__ = ["LoadedImages", "check_image", "load_images"]
+__all__ = ["LoadedImages", "check_image", "load_images", "log_of"]
 
 _THREADS: Final = min(4, os.cpu_count() or 1)  # that read: more would only wait for the same disk
 _PATCHES: Final = {  # parts whose records name their own index: the kind of record, and the field of the index
@@ -43,14 +44,16 @@ _log: Final = logging.getLogger("streamsched.persistence")
 class LoadedImages:
     """The state in image ``name``, which includes the calls up to number ``sequence``.
 
-    ``state``: what `SchedulerCore.to_json` returned; ``mark``: the next increment refers to it; ``files``: the image
-    and increments that were read; ``faults``: the errors of newer ones, each with its file.
+    ``state``: what `SchedulerCore.to_json` returned; ``log``: the log that has the later calls, None without one;
+    ``mark``: the next increment refers to it; ``files``: the image and increments that were read; ``faults``: the
+    errors of newer ones, each with its file.
     """
 
     pages: PageTable
     state: dict[str, Any]
     name: ImageName
     sequence: int
+    log: LogName | None
     mark: str
     files: tuple[Path, ...]
     faults: tuple[SnapshotError, ...]
@@ -79,6 +82,11 @@ def load_images(directory: Path) -> LoadedImages:
     if faults:
         raise faults[0]
     raise SnapshotError(str(directory), "holds no saved state: expected a file named snapshot-00000001.state")
+
+
+def log_of(contents: Mapping[str, Any]) -> LogName | None:
+    """Return the log that the contents of an image name, None if they name none."""
+    return None if contents["log"] is None else LogName(*contents["log"])
 
 
 def check_image(path: Path) -> None:
@@ -115,13 +123,15 @@ def _load_chain(directory: Path, chain: list[ImageName], faults: list[SnapshotEr
     contents = images[-1].contents
     name = ImageName(chain[0].number, len(images) - 1)
     files = tuple(one.path for one in images)
-    return LoadedImages(pages, contents["state"], name, contents["sequence"], contents["mark"], files, tuple(faults))
+    return LoadedImages(
+        pages, contents["state"], name, contents["sequence"], log_of(contents), contents["mark"], files, tuple(faults)
+    )
 
 
 def _read_ahead(path: Path) -> None:
     """Advise the system to read the file at `path` ahead."""
     if hasattr(os, "posix_fadvise"):
-        with suppress(OSError), path.open("rb") as file:
+        with suppress(OSError), os.fdopen(open_regular(path), "rb") as file:
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_WILLNEED)
 
 
@@ -194,7 +204,7 @@ def _each_part(
 ) -> list[npt.NDArray[Any]]:
     """Read each of `parts` into the array that `place` returns for it; return the arrays. Raises SnapshotError."""
     try:
-        with image.path.open("rb", buffering=0) as file, ThreadPoolExecutor(_THREADS) as pool:
+        with os.fdopen(open_regular(image.path), "rb", buffering=0) as file, ThreadPoolExecutor(_THREADS) as pool:
             handle = file.fileno()
             return list(pool.map(lambda part: _read_part(image, handle, part, place(part)), parts))
     except FileNotFoundError:

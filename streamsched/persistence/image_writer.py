@@ -13,12 +13,13 @@ from streamsched.numerics.durations import parse_duration
 from streamsched.persistence.files import ImageName, as_snapshot_errors, list_images
 from streamsched.persistence.image_format import ImageWriter, read_image
 from streamsched.persistence.snapshot_view import Shard, SnapshotView
-from streamsched.persistence.write_ahead_log import last_call
+from streamsched.persistence.write_ahead_log.log_reader import newest_log
 
 if TYPE_CHECKING:
     from streamsched.numerics.arrays import Records
+    from streamsched.persistence.write_ahead_log.segment_format import LogName
 
-__all__ = ["IMAGES_KEPT", "SavePlan", "SavedImage", "drop_images", "oldest_call", "save_image", "save_state"]
+__all__ = ["IMAGES_KEPT", "Closed", "SavePlan", "SavedImage", "drop_images", "oldest_call", "save_image", "save_state"]
 
 IMAGES_KEPT: Final = 2  # each with its increments
 
@@ -52,22 +53,23 @@ class Calls(Protocol):
         """Return, under the shard's lock, the number of the last call applied."""
         ...
 
-    def before_placing(self) -> None:
-        """Write these calls to disk: no call that an image holds may be missing from the log."""
+    def before_placing(self) -> LogName | None:
+        """Write these calls to disk, as no call that an image holds may be missing from the log; return its name."""
         ...
 
 
 class Closed:
-    """A log that ended with call number `last`."""
+    """The log `name` that ended with call number `last`."""
 
-    def __init__(self, last: int) -> None:
+    def __init__(self, last: int = 0, name: LogName | None = None) -> None:
         self._last = last
+        self._name = name
 
-    def at_instant(self) -> int:
+    def at_instant(self) -> int:  # noqa: D102  as of Calls
         return self._last
 
-    def before_placing(self) -> None:
-        pass
+    def before_placing(self) -> LogName | None:  # noqa: D102  as of Calls
+        return self._name
 
 
 class SavedImage:
@@ -110,8 +112,8 @@ def save_image(directory: Path, shard: Shard, before: SavedImage | None, calls: 
                     writer.add(*piece)
                 mark = os.urandom(8).hex()  # distinguishes its increments from those of another history
                 contents = {"state": moment.state, "counts": moment.counts(), "sequence": number, "mark": mark}
-                calls.before_placing()
-                nbytes = writer.finish(contents | {"follows": None if before is None else before.mark})
+                log = calls.before_placing()
+                nbytes = writer.finish(contents | {"log": log, "follows": None if before is None else before.mark})
             saved = True
         finally:
             with shard.lock:
@@ -124,7 +126,7 @@ def save_state(directory: Path, shard: Shard) -> Path:
 
     Calls that a log in the directory holds count as earlier. Only the image before it is kept. Raises SnapshotError.
     """
-    saved = save_image(directory, shard, None, Closed(last_call(directory)), marking=False)
+    saved = save_image(directory, shard, None, Closed(*newest_log(directory)), marking=False)
     with as_snapshot_errors(directory, "cannot be written"):
         drop_images(directory, IMAGES_KEPT)
     return saved.path

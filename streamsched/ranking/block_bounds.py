@@ -125,7 +125,11 @@ class BoundTable:
 
     def nbytes(self) -> int:
         """Return the bytes of memory in use."""
-        return 21 * self.blocks + 16 * (self.blocks // NODE_BLOCKS + 1)
+        of_blocks, nodes = (self._bound, self._end, self._reach, self._opened), self.blocks // NODE_BLOCKS + 1
+        of_nodes = (self._node_bound, self._node_end)
+        return sum(array.resident_bytes(self.blocks) for array in of_blocks) + sum(
+            array.resident_bytes(nodes) for array in of_nodes
+        )
 
 
 @inlined_kernel

@@ -62,7 +62,8 @@ class BlockLayout:
 
     def nbytes(self) -> int:
         """Return the bytes of memory in use."""
-        return 4 * self.pages + 4 * self.blocks
+        arrays = ((self._rows, self.pages), (self._places, self.pages), (self._hosts, self.blocks))
+        return sum(array.resident_bytes(rows) for array, rows in arrays)
 
     def first_changed(self, pages: int) -> int:
         """Return the first block that has changed since the layout had `pages` pages. O(1)."""

@@ -81,7 +81,7 @@ class HostSlots:
 
     def nbytes(self) -> int:
         """Return the bytes of memory in use."""
-        return 12 * self._groups
+        return sum(array.resident_bytes(self._groups) for array in (self._used, self._least, self._floor))
 
     def cover(self, shard: ShardArrays) -> None:
         """Make room for new hosts. O(new hosts)."""

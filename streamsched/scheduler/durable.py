@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Mapping
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, ParamSpec, Self, TypeVar
 
 from streamsched.errors import SnapshotError
 from streamsched.numerics.argument_checks import TIME_LIMIT_S, check_time
-from streamsched.persistence.call_codec import Rereader, StreamOffsets
+from streamsched.persistence.call_codec import Rereader, StreamOffsets, encode_call
 from streamsched.persistence.files import as_snapshot_errors, list_images, remove_drafts
 from streamsched.persistence.image_format import read_image
 from streamsched.persistence.image_reader import LoadedImages, load_images
@@ -26,11 +27,13 @@ from streamsched.persistence.image_writer import (
     save_state,
 )
 from streamsched.persistence.lock import lock_state
-from streamsched.persistence.recovery import has_state, whole_calls
-from streamsched.persistence.write_ahead_log import CallLog, cut_log, last_call
+from streamsched.persistence.recovery import has_state
+from streamsched.persistence.write_ahead_log.call_log import CallLog
+from streamsched.persistence.write_ahead_log.log_reader import LogEnd
 from streamsched.scheduler.any_scheduler import AnyScheduler
 from streamsched.scheduler.core import SchedulerCore
-from streamsched.scheduler.logged_calls import USE, Call, replay
+from streamsched.scheduler.logged_calls import FORGET, USE, Call
+from streamsched.scheduler.recovered_state import AppliedLog, apply_log
 from streamsched.scheduler.scheduler import Scheduler
 
 if TYPE_CHECKING:
@@ -38,6 +41,7 @@ if TYPE_CHECKING:
     from streamsched.formula.formula import Formula
     from streamsched.numerics.arrays import Records
     from streamsched.outcomes import OutcomeBatch
+    from streamsched.persistence.write_ahead_log.segment_format import LogName
     from streamsched.scheduler.results import Observed
     from streamsched.scheduler.stream_clock import WallClock
 
@@ -54,18 +58,20 @@ class DurableScheduler(AnyScheduler):
     A call that changes the state returns once it is on disk, and is never lost; concurrent calls share the wait for the
     disk. Outcomes of a stream that can be read again go through `take`, with the stream's position, and are not logged.
     If a call cannot be written (a full disk), it and all later ones raise SnapshotError until a save succeeds; saves
-    are tried again, and `trouble` holds the error.
+    are tried again, and `trouble` holds the error. It belongs to the process that opened it: in a process forked from
+    that, whatever is called raises SnapshotError, and `close` does nothing.
 
     Created by `open`, not by its constructor.
     """
 
-    def __init__(self, core: SchedulerCore, directory: Path, plan: SavePlan, sequence: int) -> None:
-        """Log calls from number `sequence` + 1 on."""
-        super().__init__(core)
+    def __init__(self, core: SchedulerCore, directory: Path, plan: SavePlan, end: LogEnd) -> None:
+        """Log calls after the `end` of the log."""
+        self._process = os.getpid()
         self.directory = directory
+        super().__init__(core)
         self.plan = plan
         self.trouble: SnapshotError | None = None
-        self._log = CallLog(directory, sequence)
+        self._log = CallLog(directory, end)
         self._clock: WallClock | None = None
         self._resources = ExitStack()
         self._taken: list[StreamOffsets] = []  # since the last entry of the log
@@ -106,27 +112,44 @@ class DurableScheduler(AnyScheduler):
             loaded = load_images(directory) if has_state(directory) else None
             last: SavedImage | None = None
             if loaded is None:
-                core, number = Scheduler(**(settings or {})).core, 0
+                core = Scheduler(**(settings or {})).core
+                applied = AppliedLog(0, LogEnd.of_new_log(), is_damaged=False)
             else:
                 core = SchedulerCore.from_state(loaded.pages, loaded.state, threads)
                 last = _describe_image(loaded, _begin_marks(core))
-                number = _apply_log(core, directory, loaded, reread)
-            sequence = max(number, last_call(directory))
-            scheduler = cls(core, directory, SavePlan() if plan is None else plan, sequence)
+                applied = apply_log(core, directory, loaded, reread)
+            scheduler = cls(core, directory, SavePlan() if plan is None else plan, applied.end)
             scheduler._clock = clock
-            scheduler._begin_to_save(loaded, last)
+            if applied.number < applied.end.sequence:
+                scheduler._log.append(encode_call({"call": FORGET}))
+            scheduler._begin_to_save(loaded, last, is_damaged=applied.is_damaged)
             scheduler._resources.push(stack.pop_all())
         return scheduler
 
-    def _begin_to_save(self, loaded: LoadedImages | None, last: SavedImage | None) -> None:
-        """Save a new state, or set what the next increment follows; then save in the background."""
-        if loaded is None or last is None or loaded.faults:
+    @property
+    def core(self) -> SchedulerCore:
+        """The internals. Raises SnapshotError in a process forked from the one that opened the scheduler."""
+        if os.getpid() != self._process:
+            raise SnapshotError(
+                str(self.directory), f"belongs to process {self._process}, from which this one was forked: open it here"
+            )
+        return self._core
+
+    @core.setter
+    def core(self, core: SchedulerCore) -> None:
+        self._core = core
+
+    def _begin_to_save(self, loaded: LoadedImages | None, last: SavedImage | None, *, is_damaged: bool) -> None:
+        """Save a new or damaged state, or set what the next increment follows; then save in the background."""
+        if loaded is None or last is None or loaded.faults or is_damaged:
             self.snapshot(full=True)
         else:
             nbytes = [path.stat().st_size for path in loaded.files]
             self._last = last
             self._saved_changes = -int(self._log.sequence > loaded.sequence)
             self._image_bytes, self._image_pages, self._increment_bytes = nbytes[0], len(self), sum(nbytes[1:])
+            if loaded.log is None:  # calls are acknowledged only once an image names their log
+                self.snapshot()
         self._thread.start()
 
     def take(self, outcomes: OutcomeBatch, path: str, position: Any) -> Observed:
@@ -155,8 +178,9 @@ class DurableScheduler(AnyScheduler):
         return observed
 
     def use(self, formula: str | Formula | Champion, *, wait: bool = True) -> None:  # noqa: ARG002, D102
+        core = self.core
         self._log.check()
-        self.core.use(formula, wait=True)  # it is on disk when this returns
+        core.use(formula, wait=True)  # it is on disk when this returns
         self._log.commit(self._log.sequence)
 
     def _perform(self, call: Call[Arguments, Result], *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
@@ -279,12 +303,16 @@ class DurableScheduler(AnyScheduler):
                         self.snapshot()
 
     def _check_open(self) -> None:
+        self.core  # noqa: B018  raises after a fork
         if self._closing:
             raise SnapshotError(str(self.directory), _CLOSED)
 
     def close(self, *, save: bool = True) -> None:
-        """Save the changes, unless `save` is False, and release the directory; a second call does nothing."""
-        if self._closing:
+        """Save the changes, unless `save` is False, and release the directory; a second call does nothing.
+
+        In a process forked from the one that opened it, it does nothing either.
+        """
+        if self._closing or os.getpid() != self._process:
             return
         self._stopping = True
         self._wake.set()
@@ -300,9 +328,10 @@ class DurableScheduler(AnyScheduler):
 
     def save(self, path: str | Path) -> Path:
         """Save the whole state to the directory `path`, its own or another; return the file written. O(pages)."""
+        core = self.core
         if Path(path).resolve() == self.directory.resolve():
             return self.snapshot(full=True)
-        return save_state(Path(path), self.core)
+        return save_state(Path(path), core)
 
     def __enter__(self) -> Self:
         return self
@@ -328,9 +357,13 @@ class _SaveInstant:
         self._number, self.changes, self.missed = scheduler._reach_instant(failed=self.failed)  # noqa: SLF001
         return self._number
 
-    def before_placing(self) -> None:
-        if not self.failed:
-            self._scheduler._log.commit(self._number)  # noqa: SLF001
+    def before_placing(self) -> LogName:
+        log = self._scheduler._log  # noqa: SLF001
+        if self.failed:
+            log.renew()
+        else:
+            log.commit(self._number)
+        return log.name
 
 
 def _begin_marks(core: SchedulerCore) -> Records:
@@ -346,14 +379,3 @@ def _describe_image(loaded: LoadedImages, corpus: Records) -> SavedImage:
     """Return the newest image that was loaded."""
     path = loaded.files[-1]
     return SavedImage(loaded.name, path, path.stat().st_size, corpus, loaded.mark, dict(loaded.state["positions"]))
-
-
-def _apply_log(core: SchedulerCore, directory: Path, loaded: LoadedImages, reread: Rereader | None) -> int:
-    """Apply the calls logged since the image, and cut off the rest of the log; return the number of the last call."""
-    number = loaded.sequence
-    calls = whole_calls(directory, loaded.sequence)
-    for number in replay(core, calls, str(directory), reread):  # noqa: B007
-        pass
-    with as_snapshot_errors(directory, "cannot be written"):
-        cut_log(directory, number)
-    return number

@@ -46,6 +46,7 @@ __all__ = [
     "BLOCK",
     "CALLS",
     "DISCOVER",
+    "FORGET",
     "LIMIT_AHEAD",
     "LIMIT_PER_HOST",
     "NEXT_BATCH",
@@ -203,6 +204,10 @@ CALLS: Final[Mapping[str, Call[..., Any]]] = MappingProxyType(
 """All logged calls by their kinds."""
 
 
+FORGET: Final = "forget"
+"""The kind of an entry that cancels what was taken from streams since the last call: a restart reads it again."""
+
+
 class _LogMismatch(Exception):
     """A logged call does not fit the state; the text follows "call 7 "."""
 
@@ -222,6 +227,10 @@ def replay(
         kind = fields.pop("call")
         if kind == StreamOffsets.kind:
             pending.append((number, StreamOffsets(**fields)))
+            continue
+        if kind == FORGET:
+            pending = []
+            yield number
             continue
         for earlier, taken in pending:
             if reread is None:

@@ -10,20 +10,19 @@ from typing import TYPE_CHECKING, Final, ParamSpec, Self, TypeVar
 from streamsched.estimation.change_detection import CHANGE_BITS
 from streamsched.estimation.seasonality.regions import REGIONS, TimeRegion
 from streamsched.formula.champion import Champion, find_formula, parse_provided
-from streamsched.persistence.call_codec import StreamNeeded
-from streamsched.persistence.image_reader import load_images
 from streamsched.persistence.image_writer import save_state
-from streamsched.persistence.recovery import whole_calls
 from streamsched.politeness.policy import PolitenessPolicy
 from streamsched.scheduler.any_scheduler import AnyScheduler
 from streamsched.scheduler.core import SchedulerCore
-from streamsched.scheduler.logged_calls import Call, replay
+from streamsched.scheduler.recovered_state import recover_state
 from streamsched.scheduler.settings import DEFAULT_FORMULA, SchedulerSettings, parse_cycle
 from streamsched.scheduler.stream_clock import MAX_AHEAD, parse_max_ahead
 
 if TYPE_CHECKING:
     from streamsched.formula.formula import Formula
+    from streamsched.persistence.call_codec import StreamNeeded
     from streamsched.politeness.politeness_settings import Politeness
+    from streamsched.scheduler.logged_calls import Call
 
 __all__ = ["DEFAULT_FORMULA", "Scheduler"]
 
@@ -118,17 +117,13 @@ class Scheduler(AnyScheduler):
 
         Nothing in the directory changes; another process may own it. Damaged files are reported by the logger
         ``streamsched.persistence``, and the newest whole state is loaded; if logged calls depend on a stream that must
-        be read again, the state before them. Raises SnapshotError if there is no state, or none is whole.
+        be read again, the state before them. Raises SnapshotError if there is no state, none is whole, or logged calls
+        are damaged or missing.
         """
-        directory = Path(path)
-        loaded = load_images(directory)
-        core = SchedulerCore.from_state(loaded.pages, loaded.state, threads)
+        found = recover_state(Path(path), threads)
         scheduler = cls.__new__(cls)  # its settings are part of the state
-        AnyScheduler.__init__(scheduler, core)
-        try:
-            for _ in replay(core, whole_calls(directory, loaded.sequence), str(directory)):
-                pass
-        except StreamNeeded as needed:
-            _log.warning("%s; loaded the state before that call", needed)
-            scheduler._incomplete = needed  # noqa: SLF001  its own
+        AnyScheduler.__init__(scheduler, found.core)
+        if found.needed is not None:
+            _log.warning("%s; loaded the state before that call", found.needed)
+            scheduler._incomplete = found.needed  # noqa: SLF001  its own
         return scheduler

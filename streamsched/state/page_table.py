@@ -186,19 +186,22 @@ class PageTable:
         self.seasonality.rebuild(self.arrays.groups, groups)
 
     def state_bytes(self) -> dict[str, int]:
-        """Return the bytes of memory in use by each part of the state."""
+        """Return the bytes of memory that each part of the state takes, in whole pages where it grows. O(1)."""
         corpus = self._corpus[0]
         pages, groups = int(corpus["pages"]), int(corpus["groups"])
+        journaled = min(int(corpus["journaled"]), self._journal.array.size)
         return {
-            "pages": pages * (PAGE.itemsize + TRACE.itemsize),
-            "leases": pages * 8,
-            "member_lists": pages * MEMBER_LINK.itemsize + groups * 4,
+            "pages": self._pages.resident_bytes(pages) + self._traces.resident_bytes(pages),
+            "leases": self._leases.resident_bytes(pages),
+            "member_lists": self._member_links.resident_bytes(pages) + self._first_members.resident_bytes(groups),
             "url_index": self._index.nbytes(),
             "seasonality": self.seasonality.nbytes(pages, groups),
-            "groups": groups * GROUP.itemsize + int(corpus["names_end"]) + self._group_slots.nbytes,
-            "pattern_sketch": max(1 << 16, pages // 2),
-            "journal": min(int(corpus["journaled"]), self._journal.array.size) * VISIT.itemsize,
-            "url_text": int(corpus["text_end"]),
+            "groups": self._groups.resident_bytes(groups)
+            + self._names.resident_bytes(int(corpus["names_end"]))
+            + self._group_slots.nbytes,
+            "pattern_sketch": self._candidates.resident_bytes(candidate_space(pages)),
+            "journal": self._journal.resident_bytes(journaled),
+            "url_text": self._text.resident_bytes(int(corpus["text_end"])),
         }
 
     def reserve(self, pages: int, text: int, groups: int, names: int) -> None:

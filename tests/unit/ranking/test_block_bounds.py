@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import mmap
 from dataclasses import dataclass
 
 import numpy as np
@@ -326,7 +327,7 @@ def test_bounds_that_are_forgotten(blocks: int, first: int) -> None:
         assert np.flatnonzero(table.arrays.end == 9.0).tolist() == list(range(first))
         assert np.all(table.arrays.node_end[first // NODE_BLOCKS :] == -np.inf) or first == blocks
         assert np.all(table.arrays.node_end[: first // NODE_BLOCKS] == 9.0)
-        assert table.nbytes() == 21 * blocks + 16 * (blocks // NODE_BLOCKS + 1)
+        assert 0 <= table.nbytes() - 21 * blocks - 16 * (blocks // NODE_BLOCKS + 1) < 6 * mmap.PAGESIZE
         reach = arrays.reach
         assert len(set(reach.tolist())) == blocks
         assert reach.min() >= 1 / 32

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import mmap
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -101,7 +103,7 @@ def test_first_block_that_changed(full_segments: tuple[PageTable, BlockLayout]) 
 
 
 def test_memory_in_use(full_segments: tuple[PageTable, BlockLayout]) -> None:
-    assert full_segments[1].nbytes() == 4 * (2 * SIZE + 3) + 4 * (2 * SIZE // 8 + 1)
+    assert 0 <= full_segments[1].nbytes() - 4 * (2 * SIZE + 3) - 4 * (2 * SIZE // 8 + 1) < 3 * mmap.PAGESIZE
     assert BlockLayout().nbytes() == 0
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import mmap
 from collections.abc import Iterator
 
 import pytest
@@ -136,9 +137,8 @@ def test_memory_in_use() -> None:
     twins.rank_new(1)
     blocks = math.ceil(150 / 8)
     host_slots = 12 * int(twins.scheduler.core.pages.arrays.corpus["groups"][0])
-    assert none < 100
-    assert one == none + 4 * 150 + 4 * blocks + 21 * blocks + 16 * (blocks // NODE_BLOCKS) + host_slots
-    assert (
-        twins.scheduler.core.formula_switch.nbytes()
-        == one + 21 * blocks + 16 * (blocks // NODE_BLOCKS + 1) + host_slots
-    )
+    switched = twins.scheduler.core.formula_switch.nbytes()
+    layout, bounds = 4 * 150 + 4 * blocks, 21 * blocks + 16 * (blocks // NODE_BLOCKS + 1) + host_slots
+    assert none <= 2 * mmap.PAGESIZE
+    assert 0 <= one - layout - bounds < 12 * mmap.PAGESIZE
+    assert 0 <= switched - one - bounds < 9 * mmap.PAGESIZE

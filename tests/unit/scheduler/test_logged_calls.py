@@ -12,7 +12,7 @@ import pytest
 from streamsched import HostRule, Outcome, Politeness, Rule, Scheduler, SnapshotError
 from streamsched.persistence.call_codec import decode_call, encode_call
 from streamsched.persistence.image_writer import SavePlan
-from streamsched.persistence.write_ahead_log import Torn, read_calls
+from streamsched.persistence.write_ahead_log.log_reader import LoggedCalls, newest_log
 from streamsched.scheduler.any_scheduler import AnyScheduler
 from streamsched.scheduler.durable import DurableScheduler
 from streamsched.scheduler.logged_calls import CALLS, replay
@@ -49,7 +49,7 @@ ACTS: dict[str, Callable[[AnyScheduler], object]] = {
 
 
 def logged(directory: Path) -> list[tuple[int, bytes]]:
-    return [call for call in read_calls(directory, 0) if not isinstance(call, Torn)]
+    return list(LoggedCalls(directory, 0, newest_log(directory)[1]))
 
 
 def test_every_kind_is_logged_and_replayed(tmp_path: Path) -> None:

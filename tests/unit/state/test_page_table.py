@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import mmap
+
 import numpy as np
 import pytest
 
 from streamsched.estimation.seasonality.regions import REGIONS
 from streamsched.numerics.packed_urls import MAX_URL_BYTES, PackedUrls
 from streamsched.outcomes import Outcome, OutcomeBatch
-from streamsched.records.seasonality_schema import POOLED, PROFILE, SEASONAL_LINK
+from streamsched.records.seasonality_schema import POOLED, PROFILE
 from streamsched.records.url_index import MAX_PAGES, url_text
 from streamsched.state import page_table
 from streamsched.state.page_table import PageTable
@@ -113,14 +115,16 @@ def test_more_pages_than_a_shard_holds_are_refused_before_anything_is_taken() ->
 
 def test_bytes_of_state_name_every_part() -> None:
     table = make(Outcome(URL, 0.0))
+    page = mmap.PAGESIZE
+    profiles = (1 + len(REGIONS)) * np.array([PROFILE.itemsize, POOLED.itemsize])
     assert table.state_bytes() == {
-        "pages": 104,
-        "leases": 8,
-        "member_lists": 8 + 4,
+        "pages": 2 * page,
+        "leases": page,
+        "member_lists": 2 * page,
         "url_index": 8 * 1024,
-        "seasonality": SEASONAL_LINK.itemsize + (1 + len(REGIONS)) * (PROFILE.itemsize + POOLED.itemsize) + 4,
-        "groups": 224 + len("a.example") + 8 * 1024,
+        "seasonality": int((-(-profiles // page) * page).sum()) + 2 * page,
+        "groups": 2 * page + 8 * 1024,
         "pattern_sketch": 1 << 16,
-        "journal": 16,
-        "url_text": len(URL),
+        "journal": page,
+        "url_text": page,
     }
