@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import os
+from pathlib import Path
 
 import numpy as np
 
 from streamsched.errors import SettingsError
 
-__all__ = ["check_share", "check_time", "check_whole"]
+__all__ = ["check_flag", "check_path", "check_share", "check_time", "check_type", "check_whole"]
 
 
 def check_time(now: float, setting: str = "now") -> float:
@@ -30,7 +32,7 @@ def check_share(setting: str, found: float) -> float:
     0.0
     """
     number = _number(found)
-    if not 0.0 <= number < 1.0 or isinstance(found, bool):
+    if not 0.0 <= number < 1.0:
         raise SettingsError(setting, found, "0 or more and less than 1")
     return number
 
@@ -48,8 +50,39 @@ def check_whole(setting: str, found: object, least: int | None, expected: str, *
     raise SettingsError(setting, found, expected)
 
 
-def _number(found: float) -> float:
+def check_flag(setting: str, found: object) -> bool:
+    """Return `found` as a bool; raises SettingsError naming `setting` if it is not True or False.
+
+    >>> check_flag("surges", np.bool_(True))
+    True
+    """
+    if isinstance(found, bool | np.bool_):
+        return bool(found)
+    raise SettingsError(setting, found, "True or False")
+
+
+def check_path(setting: str, found: object) -> Path:
+    """Return `found` as a Path; raises SettingsError naming `setting` if it is not the text of a path or a path.
+
+    >>> check_path("path", "state").name
+    'state'
+    """
+    if isinstance(found, str | os.PathLike) and str(found) and "\0" not in str(found):
+        return Path(found)
+    raise SettingsError(setting, found, "a path")
+
+
+def check_type(setting: str, found: object, kind: type, expected: str) -> None:
+    """Raise SettingsError naming `setting` if `found` is not a `kind`."""
+    if not isinstance(found, kind):
+        raise SettingsError(setting, found, expected)
+
+
+def _number(found: object) -> float:
+    """Return a plain number as a float, NaN for everything else: a bool or an array is not a number."""
+    if isinstance(found, bool) or not isinstance(found, int | float | np.integer | np.floating):
+        return math.nan
     try:
-        return math.nan if isinstance(found, str) else float(found)
-    except (OverflowError, TypeError, ValueError):
+        return float(found)
+    except OverflowError:
         return math.nan

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from streamsched.errors import InvalidOutcome
+from streamsched.errors import InvalidOutcome, shorten
+from streamsched.numerics.packed_urls import PackedUrls
 
-__all__ = ["as_column"]
+__all__ = ["as_column", "as_urls"]
 
 
 def as_column(
@@ -31,6 +32,29 @@ def as_column(
     if array.shape != (count,):
         raise ValueError(f"{field}: expected {count} values, one for each URL, found shape {list(array.shape)}")
     return _cast(field, dtype, array), missing
+
+
+def as_urls(field: str, values: Any, count: int) -> tuple[PackedUrls, npt.NDArray[np.bool_] | None]:
+    """Return a column of URLs, empty if `values` is None, and a mask of those that were None. O(n).
+
+    The mask is None if `values` cannot hold None. Raises InvalidOutcome for a value that is no text, and ValueError if
+    there are not `count` values.
+    """
+    if values is None:
+        return PackedUrls(b"", [0]), None
+    missing = None
+    if not isinstance(values, PackedUrls):
+        if isinstance(values, str):
+            raise TypeError(f"{field}: expected a sequence of URLs, found one str, {shorten(values)}")
+        items = list(values)
+        missing = np.array([item is None for item in items], np.bool_)
+        try:
+            values = PackedUrls.pack(["" if item is None else item for item in items])
+        except InvalidOutcome as error:
+            raise InvalidOutcome(error.record, field, error.found, error.expected) from None
+    if len(values) != count:
+        raise ValueError(f"{field}: expected {count} values, one for each URL, found {len(values)}")
+    return values, missing
 
 
 def _from_items(field: str, dtype: np.dtype[Any], items: list[Any]) -> npt.NDArray[Any]:

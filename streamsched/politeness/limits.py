@@ -17,7 +17,7 @@ from streamsched.outcomes import RETRY_AFTER
 from streamsched.politeness.politeness_settings import Politeness, Rule
 from streamsched.records.dirty_tracking import mark_dirty_group
 from streamsched.records.group_schema import BY_SETTINGS
-from streamsched.records.page_schema import OUT, URGENT, VISITED
+from streamsched.records.page_schema import DENIED, OUT, URGENT, VISITED
 
 if TYPE_CHECKING:
     from streamsched.numerics.arrays import Ints, Record, Records
@@ -114,13 +114,16 @@ def write_rule(limits: Limits, number: int, rule: Rule, politeness: Politeness) 
 def ready_at(page: Record, trace: Record, limits: Limits) -> float:
     """Return when a page may be visited, hosts and leases aside: inf for never, -inf for any time. O(1).
 
-    The latest of `revisit_at`, `backoff_until` and `probe_at`; a page asked for waits for none of them.
+    The latest of `revisit_at`, `backoff_until` and `probe_at`; a page asked for waits for none of them. inf for
+    a page that robots.txt forbids, unless it was asked for.
     """
     rule: Record = limits.rules[page.rule]
     if rule.never:
         return np.inf
     if page.flags & URGENT:
         return -np.inf
+    if page.flags & DENIED:
+        return np.inf
     return float(max(revisit_at(page, limits), backoff_until(page, trace, limits), probe_at(page, trace, limits)))
 
 
@@ -139,7 +142,7 @@ def backoff_until(page: Record, trace: Record, limits: Limits) -> float:
     if page.failures == 0 or limits.backoff_s <= 0.0:
         return -np.inf
     wait = _double(limits, page.failures) * _jitter(page.url_hash ^ _BACKOFF_SALT, page.failures)
-    return float(trace.last_outcome_s + wait)
+    return float(trace.last_attempt_s + wait)
 
 
 @inlined_kernel
@@ -147,7 +150,7 @@ def probe_at(page: Record, trace: Record, limits: Limits) -> float:
     """Return when a page that is gone is to be probed, -inf if it is not gone. O(1)."""
     if page.gone < limits.retire_after:
         return -np.inf
-    return float(trace.last_outcome_s + limits.probe_every_s * _jitter(page.url_hash ^ _PROBE_SALT, page.gone))
+    return float(trace.last_attempt_s + limits.probe_every_s * _jitter(page.url_hash ^ _PROBE_SALT, page.gone))
 
 
 @inlined_kernel
@@ -161,6 +164,8 @@ def overdue_at(page: Record, limits: Limits) -> float:
         return np.inf
     if page.flags & URGENT:
         return -np.inf
+    if page.flags & DENIED:
+        return np.inf
     return float(page.last_visit_s + rule.max_revisit_s)
 
 

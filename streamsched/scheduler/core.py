@@ -122,9 +122,11 @@ class SchedulerCore:
             limits, then = self.politeness_policy.limits, self.formula_switch.count
             counts = self.pages.observe(batch, limits, surges=self._settings.surges, then=then).tolist()
             self.politeness_policy.reach(self.pages.arrays)
-        applied, changed, first_visits, failures, duplicates, late, _, served, hits = counts
+        applied, changed, first_visits, failures, duplicates, late, _, served, hits, *words = counts
         kept = tuple(problems[:KEPT_REJECTIONS])
-        return Observed(applied, changed, first_visits, duplicates, late, len(problems), failures, kept, served, hits)
+        return Observed(
+            applied, changed, first_visits, duplicates, late, len(problems), failures, kept, served, hits, *words
+        )
 
     def discover(self, urls: PackedUrls, now: float, importance: Floats | None = None) -> int:
         """Add unknown pages and set the importance of all `urls`; return how many were added. O(1) a URL.
