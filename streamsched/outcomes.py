@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streamsched.errors import InvalidOutcome, shorten
+from streamsched.numerics.argument_checks import read_items
 from streamsched.numerics.arrays import Bytes, Floats, Ints, frozen
 from streamsched.numerics.column_casting import as_column, as_urls
 from streamsched.numerics.jit import bare_kernel, load_word
@@ -167,10 +168,10 @@ class OutcomeBatch:
     @classmethod
     def from_outcomes(cls, outcomes: Iterable[Outcome]) -> OutcomeBatch:
         """Return the columns of `outcomes`. O(n)."""
-        rows = list(outcomes)
+        rows = read_items("outcomes", outcomes, "an OutcomeBatch or Outcome objects")
         for row in rows:
             if not isinstance(row, Outcome):
-                raise TypeError(f"expected outcomes: an OutcomeBatch or Outcome objects, found {shorten(row)}")
+                raise TypeError(f"outcomes: expected an OutcomeBatch or Outcome objects, found {shorten(row)}")
         columns = {field: [getattr(row, field) for row in rows] for field in _OPTIONAL}
         present = {field: values for field, values in columns.items() if any(value is not None for value in values)}
         return cls([row.url for row in rows], [row.fetched_at for row in rows], **present)
@@ -259,9 +260,9 @@ class OutcomeBatch:
 
 def _encode_words(values: Any) -> Any:
     """Return a column of statuses with codes in place of words. Raises InvalidOutcome for an unknown word."""
-    if (isinstance(values, np.ndarray) and values.dtype.kind not in "OUS") or isinstance(values, str):
+    if isinstance(values, np.ndarray) and (values.dtype.kind not in "OU" or values.ndim != 1):
         return values
-    codes = list(values)
+    codes = read_items("status", values, "a column, one value for each URL")
     for record, value in enumerate(codes):
         if isinstance(value, str):
             if value not in STATUS_WORDS:

@@ -4,13 +4,25 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Mapping
 from pathlib import Path
+from types import UnionType
+from typing import Any
 
 import numpy as np
 
-from streamsched.errors import SettingsError
+from streamsched.errors import SettingsError, shorten
 
-__all__ = ["check_flag", "check_path", "check_share", "check_time", "check_type", "check_whole"]
+__all__ = [
+    "check_flag",
+    "check_part",
+    "check_path",
+    "check_share",
+    "check_time",
+    "check_type",
+    "check_whole",
+    "read_items",
+]
 
 
 def check_time(now: float, setting: str = "now") -> float:
@@ -34,6 +46,18 @@ def check_share(setting: str, found: float) -> float:
     number = _number(found)
     if not 0.0 <= number < 1.0:
         raise SettingsError(setting, found, "0 or more and less than 1")
+    return number
+
+
+def check_part(setting: str, found: float) -> float:
+    """Return a share above 0, up to 1, as a float; raises SettingsError naming `setting` if it is not one.
+
+    >>> check_part("share", 1)
+    1.0
+    """
+    number = _number(found)
+    if not 0.0 < number <= 1.0:
+        raise SettingsError(setting, found, "more than 0, at most 1")
     return number
 
 
@@ -72,10 +96,24 @@ def check_path(setting: str, found: object) -> Path:
     raise SettingsError(setting, found, "a path")
 
 
-def check_type(setting: str, found: object, kind: type, expected: str) -> None:
+def check_type(setting: str, found: object, kind: type | UnionType, expected: str) -> None:
     """Raise SettingsError naming `setting` if `found` is not a `kind`."""
     if not isinstance(found, kind):
         raise SettingsError(setting, found, expected)
+
+
+def read_items(name: str, values: object, expected: str) -> list[Any]:
+    """Return the items of `values`; raises TypeError naming `name` for a text, a mapping, or what has no items.
+
+    >>> read_items("urls", ("a", "b"), "URLs")
+    ['a', 'b']
+    """
+    try:
+        if not isinstance(values, str | bytes | bytearray | Mapping):
+            return list(values)  # type: ignore[call-overload,no-any-return]
+    except TypeError:  # not iterable, or an array without dimensions
+        pass
+    raise TypeError(f"{name}: expected {expected}, found {shorten(values)}")
 
 
 def _number(found: object) -> float:

@@ -11,10 +11,11 @@ from streamsched.errors import SettingsError
 from streamsched.numerics.argument_checks import check_whole
 from streamsched.numerics.durations import parse_duration
 
-__all__ = ["MOST_OF_A_HOST", "HostRule", "Politeness", "Rule"]
+__all__ = ["MOST_OF_A_HOST", "MOST_PAGES", "HostRule", "Politeness", "Rule"]
 
 MOST_OF_A_HOST: Final = 0xFFFE  # pages in flight or in a batch that a host's rule can allow: its record holds 16 bits
 _MOST_GONE: Final = 255  # answers of 404 or 410 in a row: a page's record counts them in a byte
+MOST_PAGES: Final = 1 << 32  # more than a shard holds
 _ANY: Final = "1 or more pages, or None for any number"
 
 
@@ -63,7 +64,7 @@ class Politeness:
         for name in ("backoff_most", "probe_every", "max_revisit"):
             _replace_duration(self, name)
         for name in ("in_flight", "per_batch"):
-            _replace_count(self, name, _ANY, None)
+            _replace_count(self, name, _ANY, MOST_PAGES)
         _replace_count(self, "retire_after", f"1 to {_MOST_GONE} answers, or None", _MOST_GONE)
         _check_revisits(self.min_revisit, self.max_revisit)
         if self.backoff > self.backoff_most:  # type: ignore[operator]

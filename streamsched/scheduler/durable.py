@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Mapping
@@ -11,7 +12,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, Self, TypeVar
 
-from streamsched.errors import SnapshotError
+from streamsched.errors import SettingsError, SnapshotError
+from streamsched.numerics.argument_checks import check_flag, check_path, check_type
+from streamsched.outcomes import OutcomeBatch
 from streamsched.persistence.call_codec import Rereader, StreamOffsets
 from streamsched.persistence.files import as_snapshot_errors, list_images, remove_drafts
 from streamsched.persistence.image_format import read_image
@@ -36,7 +39,6 @@ if TYPE_CHECKING:
     from streamsched.formula.champion import Champion
     from streamsched.formula.formula import Formula
     from streamsched.numerics.arrays import Records
-    from streamsched.outcomes import OutcomeBatch
     from streamsched.scheduler.results import Observed
 
 __all__ = ["DurableScheduler"]
@@ -94,7 +96,11 @@ class DurableScheduler(AnyScheduler):
         StateInUse if another process owns the directory, SnapshotError if it cannot be written or has no whole image,
         StreamNeeded if `reread` is needed and missing.
         """
-        directory = Path(directory)
+        directory = check_path("directory", directory)
+        check_type("settings", settings, Mapping | None, "keyword arguments of Scheduler by name, or None")
+        check_type("plan", plan, SavePlan | None, "a SavePlan, or None for its defaults")
+        if reread is not None and not callable(reread):
+            raise SettingsError("reread", reread, "a function that reads a stream again, or None")
         with ExitStack() as stack:
             stack.enter_context(lock_state(directory, make=True))
             remove_drafts(directory)
@@ -129,6 +135,9 @@ class DurableScheduler(AnyScheduler):
         `position` None leaves the position as it is, for parts of a delivery before the last. The outcomes are on disk
         after the next save; until then the stream must be able to deliver them again.
         """
+        check_type("outcomes", outcomes, OutcomeBatch, "an OutcomeBatch")
+        check_type("path", path, str, "the name of a stream")
+        _check_position(position)
         core = self.core
         with core.lock:
             observed = core.observe(outcomes)
@@ -144,7 +153,8 @@ class DurableScheduler(AnyScheduler):
             self._changes += 1
         return observed
 
-    def use(self, formula: str | Formula | Champion, *, wait: bool = True) -> None:  # noqa: ARG002, D102
+    def use(self, formula: str | Formula | Champion, *, wait: bool = True) -> None:  # noqa: D102
+        check_flag("wait", wait)
         self._log.check()
         self.core.use(formula, wait=True)  # it is on disk when this returns
         self._log.commit(self._log.sequence)
@@ -206,6 +216,7 @@ class DurableScheduler(AnyScheduler):
         on meanwhile. Raises SnapshotError if it cannot be written; nothing is lost by that.
         """
         self._check_open()
+        check_flag("full", full)
         with self._saving:
             before = None if full or self._is_full_due() else self._last
             instant = _SaveInstant(self)
@@ -267,6 +278,7 @@ class DurableScheduler(AnyScheduler):
 
     def close(self, *, save: bool = True) -> None:
         """Save the changes, unless `save` is False, and release the directory; a second call does nothing."""
+        check_flag("save", save)
         if self._closing:
             return
         self._stopping = True
@@ -283,9 +295,10 @@ class DurableScheduler(AnyScheduler):
 
     def save(self, path: str | Path) -> Path:
         """Save the whole state to the directory `path`, its own or another; return the file written. O(pages)."""
-        if Path(path).resolve() == self.directory.resolve():
+        path = check_path("path", path)
+        if path.resolve() == self.directory.resolve():
             return self.snapshot(full=True)
-        return save_state(Path(path), self.core)
+        return save_state(path, self.core)
 
     def __enter__(self) -> Self:
         return self
@@ -314,6 +327,14 @@ class _SaveInstant:
     def before_placing(self) -> None:
         if not self.failed:
             self._scheduler._log.commit(self._number)  # noqa: SLF001
+
+
+def _check_position(position: object) -> None:
+    """Raise SettingsError if `position` cannot be saved."""
+    try:
+        json.dumps(position)
+    except (TypeError, ValueError, RecursionError):
+        raise SettingsError("position", position, "plain values for JSON") from None
 
 
 def _begin_marks(core: SchedulerCore) -> Records:

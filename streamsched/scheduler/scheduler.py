@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, ParamSpec, Self, TypeVar
 from streamsched.estimation.change_detection import CHANGE_BITS
 from streamsched.estimation.seasonality.regions import REGIONS, TimeRegion
 from streamsched.formula.champion import Champion, find_formula, parse_provided
+from streamsched.numerics.argument_checks import check_path
 from streamsched.persistence.call_codec import StreamNeeded
 from streamsched.persistence.image_reader import load_images
 from streamsched.persistence.image_writer import save_state
@@ -104,9 +105,10 @@ class Scheduler(AnyScheduler):
         The file holds the state at the instant of the call. Other threads go on; each waits for milliseconds at a time.
         Raises SnapshotError if it cannot be written, StreamNeeded if logged calls of that directory would be lost.
         """
-        if self._incomplete is not None and Path(self._incomplete.path).resolve() == Path(path).resolve():
+        directory = check_path("path", path)
+        if self._incomplete is not None and Path(self._incomplete.path).resolve() == directory.resolve():
             raise self._incomplete
-        return save_state(Path(path), self.core)
+        return save_state(directory, self.core)
 
     @classmethod
     def load(cls, path: str | Path, *, threads: int | None = None) -> Self:
@@ -116,7 +118,7 @@ class Scheduler(AnyScheduler):
         ``streamsched.persistence``, and the newest whole state is loaded; if logged calls depend on a stream that must
         be read again, the state before them. Raises SnapshotError if there is no state, or none is whole.
         """
-        directory = Path(path)
+        directory = check_path("path", path)
         loaded = load_images(directory)
         core = SchedulerCore.from_state(loaded.pages, loaded.state, threads)
         scheduler = cls.__new__(cls)  # its settings are part of the state
