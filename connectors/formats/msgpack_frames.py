@@ -37,6 +37,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streamsched.errors import InvalidOutcome
+from streamsched.numerics.argument_checks import check_type
 from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.outcomes import COLUMNS, MOVED_TO, OutcomeBatch
 
@@ -87,6 +88,7 @@ def encode_frame(outcomes: OutcomeBatch) -> bytes:
     >>> list(decode_frame(msgspec.msgpack.decode(encode_frame(batch)))) == list(batch)
     True
     """
+    check_type("outcomes", outcomes, OutcomeBatch, "an OutcomeBatch")
     columns = _encode_urls("url", outcomes.urls) | {"fetched_at": outcomes.fetched_at.astype("<f8")}
     carried = 0
     for field, (bit, _) in COLUMNS.items():
@@ -124,7 +126,8 @@ def decode_frame(columns: Mapping[str, Any]) -> OutcomeBatch:
     InvalidOutcome naming the column if the frame is inconsistent; its record is the first value at
     fault in a list, else 0.
     """
-    if columns.get("v") != VERSION or isinstance(columns["v"], bool):
+    check_type("columns", columns, Mapping, "the columns of a frame by name")
+    if type(columns.get("v")) is not int or columns["v"] != VERSION:
         raise InvalidOutcome(0, "v", columns.get("v"), f"frame version {VERSION}")
     fetched_at = _read_times(columns.get("fetched_at"))
     count = len(fetched_at)

@@ -16,7 +16,7 @@ from streamsched.formula.syntax.nodes import Node, Terminal, fold, measure
 from streamsched.formula.syntax.parser import parse_tree
 from streamsched.formula.syntax.printer import print_tree
 from streamsched.formula.syntax.vocabulary import TERMINALS
-from streamsched.numerics.argument_checks import check_type
+from streamsched.numerics.argument_checks import check_type, read_items
 
 if TYPE_CHECKING:
     from streamsched.numerics.arrays import Floats
@@ -134,11 +134,11 @@ class Formula:
 
 
 def _read_names(argument: str, names: Collection[str]) -> Collection[str]:
-    """Return `names` as they are; raises TypeError naming `argument` if they are no collection of str."""
-    is_collection = isinstance(names, Collection) and not isinstance(names, str | bytes)
-    if is_collection and all(isinstance(name, str) for name in names):
-        return names
-    raise TypeError(f"{argument}: expected names of terminals, found {shorten(names)}")
+    """Return `names` as a list; raises TypeError naming `argument` if they are not str."""
+    items = list(names) if isinstance(names, Mapping) else read_items(argument, names, "names of terminals")
+    if not all(isinstance(name, str) for name in items):
+        raise TypeError(f"{argument}: expected names of terminals, found {shorten(names)}")
+    return items
 
 
 def _names(node: Node, below: tuple[frozenset[str], ...]) -> frozenset[str]:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
 from types import UnionType
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from streamsched.errors import SettingsError, shorten
 
 __all__ = [
+    "check_fields",
     "check_flag",
     "check_part",
     "check_path",
@@ -23,6 +25,14 @@ __all__ = [
     "check_whole",
     "read_items",
 ]
+
+
+_KINDS: Final[dict[str, tuple[str, tuple[type, ...]]]] = {
+    "bool": ("True or False", (bool, np.bool_)),
+    "int": ("a whole number", (int, np.integer)),
+    "float": ("a number", (int, float, np.integer, np.floating)),
+    "str": ("a text", (str,)),
+}
 
 
 def check_time(now: float, setting: str = "now") -> float:
@@ -72,6 +82,22 @@ def check_whole(setting: str, found: object, least: int | None, expected: str, *
         if (least is None or number >= least) and (most is None or number <= most):
             return number
     raise SettingsError(setting, found, expected)
+
+
+def check_fields(settings: Any) -> None:
+    """Raise SettingsError for the first field of a dataclass that has no value of its declared kind.
+
+    Fields declared as bool, int, float or str, with None or without, are checked; others are not.
+    """
+    for field in dataclasses.fields(settings):
+        kind, _, other = str(field.type).partition(" | ")
+        value = getattr(settings, field.name)
+        if kind not in _KINDS or (value is None and other == "None"):
+            continue
+        expected, types = _KINDS[kind]
+        fits = isinstance(value, types) and (kind == "bool" or not isinstance(value, bool))
+        if not fits or (kind == "float" and isinstance(value, int) and math.isnan(_number(value))):
+            raise SettingsError(field.name, value, expected)
 
 
 def check_flag(setting: str, found: object) -> bool:
