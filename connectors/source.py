@@ -55,7 +55,7 @@ class Position:
         """
         if not isinstance(value, Mapping):
             raise SourceError(
-                "position", f"expected a mapping with kind, path, offset and records, found {shorten(value)}"
+                "value", f"expected a mapping with kind, path, offset and records, found {shorten(value)}"
             )
         kind, path, offset, records = (value.get(field) for field in ("kind", "path", "offset", "records"))
         if isinstance(kind, str) and isinstance(path, str) and _is_count(offset) and _is_count(records):
