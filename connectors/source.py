@@ -54,6 +54,10 @@ class Position:
         >>> Position.from_json({"kind": "jsonl", "path": "/logs/day.jsonl", "offset": 5120, "records": 64}).offset
         5120
         """
+        if not isinstance(value, Mapping):
+            raise SourceError(
+                "value", f"expected a mapping with kind, path, offset and records, found {shorten(value)}"
+            )
         kind, path, offset, records = (value.get(field) for field in ("kind", "path", "offset", "records"))
         if isinstance(kind, str) and isinstance(path, str) and _is_count(offset) and _is_count(records):
             return cls(kind, path, offset, records)

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, get_args
 
 from streamsched.errors import ReplayError
+from streamsched.numerics.argument_checks import check_fields, read_items
 from streamsched.replay.simulation.policy_names import STEADY, check_policy
 from streamsched.replay.simulation.simulator import DAY_S, Reading, Schedule
 
@@ -32,7 +33,8 @@ class ReplaySettings:
     within the window. ``workers``: the maximum number of processes, started if the work is large enough; results do not
     depend on it.
 
-    Raises ReplayError, or FormulaError for a formula, if a value is invalid.
+    Raises ReplayError, or FormulaError for a formula, if a value is invalid; SettingsError or TypeError if it is of
+    another type.
     """
 
     log: str
@@ -48,12 +50,18 @@ class ReplaySettings:
     workers: int = 1
 
     def __post_init__(self) -> None:
+        check_fields(self)
+        for name, kind, expected in (("policies", str, "names or formulas"), ("seeds", int, "whole numbers")):
+            items = read_items(name, getattr(self, name), expected)
+            fits = all(isinstance(one, kind) and not isinstance(one, bool) for one in items)
+            _require(fits, name, getattr(self, name), expected)
         _require(bool(self.policies), "policies", self.policies, "one or more")
         _require(len(set(self.policies)) == len(self.policies), "policies", self.policies, "each once")
         _require(0 < self.budget < math.inf, "budget", self.budget, "a share of the pages above 0, such as 0.05")
         _require(0 < self.cycle_s < math.inf, "cycle", self.cycle_s, "a number of seconds above 0")
         _require(self.warmup >= 0, "warmup", self.warmup, "0 or more cycles")
-        _require(self.changed in get_args(Reading), "changed", self.changed, " or ".join(get_args(Reading)))
+        known = isinstance(self.changed, str) and self.changed in get_args(Reading)
+        _require(known, "changed", self.changed, " or ".join(get_args(Reading)))
         _require(bool(self.seeds), "seeds", self.seeds, "one or more")
         _require(
             all(0 <= seed < 2**64 for seed in self.seeds), "seeds", self.seeds, "whole numbers from 0 to 2**64 - 1"

@@ -20,8 +20,10 @@ if the same call may succeed later without any change.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 __all__ = [
+    "NOTHING",
     "FormulaError",
     "InvalidOutcome",
     "ReplayError",
@@ -35,7 +37,17 @@ __all__ = [
 ]
 
 
-_EXCERPT = 100  # characters of a formula that an error shows, around the column it names
+_EXCERPT: Final = 100  # characters of a formula that an error shows, around the column it names
+
+
+class _Nothing:
+    """What an error found where something required was not given; None may have been given."""
+
+    def __repr__(self) -> str:
+        return "nothing"
+
+
+NOTHING: Final = _Nothing()
 
 
 class StreamschedError(Exception):

@@ -17,6 +17,7 @@ from typing import Any, Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from streamsched.errors import SettingsError
+from streamsched.numerics.argument_checks import check_type
 from streamsched.numerics.durations import parse_duration
 
 __all__ = ["CLIENTS", "SCHEME", "KafkaSettings", "read_settings"]
@@ -76,6 +77,8 @@ def read_settings(url: str, settings: Mapping[str, object] | None = None) -> Kaf
     >>> read_settings("kafka://localhost:9092/outcomes?group=crawl&partitions=0,2-4").partitions
     (0, 2, 3, 4)
     """
+    check_type("url", url, str, "a text kafka://HOST:PORT/TOPIC")
+    check_type("settings", settings, Mapping | None, "settings by name, or None")
     parts = urlsplit(url)
     topic = unquote(parts.path.strip("/"))
     if parts.scheme != "kafka" or not parts.netloc or not topic or "/" in topic or "@" in parts.netloc:

@@ -45,7 +45,8 @@ def eligibility_reasons(shard: ShardArrays, row: int, now: float, limits: Limits
     """
     page, waits = shard.pages.records[row], read_waits(shard, np.array([row]), limits)
     if waits.ready_at[0] == math.inf:
-        return None, [Reason(ReasonCode.NEVER_BY_RULE)]
+        by_rule = bool(limits.rules["never"][page["rule"]])
+        return None, [Reason(ReasonCode.NEVER_BY_RULE if by_rule else ReasonCode.ROBOTS_DENIED)]
     reasons = _waits_for(shard, row, now, waits)
     eligible_from_s = max((reason.fields["until_s"] for reason in reasons), default=now)
     host = shard.groups.records[shard.groups.records["host"][page["group"]]]

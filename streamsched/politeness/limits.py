@@ -15,7 +15,7 @@ from streamsched.numerics.jit import bare_kernel, inlined_kernel, mix
 from streamsched.politeness.politeness_settings import Politeness, Rule
 from streamsched.records.dirty_tracking import mark_dirty_group
 from streamsched.records.group_schema import BY_SETTINGS
-from streamsched.records.page_schema import LEASED, OUT, URGENT, VISITED
+from streamsched.records.page_schema import DENIED, LEASED, OUT, URGENT, VISITED
 
 if TYPE_CHECKING:
     from streamsched.numerics.arrays import Ints, Record, Records
@@ -121,7 +121,8 @@ def write_rule(limits: Limits, number: int, rule: Rule, politeness: Politeness) 
 def ready_at(pages: PageArrays, row: int, limits: Limits) -> float:
     """Return when a page may be visited, hosts and leases aside: inf for never, -inf for any time. O(1).
 
-    The latest of `revisit_at`, `backoff_until`, `retry_at` and `probe_at`; a page asked for waits for none of them.
+    The latest of `revisit_at`, `backoff_until`, `retry_at` and `probe_at`; a page asked for waits for none of them. inf
+    for a page that robots.txt forbids, unless it was asked for.
     """
     page: Record = pages.records[row]
     trace: Record = pages.traces[row]
@@ -130,6 +131,8 @@ def ready_at(pages: PageArrays, row: int, limits: Limits) -> float:
         return np.inf
     if page.flags & URGENT:
         return -np.inf
+    if page.flags & DENIED:
+        return np.inf
     own = max(revisit_at(page, limits), backoff_until(page, trace, limits), probe_at(page, trace, limits))
     return float(max(own, retry_at(pages, row)))
 
@@ -149,7 +152,7 @@ def backoff_until(page: Record, trace: Record, limits: Limits) -> float:
     if page.failures == 0 or limits.backoff_s <= 0.0:
         return -np.inf
     wait = backoff_length(limits, page.failures) * _jitter(page.url_hash ^ _BACKOFF_SALT, page.failures)
-    return float(trace.last_outcome_s + wait)
+    return float(trace.last_attempt_s + wait)
 
 
 @inlined_kernel
@@ -164,7 +167,7 @@ def probe_at(page: Record, trace: Record, limits: Limits) -> float:
     """Return when a page that is gone is to be probed, -inf if it is not gone. O(1)."""
     if page.gone < limits.retire_after:
         return -np.inf
-    return float(trace.last_outcome_s + limits.probe_every_s * _jitter(page.url_hash ^ _PROBE_SALT, page.gone))
+    return float(trace.last_attempt_s + limits.probe_every_s * _jitter(page.url_hash ^ _PROBE_SALT, page.gone))
 
 
 @inlined_kernel
@@ -178,6 +181,8 @@ def overdue_at(page: Record, limits: Limits) -> float:
         return np.inf
     if page.flags & URGENT:
         return -np.inf
+    if page.flags & DENIED:
+        return np.inf
     return float(page.last_visit_s + rule.max_revisit_s)
 
 

@@ -13,7 +13,7 @@ from streamsched.numerics.argument_checks import check_time, check_whole
 from streamsched.politeness.leases import Leases
 from streamsched.politeness.limits import ON_REQUEST, count_leased, make_limits
 from streamsched.politeness.pending_host_blocks import PendingHostBlocks
-from streamsched.politeness.politeness_settings import HostRule, Politeness, Rule
+from streamsched.politeness.politeness_settings import MOST_PAGES, HostRule, Politeness, Rule
 from streamsched.politeness.rule_book import RuleBook
 from streamsched.politeness.rule_targets import find_hosts, read_host
 from streamsched.records.dirty_tracking import mark_dirty_groups, mark_dirty_rows
@@ -54,7 +54,7 @@ class PolitenessPolicy:
     def limit_batches(self, per_host: int | None) -> None:
         """Limit batches to `per_host` pages of one host, None for any number. Raises SettingsError."""
         if per_host is not None:
-            per_host = check_whole("per_host", per_host, 1, "1 or more pages, or None for any number")
+            check_whole("per_host", per_host, 1, "1 or more pages, or None for any number", most=MOST_PAGES)
         self.politeness = replace(self.politeness, per_batch=per_host)
         self.limits = self.limits._replace(per_batch=make_limits(self.politeness).per_batch)
 

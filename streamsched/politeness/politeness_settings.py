@@ -11,10 +11,11 @@ from streamsched.errors import SettingsError
 from streamsched.numerics.argument_checks import check_whole
 from streamsched.numerics.durations import parse_duration
 
-__all__ = ["MOST_OF_A_HOST", "HostRule", "Politeness", "Rule"]
+__all__ = ["MOST_OF_A_HOST", "MOST_PAGES", "HostRule", "Politeness", "Rule"]
 
 MOST_OF_A_HOST: Final = 0xFFFE  # pages in flight or in a batch that a host's rule can allow: its record holds 16 bits
 _MOST_ANSWERS: Final = 255  # of one kind in a row: the records of pages and hosts count them in a byte
+MOST_PAGES: Final = 1 << 32  # more than a shard holds
 _ANY: Final = "1 or more pages, or None for any number"
 
 
@@ -70,7 +71,7 @@ class Politeness:
         for name in ("backoff_most", "probe_every", "max_revisit", "retry_after_most"):
             _replace_duration(self, name)
         for name in ("in_flight", "per_batch"):
-            _replace_count(self, name, _ANY, None)
+            _replace_count(self, name, _ANY, MOST_PAGES)
         _replace_count(self, "retire_after", f"1 to {_MOST_ANSWERS} answers, or None", _MOST_ANSWERS)
         for name in ("host_backoff_429", "host_backoff_503"):
             _replace_count(self, name, f"1 to {_MOST_ANSWERS} pages, or None", _MOST_ANSWERS)

@@ -208,6 +208,7 @@ def _append(pages: PageArrays, corpus: Record, key: int, blob: Bytes, start: int
     trace = pages.traces[row]
     trace.url_span = (np.uint64(corpus.text_end) << np.uint64(16)) | np.uint64(stop - start)
     trace.last_outcome_s = -np.inf
+    trace.last_attempt_s = -np.inf
     page = pages.records[row]
     page.url_hash = key
     assign_prior(page, corpus.shape, corpus.mean)  # until it is assigned to a group

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from streamsched.numerics.argument_checks import check_time, check_whole
+from streamsched.errors import InvalidOutcome
+from streamsched.numerics.argument_checks import check_flag, check_time, check_type, check_whole
+from streamsched.numerics.column_casting import as_column
 from streamsched.numerics.durations import parse_duration
 from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.outcomes import Outcome, OutcomeBatch
@@ -153,7 +155,7 @@ class AnyScheduler(ABC):
         of each page from now on, known pages included. Raises InvalidOutcome for a URL that breaks the format.
         """
         packed = urls if isinstance(urls, PackedUrls) else PackedUrls.pack(urls)
-        weights = None if importance is None else np.broadcast_to(np.asarray(importance, np.float64), len(packed))
+        weights = None if importance is None else _read_weights(importance, len(packed))
         return self._perform(DISCOVER, packed, self._check_now(now), weights)
 
     def rank(self, k: int = 1000, *, now: float, surge_probes: bool = False) -> Batch:
@@ -165,6 +167,7 @@ class AnyScheduler(ABC):
         O(k); O(pages) for times before the last batch or long after it.
         """
         now, k = check_time(now), _check_pages(k)
+        surge_probes = check_flag("surge_probes", surge_probes)
         with self.core.lock:
             return self.core.batch_builder.preview(k, now, surge_probes=surge_probes)
 
@@ -219,6 +222,7 @@ class AnyScheduler(ABC):
 
     def set_rule(self, target: str, rule: Rule | HostRule | None) -> int:
         """Set one rule as `set_rules` does; for many rules that is faster."""
+        check_type("target", target, str, "a host, a URL pattern or a page")
         return self.set_rules({target: rule})
 
     def set_politeness(self, politeness: Politeness) -> None:
@@ -275,6 +279,16 @@ def _as_batch(outcomes: OutcomeBatch | Outcome | Iterable[Outcome]) -> OutcomeBa
     if isinstance(outcomes, Outcome):
         outcomes = [outcomes]
     return outcomes if isinstance(outcomes, OutcomeBatch) else OutcomeBatch.from_outcomes(outcomes)
+
+
+def _read_weights(importance: npt.ArrayLike, count: int) -> Floats:
+    """Return `importance`, one weight for all pages or one for each, as float64[count]. Raises InvalidOutcome."""
+    if isinstance(importance, int | float | np.integer | np.floating):
+        importance = [importance] * count  # type: ignore[list-item]
+    weights, missing = as_column("importance", np.dtype(np.float64), importance, count)
+    if missing is not None:
+        raise InvalidOutcome(int(np.flatnonzero(missing)[0]), "importance", None, "a number")
+    return weights
 
 
 def _check_pages(k: int) -> int:

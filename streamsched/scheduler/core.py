@@ -16,7 +16,7 @@ import numpy as np
 from streamsched.errors import SettingsError, UnknownPage
 from streamsched.evolution.data.training_data import Span, Training, count_cycles, gather_training, impute_training
 from streamsched.formula.champion import BY_HAND, Champion, parse_provided
-from streamsched.numerics.argument_checks import check_time, check_whole
+from streamsched.numerics.argument_checks import check_flag, check_part, check_time, check_whole
 from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.numerics.topk_order import tie_keys
 from streamsched.outcomes import OutcomeBatch
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SchedulerCore"]
 
+_MOST_CYCLES: Final = 10**9  # of a history: a page and cycle takes a byte
 _NOT_DIGESTED: Final = ("positions", "champion")  # they say how the state came about
 
 
@@ -133,9 +134,11 @@ class SchedulerCore:
             limits, then = self.politeness_policy.limits, self.formula_switch.count
             counts = self.pages.observe(batch, limits, surges=self._settings.surges, then=then).tolist()
             self.politeness_policy.reach(self.pages.arrays)
-        applied, changed, first_visits, failures, duplicates, late, _, served, hits = counts
+        applied, changed, first_visits, failures, duplicates, late, _, served, hits, *words = counts
         kept = tuple(problems[:KEPT_REJECTIONS])
-        return Observed(applied, changed, first_visits, duplicates, late, len(problems), failures, kept, served, hits)
+        return Observed(
+            applied, changed, first_visits, duplicates, late, len(problems), failures, kept, served, hits, *words
+        )
 
     def discover(self, urls: PackedUrls, now: float, importance: Floats | None = None) -> int:
         """Add unknown pages and set the importance of all `urls`; return how many were added. O(1) a URL.
@@ -235,6 +238,7 @@ class SchedulerCore:
 
     def use(self, formula: str | Formula | Champion, *, wait: bool) -> None:
         """Rank by `formula` once its bounds are ready; `wait` for that. Raises FormulaError."""
+        check_flag("wait", wait)
         parsed = parse_provided(formula.formula if isinstance(formula, Champion) else formula)
         champion = formula if isinstance(formula, Champion) else Champion(parsed, BY_HAND)
         self._wanted = champion
@@ -266,7 +270,11 @@ class SchedulerCore:
 
     def trainings(self, cycles: int, *, now: float, seeds: Iterable[int]) -> Iterator[Training]:
         """Yield `Scheduler.training` for each of `seeds`, all from one copy of the state. O(pages)."""
-        span = Span.up_to(check_time(now), check_whole("cycles", cycles, 1, "1 or more cycles"), self.pages.cycle_s)
+        span = Span.up_to(
+            check_time(now),
+            check_whole("cycles", cycles, 1, f"1 to {_MOST_CYCLES:,} cycles", most=_MOST_CYCLES),
+            self.pages.cycle_s,
+        )
         sample, panel_bar = self._copy_sample()
         gathered = gather_training(sample, span, panel_bar)
         for seed in seeds:
@@ -277,6 +285,7 @@ class SchedulerCore:
 
         A longer history would hold fewer pages. inf if the journal no longer has their first visits.
         """
+        share = check_part("share", share)
         return count_cycles(self._copy_sample()[0], check_time(now), self.pages.cycle_s, share)
 
     def _copy_sample(self) -> tuple[ShardArrays, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import threading
 import time
@@ -12,8 +13,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, Self, TypeVar
 
-from streamsched.errors import SnapshotError
-from streamsched.numerics.argument_checks import TIME_LIMIT_S, check_time
+from streamsched.errors import SettingsError, SnapshotError
+from streamsched.numerics.argument_checks import TIME_LIMIT_S, check_flag, check_path, check_time, check_type
+from streamsched.outcomes import OutcomeBatch
 from streamsched.persistence.call_codec import Rereader, StreamOffsets, encode_call
 from streamsched.persistence.files import as_snapshot_errors, list_images, remove_drafts
 from streamsched.persistence.image_format import read_image
@@ -40,7 +42,6 @@ if TYPE_CHECKING:
     from streamsched.formula.champion import Champion
     from streamsched.formula.formula import Formula
     from streamsched.numerics.arrays import Records
-    from streamsched.outcomes import OutcomeBatch
     from streamsched.persistence.write_ahead_log.segment_format import LogName
     from streamsched.scheduler.results import Observed
     from streamsched.scheduler.stream_clock import WallClock
@@ -105,14 +106,18 @@ class DurableScheduler(AnyScheduler):
         StateInUse if another process owns the directory, SnapshotError if it cannot be written or has no whole image,
         StreamNeeded if `reread` is needed and missing.
         """
-        directory = Path(directory)
+        directory = check_path("directory", directory)
+        check_type("settings", settings, Mapping | None, "keyword arguments of Scheduler by name, or None")
+        check_type("plan", plan, SavePlan | None, "a SavePlan, or None for its defaults")
+        if reread is not None and not callable(reread):
+            raise SettingsError("reread", reread, "a function that reads a stream again, or None")
         with ExitStack() as stack:
             stack.enter_context(lock_state(directory, make=True))
             remove_drafts(directory)
             loaded = load_images(directory) if has_state(directory) else None
             last: SavedImage | None = None
             if loaded is None:
-                core = Scheduler(**(settings or {})).core
+                core = Scheduler(**({"threads": threads} | dict(settings or {}))).core
                 applied = AppliedLog(0, LogEnd.of_new_log(), is_damaged=False)
             else:
                 core = SchedulerCore.from_state(loaded.pages, loaded.state, threads)
@@ -158,6 +163,9 @@ class DurableScheduler(AnyScheduler):
         `position` None leaves the position as it is, for parts of a delivery before the last. The outcomes are on disk
         after the next save; until then the stream must be able to deliver them again.
         """
+        check_type("outcomes", outcomes, OutcomeBatch, "an OutcomeBatch")
+        check_type("path", path, str, "the name of a stream")
+        _check_position(position)
         core = self.core
         with core.lock:
             latest_s = self._latest_s()
@@ -177,8 +185,9 @@ class DurableScheduler(AnyScheduler):
             self._changes += 1
         return observed
 
-    def use(self, formula: str | Formula | Champion, *, wait: bool = True) -> None:  # noqa: ARG002, D102
+    def use(self, formula: str | Formula | Champion, *, wait: bool = True) -> None:  # noqa: D102
         core = self.core
+        check_flag("wait", wait)
         self._log.check()
         core.use(formula, wait=True)  # it is on disk when this returns
         self._log.commit(self._log.sequence)
@@ -247,6 +256,7 @@ class DurableScheduler(AnyScheduler):
         on meanwhile. Raises SnapshotError if it cannot be written; nothing is lost by that.
         """
         self._check_open()
+        check_flag("full", full)
         with self._saving:
             before = None if full or self._is_full_due() else self._last
             instant = _SaveInstant(self)
@@ -312,6 +322,7 @@ class DurableScheduler(AnyScheduler):
 
         In a process forked from the one that opened it, it does nothing either.
         """
+        check_flag("save", save)
         if self._closing or os.getpid() != self._process:
             return
         self._stopping = True
@@ -329,9 +340,10 @@ class DurableScheduler(AnyScheduler):
     def save(self, path: str | Path) -> Path:
         """Save the whole state to the directory `path`, its own or another; return the file written. O(pages)."""
         core = self.core
-        if Path(path).resolve() == self.directory.resolve():
+        path = check_path("path", path)
+        if path.resolve() == self.directory.resolve():
             return self.snapshot(full=True)
-        return save_state(Path(path), core)
+        return save_state(path, core)
 
     def __enter__(self) -> Self:
         return self
@@ -364,6 +376,14 @@ class _SaveInstant:
         else:
             log.commit(self._number)
         return log.name
+
+
+def _check_position(position: object) -> None:
+    """Raise SettingsError if `position` cannot be saved."""
+    try:
+        json.dumps(position)
+    except (TypeError, ValueError, RecursionError):
+        raise SettingsError("position", position, "plain values for JSON") from None
 
 
 def _begin_marks(core: SchedulerCore) -> Records:

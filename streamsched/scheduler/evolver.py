@@ -24,13 +24,13 @@ from streamsched.evolution.process.worker import load_evolution_function
 from streamsched.evolution.records import TRIGGERS, EvolutionRecord, RecordBook
 from streamsched.formula.champion import BY_EVOLUTION, BY_HAND, Champion, parse_provided
 from streamsched.formula.formula import Formula
-from streamsched.numerics.argument_checks import check_time
+from streamsched.numerics.argument_checks import check_path, check_time, check_type, read_items
 from streamsched.persistence.files import as_snapshot_errors
+from streamsched.scheduler.any_scheduler import AnyScheduler
+from streamsched.scheduler.results import Observed
 
 if TYPE_CHECKING:
     from streamsched.evolution.data.change_history import ChangeHistory
-    from streamsched.scheduler.any_scheduler import AnyScheduler
-    from streamsched.scheduler.results import Observed
 
 __all__ = ["ARCHIVE_NAME", "BREED", "Evolver", "mend_evolution_times"]
 
@@ -63,7 +63,8 @@ class Evolver:
         """Continue from the records in `directory`. Raises SnapshotError if they cannot be read."""
         if not isinstance(plan, EvolutionPlan | None):
             raise SettingsError("plan", plan, "an EvolutionPlan, or None for its defaults")
-        directory = None if directory is None else Path(directory)
+        check_type("scheduler", scheduler, AnyScheduler, "a Scheduler or DurableScheduler")
+        directory = None if directory is None else check_path("directory", directory)
         self.scheduler = scheduler
         self.plan = EvolutionPlan() if plan is None else plan
         self.archive: tuple[str, ...] = ()
@@ -94,6 +95,7 @@ class Evolver:
 
     def note(self, observed: Observed) -> None:
         """Add the result of `Scheduler.observe` to the watched hit rate. A microsecond a served page."""
+        check_type("observed", observed, Observed, "an Observed")
         if self._watch is not None and observed.served:
             with self._lock:
                 self._watch.note(observed.served, observed.hits)
@@ -147,7 +149,7 @@ class Evolver:
         evolution itself.
         """
         now = check_time(now)
-        if trigger not in TRIGGERS:
+        if not isinstance(trigger, str) or trigger not in TRIGGERS:
             raise SettingsError("trigger", trigger, f"one of {', '.join(TRIGGERS)}")
         with self._lock:
             if self._job is not None:
@@ -279,8 +281,12 @@ class Evolver:
 
         For an evolver without a directory. O(records). Raises SnapshotError if they cannot be written.
         """
+        directory = check_path("directory", directory)
+        kept = read_items("records", records, "EvolutionRecord objects")
+        for record in kept:
+            check_type("records", record, EvolutionRecord, "EvolutionRecord objects")
         book = RecordBook(directory)
-        for record in records:
+        for record in kept:
             book.append(record)
         self._write_elites(directory)
 

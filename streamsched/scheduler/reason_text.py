@@ -157,6 +157,9 @@ def _failed_visits(fields: _Fields) -> str:
 
 _TEMPLATES: Final[Mapping[ReasonCode, Callable[[_Fields], str]]] = {
     ReasonCode.NEVER_BY_RULE: lambda fields: "not eligible: its rule says never to visit it",
+    ReasonCode.ROBOTS_DENIED: lambda fields: (
+        "not eligible: robots.txt forbids it, until another outcome of it comes or a visit is asked for"
+    ),
     ReasonCode.LEASED: lambda fields: f"not eligible: leased {_until(fields)}",
     ReasonCode.HOST_RESTING: _host_resting,
     ReasonCode.HOST_PROBING: lambda fields: (

@@ -23,7 +23,8 @@ class Observed:
 
     `changed`, `first_visits` and `failures` are among `applied`; `rejections` lists the first 100 of `rejected`.
     `served`: applied outcomes that show whether a page has changed which `Scheduler.next_batch` returned for its score,
-    not for the panel; `hits`: those of them that show a change.
+    not for the panel; `hits`: those of them that show a change. `robots_denied` and `not_attempted`: applied outcomes
+    with these statuses; `moved`: applied outcomes with `moved_to`.
     """
 
     applied: int = 0
@@ -36,6 +37,9 @@ class Observed:
     rejections: tuple[InvalidOutcome, ...] = ()
     served: int = 0
     hits: int = 0
+    robots_denied: int = 0
+    not_attempted: int = 0
+    moved: int = 0
 
     def __add__(self, other: Observed) -> Observed:
         """Return the sums of both."""
@@ -50,6 +54,9 @@ class Observed:
             (self.rejections + other.rejections)[:KEPT_REJECTIONS],
             self.served + other.served,
             self.hits + other.hits,
+            self.robots_denied + other.robots_denied,
+            self.not_attempted + other.not_attempted,
+            self.moved + other.moved,
         )
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, ParamSpec, Self, TypeVar
 from streamsched.estimation.change_detection import CHANGE_BITS
 from streamsched.estimation.seasonality.regions import REGIONS, TimeRegion
 from streamsched.formula.champion import Champion, find_formula, parse_provided
+from streamsched.numerics.argument_checks import check_path
 from streamsched.persistence.image_writer import save_state
 from streamsched.politeness.policy import PolitenessPolicy
 from streamsched.scheduler.any_scheduler import AnyScheduler
@@ -107,9 +108,10 @@ class Scheduler(AnyScheduler):
         The file holds the state at the instant of the call. Other threads go on; each waits for milliseconds at a time.
         Raises SnapshotError if it cannot be written, StreamNeeded if logged calls of that directory would be lost.
         """
-        if self._incomplete is not None and Path(self._incomplete.path).resolve() == Path(path).resolve():
+        directory = check_path("path", path)
+        if self._incomplete is not None and Path(self._incomplete.path).resolve() == directory.resolve():
             raise self._incomplete
-        return save_state(Path(path), self.core)
+        return save_state(directory, self.core)
 
     @classmethod
     def load(cls, path: str | Path, *, threads: int | None = None) -> Self:
@@ -120,7 +122,7 @@ class Scheduler(AnyScheduler):
         be read again, the state before them. Raises SnapshotError if there is no state, none is whole, or logged calls
         are damaged or missing.
         """
-        found = recover_state(Path(path), threads)
+        found = recover_state(check_path("path", path), threads)
         scheduler = cls.__new__(cls)  # its settings are part of the state
         AnyScheduler.__init__(scheduler, found.core)
         if found.needed is not None:

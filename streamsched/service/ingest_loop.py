@@ -22,6 +22,17 @@ if TYPE_CHECKING:
 __all__ = ["IngestLoop"]
 
 _HOUSEKEEPING_S: Final = 1.0  # interval of commits, and of looks at saves, rejections and evolution
+_COUNTED: Final = (
+    "applied",
+    "changed",
+    "first_visits",
+    "failures",
+    "robots_denied",
+    "not_attempted",
+    "moved",
+    "duplicates",
+    "late",
+)
 _NO_OUTCOMES: Final = OutcomeBatch([], [])
 
 
@@ -100,8 +111,7 @@ class IngestLoop:
 
     def counts(self) -> dict[str, int]:
         """Return the counters of outcomes, of the source, of evolutions and of published pages by name."""
-        names = ("applied", "changed", "first_visits", "failures", "duplicates", "late")
-        counts = {name: int(getattr(self.total, name)) for name in names} | self._source.counts()
+        counts = {name: int(getattr(self.total, name)) for name in _COUNTED} | self._source.counts()
         if self._evolution is not None:
             counts["evolutions"] = self._evolution.evolutions
         if self._batches is not None:

@@ -13,7 +13,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from streamsched.connectors.formats.detection import FORMATS
 from streamsched.connectors.kafka.kafka_settings import SCHEME, read_settings
-from streamsched.errors import FormulaError, SettingsError, SettingsErrors
+from streamsched.errors import NOTHING, FormulaError, SettingsError, SettingsErrors
 from streamsched.politeness.politeness_settings import HostRule, Rule
 from streamsched.scheduler.scheduler import Scheduler
 from streamsched.scheduler.stream_clock import parse_max_ahead
@@ -210,7 +210,7 @@ def _describe(error: ErrorDetails, given: Mapping[str, Given]) -> Iterator[Setti
             if full == name or full.startswith(f"{name}."):
                 yield SettingsError(given[full].place, _HIDDEN, "a setting that docs/run.md lists")
     elif error["type"] == "missing":
-        yield SettingsError(f"--{name}", None, _REQUIRED[name])
+        yield SettingsError(f"--{name}", NOTHING, _REQUIRED[name])
     else:
         found = given[name].value if name in given else _HIDDEN
         yield SettingsError(_find_place(name, given), found, _describe_expected(error, cause))

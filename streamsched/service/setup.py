@@ -10,6 +10,7 @@ from streamsched.connectors.file_source import open_file
 from streamsched.connectors.kafka import open_kafka, open_sink
 from streamsched.connectors.source import Position, Source
 from streamsched.errors import SettingsError, SettingsErrors, SourceError
+from streamsched.numerics.durations import write_duration
 from streamsched.persistence.image_writer import SavePlan
 from streamsched.persistence.recovery import has_state
 from streamsched.politeness.politeness_settings import Politeness
@@ -109,9 +110,11 @@ def resume_source(source: Source, scheduler: AnyScheduler, settings: RunSettings
 def _check_fixed(scheduler: AnyScheduler, settings: RunSettings) -> None:
     """Raise SettingsErrors for settings that differ from those of the saved state and cannot change."""
     given = {name: value for name, value in settings.scheduler.given().items() if name not in ("formula", "objective")}
-    asked, saved = _fixed_settings(Scheduler(**given)), _fixed_settings(scheduler)
+    saved = _fixed_settings(scheduler)
+    asked = _fixed_settings(Scheduler(**(saved | given)))
+    shown = saved | {"cycle": write_duration(saved["cycle"])}
     errors = [
-        SettingsError(f"scheduler.{name}", value, f"{saved[name]}, as in the saved state")
+        SettingsError(f"scheduler.{name}", value, f"{shown[name]}, as in the saved state")
         for name, value in given.items()
         if asked[name] != saved[name]
     ]

@@ -23,11 +23,21 @@ from streamsched.estimation.seasonality.group_profiles import inherit_profile, r
 from streamsched.estimation.seasonality.seasonality_update import prefetch_seasonality, update_seasonality
 from streamsched.estimation.surges import update_surges
 from streamsched.numerics.jit import bare_kernel, inlined_kernel, prefetch
-from streamsched.outcomes import CHANGED, COST, FINGERPRINT, IMPORTANCE, RETRY_AFTER, STATUS
-from streamsched.politeness.host_responses import HostResponse, apply_host_response, demanded_wait
+from streamsched.outcomes import (
+    CHANGED,
+    COST,
+    FINGERPRINT,
+    IMPORTANCE,
+    MOVED_TO,
+    NOT_ATTEMPTED,
+    RETRY_AFTER,
+    ROBOTS_DENIED,
+    STATUS,
+)
+from streamsched.politeness.host_responses import HostResponse, apply_host_response, demanded_wait, end_probe
 from streamsched.politeness.limits import Limits, release_slot
 from streamsched.records.dirty_tracking import mark_dirty_group, mark_dirty_row
-from streamsched.records.page_schema import FOR_PANEL, LEASED, SUCCEEDED, URGENT, VISITED, WITH_FINGERPRINT
+from streamsched.records.page_schema import DENIED, FOR_PANEL, LEASED, SUCCEEDED, URGENT, VISITED, WITH_FINGERPRINT
 from streamsched.records.score_invalidation import InvalidationBuffer, invalidate_row
 from streamsched.records.url_index import LOOKUP_CHUNK, IndexArrays, resolve
 from streamsched.records.url_patterns import assign_group, renew_candidates
@@ -40,10 +50,13 @@ if TYPE_CHECKING:
 __all__ = ["COUNTS", "IngestCounts", "IngestRules", "OutcomeColumns", "apply_outcomes", "init_pages"]
 
 # Positions in the counts that `apply_outcomes` adds to. Every outcome counts as APPLIED, DUPLICATES or LATE, an applied
-# one also as one of the others. SERVED are outcomes of pages leased for their score that show whether the page had
-# changed, HITS those of them that found a change.
-APPLIED, CHANGES, FIRST_VISITS, FAILURES, DUPLICATES, LATE, UNCHANGED, SERVED, HITS = range(9)
-COUNTS: Final = 9
+# one also as one of CHANGES, FIRST_VISITS, FAILURES, UNCHANGED, DENIALS and NOT_TRIED. SERVED are outcomes of pages
+# leased for their score that show whether the page had changed, HITS those of them that found a change. MOVED are
+# applied outcomes that name another URL.
+APPLIED, CHANGES, FIRST_VISITS, FAILURES, DUPLICATES, LATE, UNCHANGED, SERVED, HITS, DENIALS, NOT_TRIED, MOVED = range(
+    12
+)
+COUNTS: Final = 12
 
 _AHEAD: Final = 12  # outcomes between prefetching a group and using it
 _HOST_AHEAD: Final = 6  # ... its host, which the group names
@@ -73,6 +86,8 @@ class OutcomeColumns(NamedTuple):
     importance: Floats
     cost: Floats
     retry_after: Floats
+    moved_blob: Bytes
+    moved_offsets: Ints  # of length 1 if absent
 
 
 class IngestCounts(NamedTuple):
@@ -119,21 +134,46 @@ def apply_outcomes(
     """Apply the outcomes from ``span[0]`` up to ``span[1]``, in order, and add to `result`. O(1) each.
 
     A new page gets the next row: the arrays must have room. Rows are looked up `LOOKUP_CHUNK` outcomes at a time, few
-    enough that their records are still in the core's own cache when the outcomes are applied.
+    enough that their records are still in the core's own cache when the outcomes are applied. A run of look-ups ends
+    with the first outcome that names another URL, so that this one gets its row before later URLs of the stream.
     """
-    for start in range(span[0], span[1], LOOKUP_CHUNK):
-        rows = index.rows[: min(LOOKUP_CHUNK, span[1] - start)]
-        offsets = columns.offsets[start : start + rows.size + 1]
-        resolve(shard.pages, shard.corpus, index, columns.blob, offsets, rows, True)
-        _apply(shard, rows, start, columns, rules, result)
+    start = span[0]
+    while start < span[1]:
+        stop = _end_of_run(columns, start, min(start + LOOKUP_CHUNK, span[1]))
+        rows = index.rows[: stop - start]
+        resolve(shard.pages, shard.corpus, index, columns.blob, columns.offsets[start : stop + 1], rows, True)
+        was_applied = _apply(shard, rows, start, columns, rules, result)
+        if was_applied and columns.given[stop - 1] & MOVED_TO:
+            result.counts[MOVED] += 1
+            _discover_target(shard, index, columns, stop - 1)
+        start = stop
+
+
+@bare_kernel
+def _end_of_run(columns: OutcomeColumns, start: int, stop: int) -> int:
+    """Return the place after the first outcome from `start` that names another URL, or `stop`."""
+    if columns.moved_offsets.size > 1:
+        for i in range(start, stop):
+            if columns.given[i] & MOVED_TO:
+                return i + 1
+    return stop
+
+
+@bare_kernel
+def _discover_target(shard: ShardArrays, index: IndexArrays, columns: OutcomeColumns, at: int) -> None:
+    """Add the URL that outcome `at` names as a page never visited, known since the outcome, unless it is known."""
+    offsets = columns.moved_offsets[at : at + 2]
+    resolve(shard.pages, shard.corpus, index, columns.moved_blob, offsets, index.rows[:1], True)
+    init_pages(shard, columns.fetched_at[at])
 
 
 @bare_kernel
 def _apply(
     shard: ShardArrays, rows: Ints, start: int, columns: OutcomeColumns, rules: IngestRules, result: IngestCounts
-) -> None:
-    """Apply outcome ``start + i`` to ``rows[i]``, in order."""
+) -> bool:
+    """Apply outcome ``start + i`` to ``rows[i]``, in order; return whether the last one was applied."""
     counts = result.counts
+    was_applied = False
     for i in range(rows.size):
         if i + _AHEAD < rows.size:
             soon: Record = shard.pages.records[rows[i + _AHEAD]]
@@ -150,7 +190,8 @@ def _apply(
             _init_page(shard, row, fetched_at)
         page: Record = shard.pages.records[rows[i]]
         trace: Record = shard.pages.traces[rows[i]]
-        if fetched_at <= trace.last_outcome_s:
+        was_applied = fetched_at > trace.last_outcome_s
+        if not was_applied:
             counts[DUPLICATES if fetched_at == trace.last_outcome_s else LATE] += 1
             continue
         counts[APPLIED] += 1
@@ -161,6 +202,7 @@ def _apply(
         if served and outcome in (CHANGES, UNCHANGED):
             counts[SERVED] += 1
             counts[HITS] += outcome == CHANGES
+    return was_applied
 
 
 @inlined_kernel
@@ -180,13 +222,15 @@ def _apply_one(
     mark_dirty_group(dirty, groups, np.int64(group.host))
     fetched_at = columns.fetched_at[at]
     status: Any = columns.status[at] if given & STATUS else np.int32(200)
+    if status in (NOT_ATTEMPTED, ROBOTS_DENIED):
+        return _apply_without_visit(shard, row, page, host, fetched_at, status)
     retry_after = columns.retry_after[at] if given & RETRY_AFTER else 0.0
     wait_s = demanded_wait(rules.limits, given, status, retry_after)
     if apply_host_response(host, page, trace, rules.limits, HostResponse(row, status, wait_s, fetched_at)):
         wait_s = -1.0
-    trace.last_outcome_s = fetched_at
+    trace.last_outcome_s = trace.last_attempt_s = fetched_at
     release_slot(page, host)
-    page.flags &= ~np.uint8(LEASED | FOR_PANEL | URGENT)
+    page.flags &= ~np.uint8(LEASED | FOR_PANEL | URGENT | DENIED)
     corpus.applied += 1
     refresh_prior(page, corpus, groups)  # for any outcome, while the records are in cache
     refresh_link(seasonality, row, page, corpus.sweep)
@@ -217,6 +261,25 @@ def _apply_one(
         return FIRST_VISITS
     advance_sweep(corpus, shard.pages, shard.groups, seasonality, dirty)
     return CHANGES if verdict == CHANGE else UNCHANGED
+
+
+@inlined_kernel
+def _apply_without_visit(
+    shard: ShardArrays, row: int, page: Record, host: Record, fetched_at: float, status: int
+) -> int:
+    """End the lease of a page that the crawler did not visit; return the position of its count besides APPLIED."""
+    shard.pages.traces[row].last_outcome_s = fetched_at
+    release_slot(page, host)
+    end_probe(host, row)
+    if page.flags & LEASED:
+        shard.pages.lease_until_s[row] = -np.inf  # not the end of a page's rest
+    page.flags &= ~np.uint8(LEASED | FOR_PANEL)
+    if status == NOT_ATTEMPTED:
+        return NOT_TRIED
+    page.flags &= ~np.uint8(URGENT)
+    page.flags |= np.uint8(DENIED)
+    shard.corpus[0].applied += 1
+    return DENIALS
 
 
 @inlined_kernel

@@ -46,7 +46,8 @@ def _check_pages(shard: ShardArrays, found: Ints) -> dict[str, bool]:
             np.all(pages["own_shape"] >= 0) and np.all(pages["own_exposure"] >= 0)
         ),
         "no visit is newer than its page's last outcome": bool(
-            np.all(pages["last_visit_s"][visited] <= traces["last_outcome_s"][visited])
+            np.all(pages["last_visit_s"][visited] <= traces["last_attempt_s"][visited])
+            and np.all(traces["last_attempt_s"] <= traces["last_outcome_s"])
         ),
         "pages' priors are finite and above 0": all(_are_positive_numbers(prior) for prior in priors),
         "the sample is halved as pages double": count <= SAMPLE_PAGES << halvings

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PageTable"]
 
-_RESERVED_PAGES: Final = 1 << 27  # address space only; 134 M pages of 112 bytes would be 15 GB of memory
+_RESERVED_PAGES: Final = 1 << 27  # address space only; 134 M pages of 120 bytes would be 16 GB of memory
 _RESERVED_TEXT: Final = 1 << 33
 _CHUNK: Final = 1 << 16  # outcomes applied at a time: the arrays get room for that many new pages
 _GROUPS_PER_PAGE: Final = 2  # a page adds its host and one prefix at most, whose names are no longer than its URL
@@ -43,7 +43,7 @@ _LIMITS: Final = make_limits(Politeness())  # the default of `observe`
 class PageTable:
     """All pages of one shard: records, URL texts, groups and the learned prior.
 
-    Grows without moving a row. 112 bytes a page in `PAGE`, `TRACE` and the lease column, 8 in the member lists of
+    Grows without moving a row. 120 bytes a page in `PAGE`, `TRACE` and the lease column, 8 in the member lists of
     groups, 11 to 21 in the URL index, about one in the sketch of URL patterns, 224 a group, the URL's own text, and at
     most 45 for seasonality (`SeasonalityTables`). Not thread-safe.
     """
@@ -119,7 +119,7 @@ class PageTable:
 
         `limits`: the politeness for the hosts' answers, that of the default settings if None; `surges`: whether surges
         are learned; `then`: called with the number of outcomes whenever some tens of thousands are applied, and at the
-        end. O(1) an outcome, amortised: 104 bytes of the page's records, its group's mean, and four rows of the sweep.
+        end. O(1) an outcome, amortised: 112 bytes of the page's records, its group's mean, and four rows of the sweep.
         """
         result = IngestCounts(np.zeros(COUNTS, np.int64), self.touched.buffer if self.touched else UNWATCHED)
         columns = OutcomeColumns(
@@ -133,11 +133,13 @@ class PageTable:
             frozen(batch.importance),
             frozen(batch.cost),
             frozen(batch.retry_after),
+            frozen(batch.moved_to.blob),
+            frozen(batch.moved_to.offsets),
         )
         rules = IngestRules(self.cycle_s, self.change_bits, _LIMITS if limits is None else limits, surges)
         for start in range(0, len(batch), _CHUNK):
             span = (start, min(start + _CHUNK, len(batch)))
-            self._ensure_room(batch.urls, *span)
+            self._ensure_room(batch.urls, *span, batch.moved_to)
             apply_outcomes(self.arrays, self._index.arrays(), columns, span, rules, result)
             if then is not None:
                 then(span[1] - span[0])
@@ -223,12 +225,14 @@ class PageTable:
         urls = PackedUrls.pack(url_texts(shard.pages, np.arange(len(self))))
         return find_faults(shard, self.find(urls))
 
-    def _ensure_room(self, urls: PackedUrls, start: int, stop: int) -> None:
-        """Make room for all of `urls` from `start` up to `stop` as new pages."""
+    def _ensure_room(self, urls: PackedUrls, start: int, stop: int, moved_to: PackedUrls | None = None) -> None:
+        """Make room for all of `urls`, and of `moved_to` unless it is empty, from `start` up to `stop` as new pages."""
         corpus = self._corpus[0]
-        pages = int(corpus["pages"]) + stop - start
-        text = int(urls.offsets[stop] - urls.offsets[start])
-        groups = int(corpus["groups"]) + _GROUPS_PER_PAGE * (stop - start)
+        columns = [column for column in (urls, moved_to) if column]
+        added = len(columns) * (stop - start)
+        pages = int(corpus["pages"]) + added
+        text = sum(int(column.offsets[stop] - column.offsets[start]) for column in columns)
+        groups = int(corpus["groups"]) + _GROUPS_PER_PAGE * added
         self.reserve(pages, int(corpus["text_end"]) + text, groups, int(corpus["names_end"]) + _GROUPS_PER_PAGE * text)
         if 2 * groups > self._group_slots.size:
             self._place_groups(groups)

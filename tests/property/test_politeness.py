@@ -101,7 +101,8 @@ class Both:
         for outcome in outcomes:
             if self.shard.observe(outcome) not in ("duplicate", "late"):
                 self.host(outcome.url).apply(outcome)
-                self.urgent.discard(outcome.url)
+                if outcome.status != "not_attempted":
+                    self.urgent.discard(outcome.url)
                 self.leases.until_s.pop(outcome.url, None)
 
     def set_rule(self, target: str, rule: Rule | HostRule) -> None:

@@ -17,7 +17,7 @@ from streamsched.formula import Formula
 from streamsched.formula.terminals import PROVIDED, SEASONAL
 from streamsched.numerics.jit import mix
 from streamsched.outcomes import Outcome
-from streamsched.records.page_schema import SUCCEEDED, VISITED, WITH_FINGERPRINT
+from streamsched.records.page_schema import DENIED, SUCCEEDED, VISITED, WITH_FINGERPRINT
 from streamsched.records.url_index import url_text
 from streamsched.records.url_patterns import group_name
 from streamsched.records.visit_journal import SAW_CHANGE, WAS_FIRST, find_sampled, read_visits, sample_bar
@@ -53,7 +53,7 @@ def singly(expected: object) -> object:
     return pytest.approx(expected, rel=2e-6, abs=1e-9)
 
 
-def as_told(counts: Counter[str], served: int, hits: int) -> Observed:
+def as_told(counts: Counter[str], served: int, hits: int, moved: int) -> Observed:
     return Observed(
         applied=counts.total() - counts["duplicate"] - counts["late"],
         changed=counts["change"],
@@ -63,6 +63,9 @@ def as_told(counts: Counter[str], served: int, hits: int) -> Observed:
         failures=counts["failure"],
         served=served,
         hits=hits,
+        robots_denied=counts["denied"],
+        not_attempted=counts["untried"],
+        moved=moved,
     )
 
 
@@ -70,9 +73,9 @@ def observe_both(scheduler: Scheduler, shard: reference_shard.Shard, outcomes: l
     result = Observed()
     for part in cut(outcomes, sizes):
         result += scheduler.observe(part[0] if len(part) == 1 else OutcomeBatch.from_outcomes(part))
-    served, hits = shard.served, shard.hits
+    served, hits, moved = shard.served, shard.hits, shard.moved
     counts = Counter(shard.observe(outcome) for outcome in outcomes)
-    assert result == as_told(counts, shard.served - served, shard.hits - hits)
+    assert result == as_told(counts, shard.served - served, shard.hits - hits, shard.moved - moved)
 
 
 def assert_same(scheduler: Scheduler, shard: reference_shard.Shard) -> None:
@@ -136,7 +139,8 @@ def assert_same_page(scheduler: Scheduler, row: int, page: reference_shard.Page)
     assert prior == near(page.prior)
     assert record["url_hash"] == hash_of(page.url.encode())
     assert record["last_visit_s"] == page.last_visit_s
-    assert trace["last_outcome_s"] == page.last_outcome_s
+    assert (trace["last_outcome_s"], trace["last_attempt_s"]) == (page.last_outcome_s, page.last_attempt_s)
+    assert bool(record["flags"] & DENIED) == page.denied
     assert (record["visits"], record["changes"]) == (len(page.flags), sum(page.flags))
     assert (record["importance"], record["cost"]) == (page.importance, page.cost)
     assert (record["failures"], record["gone"]) == (page.failures, page.gone)

@@ -34,6 +34,8 @@ def ready_at(
     """The earliest time that a page may be visited; `retry_s`: by the Retry-After of its own last answer."""
     if rule.never:
         return math.inf
+    if page.denied and not urgent:
+        return math.inf
     times = [retry_s]
     least = float(politeness.min_revisit if rule.min_revisit is None else rule.min_revisit)
     if page.left is not None and least:
@@ -41,17 +43,17 @@ def ready_at(
     if page.failures:
         rest = min(float(politeness.backoff) * 2.0 ** (page.failures - 1), float(politeness.backoff_most))
         if rest:
-            times.append(page.last_outcome_s + rest * jitter(page.url, page.failures, 0xB5C0FBCFEC4D3B2F))
+            times.append(page.last_attempt_s + rest * jitter(page.url, page.failures, 0xB5C0FBCFEC4D3B2F))
     if politeness.retire_after is not None and page.gone >= politeness.retire_after:
         rest = float(politeness.probe_every) * jitter(page.url, page.gone, 0x59F111F1B605D019)
-        times.append(page.last_outcome_s + rest)
+        times.append(page.last_attempt_s + rest)
     return -math.inf if urgent else max(times)
 
 
 def overdue_at(page: Page, rule: Rule, politeness: Politeness, *, urgent: bool = False) -> float:
     """The time from which a page goes before others."""
     most = politeness.max_revisit if rule.max_revisit is None else rule.max_revisit
-    if rule.never or (most is None and not urgent):
+    if rule.never or ((most is None or page.denied) and not urgent):
         return math.inf
     return -math.inf if urgent else page.last_visit_s + float(most or 0)
 
@@ -111,6 +113,8 @@ class Host:
 
     def apply(self, outcome: Outcome) -> None:
         """Apply one outcome of any of its pages."""
+        if isinstance(outcome.status, str):
+            return
         status = 200 if outcome.status is None else outcome.status
         failed = status in (0, 429) or status >= 500
         busy = self.asked_for_rest and self.is_early(outcome)

@@ -42,6 +42,8 @@ class Page:
     group: tuple[str, ...] = ()
     prior: tuple[float, float] = (0.0, 0.0)  # shape and exposure, as the page was last given them
     last_outcome_s: float = -math.inf
+    last_attempt_s: float = -math.inf
+    denied: bool = False  # by robots.txt
     left: dict[str, Any] | None = None  # what the last informative visit left: `judge`'s page
     flags: list[bool] = field(default_factory=list)
     own_shape: float = 0.0
@@ -99,21 +101,35 @@ class Shard:
         self.sweep_row = self.sweep_end = 0
         self.rates: list[tuple[tuple[str, ...], float]] = []  # of this sweep, each with its page's group
         self.gaps: list[float] = []
-        self.served = self.hits = 0
+        self.served = self.hits = self.moved = 0
         self.journal: deque[Visit] = deque(maxlen=journal_visits)
         self.surges = Surges(cycle_s)
         self.seasonality = Seasonality(cycle_s)
 
     def observe(self, outcome: Outcome) -> str:
-        """Apply one outcome; return its verdict: duplicate, late, failure, first, same or change."""
+        """Apply one outcome; return its verdict: duplicate, late, untried, denied, failure, first, same or change."""
+        verdict = self.apply(outcome)
+        if outcome.moved_to is not None and verdict not in ("duplicate", "late"):
+            self.moved += 1
+            self.page(outcome.moved_to, outcome.fetched_at)
+        return verdict
+
+    def apply(self, outcome: Outcome) -> str:
+        """Apply one outcome to its own page."""
         page = self.page(outcome.url, outcome.fetched_at)
         if outcome.fetched_at <= page.last_outcome_s:
             return "duplicate" if outcome.fetched_at == page.last_outcome_s else "late"
         page.last_outcome_s = outcome.fetched_at
-        self.applied += 1
-        self.give_prior(page)
         served = page.lease_until_s is not None and not page.for_panel
         page.lease_until_s, page.for_panel = None, False
+        if outcome.status == "not_attempted":
+            return "untried"
+        self.applied += 1
+        page.denied = outcome.status == "robots_denied"
+        if page.denied:
+            return "denied"
+        page.last_attempt_s = outcome.fetched_at
+        self.give_prior(page)
         page.importance = page.importance if outcome.importance is None else single(outcome.importance)
         page.cost = page.cost if outcome.cost is None else single(outcome.cost)
         fields = ("status", "fingerprint", "changed")
@@ -286,8 +302,9 @@ class Shard:
         return estimates | beats | own
 
     def eligible(self, now: float) -> list[str]:
-        """The pages that are not leased: a lease ends at the very second of its expiry."""
-        return [url for url, page in self.pages.items() if page.lease_until_s is None or page.lease_until_s <= now]
+        """The pages that are neither denied nor leased: a lease ends at the very second of its expiry."""
+        allowed = {url: page for url, page in self.pages.items() if not page.denied}
+        return [url for url, page in allowed.items() if page.lease_until_s is None or page.lease_until_s <= now]
 
 
 @dataclass
@@ -321,8 +338,8 @@ class Panel:
         return due[: max(0, min(k, math.ceil(self.share * (self.handed + k) - 1e-9) - self.own))]
 
     def is_tried(self, url: str, cycle: float) -> bool:
-        """Whether the page had an outcome in the cycle, or in a later one."""
-        return self.shard.pages[url].last_outcome_s / self.shard.cycle_s >= cycle
+        """Whether the page had an outcome of a fetch in the cycle, or in a later one."""
+        return self.shard.pages[url].last_attempt_s / self.shard.cycle_s >= cycle
 
     def resize(self, size: int) -> None:
         """Move the bar if the size is far off."""

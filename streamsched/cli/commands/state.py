@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import click
+import numpy as np
 
 from streamsched.cli import options
 from streamsched.cli.exits import DONE
@@ -16,6 +17,7 @@ from streamsched.persistence.export import export_pages
 from streamsched.persistence.files import list_images
 from streamsched.persistence.recovery import newest_image
 from streamsched.persistence.verification import check_directory
+from streamsched.records.page_schema import DENIED
 from streamsched.scheduler.recovered_state import recover_state
 from streamsched.scheduler.scheduler import Scheduler
 from streamsched.scheduler.stream_clock import MAX_AHEAD_OF_CLOCK
@@ -154,9 +156,11 @@ def _print(content: dict[str, Any], json: bool) -> int:
 def _describe(directory: Path, scheduler: Scheduler) -> dict[str, Any]:
     corpus = scheduler.core.pages.arrays.corpus[0]
     sizes = scheduler.core.pages.state_bytes()
+    flags = scheduler.core.pages.arrays.pages.records["flags"][: len(scheduler)]
     return {
         "images": len({name.number for name in list_images(directory)}),
         "pages": len(scheduler),
+        "robots_denied": int(np.count_nonzero(flags & DENIED)),
         "groups": int(corpus["groups"]),
         "outcomes": int(corpus["applied"]),
         "failures": int(corpus["failures"]),

@@ -50,7 +50,7 @@ class Panel:
     def choose(self, shard: ShardArrays, k: int, now: float, limits: Limits, lease_s: float) -> Ints:
         """Return the members that come first in a batch of `k` pages at `now`: int64[m]. O(panel + new pages).
 
-        They may be visited, had no outcome in this cycle, and are within their hosts' limits. O(pages) if the panel is
+        They may be visited, were not tried in this cycle, and are within their hosts' limits. O(pages) if the panel is
         resized, at most once a cycle.
         """
         if not self.share:
@@ -59,7 +59,7 @@ class Panel:
         if self._cycle is None or cycle > self._cycle:
             self._begin_cycle(shard, cycle)
         self._renew(shard)
-        tried = np.floor(shard.pages.traces["last_outcome_s"][self._rows] / self._cycle_s) >= cycle
+        tried = np.floor(shard.pages.traces["last_attempt_s"][self._rows] / self._cycle_s) >= cycle
         due = self._rows[~tried]
         due = due[are_eligible(shard, due, now, limits)]
         k = min(k, int(shard.corpus["pages"][0]))

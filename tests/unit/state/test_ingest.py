@@ -12,7 +12,10 @@ from streamsched.state.page_table import PageTable
 
 DAY = 86_400.0
 URL = "https://a.example/docs/1"
-NAMES = ("applied", "changes", "first_visits", "failures", "duplicates", "late", "unchanged", "served", "hits")
+NAMES = (
+    *("applied", "changes", "first_visits", "failures", "duplicates", "late", "unchanged", "served", "hits"),
+    *("robots_denied", "not_attempted", "moved"),
+)
 
 
 def observe(table: PageTable, *outcomes: Outcome) -> dict[str, int]:
@@ -40,8 +43,12 @@ def test_counts_tell_each_outcome_apart() -> None:
         Outcome(URL, 2 * DAY),
         Outcome(URL, 1.5 * DAY),
         *visits([3 * DAY, 4 * DAY], [True, False]),
+        Outcome(URL, 5 * DAY, "robots_denied"),
+        Outcome(URL, 6 * DAY, "not_attempted", moved_to="https://b.example/"),
+        Outcome(URL, 6 * DAY, moved_to="https://c.example/"),
     )
-    assert counts == dict(zip(NAMES, (4, 1, 1, 1, 1, 1, 1, 0, 0), strict=True))
+    assert counts == dict(zip(NAMES, (6, 1, 1, 1, 2, 1, 1, 0, 0, 1, 1, 1), strict=True))
+    assert len(table) == 2
 
 
 def test_new_page_weighs_and_costs_one() -> None:
