@@ -20,6 +20,7 @@ class ReasonCode(StrEnum):
 
     # Why a page is not eligible.
     NEVER_BY_RULE = "never_by_rule"
+    STREAM_SUSPENDED = "stream_suspended"
     LEASED = "leased"
     HOST_RESTING = "host_resting"
     HOST_FULL = "host_full"

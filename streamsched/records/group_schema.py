@@ -49,7 +49,7 @@ PRIOR_FIELDS: Final[_Fields] = {  # written by estimation.hierarchical_prior
     "rate_sum": "<f8",  # current sweep: sum of the posterior means of the group's pages
     "rate_count": "<f8",  # current sweep: pages in the sum
 }
-POLITENESS_FIELDS: Final[_Fields] = {  # written by politeness.limits and politeness.rule_book; used of hosts only
+POLITENESS_FIELDS: Final[_Fields] = {  # by politeness.limits, .rule_book, scheduler.suspended_streams; of hosts only
     "ready_s": "<f8",  # no visits before
     "delay_s": "<f4",  # minimum time between two visits, NaN for that of the settings
     "out": "<u4",  # leased pages
@@ -58,6 +58,7 @@ POLITENESS_FIELDS: Final[_Fields] = {  # written by politeness.limits and polite
     "consecutive_429s": "u1",  # consecutive answers of 429
     "wait_reason": "u1",  # why ready_s is set, by the codes of politeness.limits
     "asked_to_wait": "u1",  # 1 if the host has asked for a wait since it was last given visits
+    "stream": "<i4",  # number of the stream that last delivered an outcome, negative if suspended; 0: none known
 }
 SURGE_FIELDS: Final[_Fields] = {  # written by estimation.surges: of the open window, and of an earlier one it keeps
     "open_s": "<f8",  # start of the open window, -inf before the first
@@ -79,6 +80,7 @@ _LAYOUT: Final = (
     *PRIOR_FIELDS,
     *("visits", "changes", "pages", "parent", "host", "recheck_until"),
     *("ready_s", "delay_s", "out", "max_out", "max_batch", "consecutive_429s", "wait_reason", "depth", "asked_to_wait"),
+    "stream",
     *SURGE_FIELDS,
 )
 

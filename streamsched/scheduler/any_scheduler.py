@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from streamsched.errors import SettingsError
 from streamsched.numerics.argument_checks import check_time, check_whole
 from streamsched.numerics.durations import parse_duration
 from streamsched.numerics.packed_urls import PackedUrls
@@ -23,6 +24,7 @@ from streamsched.scheduler.logged_calls import (
     RELEASE,
     SET_POLITENESS,
     SET_RULES,
+    SUSPEND_STREAMS,
     Call,
 )
 
@@ -189,6 +191,17 @@ class AnyScheduler(ABC):
         SettingsError if `host` is not a host or `until` not a time.
         """
         return self._perform(BLOCK, host, check_time(until, "until"))
+
+    def suspend_streams(self, streams: Collection[str]) -> int:
+        """Return no page of hosts whose last outcome came from one of `streams`; return how many pages these have.
+
+        For partitions of a topic that another process of the group reads: it has the newer outcomes and leases. It
+        replaces the streams of the last call, so an empty collection releases all. Hosts without an outcome of a
+        stream of `DurableScheduler.take`, such as those that are only discovered, are never suspended. O(hosts).
+        """
+        if isinstance(streams, str) or not all(isinstance(one, str) for one in streams):
+            raise SettingsError("streams", streams, "a collection of streams, as in `positions`")
+        return self._perform(SUSPEND_STREAMS, frozenset(streams))
 
     def set_rules(self, rules: Mapping[str, Rule | HostRule | None]) -> int:
         """Set rules for hosts, URL patterns and pages; return how many pages they may concern. None removes a rule.

@@ -131,7 +131,7 @@ class DurableScheduler(AnyScheduler):
         """
         core = self.core
         with core.lock:
-            observed = core.observe(outcomes)
+            observed = core.observe(outcomes, path)
             if not self._taken or self._taken[-1].path != path:
                 self._taken.append(StreamOffsets(path, core.positions.get(path), self._beyond.get(path, 0), 0, None))
             if position is None:

@@ -155,6 +155,10 @@ def _failed_visits(fields: _Fields) -> str:
 
 _TEMPLATES: Final[Mapping[ReasonCode, Callable[[_Fields], str]]] = {
     ReasonCode.NEVER_BY_RULE: lambda fields: "not eligible: its rule says never to visit it",
+    ReasonCode.STREAM_SUSPENDED: lambda fields: (
+        f"not eligible: another reader of the group owns {fields['stream']}, which delivers the outcomes of "
+        f"{fields['host']}"
+    ),
     ReasonCode.LEASED: lambda fields: f"not eligible: leased {_until(fields)}",
     ReasonCode.HOST_RESTING: _host_resting,
     ReasonCode.HOST_FULL: _host_full,

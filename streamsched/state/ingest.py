@@ -27,7 +27,7 @@ from streamsched.outcomes import CHANGED, COST, FINGERPRINT, IMPORTANCE, RETRY_A
 from streamsched.politeness.limits import Limits, apply_host_response, release_slot
 from streamsched.records.dirty_tracking import mark_dirty_group, mark_dirty_row
 from streamsched.records.page_schema import FOR_PANEL, LEASED, SUCCEEDED, URGENT, VISITED, WITH_FINGERPRINT
-from streamsched.records.score_invalidation import InvalidationBuffer, invalidate_row
+from streamsched.records.score_invalidation import InvalidationBuffer, invalidate_all, invalidate_row
 from streamsched.records.url_index import LOOKUP_CHUNK, IndexArrays, resolve
 from streamsched.records.url_patterns import assign_group, renew_candidates
 from streamsched.records.visit_journal import SAW_CHANGE, WAS_FIRST, narrow_sample, record_visit
@@ -50,13 +50,14 @@ _HOST_AHEAD: Final = 6  # ... its host, which the group names
 
 class IngestRules(NamedTuple):
     """How outcomes are read: the cycle in seconds, the least distance of fingerprints that differ, the limits of
-    politeness, and whether surges are learned.
+    politeness, whether surges are learned, and the stream they come from: its number as in GROUP.stream, 0 for none.
     """
 
     cycle_s: float
     change_bits: int
     limits: Limits
     surges: bool
+    stream: int
 
 
 class OutcomeColumns(NamedTuple):
@@ -191,6 +192,10 @@ def _apply_one(
     status = columns.status[at] if given & STATUS else np.int32(200)
     retry_after = columns.retry_after[at] if given & RETRY_AFTER else 0.0
     apply_host_response(host, rules.limits, given, status, retry_after, fetched_at)
+    if rules.stream != 0:
+        if host.stream < 0 < rules.stream:
+            invalidate_all(invalidated)  # its other pages may be ranked again
+        host.stream = rules.stream
     fingerprint = columns.fingerprint[at] if given & FINGERPRINT else np.uint64(0)
     changed = columns.changed[at] if given & CHANGED else False
     verdict = _detect_change(page, trace, given, status, fingerprint, changed, rules.change_bits)

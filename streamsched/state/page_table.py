@@ -113,12 +113,13 @@ class PageTable:
         limits: Limits | None = None,
         *,
         surges: bool = True,
+        stream: int = 0,
         then: Callable[[int], object] | None = None,
     ) -> Ints:
         """Apply a valid batch in stream order; return int64[COUNTS], in the positions of `streamsched.state.ingest`.
 
         `limits`: the politeness for the hosts' answers, that of the default settings if None; `surges`: whether surges
-        are learned; `then`: called with the number of outcomes whenever some tens of thousands are applied, and at the
+        are learned; `stream`: see `IngestRules`; `then`: called with the number of outcomes whenever some tens of thousands are applied, and at the
         end. O(1) an outcome, amortised: 104 bytes of the page's records, its group's mean, and four rows of the sweep.
         """
         result = IngestCounts(np.zeros(COUNTS, np.int64), self.touched.buffer if self.touched else UNWATCHED)
@@ -134,7 +135,7 @@ class PageTable:
             frozen(batch.cost),
             frozen(batch.retry_after),
         )
-        rules = IngestRules(self.cycle_s, self.change_bits, _LIMITS if limits is None else limits, surges)
+        rules = IngestRules(self.cycle_s, self.change_bits, _LIMITS if limits is None else limits, surges, stream)
         for start in range(0, len(batch), _CHUNK):
             span = (start, min(start + _CHUNK, len(batch)))
             self._ensure_room(batch.urls, *span)
