@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Final
 
 from streamsched.connectors.kafka.clients.factory import open_consumer, open_producer
-from streamsched.connectors.kafka.clients.options import connection_options
 from streamsched.connectors.kafka.clients.protocol import Messages, OffsetOutOfRange, partition_path
 from streamsched.connectors.kafka.dead_letters import DeadLetters
 from streamsched.connectors.kafka.decoding import VERSION_FIELDS, decode_messages
@@ -63,8 +62,9 @@ class KafkaSource(Source):
         self._starts: dict[str, Position] = {}
         self._joined = self._stopped = self._closed = self._paused = False
         self._failures: dict[int | None, SourceError] = {}  # by partition; None: of the whole topic
-        sender = replace(settings, options=connection_options(settings.options))
-        self._letters = DeadLetters(settings.topic, settings.dead_letters, partial(open_producer, sender), dead_letters)
+        self._letters = DeadLetters(
+            settings.topic, settings.dead_letters, partial(open_producer, settings), dead_letters
+        )
         with ExitStack() as undo:
             undo.callback(self._letters.close)
             self._consumer = open_consumer(settings)

@@ -18,7 +18,15 @@ if TYPE_CHECKING:
     from streamsched.numerics.arrays import Floats, Ints, Records
     from streamsched.records.group_schema import GroupArrays
 
-__all__ = ["CAPACITY", "UNWATCHED", "InvalidatedRows", "InvalidationBuffer", "invalidate_all", "invalidate_group", "invalidate_row"]
+__all__ = [
+    "CAPACITY",
+    "UNWATCHED",
+    "InvalidatedRows",
+    "InvalidationBuffer",
+    "invalidate_all",
+    "invalidate_group",
+    "invalidate_row",
+]
 
 CAPACITY: Final = 1 << 16  # rows; beyond that, rebuilding all bounds is faster
 GROUP_CAPACITY: Final = 1 << 12  # groups; the pages of more hardly fit into CAPACITY

@@ -119,8 +119,9 @@ class PageTable:
         """Apply a valid batch in stream order; return int64[COUNTS], in the positions of `streamsched.state.ingest`.
 
         `limits`: the politeness for the hosts' answers, that of the default settings if None; `surges`: whether surges
-        are learned; `stream`: see `IngestRules`; `then`: called with the number of outcomes whenever some tens of thousands are applied, and at the
-        end. O(1) an outcome, amortised: 104 bytes of the page's records, its group's mean, and four rows of the sweep.
+        are learned; `stream`: see `IngestRules`; `then`: called with the number of outcomes whenever some tens of
+        thousands are applied, and at the end. O(1) an outcome, amortised: 104 bytes of the page's records, its group's
+        mean, and four rows of the sweep.
         """
         result = IngestCounts(np.zeros(COUNTS, np.int64), self.touched.buffer if self.touched else UNWATCHED)
         columns = OutcomeColumns(
