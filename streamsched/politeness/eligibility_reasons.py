@@ -34,8 +34,9 @@ def eligibility_reasons(
 ) -> tuple[float | None, list[Reason]]:
     """Return the earliest time >= `now` at which the page of `row` is eligible, and the reasons. O(1).
 
-    `streams`: the names of streams by number, from 1. The time is None if it depends on outcomes or rules rather than on the clock. Reasons why the page is not eligible
-    at `now` come first, then the one why it has priority, if any.
+    `streams`: the names of streams by number, from 1. The time is None if it depends on outcomes, rules or other
+    readers rather than on the clock. Reasons why the page is not eligible at `now` come first, then the one why it has
+    priority, if any.
     """
     page, waits = shard.pages.records[row], read_waits(shard, np.array([row]), limits)
     if waits.ready_at[0] == math.inf:

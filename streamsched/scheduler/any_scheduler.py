@@ -199,7 +199,8 @@ class AnyScheduler(ABC):
         replaces the streams of the last call, so an empty collection releases all. Hosts without an outcome of a
         stream of `DurableScheduler.take`, such as those that are only discovered, are never suspended. O(hosts).
         """
-        if isinstance(streams, str) or not all(isinstance(one, str) for one in streams):
+        named = isinstance(streams, Collection) and not isinstance(streams, str | bytes)
+        if not named or not all(isinstance(one, str) for one in streams):
             raise SettingsError("streams", streams, "a collection of streams, as in `positions`")
         return self._perform(SUSPEND_STREAMS, frozenset(streams))
 

@@ -44,7 +44,7 @@ class PageTable:
     """All pages of one shard: records, URL texts, groups and the learned prior.
 
     Grows without moving a row. 112 bytes a page in `PAGE`, `TRACE` and the lease column, 8 in the member lists of
-    groups, 11 to 21 in the URL index, about one in the sketch of URL patterns, 200 a group, the URL's own text, and at
+    groups, 11 to 21 in the URL index, about one in the sketch of URL patterns, 204 a group, the URL's own text, and at
     most 45 for seasonality (`SeasonalityTables`). Not thread-safe.
     """
 
