@@ -119,7 +119,7 @@ def test_bytes_of_state_name_every_part() -> None:
         "member_lists": 8 + 4,
         "url_index": 8 * 1024,
         "seasonality": SEASONAL_LINK.itemsize + (1 + len(REGIONS)) * (PROFILE.itemsize + POOLED.itemsize) + 4,
-        "groups": 200 + len("a.example") + 8 * 1024,
+        "groups": 204 + len("a.example") + 8 * 1024,
         "pattern_sketch": 1 << 16,
         "journal": 16,
         "url_text": len(URL),
