@@ -170,8 +170,8 @@ def test_partitions_that_others_own_are_suspended(
     def step(_: object) -> None:
         suspended.append(set(scheduler.core.streams.suspended))
 
-    scheduler.take(OutcomeBatch(["https://b.example/"], [1.0]), PATHS[1], 5)
-    scheduler.take(OutcomeBatch(["https://c.example/"], [1.0]), "other.jsonl", 5)
+    scheduler.take(OutcomeBatch(["https://b.example/"], [1.0]), PATHS[1], topic.positions[PATHS[1]].to_json())
+    scheduler.take(OutcomeBatch(["https://c.example/"], [1.0]), "other.jsonl", None)
     scheduler.suspend_streams(["other.jsonl"])  # not of this topic
     loop.run([topic.deliver(PATHS[0], 6)], step)
     position = topic.current.pop(PATHS[1])
@@ -195,7 +195,7 @@ def test_partitions_that_others_own_are_suspended(
 
 
 def test_a_state_without_partitions_yet_is_left_as_it_is(scheduler: DurableScheduler, topic: Topic) -> None:
-    scheduler.take(OutcomeBatch(["https://b.example/"], [1.0]), PATHS[1], 5)
+    scheduler.take(OutcomeBatch(["https://b.example/"], [1.0]), PATHS[1], topic.positions[PATHS[1]].to_json())
     topic.current.clear()
     make(scheduler, topic).run([None], lambda _: None)  # not assigned yet
     assert scheduler.core.streams.suspended == set()
