@@ -192,10 +192,7 @@ def _apply_one(
     status = columns.status[at] if given & STATUS else np.int32(200)
     retry_after = columns.retry_after[at] if given & RETRY_AFTER else 0.0
     apply_host_response(host, rules.limits, given, status, retry_after, fetched_at)
-    if rules.stream != 0:
-        if host.stream < 0 < rules.stream:
-            invalidate_all(invalidated)  # its other pages may be ranked again
-        host.stream = rules.stream
+    _store_stream(host, rules.stream, invalidated)
     fingerprint = columns.fingerprint[at] if given & FINGERPRINT else np.uint64(0)
     changed = columns.changed[at] if given & CHANGED else False
     verdict = _detect_change(page, trace, given, status, fingerprint, changed, rules.change_bits)
@@ -218,6 +215,15 @@ def _apply_one(
         return FIRST_VISITS
     advance_sweep(corpus, shard.pages, shard.groups, seasonality, dirty)
     return CHANGES if verdict == CHANGE else UNCHANGED
+
+
+@inlined_kernel
+def _store_stream(host: Record, stream: int, invalidated: InvalidationBuffer) -> None:
+    """Let a host belong to the stream that delivered one of its outcomes, unless that is 0. O(1)."""
+    if stream != 0:
+        if host.stream < 0 < stream:
+            invalidate_all(invalidated)  # its other pages may be ranked again
+        host.stream = stream
 
 
 @inlined_kernel

@@ -108,7 +108,7 @@ def _to_settings_error(error: Exception, options: Mapping[str, str]) -> Settings
     """Return librdkafka's error about a setting as a SettingsError that names it."""
     found = error.args[0]
     reason = found.str() if isinstance(found, KafkaError) else str(found)
-    named = re.search(r'property "([^"]+)"', reason)
+    named = re.search(r'property:? "([^"]+)"', reason)
     if named is None:
         return SettingsError("options", reason, "settings that librdkafka accepts together")
     if reason.startswith("No such"):
