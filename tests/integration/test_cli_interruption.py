@@ -190,13 +190,13 @@ def test_a_pipe_that_stays_silent(tmp_path: Path, number: signal.Signals) -> Non
 def test_ctrl_c_while_libraries_are_imported(words: tuple[str, ...]) -> None:
     """Sent at many moments from the first import of a library on; Python itself answers to earlier ones."""
     codes = set()
-    for part in range(24):
+    for part in range(12):
         process = start(*words)
         maps = Path(f"/proc/{process.pid}/maps")
         while "_multiarray_umath" not in maps.read_text() and process.poll() is None:
             pass
         with suppress(subprocess.TimeoutExpired):
-            process.wait(part * 0.025)
+            process.wait(part * 0.04)
         process.send_signal(signal.SIGINT)
         answer = finish(process)
         assert "Traceback" not in answer.err
