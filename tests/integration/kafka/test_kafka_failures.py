@@ -204,7 +204,7 @@ def secure_url(topic: Topic, real: Address, **words: str) -> str:
         "ssl.ca.location": real.certificate,
     }
     return replace(topic, address=replace(real, servers=real.secure)).url(
-        patience="2s", until_end="true", **settings | words
+        until_end="true", **{"patience": "2s"} | settings | words
     )
 
 
