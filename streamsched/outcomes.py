@@ -326,9 +326,8 @@ def _are_valid(  # noqa: PLR0913, PLR0917  the columns of a batch
 ) -> bool:
     """Return whether every record is valid and every URL is ASCII, in one pass."""
     for i in range(fetched_at.size):
-        if not 1 <= offsets[i + 1] - offsets[i] <= MAX_URL_BYTES:
-            return False
-        if not -TIME_LIMIT_S < fetched_at[i] < TIME_LIMIT_S:  # nor is NaN
+        sized = 1 <= offsets[i + 1] - offsets[i] <= MAX_URL_BYTES
+        if not sized or not -TIME_LIMIT_S < fetched_at[i] < TIME_LIMIT_S:  # nor is NaN
             return False
         if given[i] & STATUS and not 0 <= status[i] <= MAX_STATUS and status[i] not in (ROBOTS_DENIED, NOT_ATTEMPTED):
             return False

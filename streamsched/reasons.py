@@ -21,6 +21,7 @@ class ReasonCode(StrEnum):
     # Why a page is not eligible.
     NEVER_BY_RULE = "never_by_rule"
     ROBOTS_DENIED = "robots_denied"
+    STREAM_SUSPENDED = "stream_suspended"
     LEASED = "leased"
     HOST_RESTING = "host_resting"
     HOST_PROBING = "host_probing"

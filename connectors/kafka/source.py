@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -23,7 +22,6 @@ import numpy as np
 
 from streamsched.connectors.formats.columns import encode_event
 from streamsched.connectors.kafka.clients.factory import open_consumer, open_producer
-from streamsched.connectors.kafka.clients.options import connection_options
 from streamsched.connectors.kafka.clients.protocol import Messages, OffsetOutOfRange, partition_path
 from streamsched.connectors.kafka.dead_letters import DeadLetters
 from streamsched.connectors.kafka.decoding import VERSION_FIELDS, RejectedMessage, decode_messages
@@ -71,8 +69,9 @@ class KafkaSource(Source):
         self._starts: dict[str, Position] = {}
         self._joined = self._stopped = self._closed = self._paused = False
         self._failures: dict[int | None, SourceError] = {}  # by partition; None: of the whole topic
-        sender = replace(settings, options=connection_options(settings.options))
-        self._letters = DeadLetters(settings.topic, settings.dead_letters, partial(open_producer, sender), dead_letters)
+        self._letters = DeadLetters(
+            settings.topic, settings.dead_letters, partial(open_producer, settings), dead_letters
+        )
         with ExitStack() as undo:
             undo.callback(self._letters.close)
             self._consumer = open_consumer(settings)

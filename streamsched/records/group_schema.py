@@ -49,7 +49,7 @@ PRIOR_FIELDS: Final[_Fields] = {  # written by estimation.hierarchical_prior
     "rate_sum": "<f8",  # current sweep: sum of the posterior means of the group's pages
     "rate_count": "<f8",  # current sweep: pages in the sum
 }
-POLITENESS_FIELDS: Final[_Fields] = {  # written by `politeness`; used of hosts only
+POLITENESS_FIELDS: Final[_Fields] = {  # written by `politeness` and scheduler.suspended_streams; used of hosts only
     "ready_s": "<f8",  # no visits before
     "delay_s": "<f4",  # minimum time between two visits, NaN for that of the settings
     "out": "<u4",  # leased pages
@@ -61,9 +61,10 @@ POLITENESS_FIELDS: Final[_Fields] = {  # written by `politeness`; used of hosts 
     "refused_since_s": "<f8",  # the earliest of the answers that `refusals` counts
     "probe_until_s": "<f8",  # when the lease of the probe ends
     "probe": "<u4",  # row plus 1 of the page that was leased last after a demanded rest; 0: none is awaited
+    "stream": "<i4",  # number of the stream that last delivered an outcome, negative if suspended; 0: none known
     "refusal": "<u2",  # 429 or 503, valid if refusals is above 0
     "refusals": "u1",  # pages that gave this answer one after another, at most 255
-    "spare": "u1",
+    "spare": ("u1", 5),
 }
 SURGE_FIELDS: Final[_Fields] = {  # written by estimation.surges: of the open window, and of an earlier one it keeps
     "open_s": "<f8",  # start of the open window, -inf before the first
@@ -85,7 +86,7 @@ _LAYOUT: Final = (
     *PRIOR_FIELDS,
     *("visits", "changes", "pages", "parent", "host", "recheck_until"),
     *("ready_s", "delay_s", "out", "max_out", "max_batch", "backoffs", "wait_reason", "depth", "asked_to_wait"),
-    *("refused_since_s", "probe_until_s", "probe", "refusal", "refusals", "spare"),
+    *("refused_since_s", "probe_until_s", "probe", "stream", "refusal", "refusals", "spare"),
     *SURGE_FIELDS,
 )
 

@@ -18,7 +18,15 @@ if TYPE_CHECKING:
     from streamsched.numerics.arrays import Floats, Ints, Records
     from streamsched.records.group_schema import GroupArrays
 
-__all__ = ["CAPACITY", "UNWATCHED", "InvalidatedRows", "InvalidationBuffer", "invalidate_group", "invalidate_row"]
+__all__ = [
+    "CAPACITY",
+    "UNWATCHED",
+    "InvalidatedRows",
+    "InvalidationBuffer",
+    "invalidate_all",
+    "invalidate_group",
+    "invalidate_row",
+]
 
 CAPACITY: Final = 1 << 16  # rows; beyond that, rebuilding all bounds is faster
 GROUP_CAPACITY: Final = 1 << 12  # groups; the pages of more hardly fit into CAPACITY
@@ -53,6 +61,13 @@ def invalidate_row(buffer: InvalidationBuffer, row: int) -> None:
         if at < buffer.rows.size:
             buffer.rows[at] = row
         marks[_COUNT] = at + 1
+
+
+@inlined_kernel
+def invalidate_all(buffer: InvalidationBuffer) -> None:
+    """Record that any row may have to be ranked anew. O(1)."""
+    if buffer.marks[_KNOWN]:
+        buffer.marks[_COUNT] = buffer.rows.size + 1
 
 
 @inlined_kernel

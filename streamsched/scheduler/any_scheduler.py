@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from copy import copy
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from streamsched.errors import InvalidOutcome
+from streamsched.errors import InvalidOutcome, SettingsError
 from streamsched.numerics.argument_checks import check_flag, check_time, check_type, check_whole
 from streamsched.numerics.column_casting import as_column
 from streamsched.numerics.durations import parse_duration
@@ -27,12 +27,12 @@ from streamsched.scheduler.logged_calls import (
     RELEASE,
     SET_POLITENESS,
     SET_RULES,
+    SUSPEND_STREAMS,
     Call,
 )
 from streamsched.scheduler.stream_clock import admit_outcomes, parse_max_ahead
 
 if TYPE_CHECKING:
-    from streamsched.errors import InvalidOutcome
     from streamsched.evolution.data.training_data import Training
     from streamsched.formula.champion import Champion
     from streamsched.formula.formula import Formula
@@ -209,6 +209,18 @@ class AnyScheduler(ABC):
         SettingsError if `host` is not a host or `until` not a time.
         """
         return self._perform(BLOCK, host, check_time(until, "until"))
+
+    def suspend_streams(self, streams: Collection[str]) -> int:
+        """Return no page of hosts whose last outcome came from one of `streams`; return how many pages these have.
+
+        For partitions of a topic that another process of the group reads: it has the newer outcomes and leases. It
+        replaces the streams of the last call, so an empty collection releases all. Hosts without an outcome of a
+        stream of `DurableScheduler.take`, such as those that are only discovered, are never suspended. O(hosts).
+        """
+        named = isinstance(streams, Collection) and not isinstance(streams, str | bytes)
+        if not named or not all(isinstance(one, str) for one in streams):
+            raise SettingsError("streams", streams, "a collection of streams, as in `positions`")
+        return self._perform(SUSPEND_STREAMS, frozenset(streams))
 
     def set_rules(self, rules: Mapping[str, Rule | HostRule | None]) -> int:
         """Set rules for hosts, URL patterns and pages; return how many pages they may concern. None removes a rule.

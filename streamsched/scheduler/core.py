@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
@@ -31,6 +31,7 @@ from streamsched.scheduler.batches.surge_probes import SurgeProbes
 from streamsched.scheduler.results import KEPT_REJECTIONS, Batch, Observed
 from streamsched.scheduler.settings import SchedulerSettings
 from streamsched.scheduler.stream_clock import StreamClock, admit_outcomes
+from streamsched.scheduler.suspended_streams import SuspendedStreams
 from streamsched.state.digest import digest_state
 from streamsched.state.future_times import TimeBounds, find_future_leases, mend_times, newest_time
 from streamsched.state.page_table import PageTable
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 __all__ = ["SchedulerCore"]
 
 _MOST_CYCLES: Final = 10**9  # of a history: a page and cycle takes a byte
-_NOT_DIGESTED: Final = ("positions", "champion")  # they say how the state came about
+_NOT_DIGESTED: Final = ("positions", "streams", "champion")  # they say how the state came about
 
 
 class SchedulerCore:
@@ -68,6 +69,7 @@ class SchedulerCore:
         self.politeness_policy = policy
         self.panel = Panel(settings.panel, settings.cycle_s)
         self.quotas = BatchQuotas(settings.new_share, settings.explore_share, settings.seed)
+        self.streams = SuspendedStreams()
         self.formula_switch = FormulaSwitch(pages, champion.formula, settings.threads)
         self._settings = settings
         self._surge_probes = SurgeProbes() if settings.surge_probes else None
@@ -88,6 +90,7 @@ class SchedulerCore:
         )
         core = cls(settings, pages, policy, Champion.from_json(state["champion"]))
         core.positions = state["positions"]
+        core.streams.restore(state["streams"])
         core.panel.restore(state["panel"])
         core.quotas.restore(state["quotas"])
         core.clock.restore(state["clock"])
@@ -105,6 +108,7 @@ class SchedulerCore:
             "quotas": self.quotas.state(),
             "clock": self.clock.state(),
             "positions": dict(self.positions),
+            "streams": self.streams.to_json(),
         }
 
     @property
@@ -123,16 +127,18 @@ class SchedulerCore:
             state = {name: value for name, value in self.to_json().items() if name not in _NOT_DIGESTED}
             return digest_state(self.pages, state)
 
-    def observe(self, batch: OutcomeBatch, latest_s: float | None = None) -> Observed:
+    def observe(self, batch: OutcomeBatch, latest_s: float | None = None, *, stream: str | None = None) -> Observed:
         """Apply the valid outcomes of `batch` in their order. O(1) an outcome.
 
-        `latest_s`: the latest time that is valid by a clock; None if the stream's own times decide.
+        `latest_s`: the latest time that is valid by a clock, None if the stream's own times decide; `stream`: what
+        delivered them, None if that is unknown.
         """
         problems = batch.problems()
         with self.lock:
             batch, problems = admit_outcomes(self.clock, batch, problems, latest_s)
             limits, then = self.politeness_policy.limits, self.formula_switch.count
-            counts = self.pages.observe(batch, limits, surges=self._settings.surges, then=then).tolist()
+            number, surges = self.streams.number(stream if len(batch) else None), self._settings.surges
+            counts = self.pages.observe(batch, limits, surges=surges, stream=number, then=then).tolist()
             self.politeness_policy.reach(self.pages.arrays)
         applied, changed, first_visits, failures, duplicates, late, _, served, hits, *words = counts
         kept = tuple(problems[:KEPT_REJECTIONS])
@@ -191,6 +197,14 @@ class SchedulerCore:
             if sooner:  # otherwise the bounds of their pages remain valid
                 self.formula_switch.forget()
         return blocked.size
+
+    def suspend_streams(self, streams: Collection[str]) -> int:
+        """Suspend the hosts of `streams` and no others; return how many pages they have. O(hosts)."""
+        with self.lock:
+            pages, is_released = self.streams.suspend(self.pages.arrays, streams)
+            if is_released:  # otherwise the bounds remain valid
+                self.formula_switch.forget()
+        return pages
 
     def set_rules(self, rules: Mapping[str, Rule | HostRule | None]) -> int:
         """Set or remove rules; return how many pages they may concern. Raises SettingsError."""
@@ -315,6 +329,7 @@ class SchedulerCore:
             self.quotas,
             self._settings.seed,
             self._surge_probes,
+            self.streams.names,
         )
 
     def _add(self, urls: PackedUrls, now: float) -> int:

@@ -169,7 +169,7 @@ class DurableScheduler(AnyScheduler):
         core = self.core
         with core.lock:
             latest_s = self._latest_s()
-            observed = core.observe(outcomes, latest_s)
+            observed = core.observe(outcomes, stream=path, latest_s=latest_s)
             if latest_s is not None and not observed.rejected:
                 latest_s = TIME_LIMIT_S  # the same for all that are accepted whole, so that one entry holds many
             if not self._taken or (self._taken[-1].path, self._taken[-1].latest_s) != (path, latest_s):

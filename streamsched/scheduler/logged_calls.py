@@ -54,6 +54,7 @@ __all__ = [
     "RELEASE",
     "SET_POLITENESS",
     "SET_RULES",
+    "SUSPEND_STREAMS",
     "USE",
     "Call",
     "replay",
@@ -164,6 +165,12 @@ SET_POLITENESS: Final = Call(
     lambda core, _, politeness: ({"politeness": politeness.to_json()}, {}),
     lambda core, fields, arrays: core.set_politeness(Politeness.from_json(fields["politeness"])),
 )
+SUSPEND_STREAMS: Final = Call(
+    "suspend streams",
+    SchedulerCore.suspend_streams,
+    lambda core, pages, streams: ({"streams": sorted(streams)}, {}),
+    lambda core, fields, arrays: core.suspend_streams(fields["streams"]),
+)
 LIMIT_PER_HOST: Final = Call(
     "limit per host",
     SchedulerCore.limit_per_host,
@@ -195,6 +202,7 @@ CALLS: Final[Mapping[str, Call[..., Any]]] = MappingProxyType(
             BLOCK,
             SET_RULES,
             SET_POLITENESS,
+            SUSPEND_STREAMS,
             LIMIT_PER_HOST,
             LIMIT_AHEAD,
             USE,
@@ -264,7 +272,7 @@ class _StreamReplay:
             for _ in stream.read(taken.skipped, taken.path, log):
                 pass
         for batch in stream.read(taken.outcomes, taken.path, log):
-            self._core.observe(batch, taken.latest_s)
+            self._core.observe(batch, stream=taken.path, latest_s=taken.latest_s)
         within = taken.position == taken.start
         stream.position, stream.beyond = taken.position, taken.skipped + taken.outcomes if within else 0
         if taken.position is not None:

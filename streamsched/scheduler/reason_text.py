@@ -160,6 +160,10 @@ _TEMPLATES: Final[Mapping[ReasonCode, Callable[[_Fields], str]]] = {
     ReasonCode.ROBOTS_DENIED: lambda fields: (
         "not eligible: robots.txt forbids it, until another outcome of it comes or a visit is asked for"
     ),
+    ReasonCode.STREAM_SUSPENDED: lambda fields: (
+        f"not eligible: another reader of the group owns {fields['stream']}, which delivers the outcomes of "
+        f"{fields['host']}"
+    ),
     ReasonCode.LEASED: lambda fields: f"not eligible: leased {_until(fields)}",
     ReasonCode.HOST_RESTING: _host_resting,
     ReasonCode.HOST_PROBING: lambda fields: (

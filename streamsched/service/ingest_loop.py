@@ -66,6 +66,7 @@ class IngestLoop:
         self._logged_save = scheduler.saved
         self._logged_trouble: SnapshotError | None = None
         self._committed: Mapping[str, Any] = {}
+        self._owned: frozenset[str] | None = None  # partitions; None before the first are assigned
         self._in_all_images: set[str] = set()  # streams whose positions every kept image holds
         source.on_revoke = self._on_revoke
 
@@ -78,6 +79,7 @@ class IngestLoop:
             for delivery in deliveries:
                 if delivery is not None:
                     self._apply(delivery)
+                self._follow_ownership(frozenset(self._source.positions))
                 if self._clock() >= self._housekeeping_at:
                     self._housekeeping_at = self._clock() + _HOUSEKEEPING_S
                     self._do_housekeeping(idle=delivery is None)
@@ -165,6 +167,7 @@ class IngestLoop:
     def _on_revoke(self, positions: Mapping[str, Position]) -> None:
         """Save and commit before partitions go to another reader, so that it starts at their positions."""
         self._note_positions()
+        self._follow_ownership(frozenset(self._source.positions) - frozenset(positions))
         try:
             self._scheduler.snapshot()
         except SnapshotError as error:  # the next reader starts at the last save: nothing is lost for either
@@ -176,6 +179,22 @@ class IngestLoop:
                     break
             self._commit(force=True)
         LOG.info("partitions taken away", partitions=",".join(sorted(positions)))
+
+    def _follow_ownership(self, owned: frozenset[str]) -> None:
+        """Suspend the partitions that are not `owned`: others have their newer outcomes, and their leases."""
+        if not self._source.is_partitioned or owned == self._owned or (not owned and self._owned is None):
+            return
+        streams = self._scheduler.core.streams
+        others = {one for one in streams.names if not self._source.owns(one) and one in streams.suspended}
+        suspended = others | {one for one in streams.names if self._source.owns(one) and one not in owned}
+        try:
+            if suspended != streams.suspended:
+                pages = self._scheduler.suspend_streams(suspended)
+                LOG.info("ownership changed", owned=len(owned), suspended=len(suspended), pages_suspended=pages)
+        except SnapshotError as error:  # nor can a batch be logged: none is handed out until this succeeds
+            LOG.error("ownership not recorded", reason=str(error))
+        else:
+            self._owned = owned
 
     def _commit(self, *, force: bool = False) -> None:
         """Commit the positions in the newest save; if brokers refuse them now, the next commit makes up for it.

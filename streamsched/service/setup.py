@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from streamsched.connectors.file_source import open_file
 from streamsched.connectors.kafka import open_kafka, open_sink
+from streamsched.connectors.kafka.kafka_settings import SCHEME, check_credentials, read_settings
 from streamsched.connectors.source import Position, Source
 from streamsched.errors import SettingsError, SettingsErrors, SourceError
 from streamsched.numerics.durations import write_duration
@@ -27,13 +28,13 @@ if TYPE_CHECKING:
 __all__ = ["open_run_batches", "open_run_source", "open_run_state", "resume_source"]
 
 _PATIENCE: Final = "5s"  # with the brokers of batches: ingest waits meanwhile
-_READER_SETTINGS: Final = frozenset(
-    ("group", "partitions", "start", "lost", "until_end", "dead_letters", "versions")
-)  # of Kafka, without meaning for a producer
 
 
 def open_run_source(settings: RunSettings) -> Source:
     """Open the source of `settings` at its beginning. Raises SettingsError and SourceError as `open_source` does."""
+    for url in (settings.source, settings.batches.to):
+        if url is not None and url.startswith(SCHEME):
+            check_credentials(read_settings(url, settings.kafka))  # before anything connects
     if not settings.is_topic:
         return open_file(settings.source, format=settings.format, dead_letters=settings.dead_letters)
     for name, given in (("format", settings.format), ("from_start", settings.from_start)):
@@ -50,8 +51,7 @@ def open_run_batches(
     """Return the publisher of batches of `scheduler`, None without a topic for them. Raises SourceError."""
     if settings.batches.to is None:
         return None
-    kafka = {name: value for name, value in settings.kafka.items() if name not in _READER_SETTINGS}
-    sink = open_sink(settings.batches.to, {"patience": _PATIENCE, **kafka})
+    sink = open_sink(settings.batches.to, {"patience": _PATIENCE, **settings.kafka})
     plan = BatchPlan(**settings.batches.given())
     return BatchPublisher(scheduler, sink, plan, wall=wall, clock=time.monotonic)
 

@@ -28,6 +28,7 @@ def digest_state(pages: PageTable, settings: dict[str, Any]) -> str:
     arrays["pages"], arrays["groups"] = arrays["pages"].copy(), arrays["groups"].copy()
     arrays["pages"]["flags"] &= np.uint8(0xFF ^ OUT)  # when an expiry was noticed is not part of the state
     arrays["groups"]["out"] = 0
+    arrays["groups"]["stream"] = 0  # it says how the state came about
     whole = hashlib.sha256(json.dumps([_VERSION, settings], sort_keys=True).encode())
     for name in sorted(arrays):
         whole.update(np.ascontiguousarray(arrays[name]).view(np.uint8).data)

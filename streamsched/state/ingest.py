@@ -38,7 +38,7 @@ from streamsched.politeness.host_responses import HostResponse, apply_host_respo
 from streamsched.politeness.limits import Limits, release_slot
 from streamsched.records.dirty_tracking import mark_dirty_group, mark_dirty_row
 from streamsched.records.page_schema import DENIED, FOR_PANEL, LEASED, SUCCEEDED, URGENT, VISITED, WITH_FINGERPRINT
-from streamsched.records.score_invalidation import InvalidationBuffer, invalidate_row
+from streamsched.records.score_invalidation import InvalidationBuffer, invalidate_all, invalidate_row
 from streamsched.records.url_index import LOOKUP_CHUNK, IndexArrays, resolve
 from streamsched.records.url_patterns import assign_group, renew_candidates
 from streamsched.records.visit_journal import SAW_CHANGE, WAS_FIRST, narrow_sample, record_visit
@@ -64,13 +64,14 @@ _HOST_AHEAD: Final = 6  # ... its host, which the group names
 
 class IngestRules(NamedTuple):
     """How outcomes are read: the cycle in seconds, the least distance of fingerprints that differ, the limits of
-    politeness, and whether surges are learned.
+    politeness, whether surges are learned, and the stream they come from: its number as in GROUP.stream, 0 for none.
     """
 
     cycle_s: float
     change_bits: int
     limits: Limits
     surges: bool
+    stream: int
 
 
 class OutcomeColumns(NamedTuple):
@@ -221,6 +222,7 @@ def _apply_one(
     mark_dirty_group(dirty, groups, np.int64(page.group))
     mark_dirty_group(dirty, groups, np.int64(group.host))
     fetched_at = columns.fetched_at[at]
+    _store_stream(host, rules.stream, invalidated)
     status: Any = columns.status[at] if given & STATUS else np.int32(200)
     if status in (NOT_ATTEMPTED, ROBOTS_DENIED):
         return _apply_without_visit(shard, row, page, host, fetched_at, status)
@@ -280,6 +282,15 @@ def _apply_without_visit(
     page.flags |= np.uint8(DENIED)
     shard.corpus[0].applied += 1
     return DENIALS
+
+
+@inlined_kernel
+def _store_stream(host: Record, stream: int, invalidated: InvalidationBuffer) -> None:
+    """Let a host belong to the stream that delivered one of its outcomes, unless that is 0. O(1)."""
+    if stream != 0:
+        if host.stream < 0 < stream:
+            invalidate_all(invalidated)  # its other pages may be ranked again
+        host.stream = stream
 
 
 @inlined_kernel

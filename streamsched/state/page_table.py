@@ -44,7 +44,7 @@ class PageTable:
     """All pages of one shard: records, URL texts, groups and the learned prior.
 
     Grows without moving a row. 120 bytes a page in `PAGE`, `TRACE` and the lease column, 8 in the member lists of
-    groups, 11 to 21 in the URL index, about one in the sketch of URL patterns, 224 a group, the URL's own text, and at
+    groups, 11 to 21 in the URL index, about one in the sketch of URL patterns, 232 a group, the URL's own text, and at
     most 45 for seasonality (`SeasonalityTables`). Not thread-safe.
     """
 
@@ -113,13 +113,15 @@ class PageTable:
         limits: Limits | None = None,
         *,
         surges: bool = True,
+        stream: int = 0,
         then: Callable[[int], object] | None = None,
     ) -> Ints:
         """Apply a valid batch in stream order; return int64[COUNTS], in the positions of `streamsched.state.ingest`.
 
         `limits`: the politeness for the hosts' answers, that of the default settings if None; `surges`: whether surges
-        are learned; `then`: called with the number of outcomes whenever some tens of thousands are applied, and at the
-        end. O(1) an outcome, amortised: 112 bytes of the page's records, its group's mean, and four rows of the sweep.
+        are learned; `stream`: see `IngestRules`; `then`: called with the number of outcomes whenever some tens of
+        thousands are applied, and at the end. O(1) an outcome, amortised: 112 bytes of the page's records, its group's
+        mean, and four rows of the sweep.
         """
         result = IngestCounts(np.zeros(COUNTS, np.int64), self.touched.buffer if self.touched else UNWATCHED)
         columns = OutcomeColumns(
@@ -136,7 +138,7 @@ class PageTable:
             frozen(batch.moved_to.blob),
             frozen(batch.moved_to.offsets),
         )
-        rules = IngestRules(self.cycle_s, self.change_bits, _LIMITS if limits is None else limits, surges)
+        rules = IngestRules(self.cycle_s, self.change_bits, _LIMITS if limits is None else limits, surges, stream)
         for start in range(0, len(batch), _CHUNK):
             span = (start, min(start + _CHUNK, len(batch)))
             self._ensure_room(batch.urls, *span, batch.moved_to)

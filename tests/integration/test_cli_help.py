@@ -13,9 +13,9 @@ import pytest
 
 from streamsched import SettingsError
 from streamsched.cli import exits
-from streamsched.cli.main import program
 from streamsched.cli.options import DURATION, parse_moment, parse_url, parse_whole
 from streamsched.cli.output import plain
+from streamsched.cli.program import program
 from tests.support.command_line import Command
 from tests.support.paths import ROOT
 

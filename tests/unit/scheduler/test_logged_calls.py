@@ -42,6 +42,7 @@ ACTS: dict[str, Callable[[AnyScheduler], object]] = {
     "block": lambda scheduler: scheduler.block("*.example", UNTIL),
     "set rules": lambda scheduler: scheduler.set_rules({"a.example": HostRule(delay=2), URLS[0]: Rule(never=True)}),
     "set politeness": lambda scheduler: scheduler.set_politeness(Politeness(in_flight=3)),
+    "suspend streams": lambda scheduler: scheduler.suspend_streams({"kafka://outcomes/0"}),
     "limit per host": set_per_host,
     "limit ahead": set_max_ahead,
     "use": lambda scheduler: scheduler.use("t * X"),

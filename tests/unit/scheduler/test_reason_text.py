@@ -23,6 +23,10 @@ PROBING = "as a surge probe, to see whether a surge has hit the other pages of i
 
 SENTENCES = [
     (Reason(ReasonCode.NEVER_BY_RULE), "not eligible: its rule says never to visit it"),
+    (
+        Reason(ReasonCode.STREAM_SUSPENDED, {"host": "a.example", "stream": "kafka://outcomes/3"}),
+        "not eligible: another reader of the group owns kafka://outcomes/3, which delivers the outcomes of a.example",
+    ),
     (Reason(ReasonCode.LEASED, WAIT), f"not eligible: leased {UNTIL}"),
     (
         Reason(ReasonCode.HOST_RESTING, {"host": "a.example", "cause": "too_many_requests", **WAIT}),

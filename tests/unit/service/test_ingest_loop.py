@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from streamsched import Outcome, OutcomeBatch
+from streamsched import Outcome, OutcomeBatch, Scheduler
 from streamsched.connectors import Delivery, Position, Rejection, Source
 from streamsched.errors import InvalidOutcome, SnapshotError, SourceError
 from streamsched.persistence.image_writer import SavePlan
@@ -164,6 +164,46 @@ def test_partitions_that_cannot_be_saved_are_not_committed(
         topic.on_revoke(topic.positions)
     assert topic.committed == []
     assert "not saved before partitions were taken away" in caplog.text
+
+
+def test_partitions_that_others_own_are_suspended(
+    scheduler: DurableScheduler, topic: Topic, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    loop, suspended = make(scheduler, topic), []
+
+    def step(_: object) -> None:
+        suspended.append(set(scheduler.core.streams.suspended))
+
+    scheduler.take(OutcomeBatch(["https://b.example/"], [1.0]), PATHS[1], topic.positions[PATHS[1]].to_json())
+    scheduler.take(OutcomeBatch(["https://c.example/"], [1.0]), "other.jsonl", None)
+    scheduler.suspend_streams(["other.jsonl"])  # not of this topic
+    loop.run([topic.deliver(PATHS[0], 6)], step)
+    position = topic.current.pop(PATHS[1])
+    loop.run([None, None], step)
+    assert topic.on_revoke is not None
+    topic.on_revoke(topic.positions)  # all at once, half of them come back
+    assert scheduler.core.streams.suspended == {*PATHS, "other.jsonl"}
+    assert Scheduler.load(scheduler.directory).core.streams.suspended == {*PATHS, "other.jsonl"}
+    del topic.current[PATHS[0]]
+    loop.run([None], step)
+    topic.current[PATHS[1]] = position
+    loop.run([None], step)
+    own = [{"other.jsonl"}, {PATHS[1], "other.jsonl"}, {PATHS[1], "other.jsonl"}, {*PATHS, "other.jsonl"}]
+    assert suspended == [*own, {PATHS[0], "other.jsonl"}]
+    logged = [vars(record) for record in caplog.records if record.message == "ownership changed"]
+    assert [(one["owned"], one["suspended"], one["pages_suspended"]) for one in logged] == [
+        (1, 2, 2),
+        (0, 3, 3),
+        (1, 2, 2),
+    ]
+
+
+def test_a_state_without_partitions_yet_is_left_as_it_is(scheduler: DurableScheduler, topic: Topic) -> None:
+    scheduler.take(OutcomeBatch(["https://b.example/"], [1.0]), PATHS[1], topic.positions[PATHS[1]].to_json())
+    topic.current.clear()
+    make(scheduler, topic).run([None], lambda _: None)  # not assigned yet
+    assert scheduler.core.streams.suspended == set()
 
 
 def test_progress_rejections_and_trouble_are_logged(

@@ -22,7 +22,7 @@ from streamsched.cli.output import echo_error
 from streamsched.errors import StreamschedError
 from streamsched.numerics.jit import on_compile
 
-__all__ = ["main", "program"]
+__all__ = ["program", "run"]
 
 _NAME: Final = "streamsched"
 _COMPLETION: Final = "_STREAMSCHED_COMPLETE"  # the variable that click's completion scripts set
@@ -50,8 +50,8 @@ Shell completion, for bash (zsh: zsh_source):
 """
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code."""
+def run(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code; see `streamsched.cli.main`."""
     _open_standard_streams()
     code = DONE
     try:
