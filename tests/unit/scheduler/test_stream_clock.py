@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ T = 1.7e9
 
 
 def refused(clock: StreamClock, *days: float, latest_s: float | None = None) -> list[int]:
-    return clock.admit(T + DAY * np.array(days), latest_s).tolist()
+    return [int(place) for place in clock.admit(T + DAY * np.array(days), latest_s)]
 
 
 def test_a_wrong_clock_among_good_ones() -> None:
@@ -116,7 +117,7 @@ def test_milliseconds_are_rejected_and_named() -> None:
 @pytest.mark.parametrize("now", [1e3 * T, 1e11, -1e11, math.inf])
 def test_calls_refuse_milliseconds(now: float) -> None:
     scheduler = Scheduler()
-    calls = [
+    calls: list[Callable[[], object]] = [
         lambda: scheduler.next_batch(5, now=now),
         lambda: scheduler.rank(5, now=now),
         lambda: scheduler.discover(PAGES, now=now),
