@@ -155,10 +155,10 @@ def test_the_bound_is_a_setting() -> None:
     scheduler = Scheduler(max_ahead="2h")
     scheduler.discover(PAGES, now=T)
     assert scheduler.max_ahead == 7_200.0
-    assert len(scheduler.find_rejections(Outcome(PAGES[1], T + DAY))) == 1
+    assert len(scheduler.find_ahead(Outcome(PAGES[1], T + DAY))) == 1
     assert scheduler.observe([Outcome(PAGES[1], T + DAY)]).rejected == 1
     scheduler.max_ahead = "2d"
-    assert scheduler.find_rejections(Outcome(PAGES[1], T + DAY)) == []
+    assert scheduler.find_ahead(Outcome(PAGES[1], T + DAY)) == []
     assert scheduler.observe([Outcome(PAGES[1], T + DAY)]).applied == 1
     with pytest.raises(SettingsError) as caught:
         Scheduler(max_ahead="soon")
