@@ -141,12 +141,11 @@ class AnyScheduler(ABC):
         """
         return self._perform(OBSERVE, _as_batch(outcomes), self._latest_s())
 
-    def find_rejections(self, outcomes: OutcomeBatch | Outcome | Iterable[Outcome]) -> list[InvalidOutcome]:
-        """Return what `observe` would reject, all of it, and change nothing. O(1) an outcome."""
+    def find_ahead(self, outcomes: OutcomeBatch | Outcome | Iterable[Outcome]) -> list[InvalidOutcome]:
+        """Return which of these valid `outcomes` `observe` would reject for their times, and change nothing. O(n)."""
         batch = _as_batch(outcomes)
-        problems = batch.problems()
         with self.core.lock:
-            return admit_outcomes(copy(self.core.clock), batch, problems, self._latest_s())[1]
+            return admit_outcomes(copy(self.core.clock), batch, [], self._latest_s())[1]
 
     def discover(self, urls: Sequence[str] | PackedUrls, *, now: float, importance: npt.ArrayLike | None = None) -> int:
         """Add pages that are known but never visited; return how many were new. O(1) a URL.

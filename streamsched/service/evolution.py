@@ -88,7 +88,7 @@ class FileEvolution:
         times = outcomes.fetched_at.copy()
         if self._scheduler.core.clock.newest_s == -np.inf:
             times[:1] = np.nan  # the stream's first time may be wrong: no other confirms it
-        times[[problem.record for problem in self._scheduler.find_rejections(outcomes)]] = np.nan
+        times[[problem.record for problem in self._scheduler.find_ahead(outcomes)]] = np.nan
         parts = list(cut_at_cycles(outcomes, times, self._scheduler.cycle_s, self._cycle))
         for number, (part, cycle) in enumerate(parts, 1):
             if cycle is not None and cycle != self._cycle:

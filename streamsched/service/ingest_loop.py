@@ -126,7 +126,7 @@ class IngestLoop:
         if start is not None and path not in self._scheduler.positions:
             self._note_start(start)
 
-        problems = self._scheduler.find_rejections(delivery.outcomes)
+        problems = self._scheduler.find_ahead(delivery.outcomes)
         if problems:  # kept aside before the position passes them
             self._source.reject(delivery, problems)
 

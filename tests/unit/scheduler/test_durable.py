@@ -216,7 +216,7 @@ def test_calls_go_by_the_clock(tmp_path: Path) -> None:
     times = [NOW]
     clock = WallClock(lambda: times[0], "1d")
     with DurableScheduler.open(tmp_path, {"max_ahead": "1h"}, plan=NEVER, clock=clock) as scheduler:
-        assert [one.record for one in scheduler.find_rejections(LIVE)] == [2, 4, 5]
+        assert [one.record for one in scheduler.find_ahead(LIVE)] == [2, 4, 5]
         assert scheduler.observe(LIVE).rejected == 3
         for call in (scheduler.next_batch, partial(scheduler.discover, ["https://b.example/"])):
             with pytest.raises(SettingsError) as caught:

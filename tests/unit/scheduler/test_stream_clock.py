@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ T = 1.7e9
 
 
 def refused(clock: StreamClock, *days: float, latest_s: float | None = None) -> list[int]:
-    return clock.admit(T + DAY * np.array(days), latest_s).tolist()
+    return [int(place) for place in clock.admit(T + DAY * np.array(days), latest_s)]
 
 
 def test_a_wrong_clock_among_good_ones() -> None:
@@ -116,7 +117,7 @@ def test_milliseconds_are_rejected_and_named() -> None:
 @pytest.mark.parametrize("now", [1e3 * T, 1e11, -1e11, math.inf])
 def test_calls_refuse_milliseconds(now: float) -> None:
     scheduler = Scheduler()
-    calls = [
+    calls: list[Callable[[], object]] = [
         lambda: scheduler.next_batch(5, now=now),
         lambda: scheduler.rank(5, now=now),
         lambda: scheduler.discover(PAGES, now=now),
@@ -154,10 +155,10 @@ def test_the_bound_is_a_setting() -> None:
     scheduler = Scheduler(max_ahead="2h")
     scheduler.discover(PAGES, now=T)
     assert scheduler.max_ahead == 7_200.0
-    assert len(scheduler.find_rejections(Outcome(PAGES[1], T + DAY))) == 1
+    assert len(scheduler.find_ahead(Outcome(PAGES[1], T + DAY))) == 1
     assert scheduler.observe([Outcome(PAGES[1], T + DAY)]).rejected == 1
     scheduler.max_ahead = "2d"
-    assert scheduler.find_rejections(Outcome(PAGES[1], T + DAY)) == []
+    assert scheduler.find_ahead(Outcome(PAGES[1], T + DAY)) == []
     assert scheduler.observe([Outcome(PAGES[1], T + DAY)]).applied == 1
     with pytest.raises(SettingsError) as caught:
         Scheduler(max_ahead="soon")
