@@ -114,7 +114,7 @@ def test_more_pages_than_a_shard_holds_are_refused_before_anything_is_taken() ->
 def test_bytes_of_state_name_every_part() -> None:
     table = make(Outcome(URL, 0.0))
     assert table.state_bytes() == {
-        "pages": 104,
+        "pages": 112,
         "leases": 8,
         "member_lists": 8 + 4,
         "url_index": 8 * 1024,
