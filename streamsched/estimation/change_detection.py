@@ -28,7 +28,7 @@ import numpy.typing as npt
 
 from streamsched.errors import SettingsError
 from streamsched.numerics.jit import kernel
-from streamsched.outcomes import CHANGED, FINGERPRINT, STATUS, Outcome
+from streamsched.outcomes import CHANGED, FINGERPRINT, STATUS, STATUS_WORDS, Outcome
 
 __all__ = [
     "CHANGE",
@@ -209,7 +209,10 @@ def _read_fingerprints(name: str, values: npt.ArrayLike) -> npt.NDArray[np.uint6
 
 
 def _status(outcome: Outcome) -> int:
-    return 200 if outcome.status is None else outcome.status
+    status = outcome.status
+    if isinstance(status, str):
+        return STATUS_WORDS[status]  # no visit either, as a failure
+    return 200 if status is None else status
 
 
 def _given(outcome: Outcome) -> int:

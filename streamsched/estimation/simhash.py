@@ -67,7 +67,8 @@ def simhash(texts: str | Iterable[str], *, width: int = SHINGLE_WORDS) -> Hashes
     """Return the fingerprint of each text: uint64[n]; a single str is one text, so n is 1. O(characters).
 
     `width`: how many words vote together, 1 to 64. With 1 the order of words does not count; fingerprints of different
-    widths are not comparable. Raises SettingsError if `width` is out of range or `texts` has no text.
+    widths are not comparable. Raises SettingsError if `width` is out of range or a text is no str, TypeError if `texts`
+    are no texts.
 
     >>> from streamsched.estimation.change_detection import hamming
     >>> simhash("Red green blue.") == simhash("red, GREEN (blue)")

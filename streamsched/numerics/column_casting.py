@@ -14,6 +14,8 @@ from streamsched.numerics.packed_urls import PackedUrls
 
 __all__ = ["as_column", "as_urls"]
 
+# Kinds of arrays from which a column is made if no value changes. A float has lost bits of a fingerprint already.
+_FROM: Final = {"b": "biuf", "f": "iuf", "i": "iuf", "u": "iu"}
 _COLUMN: Final = "a column, one value for each URL"
 
 
@@ -90,7 +92,7 @@ def _cast(field: str, dtype: np.dtype[Any], array: npt.NDArray[Any]) -> npt.NDAr
     """Return `array` as `dtype`; raises InvalidOutcome for the first record whose value that would alter."""
     if array.dtype == dtype:
         return np.ascontiguousarray(array)
-    if array.dtype.kind not in {"f": "iuf", "b": "biu"}.get(dtype.kind, "iu"):
+    if array.dtype.kind not in _FROM[dtype.kind]:
         found = array[0].item() if array.size else f"an array of {array.dtype}"
         raise InvalidOutcome(0, field, found, _name(dtype))
     if dtype.kind == "f":

@@ -294,9 +294,9 @@ def _as_batch(outcomes: OutcomeBatch | Outcome | Iterable[Outcome]) -> OutcomeBa
 
 def _read_weights(importance: npt.ArrayLike, count: int) -> Floats:
     """Return `importance`, one weight for all pages or one for each, as float64[count]. Raises InvalidOutcome."""
-    if isinstance(importance, int | float | np.integer | np.floating):
-        importance = [importance] * count  # type: ignore[list-item]
-    weights, missing = as_column("importance", np.dtype(np.float64), importance, count)
+    single = isinstance(importance, int | float | np.integer | np.floating)
+    values: Any = [importance] * count if single else importance
+    weights, missing = as_column("importance", np.dtype(np.float64), values, count)
     if missing is not None:
         raise InvalidOutcome(int(np.flatnonzero(missing)[0]), "importance", None, "a number")
     return weights

@@ -61,7 +61,7 @@ class SchedulerSettings:
         }
         if self.threads is not None:
             checked["threads"] = check_whole("threads", self.threads, 1, "1 to 256, or None", most=256)
-        _check_sum(*(float(checked[name]) for name in ("new_share", "explore_share", "panel")))
+        _check_sum(*(check_share(name, getattr(self, name)) for name in ("new_share", "explore_share", "panel")))
         for name, value in checked.items():
             object.__setattr__(self, name, value)
 

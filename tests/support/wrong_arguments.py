@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -107,12 +108,12 @@ class Case:
         return f"{self.owner}.{self.argument}"
 
 
-def case(owner: str, argument: str, call: Callable[[Place, Any], object], *valid: set[str] | str) -> Case:
+def case(owner: str, argument: str, call: Callable[[Place, Any], object], *valid: AbstractSet[str] | str) -> Case:
     names = NOTHING.union(*({one} if isinstance(one, str) else one for one in valid)) if valid else NOTHING
     return Case(owner, argument, call, frozenset(names))
 
 
-def of(owner: str, make: Callable[..., object], valid: dict[str, set[str]], **others: object) -> list[Case]:
+def of(owner: str, make: Callable[..., object], valid: Mapping[str, AbstractSet[str]], **others: object) -> list[Case]:
     """A case for each keyword argument of `make` in `valid`."""
     return [
         case(owner, name, lambda _, value, name=name: make(**{**others, name: value}), names)  # type: ignore[misc]
@@ -197,7 +198,7 @@ def formula_cases() -> list[Case]:
 
 
 def any_scheduler_cases(owner: str, of_place: Callable[[Place], Any]) -> list[Case]:
-    def method(name: str, argument: str, *valid: set[str] | str, **others: object) -> Case:
+    def method(name: str, argument: str, *valid: AbstractSet[str] | str, **others: object) -> Case:
         return case(
             f"{owner}.{name}",
             argument,
@@ -299,6 +300,9 @@ def connector_cases() -> list[Case]:
     def write(place: Place, value: Any) -> object:
         return connectors.write_jsonl(value, place.folder / "b.jsonl")
 
+    def sample(name: str) -> Callable[[Place, Any], object]:
+        return lambda place, value: connectors.write_sample(place.folder, **{"pages": 1, "days": 2, name: value})
+
     return [
         case("open_source", "path", lambda _, value: connectors.open_source(value)),
         case("open_source", "format", read(format=None), "none"),
@@ -313,13 +317,10 @@ def connector_cases() -> list[Case]:
              lambda place, value: connectors.write_msgpack([batch], place.folder / "b", frames=value), "flag"),
         *of("encode_frame", connectors.encode_frame, {"outcomes": NOTHING}),
         *of("decode_frame", connectors.decode_frame, {"columns": {"dict"}}),
-        *[case("decode_frame", name, lambda _, value, name=name: connectors.decode_frame({**frame, name: value}), valid)
-          for name, valid in absent.items()],  # type: ignore[misc]
+        *of("decode_frame", lambda **column: connectors.decode_frame({**frame, **column}), absent),
         case("write_sample", "directory", lambda _, value: connectors.write_sample(value, 1)),
-        *[case("write_sample", name,
-               lambda place, value, name=name: connectors.write_sample(
-                   place.folder, **{"pages": 1, "days": 2, name: value}), {"seed": ANY_MORE}.get(name, NOTHING))
-          for name in ("pages", "days", "seed")],  # type: ignore[misc]
+        *[case("write_sample", name, sample(name), valid)
+          for name, valid in {"pages": NOTHING, "days": NOTHING, "seed": ANY_MORE}.items()],
         *of("open_kafka", connectors.open_kafka, {"url": TEXT}),
         *of("open_kafka", connectors.open_kafka, {"settings": {"none", "dict"}}, url=topic),
         *of("open_kafka", connectors.open_kafka, {"position": NONE}, url=topic),
@@ -341,10 +342,10 @@ def replay_cases() -> list[Case]:
     }
     shares = dict.fromkeys(("poisson", "weekday", "clock", "bursty", "dead"), NOTHING)
     corpus = {field.name: NOTHING for field in dataclasses.fields(replay.SyntheticSettings)}
-    corpus |= {name: {*AMOUNT, *ANY_MORE, *TIME} for name in corpus if name not in {*texts, *shares, "pages", "days"}}
+    corpus |= {name: AMOUNT | ANY_MORE | TIME for name in corpus if name not in {*texts, *shares, "pages", "days"}}
     run = {field.name: texts.get(field.name, NOTHING) for field in dataclasses.fields(replay.ReplaySettings)}
     run |= {"budget": AMOUNT, "cycle_s": AMOUNT, "warmup": ANY_MORE, "workers": ANY_MORE, "later_pages": FLAG}
-    run |= {"start_s": NONE, "end_s": {"none", *TIME}}
+    run |= {"start_s": NONE, "end_s": NONE | TIME}
     settings = replay.ReplaySettings(log="x")
     return [
         *of("SyntheticSettings", replay.SyntheticSettings, corpus),

@@ -151,7 +151,7 @@ def test_fitting_arrays_are_not_copied() -> None:
         ("status", np.array([200.0, 200.5]), 1),
         ("status", np.array([math.nan, 200.0]), 0),
         ("fingerprint", np.array([1, -1]), 1),
-        ("fingerprint", np.array([1.0, -1.0]), 1),
+        ("fingerprint", np.array([1.0, -1.0]), 0),
         ("fingerprint", np.array([0.5, 1.0]), 0),
         ("changed", np.array([1, 2]), 1),
         ("changed", np.array([0.5, 0.0]), 0),
@@ -169,9 +169,8 @@ def test_array_whose_values_would_change_names_the_first(field: str, column: Any
 @pytest.mark.parametrize("dtype", [np.uint8, np.int16, np.uint64, np.float32, np.float64])
 def test_arrays_of_other_widths_are_taken_where_nothing_is_lost(dtype: Any) -> None:
     column = np.array([0, 1], dtype)
-    batch = OutcomeBatch(
-        ["a", "b"], column, status=column, fingerprint=column, changed=column, importance=column, cost=column
-    )
+    columns = {"status": column, "changed": column, "importance": column, "cost": column}
+    batch = OutcomeBatch(["a", "b"], column, fingerprint=column.astype(np.uint32), **columns)
     assert list(batch) == [Outcome("a", 0.0, 0, 0, False, 0.0, 0.0), Outcome("b", 1.0, 1, 1, True, 1.0, 1.0)]
 
 

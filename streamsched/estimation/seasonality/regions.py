@@ -39,7 +39,10 @@ class TimeRegion:
 
     def __post_init__(self) -> None:
         expected = "top-level domains, such as ('fr', 'it')"
-        domains = read_items("domains", self.domains, expected)
+        try:
+            domains = read_items("domains", self.domains, expected)
+        except TypeError:
+            domains = []
         if not domains or not all(isinstance(domain, str) for domain in domains):
             raise SettingsError("domains", self.domains, expected)
         names = tuple(domain.lower().removeprefix(".") for domain in domains)

@@ -9,6 +9,7 @@ import pytest
 from pyarrow import feather, parquet
 
 from streamsched import Outcome, Scheduler, SettingsError, SnapshotError
+from streamsched.errors import NOTHING
 from streamsched.persistence import export
 from streamsched.persistence.export import COLUMNS, export_pages
 
@@ -71,6 +72,7 @@ def test_errors(scheduler: Scheduler, tmp_path: Path, monkeypatch: pytest.Monkey
         raise ImportError
 
     monkeypatch.setattr(export, "import_module", missing)
-    with pytest.raises(SettingsError, match=r"pip install 'streamsched\[export\]'"):
+    with pytest.raises(SettingsError, match=r"pip install 'streamsched\[export\]'") as caught:
         export_pages(scheduler.core.pages, tmp_path / "pages.parquet")
+    assert (caught.value.setting, caught.value.found) == ("pyarrow", NOTHING)
     assert not list(tmp_path.iterdir())

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from streamsched import DurableScheduler, HostRule, Observed, Outcome, OutcomeBatch, Politeness, ReasonCode, Scheduler
-from streamsched.state.ingest import LOOKUP_CHUNK
+from streamsched.records.url_index import LOOKUP_CHUNK
 
 DAY = 86_400.0
 URL, OTHER, NEW = "https://a.example/1", "https://a.example/2", "https://b.example/new"
@@ -40,7 +40,8 @@ def test_words_end_the_lease_and_are_no_observation(word: str) -> None:
     assert URL in scheduler.next_batch(2, now=3 * DAY, lease="10d").urls
     before = knowledge(scheduler)
     observed = scheduler.observe(Outcome(URL, 3.5 * DAY, word, importance=5.0, cost=7.0, retry_after=1e6))
-    assert observed == Observed(applied=1, **{word: 1})
+    denied = word == "robots_denied"
+    assert observed == Observed(applied=1, robots_denied=int(denied), not_attempted=int(not denied))
     assert knowledge(scheduler) == before
     explanation = scheduler.explain(URL, now=3.6 * DAY)
     assert (explanation.leased_until_s, explanation.last_outcome_s) == (None, 3.5 * DAY)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from streamsched import HostRule, Politeness, Rule
-from streamsched.errors import SettingsError, SettingsErrors
+from streamsched.errors import NOTHING, SettingsError, SettingsErrors
 from streamsched.persistence.image_writer import SavePlan
 from streamsched.service.batch_publisher import BatchPlan
 from streamsched.service.run_settings import SETTING_NAMES, RunSettings, read_run_settings
@@ -149,6 +149,7 @@ def test_missing_settings_are_reported() -> None:
     with pytest.raises(SettingsErrors) as raised:
         read_run_settings({})
     assert [error.setting for error in raised.value.errors] == ["--source", "--state"]
+    assert [error.found for error in raised.value.errors] == [NOTHING, NOTHING]
 
 
 def test_settings_that_exclude_each_other() -> None:

@@ -89,6 +89,7 @@ REST = "expected an operator or the end"
         ("X * x", 5, "found unknown name 'x': did you mean 'X'?"),
         ("1 - posteriour", 5, "found unknown name 'posteriour': did you mean 'posterior'?"),
         ("LOG(X)", 1, "found unknown name 'LOG': did you mean 'log'?"),
+        ("__import__", 1, f"found unknown name '__import__', expected one of {', '.join(PROVIDED)}, log, exp, pow"),
         ("sqrt(X)", 1, f"found unknown name 'sqrt', expected one of {', '.join(PROVIDED)}, log, exp, pow"),
         ("X + " + "y" * 5000, 5, "found unknown name 'yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy…, expected one of n, X, "),
     ],
