@@ -22,7 +22,15 @@ def main(words: list[str] | None = None) -> int:
     given = parser.parse_args(words)
     progress = Tally(Console(stderr=True))
     options = ["-m", "cases", "--soak", f"--soak-seed={given.seed}", f"--numprocesses={given.workers}"]
-    options += ["tests", "--dist=worksteal", "-p", "no:terminal", "-o", "addopts=--import-mode=importlib", *(["-k", given.only] if given.only else [])]
+    options += [
+        "tests",
+        "--dist=worksteal",
+        "-p",
+        "no:terminal",
+        "-o",
+        "addopts=--import-mode=importlib",
+        *(["-k", given.only] if given.only else []),
+    ]
     code = int(pytest.main(options, plugins=[progress]))
     again = f"python -m pytest --soak --soak-seed={given.seed}"
     progress.show(Console(stderr=given.json), again)

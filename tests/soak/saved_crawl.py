@@ -75,7 +75,12 @@ def make_saved_crawl(home: Path) -> SavedCrawl:
     write(source, lines[1200:], append=True)
     folder, earlier = home / "killed", home / "earlier"
     return SavedCrawl(
-        folder, earlier, source, frozenset(digests), all_answers(home, folder, source), all_answers(home, earlier, source)
+        folder,
+        earlier,
+        source,
+        frozenset(digests),
+        all_answers(home, folder, source),
+        all_answers(home, earlier, source),
     )
 
 

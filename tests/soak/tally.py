@@ -95,4 +95,3 @@ def name_of(nodeid: str) -> str:
     'flipped byte'
     """
     return nodeid.rpartition("::")[2].partition("[")[0].removeprefix("test_").replace("_", " ")
-

@@ -13,7 +13,15 @@ import pytest
 
 from streamsched.persistence.image_format import read_image
 from tests.soak.orderly import call
-from tests.soak.saved_crawl import CHANGING, READING, SavedCrawl, answer_of, content_of, make_saved_crawl, quick_and_small
+from tests.soak.saved_crawl import (
+    CHANGING,
+    READING,
+    SavedCrawl,
+    answer_of,
+    content_of,
+    make_saved_crawl,
+    quick_and_small,
+)
 from tests.support.command_line import Answer
 
 
@@ -39,7 +47,9 @@ def place_in(path: Path, rng: random.Random) -> int:
     if path.suffix == ".log":
         return rng.randrange(min(size, len(path.read_bytes().rstrip(b"\0")) + 20))
     zeros = [part for part in read_image(path).parts if part.name == "candidates"] if path.suffix == ".state" else []
-    outside = [i for i in (rng.randrange(size) for _ in range(99)) if not any(i - z.offset in range(z.nbytes) for z in zeros)]
+    outside = [
+        i for i in (rng.randrange(size) for _ in range(99)) if not any(i - z.offset in range(z.nbytes) for z in zeros)
+    ]
     return outside[0] if outside else rng.randrange(size)
 
 

@@ -88,7 +88,9 @@ def check_converted(source: Path, folder: Path, code: int, counts: dict[str, int
     assert converted.code == code
     if code != 0 or counts is None:
         return
-    wrote, rejected = (int(number.replace(",", "")) for number in re.findall(r"(?:wrote|rejected) ([\d,]+)", said(converted)))
+    wrote, rejected = (
+        int(number.replace(",", "")) for number in re.findall(r"(?:wrote|rejected) ([\d,]+)", said(converted))
+    )
     assert (wrote, rejected) == (outcomes_in(counts), counts["rejected"])
     if wrote:
         assert run(output, folder / "three")[1:3] == (counts | {"rejected": 0}, digest)
