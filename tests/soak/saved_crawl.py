@@ -136,7 +136,7 @@ def answer_of(name: str, folder: Path, source: Path, home: Path) -> Answer:
 
 
 def content_of(answer: Answer) -> object:
-    """What a command printed, without what depends on the files rather than on the state; its exit code if it failed."""
+    """What a command printed, without what depends on files more than on the state; the exit code of a failure."""
     if answer.code > 1:
         return answer.code
     try:

@@ -173,7 +173,7 @@ def ask_all(crawl: SavedCrawl, folder: Path, hurt: set[str]) -> dict[str, Answer
 
 
 def check_answer(crawl: SavedCrawl, name: str, answer: Answer, hurt: set[str]) -> None:
-    """The answer is that to the state as it was, or it names what is hurt, and is an error or that to an older state."""
+    """The answer is that to the whole state; or it is an error or that to an older state, and names what is hurt."""
     content = content_of(answer)
     if content == crawl.answers[name]:
         return
@@ -197,7 +197,7 @@ def check_final(crawl: SavedCrawl, folder: Path, answer: Answer, hurt: set[str])
 
 
 def check_verdict(crawl: SavedCrawl, answers: dict[str, Answer], hurt: set[str]) -> None:
-    """`verify` fails if and only if it reports damage, and `run` and `next` make the right state of what it calls sound.
+    """`verify` fails if and only if it reports damage; `run` and `next` make the right state of what it calls sound.
 
     That a stream has to be read again is no damage; commands that only read show the state before that.
     """

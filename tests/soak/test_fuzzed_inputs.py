@@ -66,7 +66,7 @@ def read_letters(path: Path) -> list[str]:
     """The dead letters, each of which names a field and says what was expected."""
     lines = path.read_text().splitlines()
     for letter in map(json.loads, lines):
-        assert FIELDS <= letter.keys()
+        assert letter.keys() >= FIELDS
         assert letter["reason"]
         assert ("raw" in letter) != ("raw_base64" in letter)
     return lines

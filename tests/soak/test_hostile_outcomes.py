@@ -1,4 +1,4 @@
-"""Sites that try to hurt the crawl by their links, times and answers: pages of other hosts are visited as without them."""
+"""Sites that try to hurt the crawl by links, times and answers: pages of other hosts are visited as without them."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ SITES: list[Site] = [
 
 @pytest.mark.cases(ordinary=14, whole=140)
 def test_hostile_site(rng: random.Random, case: int, tmp_path: Path) -> None:
-    """Under `t`, which reads nothing but the page, its pages come in the same order too; under others the same pages."""
+    """By `t`, which reads the page alone, pages of others come in the same order too; by the default the same pages."""
     formula = "t" if case % 2 else "1 - (1 - due) * (1 - surge)"
     alone, beset = Crawl(formula, case % 3), Crawl(formula, case % 3)
     with patience():
