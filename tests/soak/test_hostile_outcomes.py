@@ -57,8 +57,8 @@ class Crawl:
 
 
 def tell_impossible_times(crawl: Crawl, now: float, rng: random.Random) -> None:
-    """Milliseconds, the far future: nobody's outcome with such a time changes anything."""
-    times = [rng.choice([*HOSTILE_TIMES, now + 400 * DAY, now + 30_000 * DAY]) for _ in range(9)]
+    """Milliseconds, and one of the far future between honest ones: such outcomes change nothing."""
+    times = [rng.choice([now + 400 * DAY, now + 30_000 * DAY]), *(rng.choice(HOSTILE_TIMES) for _ in range(8))]
     urls = [rng.choice([*OTHERS, EVIL, f"{EVIL}{i}"]) for i in range(9)]
     before = crawl.scheduler.digest()
     rejected = crawl.observe_whatever(urls, times, status=[rng.choice([200, 429, 503, 404]) for _ in range(9)])
