@@ -1,4 +1,4 @@
-"""`streamsched run` in a process to be killed, forked from one that has every kernel at hand."""
+"""Commands in processes to be killed, forked from one that has every kernel at hand."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ __all__ = ["kill_after", "run", "warm_processes"]
 
 
 def run(words: list[str], result: Path) -> None:
-    """Call `streamsched run`; its output goes to the file `result`, its errors to ``<result>.err``."""
+    """Call the command line; its output goes to the file `result`, its errors to ``<result>.err``."""
     for place, path in ((1, result), (2, result.with_suffix(".err"))):
         os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), place)
     os.environ.pop("STREAMSCHED_WARM_UP", None)
     with small_reserve():
-        raise SystemExit(main(["run", *words]))
+        raise SystemExit(main(words))
 
 
 def warm_processes(context: ForkServerContext) -> None:
@@ -34,7 +34,7 @@ def warm_processes(context: ForkServerContext) -> None:
 
 
 def kill_after(context: ForkServerContext, words: list[str], result: Path, seconds: float) -> int | None:
-    """Run for `seconds` at most, then kill; return the exit code where it came to its end before."""
+    """Run a command for `seconds` at most, then kill it; return the exit code where it came to its end before."""
     process = context.Process(target=run, args=(words, result))
     process.start()
     process.join(seconds)
