@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import numpy as np
@@ -21,6 +22,7 @@ from streamsched.scheduler.logged_calls import (
     NEXT_BATCH,
     OBSERVE,
     RELEASE,
+    SET_BOUNDS,
     SET_POLITENESS,
     SET_RULES,
     Call,
@@ -113,6 +115,43 @@ class AnyScheduler(ABC):
     def per_host(self, most: int | None) -> None:
         self._perform(LIMIT_PER_HOST, most)
 
+    @property
+    def max_pages(self) -> int | None:
+        """The most pages that may be known, None for no bound. May be set."""
+        return self.core.pages.bounds.max_pages
+
+    @max_pages.setter
+    def max_pages(self, most: int | None) -> None:
+        self._set_bound(max_pages=most)
+
+    @property
+    def max_pages_per_host(self) -> int | None:
+        """The most pages of a host that may be known, None for no bound. May be set."""
+        return self.core.pages.bounds.max_pages_per_host
+
+    @max_pages_per_host.setter
+    def max_pages_per_host(self, most: int | None) -> None:
+        self._set_bound(max_pages_per_host=most)
+
+    @property
+    def max_patterns_per_host(self) -> int | None:
+        """The most URL patterns of a host, None for no bound. May be set."""
+        return self.core.pages.bounds.max_patterns_per_host
+
+    @max_patterns_per_host.setter
+    def max_patterns_per_host(self, most: int | None) -> None:
+        self._set_bound(max_patterns_per_host=most)
+
+    @property
+    def refused_pages(self) -> int:
+        """How many outcomes and discoveries of unknown pages `max_pages` and `max_pages_per_host` have refused."""
+        return int(self.core.pages.arrays.corpus["refused_pages"][0])
+
+    @property
+    def refused_patterns(self) -> int:
+        """How many new pages joined a larger URL pattern because of `max_patterns_per_host`."""
+        return int(self.core.pages.arrays.corpus["refused_patterns"][0])
+
     def state_bytes(self) -> dict[str, int]:
         """Return the bytes of memory in use for each part of the state, rankings included. O(1)."""
         with self.core.lock:
@@ -122,7 +161,8 @@ class AnyScheduler(ABC):
         """Apply crawl outcomes in their order; return how many changed what. O(1) an outcome.
 
         Outcomes that break the format are rejected and listed in the result. Outcomes no newer than their page's last
-        one are duplicates or late and change nothing.
+        one are duplicates or late and change nothing. Those of unknown pages beyond `max_pages` or `max_pages_per_host`
+        are refused.
         """
         if isinstance(outcomes, Outcome):
             outcomes = [outcomes]
@@ -133,7 +173,8 @@ class AnyScheduler(ABC):
         """Add pages that are known but never visited; return how many were new. O(1) a URL.
 
         Until its first visit a page is ranked as if it had been visited at `now`. `importance`: float64[n], the weight
-        of each page from now on, known pages included. Raises InvalidOutcome for a URL that breaks the format.
+        of each page from now on, known pages included. Pages beyond `max_pages` or `max_pages_per_host` are refused:
+        `refused_pages` counts them. Raises InvalidOutcome for a URL that breaks the format.
         """
         packed = urls if isinstance(urls, PackedUrls) else PackedUrls.pack(urls)
         weights = None if importance is None else np.broadcast_to(np.asarray(importance, np.float64), len(packed))
@@ -244,6 +285,10 @@ class AnyScheduler(ABC):
     def digest(self) -> str:
         """Return one hash of the logical state, equal for equal states however they came about. O(pages)."""
         return self.core.digest()
+
+    def _set_bound(self, **bound: int | None) -> None:
+        """Replace a bound. Raises SettingsError."""
+        self._perform(SET_BOUNDS, replace(self.core.pages.bounds, **bound))
 
 
 def _check_pages(k: int) -> int:

@@ -17,13 +17,14 @@ from streamsched.errors import SettingsError, UnknownPage
 from streamsched.evolution.data.training_data import Span, Training, count_cycles, gather_training, impute_training
 from streamsched.formula.champion import BY_HAND, Champion, parse_provided
 from streamsched.numerics.argument_checks import check_time, check_whole
+from streamsched.numerics.keyed_hash import write_key
 from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.numerics.topk_order import tie_keys
 from streamsched.outcomes import OutcomeBatch
 from streamsched.politeness.policy import PolitenessPolicy
 from streamsched.politeness.politeness_settings import HostRule, Politeness, Rule
 from streamsched.ranking.formula_switch import FormulaSwitch
-from streamsched.records.visit_journal import copy_sample, find_sampled, number_sample, sample_bar
+from streamsched.records.visit_journal import copy_sample, find_sampled, number_sample, sample_bar, sample_hashes
 from streamsched.scheduler.batches.batch_builder import BatchBuilder, GrantedLeases
 from streamsched.scheduler.batches.panel import Panel
 from streamsched.scheduler.batches.quotas import BatchQuotas
@@ -35,12 +36,13 @@ from streamsched.state.page_table import PageTable
 
 if TYPE_CHECKING:
     from streamsched.formula.formula import Formula
-    from streamsched.numerics.arrays import Floats, Hashes, Ints
+    from streamsched.numerics.arrays import Bools, Floats, Hashes, Ints
+    from streamsched.records.page_bounds import PageBounds
     from streamsched.records.schema import ShardArrays
 
 __all__ = ["SchedulerCore"]
 
-_NOT_DIGESTED: Final = ("positions", "champion")  # they say how the state came about
+_NOT_DIGESTED: Final = ("positions", "champion", "index_key")  # they say how the state came about and is found
 
 
 class SchedulerCore:
@@ -71,7 +73,7 @@ class SchedulerCore:
     @classmethod
     def new(cls, settings: SchedulerSettings) -> SchedulerCore:
         """Return a scheduler without pages."""
-        pages = PageTable(settings.cycle_s, settings.change_bits, settings.regions)
+        pages = PageTable(settings.cycle_s, settings.change_bits, settings.regions, settings.bounds)
         return cls(settings, pages, PolitenessPolicy(settings.politeness, None), Champion(settings.formula))
 
     @classmethod
@@ -98,12 +100,18 @@ class SchedulerCore:
             "panel": self.panel.state(),
             "quotas": self.quotas.state(),
             "positions": dict(self.positions),
+            "index_key": write_key(self.pages.key),
         }
 
     @property
     def settings(self) -> SchedulerSettings:
         """The present settings; their formula may still be preparing to take over."""
-        return replace(self._settings, formula=self._wanted.formula, politeness=self.politeness_policy.politeness)
+        return replace(
+            self._settings,
+            formula=self._wanted.formula,
+            politeness=self.politeness_policy.politeness,
+            bounds=self.pages.bounds,
+        )
 
     def digest(self) -> str:
         """Return one hash of the logical state. O(pages)."""
@@ -122,9 +130,11 @@ class SchedulerCore:
             limits, then = self.politeness_policy.limits, self.formula_switch.count
             counts = self.pages.observe(batch, limits, surges=self._settings.surges, then=then).tolist()
             self.politeness_policy.reach(self.pages.arrays)
-        applied, changed, first_visits, failures, duplicates, late, _, served, hits = counts
-        kept = tuple(problems[:KEPT_REJECTIONS])
-        return Observed(applied, changed, first_visits, duplicates, late, len(problems), failures, kept, served, hits)
+        applied, changed, first_visits, failures, duplicates, late, _, served, hits, refused = counts
+        kept, rejected = tuple(problems[:KEPT_REJECTIONS]), len(problems)
+        return Observed(
+            applied, changed, first_visits, duplicates, late, rejected, failures, kept, served, hits, refused
+        )
 
     def discover(self, urls: PackedUrls, now: float, importance: Floats | None = None) -> int:
         """Add unknown pages and set the importance of all `urls`; return how many were added. O(1) a URL.
@@ -162,6 +172,7 @@ class SchedulerCore:
         with self.lock:
             added = self._add(urls, now)
             rows = self.pages.find(urls)
+            rows = rows[rows >= 0]
             self.politeness_policy.ask(self.pages.arrays, rows)
             self.formula_switch.keep_up(rows)
         return added
@@ -195,6 +206,11 @@ class SchedulerCore:
         """Limit how many pages of one host a batch has. Raises SettingsError."""
         with self.lock:
             self.politeness_policy.limit_batches(most)
+
+    def set_bounds(self, bounds: PageBounds) -> None:
+        """Replace the bounds on pages and URL patterns. O(1)."""
+        with self.lock:
+            self.pages.bounds = bounds
 
     def use(self, formula: str | Formula | Champion, *, wait: bool) -> None:
         """Rank by `formula` once its bounds are ready; `wait` for that. Raises FormulaError."""
@@ -230,8 +246,8 @@ class SchedulerCore:
     def trainings(self, cycles: int, *, now: float, seeds: Iterable[int]) -> Iterator[Training]:
         """Yield `Scheduler.training` for each of `seeds`, all from one copy of the state. O(pages)."""
         span = Span.up_to(check_time(now), check_whole("cycles", cycles, 1, "1 or more cycles"), self.pages.cycle_s)
-        sample, panel_bar = self._copy_sample()
-        gathered = gather_training(sample, span, panel_bar)
+        sample, in_panel = self._copy_sample()
+        gathered = gather_training(sample, span, in_panel)
         for seed in seeds:
             yield impute_training(gathered, check_whole("seed", seed, None, "a whole number"))
 
@@ -242,17 +258,18 @@ class SchedulerCore:
         """
         return count_cycles(self._copy_sample()[0], check_time(now), self.pages.cycle_s, share)
 
-    def _copy_sample(self) -> tuple[ShardArrays, int]:
-        """Return the journal's sample as a table of its own, and the panel's bar. O(pages), O(sample) of it locked.
+    def _copy_sample(self) -> tuple[ShardArrays, Bools]:
+        """Return the journal's sample as a table of its own, and which of its pages are in the panel: bool[m].
 
-        Page hashes never change, so the sample is found without the lock.
+        O(pages), O(m) of it locked. What is sampled follows from the rows, so the sample is found without the lock.
         """
         with self.lock:
-            shard, pages = self.pages.arrays, len(self.pages)
-        rows = find_sampled(shard.pages.records, 0, pages, sample_bar(shard.corpus))
+            pages, bar = len(self.pages), sample_bar(self.pages.arrays.corpus)
+        rows = find_sampled(0, pages, bar)
         with self.lock:
             copied, panel_bar = copy_sample(self.pages.arrays, rows), self.panel.bar
-        return number_sample(copied, rows), panel_bar
+        in_panel = sample_hashes(rows) <= np.uint64(panel_bar) if panel_bar >= 0 else np.zeros(rows.size, np.bool_)
+        return number_sample(copied, rows), in_panel
 
     def _crown(self, champion: Champion) -> None:
         """Note, under the lock, that `champion` ranks from now on."""

@@ -32,6 +32,7 @@ from streamsched.persistence.call_codec import (
     unpack_urls,
 )
 from streamsched.politeness.politeness_settings import Politeness
+from streamsched.records.page_bounds import PageBounds
 from streamsched.scheduler.batches.batch_builder import GrantedLeases
 from streamsched.scheduler.core import SchedulerCore
 
@@ -50,6 +51,7 @@ __all__ = [
     "NEXT_BATCH",
     "OBSERVE",
     "RELEASE",
+    "SET_BOUNDS",
     "SET_POLITENESS",
     "SET_RULES",
     "USE",
@@ -115,7 +117,7 @@ def _use(core: SchedulerCore, champion: Champion) -> None:
 OBSERVE: Final = Call(
     "observe",
     SchedulerCore.observe,
-    lambda core, observed, batch: ({}, pack_batch(batch)) if observed.applied else None,
+    lambda core, observed, batch: ({}, pack_batch(batch)) if observed.applied or observed.refused else None,
     lambda core, fields, arrays: core.observe(unpack_batch(arrays)),
 )
 DISCOVER: Final = Call(
@@ -149,6 +151,12 @@ SET_RULES: Final = Call(
     lambda core, concerned, rules: ({"rules": pack_rules(rules)}, {}),
     lambda core, fields, arrays: core.set_rules(unpack_rules(fields["rules"])),
 )
+SET_BOUNDS: Final = Call(
+    "set bounds",
+    SchedulerCore.set_bounds,
+    lambda core, _, bounds: ({"bounds": bounds.to_json()}, {}),
+    lambda core, fields, arrays: core.set_bounds(PageBounds(**fields["bounds"])),
+)
 SET_POLITENESS: Final = Call(
     "set politeness",
     SchedulerCore.set_politeness,
@@ -176,6 +184,7 @@ CALLS: Final[Mapping[str, Call[..., Any]]] = MappingProxyType(
             DISCOVER,
             NEXT_BATCH,
             RELEASE,
+            SET_BOUNDS,
             ASK,
             BLOCK,
             SET_RULES,

@@ -15,6 +15,7 @@ from streamsched.persistence.image_reader import load_images
 from streamsched.persistence.image_writer import save_state
 from streamsched.persistence.recovery import whole_calls
 from streamsched.politeness.policy import PolitenessPolicy
+from streamsched.records.page_bounds import MAX_PAGES_PER_HOST, MAX_PATTERNS_PER_HOST, PageBounds
 from streamsched.scheduler.any_scheduler import AnyScheduler
 from streamsched.scheduler.core import SchedulerCore
 from streamsched.scheduler.logged_calls import Call, replay
@@ -44,8 +45,10 @@ class Scheduler(AnyScheduler):
     uniformly at random; `surges`: whether to detect surges, bulk changes of a host or URL pattern (if not, the terminal
     is 0 and each change counts for its page alone); `surge_probes`: whether batches include pages visited to detect
     surges, if the formula reads them; `regions`: top-level domains and clocks whose weekly profiles are learned
-    separately, None to learn no seasonality, which saves some memory and time; `threads`: of the ranking, None for all
-    cores (the result is the same). Methods may be called from several threads; each waits for the others.
+    separately, None to learn no seasonality, which saves some memory and time; `max_pages`, `max_pages_per_host`: at so
+    many pages new ones are refused and counted (`refused_pages`), known ones go on; `max_patterns_per_host`: at so many
+    URL patterns of a host, its new pages join the larger ones; None for no bound; `threads`: of the ranking, None for
+    all cores (the result is the same). Methods may be called from several threads; each waits for the others.
 
     >>> from streamsched import Outcome
     >>> s = Scheduler(cycle="1d")
@@ -73,6 +76,9 @@ class Scheduler(AnyScheduler):
         surges: bool = True,
         surge_probes: bool = True,
         regions: Mapping[str, TimeRegion] | None = REGIONS,
+        max_pages: int | None = None,
+        max_pages_per_host: int | None = MAX_PAGES_PER_HOST,
+        max_patterns_per_host: int | None = MAX_PATTERNS_PER_HOST,
         threads: int | None = None,
     ) -> None:
         """Start without pages. Raises SettingsError for an invalid setting, FormulaError for an invalid formula."""
@@ -88,6 +94,11 @@ class Scheduler(AnyScheduler):
             surges=surges,
             surge_probes=surge_probes,
             regions=regions,
+            bounds=PageBounds(
+                max_pages=max_pages,
+                max_pages_per_host=max_pages_per_host,
+                max_patterns_per_host=max_patterns_per_host,
+            ),
             threads=threads,
         )
         super().__init__(SchedulerCore.new(settings))

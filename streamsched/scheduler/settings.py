@@ -12,6 +12,7 @@ from streamsched.formula.champion import OBJECTIVES, parse_provided
 from streamsched.numerics.argument_checks import check_share, check_whole
 from streamsched.numerics.durations import parse_duration
 from streamsched.politeness.politeness_settings import Politeness
+from streamsched.records.page_bounds import PageBounds
 
 if TYPE_CHECKING:
     from streamsched.formula.formula import Formula
@@ -41,6 +42,7 @@ class SchedulerSettings:
     surges: bool
     surge_probes: bool
     regions: Mapping[str, TimeRegion] | None
+    bounds: PageBounds
     threads: int | None = None
 
     def __post_init__(self) -> None:
@@ -68,6 +70,7 @@ class SchedulerSettings:
             "formula": self.formula.text,
             "politeness": self.politeness.to_json(),
             "regions": None if regions is None else {name: region.to_json() for name, region in regions.items()},
+            "bounds": self.bounds.to_json(),
         }
 
     @classmethod
@@ -78,6 +81,7 @@ class SchedulerSettings:
             "formula": parse_provided(fields["formula"]),
             "politeness": Politeness.from_json(fields["politeness"]),
             "regions": None if regions is None else {name: TimeRegion.from_json(one) for name, one in regions.items()},
+            "bounds": PageBounds(**fields["bounds"]),
         }
         return cls(**{**fields, **parsed}, threads=threads)
 

@@ -100,7 +100,7 @@ class IngestLoop:
 
     def counts(self) -> dict[str, int]:
         """Return the counters of outcomes, of the source, of evolutions and of published pages by name."""
-        names = ("applied", "changed", "first_visits", "failures", "duplicates", "late")
+        names = ("applied", "changed", "first_visits", "failures", "duplicates", "late", "refused")
         counts = {name: int(getattr(self.total, name)) for name in names} | self._source.counts()
         if self._evolution is not None:
             counts["evolutions"] = self._evolution.evolutions
@@ -214,6 +214,7 @@ class IngestLoop:
         per_s = (applied - self._progress_applied) / (now - self._progress_at)
         self._progress_at, self._progress_applied = now, applied
         fields: dict[str, Any] = {} if self._batches is None else {"handed_out": self._batches.sent}
+        fields["refused"] = self.total.refused
         LOG.info("progress", applied=applied, per_s=per_s, pages=len(self._scheduler), lag=self.lag, **fields)
         if self._source.is_partitioned and self.lag is None:
             LOG.warning("waiting for partitions: others of the group may hold them")

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 __all__ = ["open_run_batches", "open_run_source", "open_run_state", "resume_source"]
 
+_BOUNDS: Final = frozenset(("max_pages", "max_pages_per_host", "max_patterns_per_host"))
+_CHANGEABLE: Final = _BOUNDS | {"formula", "objective"}  # settings of the scheduler that a saved state does not fix
 _PATIENCE: Final = "5s"  # with the brokers of batches: ingest waits meanwhile
 _READER_SETTINGS: Final = frozenset(
     ("group", "partitions", "start", "lost", "until_end", "dead_letters", "versions")
@@ -74,6 +76,7 @@ def open_run_state(settings: RunSettings, now: float) -> DurableScheduler:
         if not is_new:
             _check_fixed(scheduler, settings)
             _change_formula(scheduler, settings, now)
+            _change_bounds(scheduler, settings)
             if politeness is not None and politeness != scheduler.politeness:
                 scheduler.set_politeness(politeness)
         if settings.rules:
@@ -101,7 +104,7 @@ def resume_source(source: Source, scheduler: AnyScheduler, settings: RunSettings
 
 def _check_fixed(scheduler: AnyScheduler, settings: RunSettings) -> None:
     """Raise SettingsErrors for settings that differ from those of the saved state and cannot change."""
-    given = {name: value for name, value in settings.scheduler.given().items() if name not in ("formula", "objective")}
+    given = {name: value for name, value in settings.scheduler.given().items() if name not in _CHANGEABLE}
     asked, saved = _fixed_settings(Scheduler(**given)), _fixed_settings(scheduler)
     errors = [
         SettingsError(f"scheduler.{name}", value, f"{saved[name]}, as in the saved state")
@@ -123,6 +126,13 @@ def _fixed_settings(scheduler: AnyScheduler) -> dict[str, Any]:
         "new_share": settings.new_share,
         "explore_share": settings.explore_share,
     }
+
+
+def _change_bounds(scheduler: AnyScheduler, settings: RunSettings) -> None:
+    """Put the given bounds on pages and URL patterns in force."""
+    for name, value in settings.scheduler.given().items():
+        if name in _BOUNDS and getattr(scheduler, name) != value:
+            setattr(scheduler, name, value)
 
 
 def _change_formula(scheduler: AnyScheduler, settings: RunSettings, now: float) -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["digest_state"]
 
-_VERSION: Final = 5  # of what is hashed, not of the format on disk
+_VERSION: Final = 6  # of what is hashed, not of the format on disk
 
 
 def digest_state(pages: PageTable, settings: dict[str, Any]) -> str:
@@ -28,6 +28,8 @@ def digest_state(pages: PageTable, settings: dict[str, Any]) -> str:
     arrays["pages"], arrays["groups"] = arrays["pages"].copy(), arrays["groups"].copy()
     arrays["pages"]["flags"] &= np.uint8(0xFF ^ OUT)  # when an expiry was noticed is not part of the state
     arrays["groups"]["out"] = 0
+    arrays["corpus"] = arrays["corpus"].copy()
+    arrays["corpus"]["refused_pages"] = 0  # a repeated outcome that is refused counts again
     whole = hashlib.sha256(json.dumps([_VERSION, settings], sort_keys=True).encode())
     for name in sorted(arrays):
         whole.update(np.ascontiguousarray(arrays[name]).view(np.uint8).data)
