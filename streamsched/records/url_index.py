@@ -13,7 +13,7 @@ import numpy as np
 
 from streamsched.numerics.arrays import Bytes, Hashes, Ints, Record, Records, frozen
 from streamsched.numerics.hash_slots import move_slots, place_slot
-from streamsched.numerics.jit import bare_kernel, prefetch
+from streamsched.numerics.jit import bare_kernel, inlined_kernel, prefetch
 from streamsched.numerics.keyed_hash import keyed_hash
 from streamsched.numerics.packed_urls import PackedUrls, decode_spans, hash_bytes, same_bytes
 from streamsched.records.page_init import assign_prior
@@ -28,6 +28,7 @@ __all__ = [
     "UrlIndex",
     "append_page",
     "find_row",
+    "hash_urls",
     "resolve",
     "url_text",
     "url_texts",
@@ -115,6 +116,13 @@ def url_texts(pages: PageArrays, rows: Ints) -> list[str]:
     return decode_spans(pages.text, pages.traces["url_span"][rows])
 
 
+def hash_urls(pages: PageArrays, count: int) -> Hashes:
+    """Return the hashes without a key of the first `count` pages' URLs: uint64[count]. O(total length)."""
+    hashes = np.empty(count, np.uint64)
+    _hash_texts(pages.text, pages.traces[:count], hashes)
+    return hashes
+
+
 @bare_kernel
 def resolve(pages: PageArrays, index: IndexArrays, blob: Bytes, offsets: Ints, rows: Ints) -> None:
     """Fill `rows` with those of the URLs, NOT_FOUND for unknown ones.
@@ -130,7 +138,7 @@ def resolve(pages: PageArrays, index: IndexArrays, blob: Bytes, offsets: Ints, r
             rows[first + i] = find_row(pages, index, index.hashes[base + i], blob, start, stop)
 
 
-@bare_kernel
+@inlined_kernel
 def find_row(pages: PageArrays, index: IndexArrays, hash_: int, blob: Bytes, start: int, stop: int) -> int:
     """Return the row of the URL ``blob[start:stop]``, whose keyed hash is `hash_`; NOT_FOUND if it is unknown."""
     row = _find(pages, index.slots, hash_, blob, start, stop)
@@ -139,7 +147,7 @@ def find_row(pages: PageArrays, index: IndexArrays, hash_: int, blob: Bytes, sta
     return row
 
 
-@bare_kernel
+@inlined_kernel
 def append_page(  # noqa: PLR0913, PLR0917  a kernel
     pages: PageArrays, corpus: Record, index: IndexArrays, hash_: int, blob: Bytes, start: int, stop: int
 ) -> int:
@@ -245,3 +253,10 @@ def _enter_all(pages: PageArrays, index: IndexArrays, count: int) -> None:
             prefetch(index.slots, np.int64((hash_ >> np.uint64(32)) & mask))
         for row in range(first, stop):
             place_slot(index.slots, index.hashes[row - first] >> np.uint64(32), row)
+
+
+@bare_kernel
+def _hash_texts(text: Bytes, traces: Records, out: Hashes) -> None:
+    for row in range(out.size):
+        start = np.int64(traces[row].url_span >> np.uint64(16))
+        out[row] = hash_bytes(text, start, start + np.int64(traces[row].url_span & np.uint64(0xFFFF)))

@@ -87,7 +87,7 @@ class HostPlace(NamedTuple):
     size: int
 
 
-@bare_kernel
+@inlined_kernel
 def locate_host(groups: GroupArrays, text: Bytes, start: int, stop: int) -> HostPlace:
     """Return the place of the host of the URL ``text[start:stop]``, and write its name into the scratch. O(URL)."""
     rest, size = _write_host(text, groups.scratch, start, stop)

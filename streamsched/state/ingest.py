@@ -39,9 +39,9 @@ if TYPE_CHECKING:
 
 __all__ = ["COUNTS", "IngestCounts", "IngestRules", "OutcomeColumns", "apply_outcomes"]
 
-# Positions in the counts that `apply_outcomes` adds to. Every outcome counts as APPLIED, DUPLICATES, LATE or REFUSED; an
-# applied one also as one of the others. SERVED are outcomes of pages leased for their score that show whether the page
-# had changed, HITS those of them that found a change.
+# Positions in the counts that `apply_outcomes` adds to. Every outcome counts as APPLIED, DUPLICATES, LATE or REFUSED,
+# an applied one also as one of the others. SERVED are outcomes of pages leased for their score that show whether the
+# page had changed, HITS those of them that found a change.
 APPLIED, CHANGES, FIRST_VISITS, FAILURES, DUPLICATES, LATE, UNCHANGED, SERVED, HITS, REFUSED = range(10)
 COUNTS: Final = 10
 

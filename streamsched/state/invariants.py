@@ -10,6 +10,7 @@ import numpy.typing as npt
 from streamsched.estimation.seasonality.page_schedules import RAREST, SPARE
 from streamsched.records.page_schema import LEASED, OUT, VISITED
 from streamsched.records.seasonality_schema import DAY_SETS, WEEK_HOURS, SeasonalityArrays
+from streamsched.records.url_index import hash_urls
 from streamsched.records.visit_journal import SAMPLE_PAGES, read_visits
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ def _check_pages(shard: ShardArrays, found: Ints) -> dict[str, bool]:
         "URLs fill the text, one after another": bool(np.all(np.cumsum(lengths) == starts + lengths))
         and int(lengths.sum()) == int(corpus["text_end"]),
         "the index finds every URL": bool(np.array_equal(found, np.arange(count))),
+        "pages have the hashes of their URLs": bool(np.array_equal(pages["url_hash"], hash_urls(shard.pages, count))),
         "pages changed at most as often as visited": bool(np.all(pages["changes"] <= pages["visits"])),
         "only visited pages have visits": not np.any(pages["visits"][~visited]),
         "evidence of visits is not negative": bool(
