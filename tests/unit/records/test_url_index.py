@@ -105,7 +105,7 @@ def test_urls_of_one_tag_are_told_apart_by_their_texts() -> None:
     texts = [f"https://a.example/{i}" for i in range(200_000)]
     assert enter(table, *texts) == list(range(200_000))
     slots = np.concatenate([table._index.slots, table._index.old[table._index.moved[0] :]])
-    tags, counts = np.unique(slots[slots != 0] >> np.uint64(32), return_counts=True)
+    _tags, counts = np.unique(slots[slots != 0] >> np.uint64(32), return_counts=True)
     assert np.count_nonzero(counts > 1) > 0
     assert find(table, *texts) == list(range(200_000))
 

@@ -12,7 +12,10 @@ from streamsched.state.page_table import PageTable
 
 DAY = 86_400.0
 URL = "https://a.example/docs/1"
-NAMES = ("applied", "changes", "first_visits", "failures", "duplicates", "late", "unchanged", "served", "hits")
+NAMES = (
+    *("applied", "changes", "first_visits", "failures", "duplicates", "late", "unchanged", "served", "hits"),
+    "refused",
+)
 
 
 def observe(table: PageTable, *outcomes: Outcome) -> dict[str, int]:

@@ -8,8 +8,8 @@ import pytest
 from streamsched.estimation.seasonality.regions import REGIONS
 from streamsched.numerics.packed_urls import MAX_URL_BYTES, PackedUrls
 from streamsched.outcomes import Outcome, OutcomeBatch
-from streamsched.records.seasonality_schema import POOLED, PROFILE, SEASONAL_LINK
 from streamsched.records.page_bounds import MAX_PAGES
+from streamsched.records.seasonality_schema import POOLED, PROFILE, SEASONAL_LINK
 from streamsched.records.url_index import url_text
 from streamsched.state import page_table
 from streamsched.state.page_table import PageTable
