@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import string
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -16,6 +18,7 @@ _SHARE: Final = 4  # growth is measured from this part of the URLs
 _K0: Final = 0xA0761D6478BD642F  # public constants of `hash_bytes`
 _K1: Final = 0xE7037ED1A0B428DB
 _WHOLE: Final = (1 << 64) - 1
+_TAIL: Final = "-is-one-of-many."
 
 
 def measure(count: int, repeats: int) -> list[Row]:
@@ -23,7 +26,7 @@ def measure(count: int, repeats: int) -> list[Row]:
 
     Rows of growth compare all of the URLs with a quarter of them.
     """
-    ordinary = [f"https://a.example/{i:030}" for i in range(count)]
+    ordinary = [f"https://a.co/abc{i:08}ordinary{_TAIL}" for i in range(count)]
     kinds: dict[str, Sequence[str]] = {
         "one hash without the key": _colliding(count),
         "a host each": [f"https://h{i:020}.example/" for i in range(count)],
@@ -64,12 +67,11 @@ def _observe(urls: PackedUrls) -> None:
 
 def _colliding(count: int) -> list[str]:
     """Return `count` URLs of one public hash: a block is multiplied by what the one before makes 0."""
-    tail = "/one/of/many/x/y"
-    for number in range(1 << 40):
-        head = f"https://a{number:07}"
+    for letters in itertools.product(string.ascii_letters + string.digits, repeat=3):
+        head = f"https://a.co/{''.join(letters)}"
         left = int.from_bytes(head[:8].encode(), "little") ^ _K1
-        right = int.from_bytes(head[8:].encode(), "little") ^ _K0 ^ (16 + 8 + 8 + len(tail))
+        right = int.from_bytes(head[8:].encode(), "little") ^ _K0 ^ (16 + 8 + 8 + len(_TAIL))
         state = ((left * right >> 64) ^ (left * right & _WHOLE)).to_bytes(8, "little")
         if all(0x21 <= byte < 0x7F and byte not in b"/?#" for byte in state):
-            return [f"{head}{free:08}{state.decode()}{tail}" for free in range(count)]
+            return [f"{head}{free:08}{state.decode()}{_TAIL}" for free in range(count)]
     raise AssertionError
