@@ -69,7 +69,9 @@ def keyed_hash(key: Hashes, blob: Bytes, start: int, stop: int) -> np.uint64:
 
 
 @inlined_kernel
-def _round(v0: int, v1: int, v2: int, v3: int) -> tuple[np.uint64, np.uint64, np.uint64, np.uint64]:
+def _round(
+    v0: np.uint64, v1: np.uint64, v2: np.uint64, v3: np.uint64
+) -> tuple[np.uint64, np.uint64, np.uint64, np.uint64]:
     """Return the state after one SipRound."""
     v0 += v1
     v2 += v3
@@ -83,6 +85,6 @@ def _round(v0: int, v1: int, v2: int, v3: int) -> tuple[np.uint64, np.uint64, np
 
 
 @inlined_kernel
-def _rotate(word: int, bits: int) -> np.uint64:
+def _rotate(word: np.uint64, bits: int) -> np.uint64:
     """Return the uint64 `word` rotated left by `bits`."""
     return (word << np.uint64(bits)) | (word >> np.uint64(64 - bits))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import numpy as np
@@ -122,7 +121,7 @@ class AnyScheduler(ABC):
 
     @max_pages.setter
     def max_pages(self, most: int | None) -> None:
-        self._set_bound(max_pages=most)
+        self._perform(SET_BOUNDS, {"max_pages": most})
 
     @property
     def max_pages_per_host(self) -> int | None:
@@ -131,7 +130,7 @@ class AnyScheduler(ABC):
 
     @max_pages_per_host.setter
     def max_pages_per_host(self, most: int | None) -> None:
-        self._set_bound(max_pages_per_host=most)
+        self._perform(SET_BOUNDS, {"max_pages_per_host": most})
 
     @property
     def max_patterns_per_host(self) -> int | None:
@@ -140,7 +139,7 @@ class AnyScheduler(ABC):
 
     @max_patterns_per_host.setter
     def max_patterns_per_host(self, most: int | None) -> None:
-        self._set_bound(max_patterns_per_host=most)
+        self._perform(SET_BOUNDS, {"max_patterns_per_host": most})
 
     @property
     def refused_pages(self) -> int:
@@ -285,10 +284,6 @@ class AnyScheduler(ABC):
     def digest(self) -> str:
         """Return one hash of the logical state, equal for equal states however they came about. O(pages)."""
         return self.core.digest()
-
-    def _set_bound(self, **bound: int | None) -> None:
-        """Replace a bound. Raises SettingsError."""
-        self._perform(SET_BOUNDS, replace(self.core.pages.bounds, **bound))
 
 
 def _check_pages(k: int) -> int:

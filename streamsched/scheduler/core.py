@@ -37,7 +37,6 @@ from streamsched.state.page_table import PageTable
 if TYPE_CHECKING:
     from streamsched.formula.formula import Formula
     from streamsched.numerics.arrays import Bools, Floats, Hashes, Ints
-    from streamsched.records.page_bounds import PageBounds
     from streamsched.records.schema import ShardArrays
 
 __all__ = ["SchedulerCore"]
@@ -207,10 +206,10 @@ class SchedulerCore:
         with self.lock:
             self.politeness_policy.limit_batches(most)
 
-    def set_bounds(self, bounds: PageBounds) -> None:
-        """Replace the bounds on pages and URL patterns. O(1)."""
+    def set_bounds(self, bounds: Mapping[str, int | None]) -> None:
+        """Replace those of the bounds on pages and URL patterns that `bounds` names. O(1). Raises SettingsError."""
         with self.lock:
-            self.pages.bounds = bounds
+            self.pages.bounds = replace(self.pages.bounds, **bounds)
 
     def use(self, formula: str | Formula | Champion, *, wait: bool) -> None:
         """Rank by `formula` once its bounds are ready; `wait` for that. Raises FormulaError."""

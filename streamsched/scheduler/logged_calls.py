@@ -32,7 +32,6 @@ from streamsched.persistence.call_codec import (
     unpack_urls,
 )
 from streamsched.politeness.politeness_settings import Politeness
-from streamsched.records.page_bounds import PageBounds
 from streamsched.scheduler.batches.batch_builder import GrantedLeases
 from streamsched.scheduler.core import SchedulerCore
 
@@ -154,8 +153,8 @@ SET_RULES: Final = Call(
 SET_BOUNDS: Final = Call(
     "set bounds",
     SchedulerCore.set_bounds,
-    lambda core, _, bounds: ({"bounds": bounds.to_json()}, {}),
-    lambda core, fields, arrays: core.set_bounds(PageBounds(**fields["bounds"])),
+    lambda core, _, bounds: ({"bounds": core.pages.bounds.to_json()}, {}),
+    lambda core, fields, arrays: core.set_bounds(fields["bounds"]),
 )
 SET_POLITENESS: Final = Call(
     "set politeness",

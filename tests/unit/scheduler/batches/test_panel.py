@@ -81,7 +81,7 @@ def test_size_follows_the_budget_in_steps() -> None:
     sizes = []
     for day, k in enumerate([100, 100, 140, 100, 200, 200, 200, 60, 60, 60], 1):
         crawl(scheduler, day, batches=1, k=k)
-        sizes.append(sum(scheduler.core.panel.holds(scheduler.core.pages.arrays, row) for row in range(400)))
+        sizes.append(sum(scheduler.core.panel.holds(row) for row in range(400)))
     assert sizes == [0, 20, 20, 20, 20, 40, 40, 40, 12, 12]
 
 
