@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from streamsched.scheduler.explanation import Explanation
     from streamsched.scheduler.results import Batch, Observed
     from streamsched.scheduler.scheduler import Scheduler
-    from streamsched.scheduler.stream_clock import WallClock
+    from streamsched.state.stream_clock import WallClock
 
 __all__ = [
     "Batch",
@@ -81,7 +81,7 @@ _HOMES: Final = {
     "Rule": "streamsched.politeness.politeness_settings",
     "SavePlan": "streamsched.persistence.image_writer",
     "Scheduler": "streamsched.scheduler.scheduler",
-    "WallClock": "streamsched.scheduler.stream_clock",
+    "WallClock": "streamsched.state.stream_clock",
     "hamming": "streamsched.estimation.change_detection",
     "simhash": "streamsched.estimation.simhash",
 }

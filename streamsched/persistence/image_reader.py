@@ -102,7 +102,7 @@ def _load_chain(directory: Path, chain: list[ImageName], faults: list[SnapshotEr
         raise SnapshotError(str(base), f"damaged: {ImageName(chain[0].number).in_directory(directory).name} is missing")
     image = read_image(base)
     _read_ahead(base)
-    pages = PageTable.of_settings(image.contents["state"]["settings"])
+    pages = PageTable.of_state(image.contents["state"])
     images = _follow(directory, image, chain, faults)
     kernels = threading.Thread(target=PageTable(pages.cycle_s, pages.change_bits).rebuild_index)
     kernels.start()  # loading them from the kernel cache takes as long as reading a gigabyte
@@ -117,7 +117,7 @@ def _load_chain(directory: Path, chain: list[ImageName], faults: list[SnapshotEr
                 raise
             faults.append(error)  # some of its parts may be in the tables already: start again without it
             images = images[:at]
-            pages = PageTable.of_settings(image.contents["state"]["settings"])
+            pages = PageTable.of_state(image.contents["state"])
     kernels.join()
     pages.rebuild_index()
     contents = images[-1].contents

@@ -98,7 +98,7 @@ def _count_refusal(host: Record, page: Record, trace: Record, response: HostResp
         host.refusals = 1
         host.refused_since_s = response.fetched_at
     else:
-        if page.failures == 0 or trace.last_outcome_s < host.refused_since_s:
+        if page.failures == 0 or trace.last_attempt_s < host.refused_since_s:
             host.refusals = min(host.refusals + 1, _MOST)
         host.refused_since_s = min(host.refused_since_s, response.fetched_at)
 

@@ -80,7 +80,7 @@ class Candidates:
         pool = _Pool._make(column[: self._count] for column in self._pool)
         wanted = query.k
         while True:
-            best = select_best(pool.scores, pool.overdue_s, pool.ties, wanted)
+            best = select_best(pool.scores, pool.overdue_s, pool.ties, wanted, pool.rows)
             ranked = Ranked(pool.rows[best], pool.scores[best], tiers_of(pool.overdue_s[best]))
             selected = fill_slots(host_slots, shard, query, ranked)
             if selected.rows.size == query.k or best.size < wanted:

@@ -32,7 +32,6 @@ SURGE_SHARES: Final = 5  # shares of a group's pages that a surge may hit: the l
 _Fields = dict[str, Any]  # name to format
 
 PATTERN_FIELDS: Final[_Fields] = {  # written by records.url_patterns; visits and changes by state.ingest
-    "key": "<u8",  # hash of the name
     "name_span": "<u8",  # start in GroupArrays.names << 16 | length
     "visits": "<u8",
     "changes": "<u8",
@@ -40,6 +39,8 @@ PATTERN_FIELDS: Final[_Fields] = {  # written by records.url_patterns; visits an
     "parent": "<u4",  # a host is its own parent
     "host": "<u4",
     "recheck_until": "<u4",  # until this sweep, pages of the group may still belong to a deeper one
+    "host_pages": "<u4",  # of a host: its pages
+    "host_patterns": "<u4",  # of a host: its URL patterns
     "depth": "u1",  # path segments in the name
 }
 PRIOR_FIELDS: Final[_Fields] = {  # written by estimation.hierarchical_prior
@@ -49,7 +50,7 @@ PRIOR_FIELDS: Final[_Fields] = {  # written by estimation.hierarchical_prior
     "rate_sum": "<f8",  # current sweep: sum of the posterior means of the group's pages
     "rate_count": "<f8",  # current sweep: pages in the sum
 }
-POLITENESS_FIELDS: Final[_Fields] = {  # written by `politeness` and scheduler.suspended_streams; used of hosts only
+POLITENESS_FIELDS: Final[_Fields] = {  # written by `politeness` and state.suspended_streams; used of hosts only
     "ready_s": "<f8",  # no visits before
     "delay_s": "<f4",  # minimum time between two visits, NaN for that of the settings
     "out": "<u4",  # leased pages
@@ -82,7 +83,7 @@ SURGE_FIELDS: Final[_Fields] = {  # written by estimation.surges: of the open wi
 }
 
 _LAYOUT: Final = (
-    *("key", "name_span"),
+    *("host_pages", "host_patterns", "name_span"),
     *PRIOR_FIELDS,
     *("visits", "changes", "pages", "parent", "host", "recheck_until"),
     *("ready_s", "delay_s", "out", "max_out", "max_batch", "backoffs", "wait_reason", "depth", "asked_to_wait"),
@@ -107,6 +108,7 @@ class GroupArrays(NamedTuple):
 
     records: Records  # GROUP[groups]
     names: Bytes  # the groups' names, one after another
+    key: Hashes  # uint64[2]: of the index's hash
     slots: Hashes  # hash index of the groups
     candidates: Bytes  # count-min sketch: pages met per path prefix that is not a group yet
     scratch: Bytes  # one URL's name under construction

@@ -120,7 +120,7 @@ class InvalidatedRows:
     def forget(self) -> None:
         """Forget all records, as after all bounds were rebuilt. O(1)."""
         self._sweep = self._place()
-        self.buffer.marks[:] = 0, self._corpus["sorted"][0], 0
+        self.buffer.marks[:] = 0, self._corpus["pages"][0], 0
 
     def add(self, rows: Ints) -> None:
         """Record ``rows``: int64[m]. O(m)."""
@@ -131,7 +131,7 @@ class InvalidatedRows:
         self.buffer.marks[_COUNT] = count + rows.size
 
     def spread(self, groups: GroupArrays, pages: Records) -> None:
-        """Expand the recorded groups to rows, before these are taken. O(pages of the groups)."""
+        """Expand the recorded groups to rows, before these are taken. O(pages of the groups), O(pages) at most."""
         _spread(groups, pages, self.buffer)
 
     def _place(self) -> tuple[int, int]:
@@ -157,7 +157,10 @@ class InvalidatedRows:
 @bare_kernel
 def _spread(groups: GroupArrays, pages: Records, buffer: InvalidationBuffer) -> None:
     marks = buffer.marks
-    if marks[_GROUPS] > buffer.groups.size:
+    listed = 0  # rows passed: a group may be recorded many times, and have pages that none of its surges affects
+    for i in range(min(marks[_GROUPS], buffer.groups.size)):
+        listed += groups.records[buffer.groups[i]].pages
+    if marks[_GROUPS] > buffer.groups.size or listed > max(marks[_KNOWN], _SWEPT_PER_ROW * buffer.rows.size):
         marks[_COUNT] = buffer.rows.size + 1
     for i in range(min(marks[_GROUPS], buffer.groups.size)):
         if marks[_COUNT] > buffer.rows.size:

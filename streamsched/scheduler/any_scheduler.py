@@ -25,12 +25,13 @@ from streamsched.scheduler.logged_calls import (
     NEXT_BATCH,
     OBSERVE,
     RELEASE,
+    SET_BOUNDS,
     SET_POLITENESS,
     SET_RULES,
     SUSPEND_STREAMS,
     Call,
 )
-from streamsched.scheduler.stream_clock import admit_outcomes, parse_max_ahead
+from streamsched.state.stream_clock import admit_outcomes, parse_max_ahead
 
 if TYPE_CHECKING:
     from streamsched.evolution.data.training_data import Training
@@ -128,6 +129,43 @@ class AnyScheduler(ABC):
     def max_ahead(self, max_ahead: str | float | None) -> None:
         self._perform(LIMIT_AHEAD, parse_max_ahead(max_ahead))
 
+    @property
+    def max_pages(self) -> int | None:
+        """The most pages that may be known, None for no bound. May be set."""
+        return self.core.pages.bounds.max_pages
+
+    @max_pages.setter
+    def max_pages(self, most: int | None) -> None:
+        self._perform(SET_BOUNDS, {"max_pages": most})
+
+    @property
+    def max_pages_per_host(self) -> int | None:
+        """The most pages of a host that may be known, None for no bound. May be set."""
+        return self.core.pages.bounds.max_pages_per_host
+
+    @max_pages_per_host.setter
+    def max_pages_per_host(self, most: int | None) -> None:
+        self._perform(SET_BOUNDS, {"max_pages_per_host": most})
+
+    @property
+    def max_patterns_per_host(self) -> int | None:
+        """The most URL patterns of a host, None for no bound. May be set."""
+        return self.core.pages.bounds.max_patterns_per_host
+
+    @max_patterns_per_host.setter
+    def max_patterns_per_host(self, most: int | None) -> None:
+        self._perform(SET_BOUNDS, {"max_patterns_per_host": most})
+
+    @property
+    def refused_pages(self) -> int:
+        """How many outcomes and discoveries of unknown pages `max_pages` and `max_pages_per_host` have refused."""
+        return int(self.core.pages.arrays.corpus["refused_pages"][0])
+
+    @property
+    def refused_patterns(self) -> int:
+        """How many new pages joined a larger URL pattern because of `max_patterns_per_host`."""
+        return int(self.core.pages.arrays.corpus["refused_patterns"][0])
+
     def state_bytes(self) -> dict[str, int]:
         """Return the bytes of memory in use for each part of the state, rankings included. O(1)."""
         with self.core.lock:
@@ -137,7 +175,8 @@ class AnyScheduler(ABC):
         """Apply crawl outcomes in their order; return how many changed what. O(1) an outcome.
 
         Outcomes that break the format, or lie too far in the future, are rejected and listed in the result. Outcomes
-        no newer than their page's last one are duplicates or late and change nothing.
+        no newer than their page's last one are duplicates or late and change nothing. Those of unknown pages beyond
+        `max_pages` or `max_pages_per_host` are refused.
         """
         return self._perform(OBSERVE, _as_batch(outcomes), self._latest_s())
 
@@ -151,7 +190,8 @@ class AnyScheduler(ABC):
         """Add pages that are known but never visited; return how many were new. O(1) a URL.
 
         Until its first visit a page is ranked as if it had been visited at `now`. `importance`: float64[n], the weight
-        of each page from now on, known pages included. Raises InvalidOutcome for a URL that breaks the format.
+        of each page from now on, known pages included. Pages beyond `max_pages` or `max_pages_per_host` are refused:
+        `refused_pages` counts them. Raises InvalidOutcome for a URL that breaks the format.
         """
         packed = urls if isinstance(urls, PackedUrls) else PackedUrls.pack(urls)
         weights = None if importance is None else _read_weights(importance, len(packed))

@@ -17,34 +17,40 @@ from streamsched.errors import SettingsError, UnknownPage
 from streamsched.evolution.data.training_data import Span, Training, count_cycles, gather_training, impute_training
 from streamsched.formula.champion import BY_HAND, Champion, parse_provided
 from streamsched.numerics.argument_checks import check_flag, check_part, check_time, check_whole
+from streamsched.numerics.keyed_hash import write_key
 from streamsched.numerics.packed_urls import PackedUrls
 from streamsched.numerics.topk_order import tie_keys
 from streamsched.outcomes import OutcomeBatch
 from streamsched.politeness.policy import PolitenessPolicy
 from streamsched.politeness.politeness_settings import HostRule, Politeness, Rule
 from streamsched.ranking.formula_switch import FormulaSwitch
-from streamsched.records.visit_journal import copy_sample, find_sampled, number_sample, sample_bar
+from streamsched.records.visit_journal import copy_sample, find_sampled, number_sample, sample_bar, sample_hashes
 from streamsched.scheduler.batches.batch_builder import BatchBuilder, GrantedLeases
 from streamsched.scheduler.batches.panel import Panel
 from streamsched.scheduler.batches.quotas import BatchQuotas
 from streamsched.scheduler.batches.surge_probes import SurgeProbes
 from streamsched.scheduler.results import KEPT_REJECTIONS, Batch, Observed
 from streamsched.scheduler.settings import SchedulerSettings
-from streamsched.scheduler.stream_clock import StreamClock, admit_outcomes
-from streamsched.scheduler.suspended_streams import SuspendedStreams
 from streamsched.state.digest import digest_state
 from streamsched.state.future_times import TimeBounds, find_future_leases, mend_times, newest_time
 from streamsched.state.page_table import PageTable
+from streamsched.state.stream_clock import StreamClock, admit_outcomes
+from streamsched.state.suspended_streams import SuspendedStreams
 
 if TYPE_CHECKING:
     from streamsched.formula.formula import Formula
-    from streamsched.numerics.arrays import Floats, Hashes, Ints
+    from streamsched.numerics.arrays import Bools, Floats, Hashes, Ints
     from streamsched.records.schema import ShardArrays
 
 __all__ = ["SchedulerCore"]
 
 _MOST_CYCLES: Final = 10**9  # of a history: a page and cycle takes a byte
-_NOT_DIGESTED: Final = ("positions", "streams", "champion")  # they say how the state came about
+_NOT_DIGESTED: Final = (
+    "positions",
+    "streams",
+    "champion",
+    "index_key",
+)  # they say how the state came about or is found
 
 
 class SchedulerCore:
@@ -78,7 +84,7 @@ class SchedulerCore:
     @classmethod
     def new(cls, settings: SchedulerSettings) -> SchedulerCore:
         """Return a scheduler without pages."""
-        pages = PageTable(settings.cycle_s, settings.change_bits, settings.regions)
+        pages = PageTable(settings.cycle_s, settings.change_bits, settings.regions, settings.bounds)
         return cls(settings, pages, PolitenessPolicy(settings.politeness, None), Champion(settings.formula))
 
     @classmethod
@@ -109,6 +115,7 @@ class SchedulerCore:
             "clock": self.clock.state(),
             "positions": dict(self.positions),
             "streams": self.streams.to_json(),
+            "index_key": write_key(self.pages.key),
         }
 
     @property
@@ -119,6 +126,7 @@ class SchedulerCore:
             formula=self._wanted.formula,
             politeness=self.politeness_policy.politeness,
             max_ahead=self.clock.max_ahead_s,
+            bounds=self.pages.bounds,
         )
 
     def digest(self) -> str:
@@ -140,10 +148,10 @@ class SchedulerCore:
             number, surges = self.streams.number(stream if len(batch) else None), self._settings.surges
             counts = self.pages.observe(batch, limits, surges=surges, stream=number, then=then).tolist()
             self.politeness_policy.reach(self.pages.arrays)
-        applied, changed, first_visits, failures, duplicates, late, _, served, hits, *words = counts
-        kept = tuple(problems[:KEPT_REJECTIONS])
+        applied, changed, first_visits, failures, duplicates, late, _, served, hits, *others = counts
+        kept, rejected = tuple(problems[:KEPT_REJECTIONS]), len(problems)
         return Observed(
-            applied, changed, first_visits, duplicates, late, len(problems), failures, kept, served, hits, *words
+            applied, changed, first_visits, duplicates, late, rejected, failures, kept, served, hits, *others
         )
 
     def discover(self, urls: PackedUrls, now: float, importance: Floats | None = None) -> int:
@@ -186,6 +194,7 @@ class SchedulerCore:
             self.clock.advance(now)
             added = self._add(urls, now)
             rows = self.pages.find(urls)
+            rows = rows[rows >= 0]
             self.politeness_policy.ask(self.pages.arrays, rows)
             self.formula_switch.keep_up(rows)
         return added
@@ -232,6 +241,11 @@ class SchedulerCore:
         """Reject outcomes further ahead of the newest one than that from now on, None for none."""
         with self.lock:
             self.clock.max_ahead_s = max_ahead_s
+
+    def set_bounds(self, bounds: Mapping[str, int | None]) -> None:
+        """Replace those of the bounds on pages and URL patterns that `bounds` names. O(1). Raises SettingsError."""
+        with self.lock:
+            self.pages.bounds = replace(self.pages.bounds, **bounds)
 
     def mend_times(self, latest_s: float) -> dict[str, int]:
         """Replace all times later than `latest_s` by the newest time before; return how many of each kind. O(pages).
@@ -289,8 +303,8 @@ class SchedulerCore:
             check_whole("cycles", cycles, 1, f"1 to {_MOST_CYCLES:,} cycles", most=_MOST_CYCLES),
             self.pages.cycle_s,
         )
-        sample, panel_bar = self._copy_sample()
-        gathered = gather_training(sample, span, panel_bar)
+        sample, in_panel = self._copy_sample()
+        gathered = gather_training(sample, span, in_panel)
         for seed in seeds:
             yield impute_training(gathered, check_whole("seed", seed, None, "a whole number"))
 
@@ -302,17 +316,18 @@ class SchedulerCore:
         share = check_part("share", share)
         return count_cycles(self._copy_sample()[0], check_time(now), self.pages.cycle_s, share)
 
-    def _copy_sample(self) -> tuple[ShardArrays, int]:
-        """Return the journal's sample as a table of its own, and the panel's bar. O(pages), O(sample) of it locked.
+    def _copy_sample(self) -> tuple[ShardArrays, Bools]:
+        """Return the journal's sample as a table of its own, and which of its pages are in the panel: bool[m].
 
-        Page hashes never change, so the sample is found without the lock.
+        O(pages), O(m) of it locked. What is sampled follows from the rows, so the sample is found without the lock.
         """
         with self.lock:
-            shard, pages = self.pages.arrays, len(self.pages)
-        rows = find_sampled(shard.pages.records, 0, pages, sample_bar(shard.corpus))
+            pages, bar = len(self.pages), sample_bar(self.pages.arrays.corpus)
+        rows = find_sampled(0, pages, bar)
         with self.lock:
             copied, panel_bar = copy_sample(self.pages.arrays, rows), self.panel.bar
-        return number_sample(copied, rows), panel_bar
+        in_panel = sample_hashes(rows) <= np.uint64(panel_bar) if panel_bar >= 0 else np.zeros(rows.size, np.bool_)
+        return number_sample(copied, rows), in_panel
 
     def _crown(self, champion: Champion) -> None:
         """Note, under the lock, that `champion` ranks from now on."""

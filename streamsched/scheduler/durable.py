@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from streamsched.numerics.arrays import Records
     from streamsched.persistence.write_ahead_log.segment_format import LogName
     from streamsched.scheduler.results import Observed
-    from streamsched.scheduler.stream_clock import WallClock
+    from streamsched.state.stream_clock import WallClock
 
 __all__ = ["DurableScheduler"]
 

@@ -160,7 +160,8 @@ def _find_position(shard: ShardArrays, ranked: RankedBy, query: Query, row: int)
         same = overdue_s == own[0]
         level = rows[same & (keys == own[1])]
         better += int(np.count_nonzero((overdue_s < own[0]) | (same & (keys > own[1]))))
-        better += int(np.count_nonzero(tie_keys(shard.pages.records["url_hash"][level], query.salt) < own[2]))
+        ties = tie_keys(shard.pages.records["url_hash"][level], query.salt)
+        better += int(np.count_nonzero((ties < own[2]) | ((ties == own[2]) & (level < row))))
         eligible += rows.size
     return better + 1, eligible
 

@@ -52,6 +52,7 @@ __all__ = [
     "NEXT_BATCH",
     "OBSERVE",
     "RELEASE",
+    "SET_BOUNDS",
     "SET_POLITENESS",
     "SET_RULES",
     "SUSPEND_STREAMS",
@@ -92,7 +93,8 @@ def _log_outcomes(
     core: SchedulerCore, observed: Observed, batch: OutcomeBatch, latest_s: float | None
 ) -> Logged | None:
     """Log the rejected outcomes too: the replay rejects them again, and the stream's clock has counted them."""
-    return ({"latest_s": latest_s}, pack_batch(batch)) if observed.applied or core.clock.has_moved else None
+    is_changed = observed.applied or observed.refused or core.clock.has_moved
+    return ({"latest_s": latest_s}, pack_batch(batch)) if is_changed else None
 
 
 def _log_discovery(core: SchedulerCore, added: int, urls: PackedUrls, now: float, importance: Floats | None) -> Logged:  # noqa: ARG001
@@ -159,6 +161,12 @@ SET_RULES: Final = Call(
     lambda core, concerned, rules: ({"rules": pack_rules(rules)}, {}),
     lambda core, fields, arrays: core.set_rules(unpack_rules(fields["rules"])),
 )
+SET_BOUNDS: Final = Call(
+    "set bounds",
+    SchedulerCore.set_bounds,
+    lambda core, _, bounds: ({"bounds": core.pages.bounds.to_json()}, {}),
+    lambda core, fields, arrays: core.set_bounds(fields["bounds"]),
+)
 SET_POLITENESS: Final = Call(
     "set politeness",
     SchedulerCore.set_politeness,
@@ -198,6 +206,7 @@ CALLS: Final[Mapping[str, Call[..., Any]]] = MappingProxyType(
             DISCOVER,
             NEXT_BATCH,
             RELEASE,
+            SET_BOUNDS,
             ASK,
             BLOCK,
             SET_RULES,

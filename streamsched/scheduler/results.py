@@ -19,9 +19,11 @@ KEPT_REJECTIONS: Final = 100  # of one call, listed; the rest are only counted
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """Counts of the outcomes of one `Scheduler.observe` call: applied + duplicates + late + rejected = all given.
+    """Counts of the outcomes of one `Scheduler.observe` call.
 
-    `changed`, `first_visits` and `failures` are among `applied`; `rejections` lists the first 100 of `rejected`.
+    applied + duplicates + late + rejected + refused = all given. `changed`, `first_visits` and `failures` are among
+    `applied`; `rejections` lists the first 100 of `rejected`; `refused`: outcomes of unknown pages that were not added,
+    because of `max_pages` or `max_pages_per_host`.
     `served`: applied outcomes that show whether a page has changed which `Scheduler.next_batch` returned for its score,
     not for the panel; `hits`: those of them that show a change. `robots_denied` and `not_attempted`: applied outcomes
     with these statuses; `moved`: applied outcomes with `moved_to`.
@@ -37,6 +39,7 @@ class Observed:
     rejections: tuple[InvalidOutcome, ...] = ()
     served: int = 0
     hits: int = 0
+    refused: int = 0
     robots_denied: int = 0
     not_attempted: int = 0
     moved: int = 0
@@ -54,6 +57,7 @@ class Observed:
             (self.rejections + other.rejections)[:KEPT_REJECTIONS],
             self.served + other.served,
             self.hits + other.hits,
+            self.refused + other.refused,
             self.robots_denied + other.robots_denied,
             self.not_attempted + other.not_attempted,
             self.moved + other.moved,

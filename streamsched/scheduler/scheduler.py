@@ -13,11 +13,12 @@ from streamsched.formula.champion import Champion, find_formula, parse_provided
 from streamsched.numerics.argument_checks import check_path
 from streamsched.persistence.image_writer import save_state
 from streamsched.politeness.policy import PolitenessPolicy
+from streamsched.records.page_bounds import MAX_PAGES_PER_HOST, MAX_PATTERNS_PER_HOST, PageBounds
 from streamsched.scheduler.any_scheduler import AnyScheduler
 from streamsched.scheduler.core import SchedulerCore
 from streamsched.scheduler.recovered_state import recover_state
 from streamsched.scheduler.settings import DEFAULT_FORMULA, SchedulerSettings, parse_cycle
-from streamsched.scheduler.stream_clock import MAX_AHEAD, parse_max_ahead
+from streamsched.state.stream_clock import MAX_AHEAD, parse_max_ahead
 
 if TYPE_CHECKING:
     from streamsched.formula.formula import Formula
@@ -46,8 +47,10 @@ class Scheduler(AnyScheduler):
     is 0 and each change counts for its page alone); `surge_probes`: whether batches include pages visited to detect
     surges, if the formula reads them; `max_ahead`: outcomes further ahead of the newest one are rejected, as their
     clocks must be wrong, None to accept them; `regions`: top-level domains and clocks whose weekly profiles are learned
-    separately, None to learn no seasonality, which saves some memory and time; `threads`: of the ranking, None for all
-    cores (the result is the same). Methods may be called from several threads; each waits for the others.
+    separately, None to learn no seasonality, which saves some memory and time; `max_pages`, `max_pages_per_host`: at so
+    many pages new ones are refused and counted (`refused_pages`), known ones go on; `max_patterns_per_host`: at so many
+    URL patterns of a host, its new pages join the larger ones; None for no bound; `threads`: of the ranking, None for
+    all cores (the result is the same). Methods may be called from several threads; each waits for the others.
 
     >>> from streamsched import Outcome
     >>> s = Scheduler(cycle="1d")
@@ -76,6 +79,9 @@ class Scheduler(AnyScheduler):
         surge_probes: bool = True,
         max_ahead: str | float | None = MAX_AHEAD,
         regions: Mapping[str, TimeRegion] | None = REGIONS,
+        max_pages: int | None = None,
+        max_pages_per_host: int | None = MAX_PAGES_PER_HOST,
+        max_patterns_per_host: int | None = MAX_PATTERNS_PER_HOST,
         threads: int | None = None,
     ) -> None:
         """Start without pages. Raises SettingsError for an invalid setting, FormulaError for an invalid formula."""
@@ -92,6 +98,11 @@ class Scheduler(AnyScheduler):
             surge_probes=surge_probes,
             max_ahead=parse_max_ahead(max_ahead),
             regions=regions,
+            bounds=PageBounds(
+                max_pages=max_pages,
+                max_pages_per_host=max_pages_per_host,
+                max_patterns_per_host=max_patterns_per_host,
+            ),
             threads=threads,
         )
         super().__init__(SchedulerCore.new(settings))

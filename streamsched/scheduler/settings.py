@@ -12,7 +12,8 @@ from streamsched.formula.champion import OBJECTIVES, parse_provided
 from streamsched.numerics.argument_checks import check_flag, check_share, check_whole
 from streamsched.numerics.durations import parse_duration
 from streamsched.politeness.politeness_settings import Politeness
-from streamsched.scheduler.stream_clock import parse_max_ahead
+from streamsched.records.page_bounds import PageBounds
+from streamsched.state.stream_clock import parse_max_ahead
 
 if TYPE_CHECKING:
     from streamsched.formula.formula import Formula
@@ -44,6 +45,7 @@ class SchedulerSettings:
     surge_probes: bool
     max_ahead: float | None
     regions: Mapping[str, TimeRegion] | None
+    bounds: PageBounds
     threads: int | None = None
 
     def __post_init__(self) -> None:
@@ -73,6 +75,7 @@ class SchedulerSettings:
             "formula": self.formula.text,
             "politeness": self.politeness.to_json(),
             "regions": None if regions is None else {name: region.to_json() for name, region in regions.items()},
+            "bounds": self.bounds.to_json(),
         }
 
     @classmethod
@@ -83,6 +86,7 @@ class SchedulerSettings:
             "formula": parse_provided(fields["formula"]),
             "politeness": Politeness.from_json(fields["politeness"]),
             "regions": None if regions is None else {name: TimeRegion.from_json(one) for name, one in regions.items()},
+            "bounds": PageBounds(**fields["bounds"]),
         }
         return cls(**{**fields, **parsed}, threads=threads)
 

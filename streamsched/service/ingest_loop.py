@@ -32,6 +32,7 @@ _COUNTED: Final = (
     "moved",
     "duplicates",
     "late",
+    "refused",
 )
 _NO_OUTCOMES: Final = OutcomeBatch([], [])
 
@@ -247,6 +248,7 @@ class IngestLoop:
         per_s = (applied - self._progress_applied) / (now - self._progress_at)
         self._progress_at, self._progress_applied = now, applied
         fields: dict[str, Any] = {} if self._batches is None else {"handed_out": self._batches.sent}
+        fields["refused"] = self.total.refused
         LOG.info("progress", applied=applied, per_s=per_s, pages=len(self._scheduler), lag=self.lag, **fields)
         if self._source.is_partitioned and self.lag is None:
             LOG.warning("waiting for partitions: others of the group may hold them")

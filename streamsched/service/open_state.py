@@ -14,7 +14,7 @@ from streamsched.state.future_times import newest_time
 
 if TYPE_CHECKING:
     from streamsched.outcomes import OutcomeBatch
-    from streamsched.scheduler.stream_clock import WallClock
+    from streamsched.state.stream_clock import WallClock
 
 __all__ = ["open_state", "repair_state"]
 

@@ -16,7 +16,6 @@ from streamsched.connectors.kafka.kafka_settings import SCHEME, read_settings
 from streamsched.errors import NOTHING, FormulaError, SettingsError, SettingsErrors
 from streamsched.politeness.politeness_settings import HostRule, Rule
 from streamsched.scheduler.scheduler import Scheduler
-from streamsched.scheduler.stream_clock import parse_max_ahead
 from streamsched.service.setting_sources import PREFIX, CommandLine, Environment, Given, TomlFile
 from streamsched.service.setting_tables import (
     NONE,
@@ -29,6 +28,7 @@ from streamsched.service.setting_tables import (
     TextPath,
     check_topic,
 )
+from streamsched.state.stream_clock import parse_max_ahead
 
 __all__ = ["SETTING_NAMES", "RunSettings", "read_run_settings"]
 

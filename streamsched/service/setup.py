@@ -17,9 +17,9 @@ from streamsched.persistence.recovery import has_state
 from streamsched.politeness.politeness_settings import Politeness
 from streamsched.scheduler.durable import DurableScheduler
 from streamsched.scheduler.scheduler import Scheduler
-from streamsched.scheduler.stream_clock import MAX_AHEAD_OF_CLOCK, WallClock, parse_max_ahead
 from streamsched.service.batch_publisher import BatchPlan, BatchPublisher
 from streamsched.service.stream_replay import reread_files, reread_with
+from streamsched.state.stream_clock import MAX_AHEAD_OF_CLOCK, WallClock, parse_max_ahead
 
 if TYPE_CHECKING:
     from streamsched.scheduler.any_scheduler import AnyScheduler
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 __all__ = ["open_run_batches", "open_run_source", "open_run_state", "resume_source"]
 
+_BOUNDS: Final = frozenset(("max_pages", "max_pages_per_host", "max_patterns_per_host"))
+_CHANGEABLE: Final = _BOUNDS | {"formula", "objective"}  # settings of the scheduler that a saved state does not fix
 _PATIENCE: Final = "5s"  # with the brokers of batches: ingest waits meanwhile
 
 
@@ -79,6 +81,7 @@ def open_run_state(settings: RunSettings, wall: Callable[[], float], *, is_live:
         if not is_new:
             _check_fixed(scheduler, settings)
             _change_formula(scheduler, settings, wall())
+            _change_bounds(scheduler, settings)
             if politeness is not None and politeness != scheduler.politeness:
                 scheduler.set_politeness(politeness)
         max_ahead = parse_max_ahead(settings.ahead_of(scheduler.max_ahead))
@@ -109,7 +112,7 @@ def resume_source(source: Source, scheduler: AnyScheduler, settings: RunSettings
 
 def _check_fixed(scheduler: AnyScheduler, settings: RunSettings) -> None:
     """Raise SettingsErrors for settings that differ from those of the saved state and cannot change."""
-    given = {name: value for name, value in settings.scheduler.given().items() if name not in ("formula", "objective")}
+    given = {name: value for name, value in settings.scheduler.given().items() if name not in _CHANGEABLE}
     saved = _fixed_settings(scheduler)
     asked = _fixed_settings(Scheduler(**(saved | given)))
     shown = saved | {"cycle": write_duration(saved["cycle"])}
@@ -133,6 +136,13 @@ def _fixed_settings(scheduler: AnyScheduler) -> dict[str, Any]:
         "new_share": settings.new_share,
         "explore_share": settings.explore_share,
     }
+
+
+def _change_bounds(scheduler: AnyScheduler, settings: RunSettings) -> None:
+    """Put the given bounds on pages and URL patterns in force."""
+    for name, value in settings.scheduler.given().items():
+        if name in _BOUNDS and getattr(scheduler, name) != value:
+            setattr(scheduler, name, value)
 
 
 def _change_formula(scheduler: AnyScheduler, settings: RunSettings, now: float) -> None:

@@ -29,6 +29,8 @@ def digest_state(pages: PageTable, settings: dict[str, Any]) -> str:
     arrays["pages"]["flags"] &= np.uint8(0xFF ^ OUT)  # when an expiry was noticed is not part of the state
     arrays["groups"]["out"] = 0
     arrays["groups"]["stream"] = 0  # it says how the state came about
+    arrays["corpus"] = arrays["corpus"].copy()
+    arrays["corpus"]["refused_pages"] = 0  # a repeated outcome that is refused counts again
     whole = hashlib.sha256(json.dumps([_VERSION, settings], sort_keys=True).encode())
     for name in sorted(arrays):
         whole.update(np.ascontiguousarray(arrays[name]).view(np.uint8).data)

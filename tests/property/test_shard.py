@@ -55,7 +55,7 @@ def singly(expected: object) -> object:
 
 def as_told(counts: Counter[str], served: int, hits: int, moved: int) -> Observed:
     return Observed(
-        applied=counts.total() - counts["duplicate"] - counts["late"],
+        applied=counts.total() - counts["duplicate"] - counts["late"] - counts["refused"],
         changed=counts["change"],
         first_visits=counts["first"],
         duplicates=counts["duplicate"],
@@ -63,6 +63,7 @@ def as_told(counts: Counter[str], served: int, hits: int, moved: int) -> Observe
         failures=counts["failure"],
         served=served,
         hits=hits,
+        refused=counts["refused"],
         robots_denied=counts["denied"],
         not_attempted=counts["untried"],
         moved=moved,
@@ -173,6 +174,20 @@ def test_any_stream_leaves_the_state_of_the_twin(outcomes: list[Outcome], sizes:
         assert_same(scheduler, shard)
 
 
+@settings(max_examples=40)
+@given(streams(), sizes, st.integers(1, 60), st.integers(1, 40), st.integers(0, 3))
+def test_bounds_refuse_the_same_pages_and_patterns_as_the_twin(
+    outcomes: list[Outcome], sizes: list[int], pages: int, host_pages: int, host_patterns: int
+) -> None:
+    """However the stream is cut: the decision is made outcome by outcome."""
+    bounds = (pages, host_pages, host_patterns)
+    scheduler = Scheduler(max_pages=pages, max_pages_per_host=host_pages, max_patterns_per_host=host_patterns)
+    shard = reference_shard.Shard(DAY, bounds=bounds)
+    observe_both(scheduler, shard, outcomes, sizes)
+    assert_same(scheduler, shard)
+    assert (scheduler.refused_pages, scheduler.refused_patterns) == (shard.refused_pages, shard.refused_patterns)
+
+
 def test_long_stream_over_many_groups_leaves_the_state_of_the_twin() -> None:
     """More pages than a step of the sweep has rows, groups that open between its steps, and dozens of sweeps."""
     batch = daily_crawl(pages=700, visits=9_000, seed=1)
@@ -201,15 +216,15 @@ def test_sample_is_halved_as_pages_double() -> None:
     batch = OutcomeBatch([urls[i] for i in order], np.arange(order.size) + 0.0)
     scheduler = Scheduler(max_ahead=None)
     scheduler.observe(batch)
-    hashes = [reference_shard.sample_hash(url) for url in urls]
+    hashes = [reference_shard.sample_hash(row) for row in range(len(urls))]
     shares = np.select([np.arange(order.size) < 50_000, np.arange(order.size) < 102_000], [1, 2], 4)
     kept = [i for i in range(order.size) if hashes[order[i]] < 2**64 // int(shares[i])]
     assert [visit.at_s for visit in journal_of(scheduler)] == kept
     assert scheduler.core.pages.faults() == []
     left = np.flatnonzero(np.array(hashes) < 2**62)
     shard = scheduler.core.pages.arrays
-    assert find_sampled(shard.pages.records, 0, 110_000, sample_bar(shard.corpus)).tolist() == left.tolist()
-    assert set(read_visits(shard.journal, shard.pages.records, shard.corpus).rows) == set(left)
+    assert find_sampled(0, 110_000, sample_bar(shard.corpus)).tolist() == left.tolist()
+    assert set(read_visits(shard.journal, shard.corpus).rows) == set(left)
 
 
 @settings(max_examples=30)

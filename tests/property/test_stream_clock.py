@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamsched.scheduler.stream_clock import StreamClock
+from streamsched.state.stream_clock import StreamClock
 from tests.reference.stream_clock import Clock
 
 times = st.one_of(st.integers(-40, 40).map(float), st.sampled_from([-9e10, 9e10, 0.0]), st.floats(-200.0, 200.0))

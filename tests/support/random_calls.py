@@ -76,10 +76,12 @@ def calls(draw: st.DrawFn, only: int | None = None) -> Call:  # noqa: PLR0911  o
         politeness = draw(st.sampled_from([POLITENESS, Politeness(delay=1, backoff="2h")]))
         return lambda scheduler: scheduler.set_politeness(politeness)
     formula, most = draw(st.sampled_from(FORMULAS)), draw(st.sampled_from([None, 1, 3]))
+    pages, host_pages = draw(st.sampled_from([None, 20, 60])), draw(st.sampled_from([None, 8, 1_000]))
 
     def change(scheduler: AnyScheduler) -> None:
         scheduler.use(formula, wait=True)
         scheduler.per_host = most
+        scheduler.max_pages, scheduler.max_pages_per_host = pages, host_pages
 
     return change
 

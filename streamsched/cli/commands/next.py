@@ -11,8 +11,8 @@ from streamsched.cli import options
 from streamsched.cli.exits import DONE, NOTHING
 from streamsched.cli.output import echo, echo_json, plain
 from streamsched.scheduler.scheduler import Scheduler
-from streamsched.scheduler.stream_clock import WallClock
 from streamsched.service.open_state import open_state
+from streamsched.state.stream_clock import WallClock
 
 if TYPE_CHECKING:
     from streamsched.scheduler.results import Batch

@@ -20,9 +20,9 @@ from streamsched.persistence.verification import check_directory
 from streamsched.records.page_schema import DENIED
 from streamsched.scheduler.recovered_state import recover_state
 from streamsched.scheduler.scheduler import Scheduler
-from streamsched.scheduler.stream_clock import MAX_AHEAD_OF_CLOCK
 from streamsched.service.open_state import repair_state
 from streamsched.state.future_times import describe_future_pages
+from streamsched.state.stream_clock import MAX_AHEAD_OF_CLOCK
 
 __all__ = ["command"]
 
@@ -61,7 +61,7 @@ def _show(state: Path, json: bool) -> int:
     _print(content, json)
     for path, position in positions.items():
         unit = "message" if position["kind"] == "kafka" else "byte"
-        echo(f"{'position':<14} {path}: {position['kind']}, read to {unit} {position['offset']}")
+        echo(f"{'position':<16} {path}: {position['kind']}, read to {unit} {position['offset']}")
     return DONE
 
 
@@ -149,7 +149,7 @@ def _print(content: dict[str, Any], json: bool) -> int:
         echo_json(content)
     else:
         for name, value in content.items():
-            echo(f"{name:<14} {value}")
+            echo(f"{name:<16} {value}")
     return DONE
 
 
@@ -164,6 +164,8 @@ def _describe(directory: Path, scheduler: Scheduler) -> dict[str, Any]:
         "groups": int(corpus["groups"]),
         "outcomes": int(corpus["applied"]),
         "failures": int(corpus["failures"]),
+        "refused_pages": scheduler.refused_pages,
+        "refused_patterns": scheduler.refused_patterns,
         "cycle": format_duration(scheduler.cycle_s),
         "formula": scheduler.formula.text,
         "prior_rate": float(corpus["mean"]),

@@ -111,7 +111,7 @@ class BatchBuilder:
         with self._leases_as_of(query.now), self.quotas.unchanged(), self.panel.unchanged():
             chosen = self._compose(query, self.formula_switch.peek, self.formula_switch.peek_new)
             membership = membership_reasons(shard, chosen, row, score=explanation.score, eligible=explanation.eligible)
-        reasons = (*membership, *explanation.reasons, *self.panel.reasons(shard, row))
+        reasons = (*membership, *explanation.reasons, *self.panel.reasons(row))
         return replace(explanation, in_batch=bool(np.isin(row, chosen.batch.rows)), reasons=reasons)
 
     def query(self, k: int, now: float, lease_s: float) -> Query:

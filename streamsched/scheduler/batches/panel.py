@@ -76,13 +76,13 @@ class Panel:
             self._handed += pages
             self._own += own
 
-    def holds(self, shard: ShardArrays, row: int) -> bool:
+    def holds(self, row: int) -> bool:
         """Return whether the page of `row` is a member. O(1)."""
-        return int(sample_hashes(shard.pages.records, np.array([row]))[0]) <= self.bar
+        return int(sample_hashes(np.array([row]))[0]) <= self.bar
 
-    def reasons(self, shard: ShardArrays, row: int) -> list[Reason]:
+    def reasons(self, row: int) -> list[Reason]:
         """Return the reason of the page's membership if the page of `row` is a member, else nothing. O(1)."""
-        return [Reason(ReasonCode.PANEL_MEMBER, {"share": self.share})] if self.holds(shard, row) else []
+        return [Reason(ReasonCode.PANEL_MEMBER, {"share": self.share})] if self.holds(row) else []
 
     @contextmanager
     def unchanged(self) -> Iterator[None]:
@@ -122,8 +122,8 @@ class Panel:
         """Set the bar so that `size` pages of the sample are members, or all if it is smaller."""
         bar = sample_bar(shard.corpus)
         if self.bar < bar or size < self._rows.size:
-            rows = find_sampled(shard.pages.records, 0, int(shard.corpus["pages"][0]), bar)
-            hashes = np.sort(sample_hashes(shard.pages.records, rows))
+            rows = find_sampled(0, int(shard.corpus["pages"][0]), bar)
+            hashes = np.sort(sample_hashes(rows))
             self.bar = int(hashes[size - 1]) if size < hashes.size else bar
             self._rows, self._searched = np.empty(0, np.int64), 0
             self._renew(shard)
@@ -134,8 +134,8 @@ class Panel:
         bar = min(self.bar, sample_bar(shard.corpus))
         if (bar == self.bar and self._searched == pages) or bar < 0:
             return
-        rows = np.concatenate([self._rows, find_sampled(shard.pages.records, self._searched, pages, bar)])
-        hashes = sample_hashes(shard.pages.records, rows)
+        rows = np.concatenate([self._rows, find_sampled(self._searched, pages, bar)])
+        hashes = sample_hashes(rows)
         order = np.argsort(hashes, kind="stable")
         self._rows = rows[order[hashes[order] <= np.uint64(bar)]]
         self._searched, self.bar = pages, bar

@@ -16,7 +16,7 @@ from streamsched.persistence.call_codec import StreamNeeded
 from streamsched.persistence.files import list_images
 from streamsched.persistence.image_writer import SavePlan
 from streamsched.scheduler.durable import DurableScheduler
-from streamsched.scheduler.stream_clock import WallClock
+from streamsched.state.stream_clock import WallClock
 
 NEVER = SavePlan(every=1e9)
 STREAM = [Outcome(f"https://a.example/{i % 7}", float(i + 1), changed=i % 3 == 0) for i in range(40)]

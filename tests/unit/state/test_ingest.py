@@ -14,7 +14,7 @@ DAY = 86_400.0
 URL = "https://a.example/docs/1"
 NAMES = (
     *("applied", "changes", "first_visits", "failures", "duplicates", "late", "unchanged", "served", "hits"),
-    *("robots_denied", "not_attempted", "moved"),
+    *("refused", "robots_denied", "not_attempted", "moved"),
 )
 
 

@@ -10,8 +10,9 @@ import pytest
 from streamsched.estimation.seasonality.regions import REGIONS
 from streamsched.numerics.packed_urls import MAX_URL_BYTES, PackedUrls
 from streamsched.outcomes import Outcome, OutcomeBatch
+from streamsched.records.page_bounds import MAX_PAGES
 from streamsched.records.seasonality_schema import POOLED, PROFILE
-from streamsched.records.url_index import MAX_PAGES, url_text
+from streamsched.records.url_index import url_text
 from streamsched.state import page_table
 from streamsched.state.page_table import PageTable
 from tests.support.guarded_memory import fence, fenced
@@ -94,18 +95,6 @@ def test_columns_that_may_not_be_written_to() -> None:
     assert not batch.fetched_at.flags.writeable
     table = PageTable(DAY, 6)
     assert table.observe(batch)[0] == 2
-
-
-def test_pages_entered_before_an_interrupt_are_sorted_with_the_next() -> None:
-    """An interrupt between entering discovered URLs and sorting them leaves pages that are in no group."""
-    table = make(Outcome(URL, 0.0))
-    urls = PackedUrls.pack(["https://b.example/1", "https://b.example/2"])
-    table._ensure_room(urls, 0, 2)
-    table._index.enter(table.arrays.pages, table.arrays.corpus, urls)
-    assert table.faults() == ["every page is in a group"]
-    table.observe(OutcomeBatch(["https://b.example/3"], [5 * DAY]))
-    assert table.faults() == []
-    assert table.arrays.pages.records["last_visit_s"][:4].tolist() == [0.0, 5 * DAY, 5 * DAY, 5 * DAY]
 
 
 def test_more_pages_than_a_shard_holds_are_refused_before_anything_is_taken() -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from streamsched import InvalidOutcome, Outcome, OutcomeBatch, Scheduler, SettingsError
-from streamsched.scheduler.stream_clock import StreamClock, WallClock, admit_outcomes
+from streamsched.state.stream_clock import StreamClock, WallClock, admit_outcomes
 
 DAY = 86_400.0
 T = 1.7e9
