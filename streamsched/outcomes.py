@@ -58,7 +58,8 @@ class Outcome:
 
     ``retry_after``: seconds after `fetched_at` in which the host must not be visited, from a Retry-After header.
 
-    Raises InvalidOutcome, as record 0, if a field breaks the format.
+    Raises InvalidOutcome, as record 0, if a field breaks the format. A finite time beyond 1e11 is left to `observe`,
+    which rejects it, so that a wrong clock does not stop a crawler.
 
     >>> Outcome("https://example.org/", 1_700_000_000.0, changed=True).changed
     True
@@ -76,7 +77,8 @@ class Outcome:
     def __post_init__(self) -> None:
         if not _is_plain(self):
             for problem in OutcomeBatch.from_outcomes([self]).problems():
-                raise problem
+                if problem.field != "fetched_at" or not math.isfinite(self.fetched_at):
+                    raise problem
 
 
 class OutcomeBatch:
