@@ -83,7 +83,8 @@ class Outcome:
     server asks for no visit, from a Retry-After header, used with a status of 429 or 503; ``moved_to``: the URL to
     which the page redirects.
 
-    Raises InvalidOutcome, as record 0, if a field breaks the format.
+    Raises InvalidOutcome, as record 0, if a field breaks the format. A finite time beyond 1e11 is left to `observe`,
+    which rejects it, so that a wrong clock does not stop a crawler.
 
     >>> Outcome("https://example.org/", 1_700_000_000.0, changed=True).changed
     True
@@ -104,7 +105,8 @@ class Outcome:
             if isinstance(self.status, int) and self.status in _WORDS:  # codes are for columns
                 raise InvalidOutcome(0, "status", self.status, STATUS_EXPECTED)
             for problem in OutcomeBatch.from_outcomes([self]).problems():
-                raise problem
+                if problem.field != "fetched_at" or not math.isfinite(self.fetched_at):
+                    raise problem
 
 
 class OutcomeBatch:

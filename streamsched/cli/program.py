@@ -35,7 +35,7 @@ _SUMMARIES: Final = {
     "explain": "Explain the rank of a page.",
     "evolutions": "List the evolutions of a saved state: results and decisions.",
     "use": "Set the formula of a saved state, or return to a former one.",
-    "state": "Show, verify, hash or export a saved state.",
+    "state": "Show, verify, repair, hash or export a saved state.",
     "generate": "Write a synthetic change log for replays and tests.",
     "convert": "Convert crawl outcomes to JSON Lines or msgpack.",
     "publish": "Send crawl outcomes from a file to a Kafka topic.",

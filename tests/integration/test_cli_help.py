@@ -94,7 +94,7 @@ def test_a_command_is_listed_with_the_first_sentence_of_its_help(streamsched: Co
     assert re.search(rf"^ +{command} +{re.escape(first)}$", streamsched("--help").out, re.MULTILINE)
 
 
-@pytest.mark.parametrize("command", ["show", "verify", "digest", "export"])
+@pytest.mark.parametrize("command", ["show", "verify", "repair", "digest", "export"])
 def test_actions_on_a_state_are_commands(streamsched: Command, command: str) -> None:
     shown = streamsched("state", command, "--help")
     assert (shown.code, shown.err) == (0, "")
@@ -134,7 +134,7 @@ def test_version(streamsched: Command) -> None:
         ),
         ("next --state s --lease 0", "--lease: expected a duration"),
         ("next --state s --now yesterday", "--now: expected a date (2025-08-22), ISO 8601 time or epoch seconds"),
-        ("next --state s --now nan", "--now: expected a finite time, found 'nan'"),
+        ("next --state s --now nan", "--now: expected UTC epoch seconds, finite, found 'nan'"),
         ("explain --state s", "URL is required"),
         ("explain '' --state s", "URL: expected a URL in UTF-8, found ''"),
         ("state --state s", "'--state'"),

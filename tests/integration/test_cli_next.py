@@ -28,7 +28,7 @@ from streamsched.scheduler.scheduler import DEFAULT_FORMULA
 from tests.support.command_line import DAY, NOW, Answer, Command, outcome, write
 
 DAMAGED = ("damaged", "truncated", "version")
-INFINITE = " * ".join(["t"] * 30)
+INFINITE = " * ".join(["t"] * 60)
 URLS = {f"https://h{page % 3}.example/p{page}" for page in range(12)}
 
 
