@@ -44,7 +44,7 @@ class Tally:
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         if report.failed:
-            self.errors.append(report.longreprtext)
+            self.errors = list(dict.fromkeys([*self.errors, report.longreprtext]))  # each worker collects
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         name = name_of(report.nodeid)
@@ -71,11 +71,12 @@ class Tally:
     def show(self, console: Console, again: str) -> None:
         """Print each finding and how to repeat it (`again`, before the case), then the table."""
         for text in self.errors:
-            console.print(text, markup=False, highlight=False)
+            console.print(text, markup=False, highlight=False, soft_wrap=True)
         for attack in self.attacks.values():
             for case, text in attack.findings.items():
                 console.rule(case)
-                console.print(text, f"\nto repeat it: {again} '{case}'", markup=False, highlight=False)
+                shown = f"{text}\nto repeat it: {again} '{case}'"
+                console.print(shown, markup=False, highlight=False, soft_wrap=True)
         table = Table("attack", "tried", "findings", "seconds", title=None)
         for column in table.columns[1:]:
             column.justify = "right"
