@@ -99,9 +99,12 @@ def _mend_pages(shard: ShardArrays, rows: Ints, bounds: TimeBounds) -> int:
     pages["last_visit_s"][visited] = bounds.present_s
     pages["own_shape"][visited] = 0.0  # an interval of centuries tells nothing of the rate
     pages["own_exposure"][visited] = 0.0
-    traces["last_outcome_s"][rows] = np.minimum(traces["last_outcome_s"][rows], bounds.present_s)
+    for name in ("last_outcome_s", "last_attempt_s"):
+        traces[name][rows] = np.minimum(traces[name][rows], bounds.present_s)
     seen = visited[(pages["flags"][visited] & VISITED) != 0]
-    traces["last_outcome_s"][seen] = bounds.present_s
+    traces["last_outcome_s"][seen] = traces["last_attempt_s"][seen] = bounds.present_s
+    resting = rows[((pages["flags"][rows] & LEASED) == 0) & (shard.pages.lease_until_s[rows] > bounds.wait_s)]
+    shard.pages.lease_until_s[resting] = -np.inf
     return int(rows.size)
 
 
@@ -135,7 +138,10 @@ def _mend_hosts(shard: ShardArrays, bounds: TimeBounds) -> int:
     late = groups["ready_s"] > bounds.wait_s
     late &= (groups["wait_reason"] != ON_REQUEST) | (groups["ready_s"] >= TIME_LIMIT_S)
     groups["ready_s"][late] = bounds.present_s
-    groups["asked_to_wait"][late] = 0
+    late |= (groups["refusals"] != 0) & (groups["refused_since_s"] > bounds.latest_s)
+    late |= (groups["probe"] != 0) & (groups["probe_until_s"] > bounds.wait_s)
+    for name in ("asked_to_wait", "refusals", "probe"):
+        groups[name][late] = 0
     return int(np.count_nonzero(late))
 
 

@@ -176,7 +176,7 @@ def _discover_target(
 ) -> None:
     """Add the URL that outcome `at` names as a page never visited, unless it is known or refused. O(URL)."""
     start, stop = columns.moved_offsets[at], columns.moved_offsets[at + 1]
-    hash_ = keyed_hash(index.key, columns.moved_blob, start, stop)
+    hash_: Any = keyed_hash(index.key, columns.moved_blob, start, stop)
     add_page(shard, index, NewUrl(columns.moved_blob, start, stop, hash_), columns.fetched_at[at], bounds)
 
 

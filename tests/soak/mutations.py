@@ -84,5 +84,5 @@ def damage_gzip(data: bytes, rng: random.Random) -> bytes:
     elif choice == 1:
         del packed[rng.randrange(len(packed)) :]
     elif choice == 2:
-        packed += rng.choice([b"\0" * 512, b"junk", packed[:9]])
+        packed += rng.choice([b"\0" * 512, b"junk", bytes(packed[:9])])
     return bytes(packed)

@@ -14,8 +14,8 @@ import pytest
 
 from streamsched.connectors import Position, open_source
 from streamsched.evolution import pipeline
-from streamsched.persistence import write_ahead_log
 from streamsched.persistence.image_writer import SavePlan
+from streamsched.persistence.write_ahead_log.call_log import CallLog
 from streamsched.scheduler.durable import DurableScheduler
 from tests.soak.orderly import call
 from tests.support import fake_evolutions
@@ -57,7 +57,7 @@ class SavedCrawl:
 def quick_and_small() -> Iterator[None]:
     """Segments of the log are small in this block, nothing waits for a disk, and evolutions end at once."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(write_ahead_log.CallLog.__init__, "__defaults__", (SEGMENT_BYTES,))
+        patch.setattr(CallLog.__init__, "__defaults__", (SEGMENT_BYTES,))
         patch.setattr(pipeline, "run_evolution", fake_evolutions.win)
         for sync in ("fsync", "fdatasync"):
             patch.setattr(os, sync, lambda _handle: None)
@@ -68,7 +68,17 @@ def make_saved_crawl(home: Path) -> SavedCrawl:
     """A crawl of 120 pages: a run with evolutions, then a process with calls, images and increments; killed."""
     lines = crawl(120, 12)
     source, live = write(home / "outcomes.jsonl", lines[:600]), home / "live"
-    words = ["run", "--source", source, "--state", live, "--evolve-every", "2", "--set", "scheduler.panel=0.2"]
+    words: list[str | Path] = [
+        "run",
+        "--source",
+        source,
+        "--state",
+        live,
+        "--evolve-every",
+        "2",
+        "--set",
+        "scheduler.panel=0.2",
+    ]
     assert call(*words).code == 0
     write(source, lines[600:1200], append=True)
     digests = _go_on(home, live, source)

@@ -49,7 +49,16 @@ def run(source: Path, folder: Path) -> tuple[int, dict[str, int] | None, str, li
     """Read `source` into a new state; return exit code, counts, the state's digest and the dead letters."""
     folder.mkdir()
     letters = folder / "dead.jsonl"
-    words = ["run", "--source", source, "--state", folder / "state", "--dead-letters", letters, "--json"]
+    words: list[str | Path] = [
+        "run",
+        "--source",
+        source,
+        "--state",
+        folder / "state",
+        "--dead-letters",
+        letters,
+        "--json",
+    ]
     answer = call(*words)
     assert answer.code in (0, UNREADABLE), answer
     if not answer.out:

@@ -37,7 +37,7 @@ LIFETIME = {"open", "close", "load"}  # and what only one thread can do
 class Crowd:
     """Threads that share a scheduler, a clock, a stream and a list of the pages that each holds."""
 
-    def __init__(self, scheduler: AnyScheduler, folder: Path, rng: random.Random) -> None:
+    def __init__(self, scheduler: Scheduler | DurableScheduler, folder: Path, rng: random.Random) -> None:
         self.scheduler = scheduler
         self.folder = folder
         self.rngs = [random.Random(rng.random()) for _ in range(THREADS)]
@@ -208,12 +208,12 @@ def many_turns() -> Iterator[None]:
     sys.setswitchinterval(interval)
 
 
-def begin(scheduler: AnyScheduler) -> None:
+def begin(scheduler: Scheduler | DurableScheduler) -> None:
     scheduler.observe([Outcome(url, START_S - 900.0 - i, importance=float(i % 13)) for i, url in enumerate(URLS)])
     scheduler.rank(1, now=START_S)  # bounds are kept from now on
 
 
-def check(scheduler: AnyScheduler) -> None:
+def check(scheduler: Scheduler | DurableScheduler) -> None:
     scheduler.use(scheduler.formula, wait=True)  # behind all that are under way
     scheduler.rank(5, now=START_S + DAY)
     assert scheduler.core.pages.faults() == []

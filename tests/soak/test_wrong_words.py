@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 import pytest
 
-from streamsched.cli.main import program
+from streamsched.cli.program import program
 from tests.soak.orderly import call
 from tests.support.command_line import NOW, change_log, crawl, write
 
