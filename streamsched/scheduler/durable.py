@@ -107,7 +107,8 @@ class DurableScheduler(AnyScheduler):
             loaded = load_images(directory) if has_state(directory) else None
             last: SavedImage | None = None
             if loaded is None:
-                core, number = Scheduler(**({"threads": threads} | dict(settings or {}))).core, 0
+                given: dict[str, Any] = {"threads": threads} | dict(settings or {})
+                core, number = Scheduler(**given).core, 0
             else:
                 core = SchedulerCore.from_state(loaded.pages, loaded.state, threads)
                 last = _describe_image(loaded, _begin_marks(core))
