@@ -117,7 +117,8 @@ class DurableScheduler(AnyScheduler):
             loaded = load_images(directory) if has_state(directory) else None
             last: SavedImage | None = None
             if loaded is None:
-                core = Scheduler(**({"threads": threads} | dict(settings or {}))).core
+                given: dict[str, Any] = {"threads": threads} | dict(settings or {})
+                core = Scheduler(**given).core
                 applied = AppliedLog(0, LogEnd.of_new_log(), is_damaged=False)
             else:
                 core = SchedulerCore.from_state(loaded.pages, loaded.state, threads)
