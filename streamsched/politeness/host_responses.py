@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from streamsched.numerics.arrays import Record
     from streamsched.politeness.limits import Limits
 
-__all__ = ["HostResponse", "apply_host_response", "demanded_wait", "end_probe", "is_refusal"]
+__all__ = ["HostResponse", "apply_host_response", "demanded_wait", "is_refusal"]
 
 _TOO_MANY_REQUESTS: Final = 429
 _UNAVAILABLE: Final = 503
@@ -75,13 +75,6 @@ def apply_host_response(host: Record, page: Record, trace: Record, limits: Limit
     if is_probe or host.asked_to_wait == 0:
         host.probe = 0
     return bool(demanded)
-
-
-@inlined_kernel
-def end_probe(host: Record, row: int) -> None:
-    """Let another page probe the host if the page of `row` was to do so and was not visited. O(1)."""
-    if host.probe == row + 1:
-        host.probe = 0
 
 
 @inlined_kernel

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from streamsched.numerics.jit import bare_kernel
-from streamsched.politeness.limits import release_slot, take_slot
+from streamsched.politeness.limits import give_back, release_slot, take_slot
 from streamsched.records.dirty_tracking import mark_dirty_group, mark_dirty_row, mark_dirty_rows
 from streamsched.records.page_schema import FOR_PANEL, LEASED, OUT, PageArrays
 
@@ -62,13 +62,9 @@ class Leases:
             self.rebuild(shard)
 
     def release(self, shard: ShardArrays, rows: Ints) -> None:
-        """End the leases of `rows`: int64[m], as an outcome would. O(m)."""
+        """End the leases of `rows`: int64[m], whose pages were not visited. O(m)."""
         mark_dirty_rows(shard.dirty, shard.pages, shard.seasonality, rows)
-        _recall_all(shard.pages, shard.groups.records, shard.seasonality, shard.dirty, rows)
-        _end_probes(shard.pages, shard.groups.records, shard.dirty, rows)
-        leased = (shard.pages.records["flags"][rows] & LEASED) != 0
-        shard.pages.lease_until_s[rows[leased]] = -np.inf  # not the end of a page's rest
-        shard.pages.records["flags"][rows] &= np.uint8(0xFF ^ LEASED ^ FOR_PANEL)
+        _give_back_all(shard.pages, shard.groups.records, shard.dirty, rows)
 
     def expire(self, shard: ShardArrays, now: float) -> Ints:
         """Return the rows whose leases have expired by `now`, each lease once: int64[m], in order of expiry.
@@ -141,12 +137,10 @@ def _recall_all(
 
 
 @bare_kernel
-def _end_probes(pages: PageArrays, groups: Records, dirty: DirtyArrays, rows: Ints) -> None:
-    """Let other pages probe those hosts whose probe is among `rows`."""
+def _give_back_all(pages: PageArrays, groups: Records, dirty: DirtyArrays, rows: Ints) -> None:
+    """End the leases of pages that were not visited."""
     for i in range(rows.size):
         page: Record = pages.records[rows[i]]
         group: Record = groups[page.group]
-        host: Record = groups[group.host]
-        if host.probe == rows[i] + 1:
-            mark_dirty_group(dirty, groups, np.int64(group.host))
-            host.probe = 0
+        mark_dirty_group(dirty, groups, np.int64(group.host))
+        give_back(pages, rows[i], groups[group.host])

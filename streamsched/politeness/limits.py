@@ -15,7 +15,7 @@ from streamsched.numerics.jit import bare_kernel, inlined_kernel, mix
 from streamsched.politeness.politeness_settings import Politeness, Rule
 from streamsched.records.dirty_tracking import mark_dirty_group
 from streamsched.records.group_schema import BY_SETTINGS
-from streamsched.records.page_schema import DENIED, LEASED, OUT, URGENT, VISITED
+from streamsched.records.page_schema import DENIED, FOR_PANEL, LEASED, OUT, URGENT, VISITED
 
 if TYPE_CHECKING:
     from streamsched.numerics.arrays import Ints, Record, Records
@@ -34,6 +34,7 @@ __all__ = [
     "backoff_length",
     "backoff_until",
     "count_leased",
+    "give_back",
     "host_capacity",
     "host_delay",
     "in_flight_capacity",
@@ -281,3 +282,18 @@ def release_slot(page: Record, host: Record) -> None:
     if page.flags & OUT:
         page.flags &= ~np.uint8(OUT)
         host.out -= 1
+
+
+@inlined_kernel
+def give_back(pages: PageArrays, row: int, host: Record) -> None:
+    """End the lease of a page that was not visited, if it has one; it probes its host no more. O(1).
+
+    Both records must be marked dirty before.
+    """
+    page: Record = pages.records[row]
+    release_slot(page, host)
+    if page.flags & LEASED:
+        pages.lease_until_s[row] = -np.inf  # without a lease it would be the end of a rest
+    page.flags &= ~np.uint8(LEASED | FOR_PANEL)
+    if host.probe == row + 1:
+        host.probe = 0

@@ -35,8 +35,8 @@ from streamsched.outcomes import (
     ROBOTS_DENIED,
     STATUS,
 )
-from streamsched.politeness.host_responses import HostResponse, apply_host_response, demanded_wait, end_probe
-from streamsched.politeness.limits import Limits, release_slot
+from streamsched.politeness.host_responses import HostResponse, apply_host_response, demanded_wait
+from streamsched.politeness.limits import Limits, give_back, release_slot
 from streamsched.records.dirty_tracking import mark_dirty_group, mark_dirty_row
 from streamsched.records.page_schema import DENIED, FOR_PANEL, LEASED, SUCCEEDED, URGENT, VISITED, WITH_FINGERPRINT
 from streamsched.records.score_invalidation import InvalidationBuffer, invalidate_all, invalidate_row
@@ -199,7 +199,7 @@ def _apply_one(
     _store_stream(host, rules.stream, invalidated)
     status: Any = columns.status[at] if given & STATUS else np.int32(200)
     if status in (NOT_ATTEMPTED, ROBOTS_DENIED):
-        return _apply_without_visit(shard, row, page, host, fetched_at, status)
+        return _apply_without_visit(shard, row, host, fetched_at, status)
     retry_after = columns.retry_after[at] if given & RETRY_AFTER else 0.0
     wait_s = demanded_wait(rules.limits, given, status, retry_after)
     if apply_host_response(host, page, trace, rules.limits, HostResponse(row, status, wait_s, fetched_at)):
@@ -240,16 +240,11 @@ def _apply_one(
 
 
 @inlined_kernel
-def _apply_without_visit(
-    shard: ShardArrays, row: int, page: Record, host: Record, fetched_at: float, status: int
-) -> int:
+def _apply_without_visit(shard: ShardArrays, row: int, host: Record, fetched_at: float, status: int) -> int:
     """End the lease of a page that the crawler did not visit; return the position of its count besides APPLIED."""
+    page: Record = shard.pages.records[row]
     shard.pages.traces[row].last_outcome_s = fetched_at
-    release_slot(page, host)
-    end_probe(host, row)
-    if page.flags & LEASED:
-        shard.pages.lease_until_s[row] = -np.inf  # not the end of a page's rest
-    page.flags &= ~np.uint8(LEASED | FOR_PANEL)
+    give_back(shard.pages, row, host)
     if status == NOT_ATTEMPTED:
         return NOT_TRIED
     page.flags &= ~np.uint8(URGENT)
