@@ -133,6 +133,7 @@ class SchedulerCore:
         """Return one hash of the logical state. O(pages)."""
         with self.lock:
             state = {name: value for name, value in self.to_json().items() if name not in _NOT_DIGESTED}
+            state["clock"] = self.clock.newest_s  # refusals may be those of outcomes delivered twice
             return digest_state(self.pages, state)
 
     def observe(self, batch: OutcomeBatch, latest_s: float | None = None, *, stream: str | None = None) -> Observed:

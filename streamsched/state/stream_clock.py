@@ -32,8 +32,9 @@ class StreamClock:
 
     An outcome is refused if it is more than ``max_ahead_s`` ahead of ``newest_s``, the newest accepted time. Each
     refusal in a row moves the bound by another ``max_ahead_s``, so that a stream goes on after a gap; an outcome within
-    ``max_ahead_s`` of the newest time ends the row. Older outcomes are accepted and say nothing. A newest time that no
-    second outcome came near gives way to an older one: it may be the wrong one of the two.
+    ``max_ahead_s`` of the newest time ends the row. Older outcomes are accepted and say nothing. Until a
+    second outcome comes near the first one, neither is known to be right: an older one replaces it, and two later ones
+    that agree do so too.
 
     The result does not depend on how outcomes are cut into batches. ``max_ahead_s`` None refuses nothing.
     ``has_moved``: whether the last call changed anything. For one call at a time.
@@ -45,6 +46,7 @@ class StreamClock:
         self.has_moved = False
         self._is_supported = False  # a second outcome, or a clock, confirmed the newest time
         self._refusals = 0  # in a row
+        self._rival_s: float | None = None  # refused while the newest time has no support
 
     def admit(self, times: Floats, latest_s: float | None = None) -> Ints:
         """Take the times of outcomes, float64[n], in their order; return the positions of those refused. O(n).
@@ -66,25 +68,28 @@ class StreamClock:
         """Take the time of a call: its caller knows what time it is. O(1)."""
         before = self.state()
         self.newest_s = max(now, self.newest_s) if self._is_supported else now
-        self._is_supported, self._refusals = True, 0
+        self._support()
         self.has_moved = self.state() != before
 
     def turn_back(self, latest_s: float, newest_s: float) -> int:
         """Set the newest time to `newest_s` if it is later than `latest_s`; return 1 if so, else 0. O(1)."""
         if self.newest_s <= latest_s:
             return 0
-        self.newest_s, self._is_supported, self._refusals = newest_s, True, 0
+        self.newest_s = newest_s
+        self._support()
         return 1
 
     def state(self) -> dict[str, Any]:
         """Return the newest time and the counts, as plain values for JSON; `restore` takes them."""
         newest_s = self.newest_s if math.isfinite(self.newest_s) else None
-        return {"newest_s": newest_s, "supported": self._is_supported, "refusals": self._refusals}
+        supported, refusals, rival_s = self._is_supported, self._refusals, self._rival_s
+        return {"newest_s": newest_s, "supported": supported, "refusals": refusals, "rival_s": rival_s}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Continue from what `state` returned."""
         self.newest_s = -math.inf if state["newest_s"] is None else state["newest_s"]
         self._is_supported, self._refusals = state["supported"], state["refusals"]
+        self._rival_s = state["rival_s"]
 
     def describe_bound(self, latest_s: float | None) -> str:
         """Return what an error expects in place of a refused time."""
@@ -98,7 +103,7 @@ class StreamClock:
         newest_s = float(times[~late].max(initial=-math.inf))
         if newest_s > -math.inf:
             self.newest_s = max(self.newest_s, newest_s)
-            self._is_supported, self._refusals = True, 0
+            self._support()
         return np.flatnonzero(late)
 
     def _admit_all(self, times: Floats) -> bool:
@@ -109,9 +114,9 @@ class StreamClock:
         if not self._is_supported or self._refusals:
             return False
         newest_s = float(times.max(initial=self.newest_s))
-        if newest_s > self.newest_s + self.max_ahead_s:
+        if newest_s - self.newest_s > self.max_ahead_s:
             before = np.maximum.accumulate(np.concatenate(([self.newest_s], times[:-1])))
-            if np.any(times > before + self.max_ahead_s):
+            if np.any(times - before > self.max_ahead_s):
                 return False
         self.newest_s = newest_s
         return True
@@ -120,15 +125,35 @@ class StreamClock:
         assert self.max_ahead_s is not None
         if self.newest_s == -math.inf:
             self.newest_s = time_s
+        elif abs(time_s - self.newest_s) <= self.max_ahead_s:
+            if time_s != self.newest_s:  # the same may be the same outcome once more
+                self._support()
+            self.newest_s, self._refusals = max(self.newest_s, time_s), 0
+        elif not self._is_supported:
+            return self._try_first(time_s)
         elif time_s > self.newest_s + self.max_ahead_s * (1 + self._refusals):
             self._refusals += 1
             return False
-        elif time_s >= self.newest_s - self.max_ahead_s:
-            self._is_supported |= time_s != self.newest_s  # the same may be the same outcome once more
-            self.newest_s, self._refusals = max(self.newest_s, time_s), 0
-        elif not self._is_supported:
-            self.newest_s = time_s
+        elif time_s > self.newest_s:
+            self.newest_s, self._refusals = time_s, 0
         return True
+
+    def _try_first(self, time_s: float) -> bool:
+        """Take a time that contradicts the only one before it; return whether it is accepted."""
+        assert self.max_ahead_s is not None
+        if time_s < self.newest_s:
+            self.newest_s = time_s
+            return True
+        if self._rival_s is None or time_s == self._rival_s or abs(time_s - self._rival_s) > self.max_ahead_s:
+            self._rival_s = time_s
+            return False
+        self.newest_s = max(time_s, self._rival_s)
+        self._support()
+        return True
+
+    def _support(self) -> None:
+        """Take the newest time as right."""
+        self._is_supported, self._refusals, self._rival_s = True, 0, None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ class Clock:
     max_ahead_s: float | None
     heard: list[float] = field(default_factory=list)
     refused: list[float] = field(default_factory=list)
+    rivals: list[float] = field(default_factory=list)
     is_supported: bool = False
 
     @property
@@ -26,16 +27,24 @@ class Clock:
             self.heard.append(time_s)
             return True
         newest_s = self.newest_s
-        bound = newest_s + self.max_ahead_s * (1 + len(self.refused))
-        if time_s > bound:
+        is_near = -self.max_ahead_s <= time_s - newest_s <= self.max_ahead_s
+        if not is_near and not self.is_supported:
+            if time_s < newest_s:
+                self.heard = [time_s]
+                return True
+            agreeing = [one for one in self.rivals[-1:] if 0 < abs(one - time_s) <= self.max_ahead_s]
+            self.rivals.append(time_s)
+            if agreeing:
+                self.heard, self.is_supported = [*agreeing, time_s], True
+            return bool(agreeing)
+        if not is_near and time_s > newest_s + self.max_ahead_s * (1 + len(self.refused)):
             self.refused.append(time_s)
             return False
-        if newest_s - self.max_ahead_s <= time_s:
+        if is_near:
             self.is_supported = self.is_supported or time_s != newest_s
+        if time_s > newest_s or is_near:
             self.heard.append(time_s)
             self.refused = []
-        elif not self.is_supported:
-            self.heard = [time_s]
         return True
 
     def advance(self, now: float) -> None:

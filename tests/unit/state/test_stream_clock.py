@@ -45,6 +45,19 @@ def test_a_first_outcome_from_a_wrong_clock(first: float) -> None:
     assert clock.newest_s == T + DAY
 
 
+@pytest.mark.parametrize("first", [0.0, -9e10])
+def test_a_first_outcome_of_long_ago(first: float) -> None:
+    clock = StreamClock(10 * DAY)
+    assert clock.admit(np.array([first])).size == 0
+    assert refused(clock, 0, 0, 1, 2, 500) == [0, 1, 4]
+    assert clock.newest_s == T + 2 * DAY
+
+
+def test_a_second_outcome_from_a_wrong_clock() -> None:
+    clock = StreamClock(10 * DAY)
+    assert refused(clock, 0, 500, 1, 500) == [1, 3]
+
+
 def test_times_of_calls_move_it() -> None:
     clock = StreamClock(10 * DAY)
     clock.advance(T)
