@@ -55,7 +55,7 @@ Exit codes:
     1  there is nothing to print: no page to visit now, no record of an evolution
     2  an argument, formula, policy or setting cannot work
     3  an input cannot be read, or an output cannot be written
-    4  the saved state is missing, damaged, in use by another process or cannot be written; `state verify` found damage
+    4  the saved state is missing, damaged, in use by another process or cannot be written
     5  the page is not known
    70  a defect of streamsched: please report the traceback
    71  the system refused memory

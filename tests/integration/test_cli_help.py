@@ -105,7 +105,18 @@ def test_help_names_the_commands_and_every_exit_code(streamsched: Command) -> No
     shown = streamsched("--help")
     assert shown.code == 0
     listed = {int(code) for code in re.findall(r"^ +(\d+)  ", shown.out, re.MULTILINE)}
-    assert listed == {exits.DONE, exits.NOTHING, 2, exits.UNREADABLE, 4, 5, exits.DEFECT, exits.INTERRUPTED, 143}
+    assert listed == {
+        exits.DONE,
+        exits.NOTHING,
+        2,
+        exits.UNREADABLE,
+        4,
+        5,
+        exits.DEFECT,
+        exits.NO_MEMORY,
+        exits.INTERRUPTED,
+        143,
+    }
     for command in COMMANDS:
         assert re.search(rf"^ +{command}\s+\w", shown.out, re.MULTILINE)
     assert max(map(len, shown.lines)) <= 100

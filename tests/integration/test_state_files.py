@@ -17,6 +17,7 @@ from streamsched.persistence.image_writer import SavePlan
 from streamsched.persistence.verification import check_directory
 from streamsched.scheduler.durable import DurableScheduler
 from streamsched.scheduler.recovered_state import continue_without_lost_calls
+from streamsched.state.page_table import PageTable
 from tests.support.command_line import Command
 from tests.support.guarded_memory import small_reserve
 from tests.support.paths import ROOT
@@ -241,3 +242,13 @@ def test_limited_address_space_is_reported_and_enough(tmp_path: Path, kilobytes:
     )
     assert found.returncode == 0, found.stderr
     assert found.stderr.count("the address space is limited") == 1
+
+
+def test_refused_memory_is_one_line(state: Path, streamsched: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise MemoryError("Unable to allocate 6.50 MiB")
+
+    monkeypatch.setattr(PageTable, "of_settings", refuse)
+    found = streamsched("state", "digest", "--state", state)
+    assert found.code == 71
+    assert found.err == "streamsched: out of memory: Unable to allocate 6.50 MiB; see `ulimit -v`\n"
