@@ -44,7 +44,7 @@ def test_counts_tell_each_outcome_apart() -> None:
         Outcome(URL, 1.5 * DAY),
         *visits([3 * DAY, 4 * DAY], [True, False]),
     )
-    assert counts == dict(zip(NAMES, (4, 1, 1, 1, 1, 1, 1, 0, 0), strict=True))
+    assert counts == dict(zip(NAMES, (4, 1, 1, 1, 1, 1, 1, 0, 0, 0), strict=True))
 
 
 def test_new_page_weighs_and_costs_one() -> None:
