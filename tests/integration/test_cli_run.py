@@ -18,7 +18,7 @@ from streamsched.connectors import open_source, write_msgpack
 from tests.support.command_line import DAY, NOW, Command, change_log, crawl, files, outcome, write
 
 LINES = crawl()
-COUNTS = ("applied", "changed", "first_visits", "failures", "duplicates", "late", "rejected", "pages")
+COUNTS = ("applied", "changed", "first_visits", "failures", "duplicates", "late", "refused", "rejected", "pages")
 
 
 @pytest.fixture(scope="module")

@@ -29,6 +29,10 @@ def set_per_host(scheduler: AnyScheduler) -> None:
     scheduler.per_host = TWO
 
 
+def set_bound(scheduler: AnyScheduler) -> None:
+    scheduler.max_pages_per_host = TWO
+
+
 ACTS: dict[str, Callable[[AnyScheduler], object]] = {
     "observe": lambda scheduler: scheduler.observe([Outcome(url, 5.0) for url in URLS]),
     "discover": lambda scheduler: scheduler.discover([*URLS[3:], "https://b.example/"], now=6, importance=2.5),
@@ -39,6 +43,7 @@ ACTS: dict[str, Callable[[AnyScheduler], object]] = {
     "set rules": lambda scheduler: scheduler.set_rules({"a.example": HostRule(delay=2), URLS[0]: Rule(never=True)}),
     "set politeness": lambda scheduler: scheduler.set_politeness(Politeness(in_flight=3)),
     "limit per host": set_per_host,
+    "set bounds": set_bound,
     "use": lambda scheduler: scheduler.use("t * X"),
 }
 
