@@ -426,7 +426,7 @@ def full_sort(scores: dict[str, float], seed: int, cycle: int) -> list[str]:
 
 def sample_hash(row: int) -> int:
     """The hash by which the page of a row is sampled."""
-    return int(mix(mix(np.uint64(row ^ 0x2545F4914F6CDD1D))))
+    return int(mix(np.uint64(mix(np.uint64(row ^ 0x2545F4914F6CDD1D)))))
 
 
 def at_most_per_host(urls: list[str], per_host: int) -> list[str]:

@@ -33,6 +33,10 @@ def set_max_ahead(scheduler: AnyScheduler) -> None:
     scheduler.max_ahead = "9d"
 
 
+def set_bound(scheduler: AnyScheduler) -> None:
+    scheduler.max_pages_per_host = TWO
+
+
 ACTS: dict[str, Callable[[AnyScheduler], object]] = {
     "observe": lambda scheduler: scheduler.observe([Outcome(url, 5.0) for url in URLS]),
     "discover": lambda scheduler: scheduler.discover([*URLS[3:], "https://b.example/"], now=6, importance=2.5),
@@ -45,6 +49,7 @@ ACTS: dict[str, Callable[[AnyScheduler], object]] = {
     "suspend streams": lambda scheduler: scheduler.suspend_streams({"kafka://outcomes/0"}),
     "limit per host": set_per_host,
     "limit ahead": set_max_ahead,
+    "set bounds": set_bound,
     "use": lambda scheduler: scheduler.use("t * X"),
 }
 
