@@ -11,8 +11,14 @@ from typing import Any, Final
 
 import click
 
+<<<<<<< HEAD
 from streamsched.errors import SettingsError
 from streamsched.numerics.argument_checks import check_time
+||||||| de19095
+from streamsched.errors import SettingsError
+=======
+from streamsched.errors import SettingsError, shorten
+>>>>>>> soak
 from streamsched.numerics.durations import parse_duration
 
 __all__ = [
@@ -61,7 +67,7 @@ class Parsed(click.types.StringParamType):
         try:
             return self._parse(value)
         except SettingsError as error:
-            self.fail(f"expected {error.expected}, found {value!r}", param, ctx)
+            self.fail(f"expected {error.expected}, found {shorten(value)}", param, ctx)
 
 
 class PlainPath(click.Path):
