@@ -11,14 +11,8 @@ from typing import Any, Final
 
 import click
 
-<<<<<<< HEAD
-from streamsched.errors import SettingsError
-from streamsched.numerics.argument_checks import check_time
-||||||| de19095
-from streamsched.errors import SettingsError
-=======
 from streamsched.errors import SettingsError, shorten
->>>>>>> soak
+from streamsched.numerics.argument_checks import check_time
 from streamsched.numerics.durations import parse_duration
 
 __all__ = [
