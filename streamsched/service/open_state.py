@@ -10,13 +10,15 @@ from streamsched.persistence.image_writer import SavePlan
 from streamsched.persistence.lock import lock_state
 from streamsched.persistence.recovery import newest_image
 from streamsched.scheduler.durable import DurableScheduler
+from streamsched.scheduler.recovered_state import continue_without_lost_calls
 from streamsched.state.future_times import newest_time
 
 if TYPE_CHECKING:
+    from streamsched.errors import SnapshotError
     from streamsched.outcomes import OutcomeBatch
     from streamsched.state.stream_clock import WallClock
 
-__all__ = ["open_state", "repair_state"]
+__all__ = ["drop_lost_log", "open_state", "repair_state"]
 
 _NEVER: Final = SavePlan(every="52w")  # the one save is at the end
 
@@ -30,6 +32,13 @@ def open_state(directory: Path, clock: WallClock | None = None) -> DurableSchedu
     with lock_state(directory):
         newest_image(directory)
     return DurableScheduler.open(directory, reread=_reread, clock=clock)
+
+
+def drop_lost_log(directory: Path) -> list[SnapshotError]:
+    """Continue without the calls of a damaged log that cannot be read; return the damage. See
+    `recovered_state.continue_without_lost_calls`.
+    """
+    return continue_without_lost_calls(directory, reread=_reread)
 
 
 def repair_state(directory: Path, latest_s: float) -> dict[str, int]:

@@ -129,6 +129,19 @@ def test_damaged_call_that_an_image_holds_is_passed_over(state: Path, streamsche
     assert streamsched("next", "--state", state, "--now", "2e6").code == 0
 
 
+def test_repair_drops_lost_calls_only_on_request(state: Path, streamsched: Command) -> None:
+    (log,) = state.glob("calls-*.log")
+    log.unlink()
+    answer = streamsched("state", "repair", "--state", state)
+    assert answer.code == 4
+    assert "--drop-lost-calls" in answer.err
+    answer = streamsched("state", "repair", "--state", state, "--drop-lost-calls", "--json")
+    assert (answer.code, len(answer.json["dropped"])) == (0, 1)
+    assert streamsched("state", "verify", "--state", state).code == 0
+    answer = streamsched("state", "repair", "--state", state, "--drop-lost-calls")
+    assert (answer.code, answer.lines) == (0, ["nothing to repair"])
+
+
 @pytest.mark.parametrize("damage", ["missing", "shortened", "damaged"])
 def test_lost_calls_can_be_given_up(state: Path, damage: str) -> None:
     whole = Scheduler.load(state).digest()

@@ -20,7 +20,7 @@ from streamsched.persistence.verification import check_directory
 from streamsched.records.page_schema import DENIED
 from streamsched.scheduler.recovered_state import recover_state
 from streamsched.scheduler.scheduler import Scheduler
-from streamsched.service.open_state import repair_state
+from streamsched.service.open_state import drop_lost_log, repair_state
 from streamsched.state.future_times import describe_future_pages
 from streamsched.state.stream_clock import MAX_AHEAD_OF_CLOCK
 
@@ -103,23 +103,30 @@ def _verify(state: Path, now: float | None, max_ahead: float, json: bool) -> int
 @options.state
 @_present
 @_max_ahead
+@click.option("--drop-lost-calls", is_flag=True, help="Continue without logged calls that cannot be read.")
 @click.option("--json", is_flag=True, help="Print JSON.")
-def _repair(state: Path, now: float | None, max_ahead: float, json: bool) -> int:
-    """Mend times in the future, as wrong clocks left them.
+def _repair(state: Path, now: float | None, max_ahead: float, drop_lost_calls: bool, json: bool) -> int:
+    """Mend times in the future, as wrong clocks left them, and on request a damaged log of calls.
 
     Prints how many records of each kind were changed. A mended page counts as visited at the newest outcome that is
     not in the future, and its change rate is learned anew. Leases and rests of hosts end if they last longer than the
     longest back-off from then on; blocks stay.
+
+    With --drop-lost-calls the state becomes that after the last call before the damage: later calls are lost, and
+    older snapshots and the log are removed. Restore the damaged file from a copy instead if there is one.
     """
-    changed = {
-        name: count for name, count in repair_state(state, options.current_time(now) + max_ahead).items() if count
-    }
+    dropped = drop_lost_log(state) if drop_lost_calls else []
+    for fault in dropped:
+        echo_error(f"streamsched: dropped: {fault}")
+    counts = repair_state(state, options.current_time(now) + max_ahead)
+    changed = {name: count for name, count in counts.items() if count}
+    file = str(newest_image(state))
     if json:
-        return _print({"file": str(newest_image(state)), "changed": changed}, json)
-    if not changed:
+        return _print({"file": file, "changed": changed, "dropped": [str(fault) for fault in dropped]}, json)
+    if not changed and not dropped:
         echo("nothing to repair")
         return DONE
-    return _print({"file": str(newest_image(state)), **changed}, json)
+    return _print({"file": file, **changed}, json)
 
 
 @command.command("digest", epilog="Example: streamsched state digest --state state/")

@@ -15,7 +15,9 @@ from streamsched.persistence.write_ahead_log.segment_reading import Segment, Tor
 
 __all__ = ["LogEnd", "LoggedCalls", "has_calls", "newest_log"]
 
-_WAY_ON: Final = "restore the file from a copy, or run `streamsched state repair` to continue without these calls"
+_WAY_ON: Final = (
+    "restore the file from a copy, or continue without these calls: `streamsched state repair --drop-lost-calls`"
+)
 
 
 @dataclass(frozen=True, slots=True)
