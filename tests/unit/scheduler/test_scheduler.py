@@ -77,6 +77,7 @@ def test_public_names() -> None:
         "SourceError",
         "StreamschedError",
         "UnknownPage",
+        "WallClock",
         "hamming",
         "simhash",
     ]
