@@ -73,7 +73,7 @@ def test_counts_are_told_in_words_and_in_json(streamsched: Command, tmp_path: Pa
     source = write(tmp_path / "outcomes.jsonl", lines)
     answer = streamsched("run", "--source", source, "--state", tmp_path / "a", "--json")
     assert answer.code == 0
-    assert [answer.json[name] for name in COUNTS] == [6, 1, 2, 1, 1, 1, 1, 1, 1, 2, 3]
+    assert [answer.json[name] for name in COUNTS] == [6, 1, 2, 1, 1, 1, 1, 1, 1, 0, 2, 3]
     assert streamsched("state", "show", "--state", tmp_path / "a", "--json").json["robots_denied"] == 1
     assert answer.json["state"] == str(tmp_path / "a" / "snapshot-00000002.state")
     text = streamsched("run", "--source", f"file:{source}", "--state", tmp_path / "b", "--until-end")
@@ -334,3 +334,14 @@ def test_times_far_away_are_taken_as_they_are(streamsched: Command, tmp_path: Pa
         answer = streamsched("explain", "https://a.example/", "--state", tmp_path / "state", f"--now={now}")
         assert (answer.code, answer.err) == (0, "")
         assert gzip.compress(answer.out.encode())
+
+
+def test_a_bound_refuses_pages_until_it_is_raised(streamsched: Command, tmp_path: Path) -> None:
+    source, state = write(tmp_path / "outcomes.jsonl", [outcome(i, 0) for i in range(4)]), tmp_path / "state"
+    arguments = ("run", "--source", source, "--state", state, "--from-start", "--json")
+    first = streamsched(*arguments, "--set", "scheduler.max_pages=3").json
+    assert (first["applied"], first["refused"], first["pages"]) == (3, 1, 3)
+    again = streamsched(*arguments, "--set", "scheduler.max_pages=none").json
+    assert (again["applied"], again["duplicates"], again["refused"], again["pages"]) == (1, 3, 0, 4)
+    shown = streamsched("state", "show", "--state", state, "--json").json
+    assert (shown["refused_pages"], shown["refused_patterns"]) == (1, 0)
