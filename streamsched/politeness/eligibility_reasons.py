@@ -83,7 +83,7 @@ def _waits_for(shard: ShardArrays, row: int, now: float, waits: Waits) -> list[R
     wait(ReasonCode.HOST_RESTING, waits.host_ready_s[0], host=_host_name(shard, row), cause=cause)
     if host["probe"] not in (0, row + 1):
         probe = url_text(shard.pages, int(host["probe"]) - 1)
-        wait(ReasonCode.HOST_PROBING, host["probe_until_s"], host=_host_name(shard, row), probe=probe)
+        wait(ReasonCode.HOST_PROBING, float(host["probe_until_s"]), host=_host_name(shard, row), probe=probe)
     if not page["flags"] & URGENT:  # a page asked for waits only for its lease and its host
         wait(ReasonCode.BELOW_MIN_REVISIT, waits.revisit_at[0])
         wait(ReasonCode.BACKING_OFF, waits.backoff_until[0], failures=int(page["failures"]))

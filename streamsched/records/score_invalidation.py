@@ -15,7 +15,7 @@ from streamsched.numerics.jit import bare_kernel, inlined_kernel
 from streamsched.records.pattern_members import list_members
 
 if TYPE_CHECKING:
-    from streamsched.numerics.arrays import Floats, Ints, Records
+    from streamsched.numerics.arrays import Floats, Ints, Record, Records
     from streamsched.records.group_schema import GroupArrays
 
 __all__ = [
@@ -159,7 +159,8 @@ def _spread(groups: GroupArrays, pages: Records, buffer: InvalidationBuffer) -> 
     marks = buffer.marks
     listed = 0  # rows passed: a group may be recorded many times, and have pages that none of its surges affects
     for i in range(min(marks[_GROUPS], buffer.groups.size)):
-        listed += groups.records[buffer.groups[i]].pages
+        group: Record = groups.records[buffer.groups[i]]
+        listed += group.pages
     if marks[_GROUPS] > buffer.groups.size or listed > max(marks[_KNOWN], _SWEPT_PER_ROW * buffer.rows.size):
         marks[_COUNT] = buffer.rows.size + 1
     for i in range(min(marks[_GROUPS], buffer.groups.size)):

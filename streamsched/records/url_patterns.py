@@ -249,7 +249,8 @@ def _open(groups: GroupArrays, corpus: Record, dirty: DirtyArrays, size: int, pa
         mark_dirty_group(dirty, groups.records, parent)
         groups.records[parent].recheck_until = corpus.sweep + 1
         mark_dirty_group(dirty, groups.records, np.int64(record.host))
-        groups.records[record.host].host_patterns += 1
+        host: Record = groups.records[record.host]
+        host.host_patterns += 1
     place_slot(groups.slots, keyed_hash(groups.key, groups.scratch, 0, size) >> np.uint64(32), group)
     corpus.groups = group + 1
     return group

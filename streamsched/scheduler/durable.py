@@ -37,6 +37,7 @@ from streamsched.scheduler.core import SchedulerCore
 from streamsched.scheduler.logged_calls import FORGET, USE, Call
 from streamsched.scheduler.recovered_state import AppliedLog, apply_log
 from streamsched.scheduler.scheduler import Scheduler
+from streamsched.state.stream_clock import WallClock
 
 if TYPE_CHECKING:
     from streamsched.formula.champion import Champion
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
     from streamsched.numerics.arrays import Records
     from streamsched.persistence.write_ahead_log.segment_format import LogName
     from streamsched.scheduler.results import Observed
-    from streamsched.state.stream_clock import WallClock
 
 __all__ = ["DurableScheduler"]
 
@@ -109,6 +109,7 @@ class DurableScheduler(AnyScheduler):
         directory = check_path("directory", directory)
         check_type("settings", settings, Mapping | None, "keyword arguments of Scheduler by name, or None")
         check_type("plan", plan, SavePlan | None, "a SavePlan, or None for its defaults")
+        check_type("clock", clock, WallClock | None, "a WallClock, or None to go by the stream's own times")
         if reread is not None and not callable(reread):
             raise SettingsError("reread", reread, "a function that reads a stream again, or None")
         with ExitStack() as stack:

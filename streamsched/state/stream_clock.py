@@ -167,6 +167,8 @@ class WallClock:
     max_ahead: str | float | None = MAX_AHEAD_OF_CLOCK
 
     def __post_init__(self) -> None:
+        if not callable(self.read):
+            raise SettingsError("read", self.read, "a function that returns the time, as time.time does")
         object.__setattr__(self, "max_ahead", parse_max_ahead(self.max_ahead))
 
     def latest_s(self, newest_s: float = -math.inf) -> float:

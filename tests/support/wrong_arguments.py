@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from streamsched import (
     Rule,
     SavePlan,
     Scheduler,
+    WallClock,
     connectors,
     hamming,
     replay,
@@ -147,6 +149,7 @@ def outcome_cases() -> list[Case]:
 def settings_cases() -> list[Case]:
     lengths = dict.fromkeys(("delay", "backoff", "probe_every", "min_revisit"), AMOUNT)
     politeness = lengths | {"backoff_most": NOTHING, "max_revisit": {"none", "fraction"}, "retire_after": NONE}
+    politeness |= {"retry_after_most": AMOUNT, "host_backoff_429": NONE, "host_backoff_503": NONE}
     counts = {"in_flight": NONE, "per_batch": NONE}
     scheduler = {
         "cycle": AMOUNT,
@@ -161,6 +164,10 @@ def settings_cases() -> list[Case]:
         "explore_share": NOTHING,
         "surges": FLAG,
         "surge_probes": FLAG,
+        "max_ahead": {"none", "fraction"},
+        "max_pages": NONE,
+        "max_pages_per_host": NONE,
+        "max_patterns_per_host": NONE,
         "regions": NONE,
         "threads": NONE,
     }
@@ -175,6 +182,8 @@ def settings_cases() -> list[Case]:
         *of("Politeness", Politeness, politeness | counts),
         *of("Rule", Rule, {"min_revisit": {"none", *AMOUNT}, "max_revisit": {"none", *AMOUNT}, "never": FLAG}),
         *of("HostRule", HostRule, {"delay": {"none", *AMOUNT}, **counts}),
+        *of("WallClock", WallClock, {"read": {"type"}}),
+        *of("WallClock", WallClock, {"max_ahead": {"none", "fraction"}}, read=float),
         *of("SavePlan", SavePlan, {"every": AMOUNT, "increments": ANY_MORE, "kept": ANY_MORE}),
         *of("SavePlan", SavePlan, {"share": {"inf", "huge", "fraction"}}),
         *of("EvolutionPlan", EvolutionPlan, plan | {"drift": NONE, "time_limit_s": {"inf", "huge", "fraction"}}),
@@ -195,6 +204,10 @@ def formula_cases() -> list[Case]:
         *of("Formula", parsed.compile_bound, {"moving": {"dict"}}),
         *of("Formula", parsed.compile_bound, {"ranges": {"none", "dict"}}, moving={"t"}),
     ]
+
+
+def _set(of_place: Callable[[Place], Any], name: str, place: Place, value: object) -> None:
+    setattr(of_place(place), name, value)
 
 
 def any_scheduler_cases(owner: str, of_place: Callable[[Place], Any]) -> list[Case]:
@@ -239,6 +252,11 @@ def any_scheduler_cases(owner: str, of_place: Callable[[Place], Any]) -> list[Ca
         method("use", "formula"),
         method("use", "wait", "flag", formula="t"),
         method("save", "path"),
+        method("suspend_streams", "streams"),
+        *[
+            case(f"{owner} of a state", name, partial(_set, of_place, name), "none", valid)
+            for name, valid in {"max_ahead": AMOUNT, "max_pages": NOTHING}.items()
+        ],
         case(
             f"{owner} of a state", "per_host", lambda place, value: setattr(of_place(place), "per_host", value), "none"
         ),
@@ -264,6 +282,7 @@ def scheduler_cases() -> list[Case]:
         case("open", "reread", open_again("reread"), "none", "type"),
         case("open", "plan", open_again("plan"), "none"),
         case("open", "threads", open_again("threads"), "none"),
+        case("open", "clock", open_again("clock"), "none"),
         case("snapshot", "full", lambda place, value: place.durable.snapshot(full=value), "flag"),
         case("close", "save", lambda place, value: place.durable.close(save=value), "flag"),
         case("take", "outcomes", lambda place, value: place.durable.take(value, "p", None)),

@@ -40,6 +40,10 @@ SENTENCES = [
         ),
     ),
     (
+        Reason(ReasonCode.ROBOTS_DENIED, {}),
+        "not eligible: robots.txt forbids it, until another outcome of it comes or a visit is asked for",
+    ),
+    (
         Reason(ReasonCode.HOST_FULL, {"host": "a.example", "out": 1, "limit": 1}),
         "not eligible: a.example has 1 page in flight; its limit is 1",
     ),

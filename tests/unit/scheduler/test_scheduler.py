@@ -311,7 +311,7 @@ def test_one_str_is_no_sequence_of_urls() -> None:
         lambda: scheduler.score("https://a.example/", now=0.0),
         lambda: scheduler.release("https://a.example/"),
     ):
-        with pytest.raises(TypeError, match="expected a sequence of URLs, found one str"):
+        with pytest.raises(TypeError, match="urls: expected a sequence of URLs"):
             act()
 
 
