@@ -80,7 +80,7 @@ def test_a_topic_to_its_end_and_on_from_there(streamsched: Command, topic: Topic
     again = streamsched(*words, "--log-level", "error").json
     assert [again[name] for name in ("applied", "duplicates", "late", "rejected")] == [0, 0, 0, 0]
     assert len(Scheduler.load(tmp_path / "state").positions) == 4
-    publish(topic, [Outcome("https://a.example/new", 9e9)], shape)
+    publish(topic, [Outcome("https://a.example/new", 1.7e9)], shape)
     assert streamsched(*words, "--log-level", "error").json["applied"] == 1
 
 
@@ -163,7 +163,7 @@ def test_told_to_stop_it_saves_commits_and_says_so(
     process = start("run", "--source", url, "--state", state, "--json", *FAST)
     events = events_of(process)
     wait_until_saved(events, state, 60)
-    publish(topic, [Outcome("https://a.example/last", 9e9)])
+    publish(topic, [Outcome("https://a.example/last", 1.7e9)])
     wait_until_saved(events, state, 61)
     process.send_signal(number)
     logged = {event["event"]: event for event in events}
@@ -214,7 +214,7 @@ def test_a_network_that_is_cut_is_waited_for(topic: Topic, real: Address, tmp_pa
         events = events_of(process)
         wait_until_saved(events, tmp_path / "state", 60)
         proxy.cut()
-        publish(topic, [Outcome("https://a.example/later", 9e9)])
+        publish(topic, [Outcome("https://a.example/later", 1.7e9)])
         proxy.mend()
         wait_until_saved(events, tmp_path / "state", 61)
         process.send_signal(signal.SIGTERM)
