@@ -59,8 +59,8 @@ class DurableScheduler(AnyScheduler):
     A call that changes the state returns once it is on disk, and is never lost; concurrent calls share the wait for the
     disk. Outcomes of a stream that can be read again go through `take`, with the stream's position, and are not logged.
     If a call cannot be written (a full disk), it and all later ones raise SnapshotError until a save succeeds; saves
-    are tried again, and `trouble` holds the error. It belongs to the process that opened it: in a process forked from
-    that, whatever is called raises SnapshotError, and `close` does nothing.
+    are tried again, and `trouble` holds the error. It belongs to the process that opened it: in a forked process,
+    `close` does nothing and every other call raises SnapshotError.
 
     Created by `open`, not by its constructor.
     """
@@ -294,7 +294,7 @@ class DurableScheduler(AnyScheduler):
     def close(self, *, save: bool = True) -> None:
         """Save the changes, unless `save` is False, and release the directory; a second call does nothing.
 
-        In a process forked from the one that opened it, it does nothing either.
+        It also does nothing in a process forked from the one that opened it.
         """
         check_flag("save", save)
         if self._closing or os.getpid() != self._process:
