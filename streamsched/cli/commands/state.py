@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 import numpy as np
@@ -22,8 +22,10 @@ from streamsched.scheduler.recovered_state import recover_state
 from streamsched.scheduler.scheduler import Scheduler
 from streamsched.service.open_state import drop_lost_log, repair_state
 from streamsched.state.future_times import describe_future_pages
-from streamsched.state.page_table import PageTable
 from streamsched.state.stream_clock import MAX_AHEAD_OF_CLOCK
+
+if TYPE_CHECKING:
+    from streamsched.state.page_table import PageTable
 
 __all__ = ["command"]
 
