@@ -7,7 +7,7 @@ as a frame of one. Its headers ``reason``, ``field`` and ``found`` describe the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -21,6 +21,7 @@ from streamsched.connectors.reading.rejections import RecordProblem, Rejections
 from streamsched.connectors.source import Rejection
 
 if TYPE_CHECKING:
+    from streamsched.connectors.kafka.clients.protocol import Messages
     from streamsched.connectors.source import Delivery
     from streamsched.errors import InvalidOutcome
 
@@ -60,6 +61,20 @@ class DeadLetters:
         """Count `message` as rejected, and write it to the dead-letter file, if there is one. O(bytes)."""
         rejection = Rejection(partition_path(self._topic, partition), "message", message.offset, *message.fault)
         self.rejections.add(rejection, message.raw, message.size)
+
+    def send_all(self, messages: Messages, rejected: Iterable[RejectedMessage]) -> None:
+        """Send the `rejected` ones of `messages`, each with its key. O(messages) if there are any."""
+        keys: dict[int, bytes | None] = {}
+        for message in rejected:
+            keys = keys or dict(zip(messages.offsets, messages.keys, strict=True))
+            self.send(messages.partition, keys[message.offset], message)
+
+    def count_all(self, partition: int, rejected: Sequence[RejectedMessage]) -> None:
+        """Count `rejected` messages, and write them to the dead-letter file, if there is one. O(bytes)."""
+        for message in rejected:
+            self.count(partition, message)
+        if rejected:
+            self.rejections.flush()
 
     def reject(self, partition: int, delivery: Delivery, problems: Sequence[InvalidOutcome]) -> None:
         """Send and count outcomes of `delivery` as rejected, as JSON; their place is its last message. O(bytes)."""

@@ -250,10 +250,7 @@ class KafkaSource(Source):
                 self._failures[number] = error
                 self._set_position(number, StartOffset(error.offset or 0), bounds[number][1])
         self._joined = True
-        return {
-            number: min(max(self._assigned[number].delivered.offset, bounds[number][0]), bounds[number][1])
-            for number in partitions
-        }
+        return self._assigned.offsets_within({number: bounds[number] for number in partitions})
 
     def _begin(self, number: int, bounds: Bounds, committed: int | None, log_end: int) -> None:
         start = choose_start(self.settings, number, bounds, self._saved.get(number), committed)
@@ -268,10 +265,7 @@ class KafkaSource(Source):
     def _next_delivery(self) -> Delivery | None:
         """Return the next pending delivery, and count the messages rejected before it."""
         while (pending := self._assigned.take()) is not None:
-            for message in pending.rejected:
-                self._letters.count(pending.number, message)
-            if pending.rejected:
-                self._letters.rejections.flush()
+            self._letters.count_all(pending.number, pending.rejected)
             if pending.decoded is not None:
                 self.misplaced += pending.decoded.misplaced
                 self.unkeyed += pending.decoded.unkeyed
@@ -319,9 +313,7 @@ class KafkaSource(Source):
             result = decode_messages(messages, min(self._batch, _ROWS))
         if not len(messages):
             return
-        keys = dict(zip(messages.offsets, messages.keys, strict=True)) if result.rejected else {}
-        for message in result.rejected:
-            self._letters.send(number, keys[message.offset], message)
+        self._letters.send_all(messages, result.rejected)
         self._assigned.add(number, result, messages.offsets[-1] + 1, len(messages))
 
     def _restart(self, number: int) -> None:

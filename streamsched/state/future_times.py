@@ -37,6 +37,11 @@ class TimeBounds(NamedTuple):
     wait_s: float
     present_s: float
 
+    @classmethod
+    def up_to(cls, latest_s: float, shard: ShardArrays, backoff_s: float) -> TimeBounds:
+        """Return the bounds of a shard whose longest back-off is `backoff_s`. O(pages)."""
+        return cls(latest_s, latest_s + backoff_s, newest_time(shard, latest_s))
+
 
 def newest_time(shard: ShardArrays, latest_s: float) -> float:
     """Return the newest outcome that is not later than `latest_s`; `latest_s` if there is none. O(pages)."""
