@@ -18,18 +18,19 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
-
-from streamsched.connectors.formats.columns import encode_event
 from streamsched.connectors.kafka.clients.factory import open_consumer, open_producer
 from streamsched.connectors.kafka.clients.protocol import Messages, OffsetOutOfRange, partition_path
 from streamsched.connectors.kafka.dead_letters import DeadLetters
-from streamsched.connectors.kafka.decoding import VERSION_FIELDS, RejectedMessage, decode_messages
+from streamsched.connectors.kafka.decoding import decode_messages
 from streamsched.connectors.kafka.kafka_settings import SCHEME, KafkaSettings
-from streamsched.connectors.kafka.message_keys import host_keys
 from streamsched.connectors.kafka.partition_progress import AssignedPartitions
-from streamsched.connectors.kafka.start_offsets import Bounds, StartOffset, choose_start, find_partition
-from streamsched.connectors.reading.rejections import RecordProblem
+from streamsched.connectors.kafka.start_offsets import (
+    Bounds,
+    StartOffset,
+    choose_partitions,
+    choose_start,
+    find_partition,
+)
 from streamsched.connectors.source import Delivery, Position, Rejection, RevokeCallback, Source
 from streamsched.errors import SettingsError, SourceError
 
@@ -76,7 +77,7 @@ class KafkaSource(Source):
             undo.callback(self._letters.close)
             self._consumer = open_consumer(settings)
             undo.callback(self._consumer.close)
-            self._numbers = self._choose_partitions()
+            self._numbers = choose_partitions(settings, self._consumer.partitions())
             undo.pop_all()
         if settings.group is not None:
             self._consumer.subscribe(self)
@@ -164,16 +165,7 @@ class KafkaSource(Source):
 
         Their place is the last message of the delivery.
         """
-        offset = delivery.position.offset - 1
-        number = self._numbers[delivery.position.path]
-        for problem in problems:
-            raw = encode_event(delivery.outcomes, problem.record)
-            message = RejectedMessage(offset, RecordProblem.of(problem), raw, len(raw))
-            (host,) = host_keys(delivery.outcomes.urls.take(np.array([problem.record], np.intp)))
-            self._letters.send(number, host.encode(), message)
-            self._letters.count(number, message)
-        self._letters.rejections.flush()
-        self._letters.flush()
+        self._letters.reject(self._numbers[delivery.position.path], delivery, problems)
 
     def commit(self, positions: Mapping[str, Position]) -> None:
         """Commit `positions` of assigned partitions for the group; only positions that a saved state holds.
@@ -246,15 +238,6 @@ class KafkaSource(Source):
                 break
         raise StopIteration
 
-    def _choose_partitions(self) -> dict[str, int]:
-        """Return the numbers of the partitions to read, or with a group of all that exist, by path."""
-        existing = self._consumer.partitions()
-        asked = self.settings.partitions
-        if asked is not None and (self.settings.group is not None or not set(asked) <= set(existing)):
-            expected = f"some of the topic's, 0 to {existing[-1]}, and no group"
-            raise SettingsError("partitions", asked, expected)
-        return {partition_path(self.settings.topic, one): one for one in (existing if asked is None else asked)}
-
     def _begin_all(self, partitions: Sequence[int]) -> Mapping[int, int]:
         """Start `partitions` and return their first offsets; a lost offset is raised later, by `poll`."""
         bounds = self._consumer.bounds(partitions)
@@ -267,10 +250,7 @@ class KafkaSource(Source):
                 self._failures[number] = error
                 self._set_position(number, StartOffset(error.offset or 0), bounds[number][1])
         self._joined = True
-        return {
-            number: min(max(self._assigned[number].delivered.offset, bounds[number][0]), bounds[number][1])
-            for number in partitions
-        }
+        return self._assigned.offsets_within({number: bounds[number] for number in partitions})
 
     def _begin(self, number: int, bounds: Bounds, committed: int | None, log_end: int) -> None:
         start = choose_start(self.settings, number, bounds, self._saved.get(number), committed)
@@ -285,10 +265,7 @@ class KafkaSource(Source):
     def _next_delivery(self) -> Delivery | None:
         """Return the next pending delivery, and count the messages rejected before it."""
         while (pending := self._assigned.take()) is not None:
-            for message in pending.rejected:
-                self._letters.count(pending.number, message)
-            if pending.rejected:
-                self._letters.rejections.flush()
+            self._letters.count_all(pending.number, pending.rejected)
             if pending.decoded is not None:
                 self.misplaced += pending.decoded.misplaced
                 self.unkeyed += pending.decoded.unkeyed
@@ -327,19 +304,16 @@ class KafkaSource(Source):
         part = self._assigned[number]
         messages = messages.before(part.log_end) if part.stops else messages
         result = decode_messages(messages, min(self._batch, _ROWS))
-        unknown = [message for message in result.rejected if message.fault.field in VERSION_FIELDS]
-        if unknown and self.settings.versions == "stop":
-            first = min(unknown)
-            fault = first.fault
+        unknown = result.first_unknown_version()
+        if unknown is not None and self.settings.versions == "stop":
+            fault = unknown.fault
             reason = f"{fault.field}: {fault.reason}, found {fault.found}: update streamsched to read it"
-            self._failures[number] = SourceError(partition_path(self.settings.topic, number), reason, first.offset)
-            messages = messages.before(first.offset)
+            self._failures[number] = SourceError(partition_path(self.settings.topic, number), reason, unknown.offset)
+            messages = messages.before(unknown.offset)
             result = decode_messages(messages, min(self._batch, _ROWS))
         if not len(messages):
             return
-        keys = dict(zip(messages.offsets, messages.keys, strict=True)) if result.rejected else {}
-        for message in result.rejected:
-            self._letters.send(number, keys[message.offset], message)
+        self._letters.send_all(messages, result.rejected)
         self._assigned.add(number, result, messages.offsets[-1] + 1, len(messages))
 
     def _restart(self, number: int) -> None:

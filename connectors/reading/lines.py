@@ -41,7 +41,7 @@ class LineChunk:
         return self.ends.size
 
     def numbered(self) -> dict[int, bytes]:
-        """Return the lines without their newlines by number; lines of white space are left out. O(bytes).
+        """Return the lines without their newlines by number; blank lines are left out. O(bytes).
 
         A line that is left out costs no object: a megabyte may hold a million of them.
         """

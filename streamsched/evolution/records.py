@@ -166,14 +166,18 @@ class RecordBook:
                     lines[at] = json.dumps(replace(record, when_s=present_s).to_json(), sort_keys=True).encode()
                     mended += 1
         if mended:
-            draft = draft_of(self.path)
-            with as_snapshot_errors(self.path, "cannot be written"):
-                with draft.open("wb") as file:
-                    file.write(b"\n".join(lines))
-                    file.flush()
-                    os.fsync(file.fileno())
-                put_in_place(draft, self.path)
+            self._replace(b"\n".join(lines))
         return mended
+
+    def _replace(self, content: bytes) -> None:
+        """Replace the file by one with `content`, at once. Raises SnapshotError."""
+        draft = draft_of(self.path)
+        with as_snapshot_errors(self.path, "cannot be written"):
+            with draft.open("wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            put_in_place(draft, self.path)
 
     def _bytes(self) -> bytes:
         try:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from streamsched.numerics.arrays import Records
     from streamsched.records.schema import ShardArrays
 
-__all__ = ["LoadedImages", "check_image", "load_images", "log_of"]
+__all__ = ["LoadedImages", "check_image", "load_images", "log_of", "streams_in_all_images"]
 
 _THREADS: Final = min(4, os.cpu_count() or 1)  # that read: more would only wait for the same disk
 _PATCHES: Final = {  # parts whose records name their own index: the kind of record, and the field of the index
@@ -87,6 +87,16 @@ def load_images(directory: Path) -> LoadedImages:
 def log_of(contents: Mapping[str, Any]) -> LogName | None:
     """Return the log that the contents of an image name, None if they name none."""
     return None if contents["log"] is None else LogName(*contents["log"])
+
+
+def streams_in_all_images(directory: Path) -> set[str]:
+    """Return the streams whose positions are in every whole image in `directory`. O(bytes of the images' contents)."""
+    known: list[set[str]] = []
+    for name in list_images(directory):
+        with suppress(SnapshotError, FileNotFoundError):
+            if not name.step:
+                known.append(set(read_image(name.in_directory(directory)).contents["state"]["positions"]))
+    return set.intersection(*known) if known else set()
 
 
 def check_image(path: Path) -> None:

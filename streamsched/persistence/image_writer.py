@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -19,7 +20,17 @@ if TYPE_CHECKING:
     from streamsched.numerics.arrays import Records
     from streamsched.persistence.write_ahead_log.segment_format import LogName
 
-__all__ = ["IMAGES_KEPT", "Closed", "SavePlan", "SavedImage", "drop_images", "oldest_call", "save_image", "save_state"]
+__all__ = [
+    "IMAGES_KEPT",
+    "Closed",
+    "ImageSeries",
+    "SavePlan",
+    "SavedImage",
+    "drop_images",
+    "oldest_call",
+    "save_image",
+    "save_state",
+]
 
 IMAGES_KEPT: Final = 2  # each with its increments
 
@@ -87,6 +98,38 @@ class SavedImage:
         self.corpus = corpus
         self.mark = mark
         self.positions = positions
+
+
+class ImageSeries:
+    """The images that a process saves by `plan`: ``newest``, and the sizes that decide when the whole state is due."""
+
+    def __init__(self, plan: SavePlan) -> None:
+        self.newest: SavedImage | None = None
+        self._plan = plan
+        self._whole_bytes = self._whole_pages = 0  # of the last whole image
+        self._increment_bytes = 0  # of the increments since
+
+    def continue_after(self, newest: SavedImage, nbytes: Sequence[int], pages: int) -> None:
+        """Continue after loaded images of `nbytes` bytes each, the whole one first, with `pages` pages together."""
+        self.newest = newest
+        self._whole_bytes, self._whole_pages, self._increment_bytes = nbytes[0], pages, sum(nbytes[1:])
+
+    def add(self, saved: SavedImage, *, is_whole: bool) -> None:
+        """Add an image that was saved."""
+        self.newest = saved
+        if is_whole:
+            self._whole_bytes, self._whole_pages, self._increment_bytes = saved.nbytes, int(saved.corpus["pages"][0]), 0
+        else:
+            self._increment_bytes += saved.nbytes
+
+    def next_before(self, pages: int) -> SavedImage | None:
+        """Return the image that an increment of `pages` pages may follow; None if the whole state is due."""
+        newest = self.newest
+        if newest is None or newest.name.step >= self._plan.increments:
+            return None
+        new_pages = pages - int(newest.corpus["pages"][0])  # an increment holds all of their records
+        expected = self._increment_bytes + new_pages * self._whole_bytes / max(self._whole_pages, 1)
+        return None if expected > self._plan.share * self._whole_bytes else newest
 
 
 def save_image(directory: Path, shard: Shard, before: SavedImage | None, calls: Calls, *, marking: bool) -> SavedImage:

@@ -48,18 +48,7 @@ def _check_images(directory: Path, names: list[ImageName]) -> list[SnapshotError
 
 def _check_log(directory: Path, names: list[ImageName]) -> list[SnapshotError]:
     """Return the damages of all segments, and the first call that an image cannot be continued with."""
-    faults: list[SnapshotError] = []
-    for first, path in list_segments(directory):
-        try:
-            segment = read_segment(path, first)
-        except FileNotFoundError:
-            continue
-        except SnapshotError as error:
-            faults.append(error)
-            continue
-        faults += [damage.error() for damage in segment.damages]
-        if segment.torn is not None and not segment.torn.is_prefix:
-            faults.append(SnapshotError(str(path), str(segment.torn).removeprefix(f"{path}: ")))
+    faults = [fault for first, path in list_segments(directory) for fault in _check_segment(path, first)]
     known = {fault.path for fault in faults}
     for contents in _each_log(directory, names):
         calls = LoggedCalls(directory, contents["sequence"], log_of(contents))
@@ -74,8 +63,22 @@ def _check_log(directory: Path, names: list[ImageName]) -> list[SnapshotError]:
     return faults
 
 
+def _check_segment(path: Path, first: int) -> list[SnapshotError]:
+    """Return the damages of the segment at `path`, none if the process that owns the directory has removed it."""
+    try:
+        segment = read_segment(path, first)
+    except FileNotFoundError:
+        return []
+    except SnapshotError as error:
+        return [error]
+    faults = [damage.error() for damage in segment.damages]
+    if segment.torn is not None and not segment.torn.is_prefix:
+        faults.append(SnapshotError(str(path), str(segment.torn).removeprefix(f"{path}: ")))
+    return faults
+
+
 def _each_log(directory: Path, names: list[ImageName]) -> list[dict[str, Any]]:
-    """Return the contents of the newest image, and of the oldest that has the same log: those between need no more."""
+    """Return the contents of the newest image and of the oldest with the same log, which needs the most of that log."""
     found: list[dict[str, Any]] = []
     for name in sorted(names):
         try:

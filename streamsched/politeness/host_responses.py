@@ -50,8 +50,8 @@ def apply_host_response(host: Record, page: Record, trace: Record, limits: Limit
     """Apply an outcome to its host, before it is applied to the records of its page. O(1).
 
     Returns whether the answer demands a rest of the host; if not, a `demanded_wait` is a rest of the page alone.
-    Outcomes of visits before the end of a rest belong to it: they may prolong it, but do not change its step. If the
-    delays of earlier leases last longer, the rest lasts as long as they do, since those leases did not know of it.
+    Outcomes of visits before the end of a rest may prolong it, but do not change its step. If the delays of earlier
+    leases end later, the rest ends with them: those leases were granted without it.
     """
     is_probe = host.probe == response.row + 1
     early = response.fetched_at < host.ready_s

@@ -244,8 +244,9 @@ def host_capacity(host: Record, limits: Limits, now: float, lease_s: float) -> i
 def count_leased(  # noqa: PLR0913, PLR0917  a kernel
     pages: Records, groups: Records, dirty: DirtyArrays, rows: Ints, limits: Limits, now: float, until_s: float
 ) -> None:
-    """Let the hosts of ``rows``: int64[m], leased at `now` until `until_s`, rest for their delay, as often as they
-    stand there; the page of a host that has to be probed is its probe. O(m).
+    """Add to the rest of each host its delay for each of its pages in ``rows``: int64[m], leased at `now`. O(m).
+
+    If the host has to be probed, the page is its probe, until `until_s`.
     """
     for i in range(rows.size):
         page: Record = pages[rows[i]]
@@ -275,7 +276,7 @@ def take_slot(page: Record, host: Record) -> None:
 
 @inlined_kernel
 def release_slot(page: Record, host: Record) -> None:
-    """Count a page no more among those of its host that are out, if it is. O(1).
+    """Remove a page from the count of its host's pages that are out, if it is counted. O(1).
 
     Both records must be marked dirty before.
     """
@@ -286,7 +287,7 @@ def release_slot(page: Record, host: Record) -> None:
 
 @inlined_kernel
 def give_back(pages: PageArrays, row: int, host: Record) -> None:
-    """End the lease of a page that was not visited, if it has one; it probes its host no more. O(1).
+    """End the lease of a page that was not visited, if it has one; it no longer probes its host. O(1).
 
     Both records must be marked dirty before.
     """

@@ -32,8 +32,9 @@ class Politeness:
     - ``per_batch``: the maximum of its pages in one batch, None for any number; a scheduler's ``per_host`` is the same;
     - ``retry_after_most``: the longest rest that an answer can demand by Retry-After;
     - ``host_backoff_429``, ``host_backoff_503``: the number of pages, 1 to 255, that must give this answer one after
-      another before the whole host rests; None for no such rest. Of fewer pages Retry-After rests these pages, beside
-      their back-off. After its rest the host gives one page, and the others once a visit has not failed.
+      another before the whole host rests; None for no such rest. If fewer pages did, a Retry-After holds for each of
+      them alone, in addition to its back-off. After its rest the host gives one page, and the others once a visit has
+      not failed.
 
     Settings of a page:
 

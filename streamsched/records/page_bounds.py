@@ -26,8 +26,8 @@ class BoundLimits(NamedTuple):
 class PageBounds:
     """The most pages of a shard, pages of a host, and URL patterns of a host; None for as many as the shard can hold.
 
-    At a bound new pages are refused, and known ones go on. A URL pattern that is refused leaves its pages in the group
-    above. Raises SettingsError, naming the bound, if a value is invalid.
+    At a bound, new pages are refused and known pages are updated as before. The pages of a refused URL pattern belong
+    to the group above. Raises SettingsError, naming the bound, if a value is invalid.
     """
 
     max_pages: int | None = None

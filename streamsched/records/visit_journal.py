@@ -2,8 +2,8 @@
 
 Which pages are sampled depends on their rows alone, that is on the order in which they were first seen: those whose
 row's hash is small. A hash of URLs would let anybody who chooses URLs fill the sample. The share is halved each time
-the shard's pages double beyond `SAMPLE_PAGES`, so that about half of that many to that many are sampled, whatever the
-shard's size; a page that leaves the sample never returns. The visits are kept in a ring buffer.
+the shard's pages double beyond `SAMPLE_PAGES`, so a larger shard has a sample of about `SAMPLE_PAGES` / 2 to
+`SAMPLE_PAGES` pages; a page that leaves the sample never returns. The visits are kept in a ring buffer.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ from streamsched.scheduler.batches.surge_probes import SurgeProbes
 from streamsched.scheduler.results import KEPT_REJECTIONS, Batch, Observed
 from streamsched.scheduler.settings import SchedulerSettings
 from streamsched.state.digest import digest_state
-from streamsched.state.future_times import TimeBounds, find_future_leases, mend_times, newest_time
+from streamsched.state.future_times import TimeBounds, find_future_leases, mend_times
 from streamsched.state.page_table import PageTable
 from streamsched.state.stream_clock import StreamClock, admit_outcomes
 from streamsched.state.suspended_streams import SuspendedStreams
@@ -45,12 +45,7 @@ if TYPE_CHECKING:
 __all__ = ["SchedulerCore"]
 
 _MOST_CYCLES: Final = 10**9  # of a history: a page and cycle takes a byte
-_NOT_DIGESTED: Final = (
-    "positions",
-    "streams",
-    "champion",
-    "index_key",
-)  # they say how the state came about or is found
+_NOT_DIGESTED: Final = ("positions", "streams", "champion", "index_key")  # how the state came about or is found
 
 
 class SchedulerCore:
@@ -255,9 +250,8 @@ class SchedulerCore:
         """
         with self.lock:
             shard = self.pages.arrays
-            wait_s = latest_s + float(self.politeness_policy.politeness.backoff_most)
-            bounds = TimeBounds(latest_s, wait_s, newest_time(shard, latest_s))
-            leased = find_future_leases(shard, wait_s)
+            bounds = TimeBounds.up_to(latest_s, shard, float(self.politeness_policy.politeness.backoff_most))
+            leased = find_future_leases(shard, bounds.wait_s)
             self.politeness_policy.leases.release(shard, leased)
             changed = {"leases": leased.size} | mend_times(shard, bounds)
             changed["panel"] = self.panel.turn_back(latest_s, bounds.present_s)

@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
-from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, Self, TypeVar
@@ -16,11 +15,11 @@ from typing import TYPE_CHECKING, Any, Final, ParamSpec, Self, TypeVar
 from streamsched.errors import SettingsError, SnapshotError
 from streamsched.numerics.argument_checks import TIME_LIMIT_S, check_flag, check_path, check_time, check_type
 from streamsched.outcomes import OutcomeBatch
-from streamsched.persistence.call_codec import Rereader, StreamOffsets, encode_call
-from streamsched.persistence.files import as_snapshot_errors, list_images, remove_drafts
-from streamsched.persistence.image_format import read_image
-from streamsched.persistence.image_reader import LoadedImages, load_images
+from streamsched.persistence.call_codec import Rereader, encode_call
+from streamsched.persistence.files import as_snapshot_errors, remove_drafts
+from streamsched.persistence.image_reader import LoadedImages, load_images, streams_in_all_images
 from streamsched.persistence.image_writer import (
+    ImageSeries,
     SavedImage,
     SavePlan,
     drop_images,
@@ -30,6 +29,7 @@ from streamsched.persistence.image_writer import (
 )
 from streamsched.persistence.lock import lock_state
 from streamsched.persistence.recovery import has_state
+from streamsched.persistence.taken_outcomes import TakenOutcomes
 from streamsched.persistence.write_ahead_log.call_log import CallLog
 from streamsched.persistence.write_ahead_log.log_reader import LogEnd
 from streamsched.scheduler.any_scheduler import AnyScheduler
@@ -59,8 +59,8 @@ class DurableScheduler(AnyScheduler):
     A call that changes the state returns once it is on disk, and is never lost; concurrent calls share the wait for the
     disk. Outcomes of a stream that can be read again go through `take`, with the stream's position, and are not logged.
     If a call cannot be written (a full disk), it and all later ones raise SnapshotError until a save succeeds; saves
-    are tried again, and `trouble` holds the error. It belongs to the process that opened it: in a process forked from
-    that, whatever is called raises SnapshotError, and `close` does nothing.
+    are tried again, and `trouble` holds the error. It belongs to the process that opened it: in a forked process,
+    `close` does nothing and every other call raises SnapshotError.
 
     Created by `open`, not by its constructor.
     """
@@ -75,10 +75,8 @@ class DurableScheduler(AnyScheduler):
         self._log = CallLog(directory, end)
         self._clock: WallClock | None = None
         self._resources = ExitStack()
-        self._taken: list[StreamOffsets] = []  # since the last entry of the log
-        self._beyond: dict[str, int] = {}  # by stream: outcomes taken beyond its position, of an unfinished part
-        self._last: SavedImage | None = None  # the next increment follows it
-        self._increment_bytes = self._image_bytes = self._image_pages = 0  # since the last whole image; of that image
+        self._taken = TakenOutcomes()
+        self._images = ImageSeries(plan)
         self._saving = threading.Lock()
         self._wake = threading.Event()
         self._stopping = self._closing = False
@@ -151,10 +149,8 @@ class DurableScheduler(AnyScheduler):
         if loaded is None or last is None or loaded.faults or is_damaged:
             self.snapshot(full=True)
         else:
-            nbytes = [path.stat().st_size for path in loaded.files]
-            self._last = last
+            self._images.continue_after(last, [path.stat().st_size for path in loaded.files], len(self))
             self._saved_changes = -int(self._log.sequence > loaded.sequence)
-            self._image_bytes, self._image_pages, self._increment_bytes = nbytes[0], len(self), sum(nbytes[1:])
             if loaded.log is None:  # calls are acknowledged only once an image names their log
                 self.snapshot()
         self._thread.start()
@@ -174,16 +170,7 @@ class DurableScheduler(AnyScheduler):
             observed = core.observe(outcomes, stream=path, latest_s=latest_s)
             if latest_s is not None and not observed.rejected:
                 latest_s = TIME_LIMIT_S  # the same for all that are accepted whole, so that one entry holds many
-            if not self._taken or (self._taken[-1].path, self._taken[-1].latest_s) != (path, latest_s):
-                start, skipped = core.positions.get(path), self._beyond.get(path, 0)
-                self._taken.append(StreamOffsets(path, start, skipped, 0, None, latest_s))
-            if position is None:
-                self._beyond[path] = self._beyond.get(path, 0) + len(outcomes)
-            else:
-                core.positions[path] = position
-                self._beyond.pop(path, None)
-            last = self._taken[-1]
-            self._taken[-1] = replace(last, outcomes=last.outcomes + len(outcomes), position=core.positions.get(path))
+            self._taken.add(path, len(outcomes), latest_s, core.positions, position)
             self._changes += 1
         return observed
 
@@ -227,24 +214,19 @@ class DurableScheduler(AnyScheduler):
         return self._log.append(entry)
 
     def _log_taken(self) -> None:
-        for taken in self._taken:
-            self._log.append(taken.encode())
+        for entry in self._taken.encode():
+            self._log.append(entry)
         self._taken.clear()
 
     @property
     def saved(self) -> SavedImage:
         """The newest image on disk: its ``path``, and the ``positions`` of streams saved with it."""
-        assert self._last is not None
-        return self._last
+        assert self._images.newest is not None
+        return self._images.newest
 
     def streams_in_all_images(self) -> set[str]:
         """Return the streams whose positions are in every whole image on disk. O(bytes of the images' contents)."""
-        known: list[set[str]] = []
-        for name in list_images(self.directory):
-            with suppress(SnapshotError, FileNotFoundError):
-                if not name.step:
-                    known.append(set(read_image(name.in_directory(self.directory)).contents["state"]["positions"]))
-        return set.intersection(*known) if known else set()
+        return streams_in_all_images(self.directory)
 
     @property
     def is_saved(self) -> bool:
@@ -260,7 +242,7 @@ class DurableScheduler(AnyScheduler):
         self._check_open()
         check_flag("full", full)
         with self._saving:
-            before = None if full or self._is_full_due() else self._last
+            before = None if full else self._images.next_before(len(self))
             instant = _SaveInstant(self)
             try:
                 saved = save_image(self.directory, self.core, before, instant, marking=True)
@@ -284,22 +266,12 @@ class DurableScheduler(AnyScheduler):
 
     def _finish_save(self, saved: SavedImage, before: SavedImage | None, instant: _SaveInstant) -> None:
         """Note that an image is on disk, and remove the files that are no longer needed."""
-        self._last, self._saved_changes = saved, instant.changes
+        self._saved_changes = instant.changes
+        self._images.add(saved, is_whole=before is None)
         if before is None:
-            self._image_bytes, self._increment_bytes = saved.nbytes, 0
-            self._image_pages = int(saved.corpus["pages"][0])
             with as_snapshot_errors(self.directory, "cannot be written"):
                 drop_images(self.directory, self.plan.kept)
                 self._log.drop_until(oldest_call(self.directory))
-        else:
-            self._increment_bytes += saved.nbytes
-
-    def _is_full_due(self) -> bool:
-        if self._last is None or self._last.name.step >= self.plan.increments:
-            return True
-        new_pages = len(self) - int(self._last.corpus["pages"][0])  # an increment holds all of their records
-        expected = self._increment_bytes + new_pages * self._image_bytes / max(self._image_pages, 1)
-        return expected > self.plan.share * self._image_bytes
 
     def _save_regularly(self) -> None:
         every = float(self.plan.every)
@@ -322,7 +294,7 @@ class DurableScheduler(AnyScheduler):
     def close(self, *, save: bool = True) -> None:
         """Save the changes, unless `save` is False, and release the directory; a second call does nothing.
 
-        In a process forked from the one that opened it, it does nothing either.
+        It also does nothing in a process forked from the one that opened it.
         """
         check_flag("save", save)
         if self._closing or os.getpid() != self._process:

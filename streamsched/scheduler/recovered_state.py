@@ -51,7 +51,7 @@ class RecoveredState:
 
 
 def recover_state(directory: Path, threads: int | None = None, *, report: bool = True) -> RecoveredState:
-    """Return the newest state in `directory`, in which nothing changes; another process may own it.
+    """Return the newest state in `directory`, without a change to it; another process may own it.
 
     `report`: whether the logger says what is damaged without a loss. O(pages), O(calls since the newest image). Raises
     SnapshotError if there is no state, no image is whole, or calls are lost.
@@ -72,7 +72,7 @@ def recover_state(directory: Path, threads: int | None = None, *, report: bool =
         except SnapshotError:
             if all(path.exists() for path in loaded.files):
                 raise
-            continue  # the process that owns the directory has removed what it needs no more
+            continue  # the process that owns the directory has removed files that it no longer needs
         if report:
             _report(calls)
         return RecoveredState(core, needed, 0 if calls.torn is None else calls.torn.nbytes)

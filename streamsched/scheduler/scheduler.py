@@ -47,9 +47,10 @@ class Scheduler(AnyScheduler):
     is 0 and each change counts for its page alone); `surge_probes`: whether batches include pages visited to detect
     surges, if the formula reads them; `max_ahead`: outcomes further ahead of the newest one are rejected, as their
     clocks must be wrong, None to accept them; `regions`: top-level domains and clocks whose weekly profiles are learned
-    separately, None to learn no seasonality, which saves some memory and time; `max_pages`, `max_pages_per_host`: at so
-    many pages new ones are refused and counted (`refused_pages`), known ones go on; `max_patterns_per_host`: at so many
-    URL patterns of a host, its new pages join the larger ones; None for no bound; `threads`: of the ranking, None for
+    separately, None to learn no seasonality, which saves some memory and time; `max_pages`, `max_pages_per_host`: the
+    most pages; further ones are refused and counted (`refused_pages`), and known ones updated as before;
+    `max_patterns_per_host`: the most URL patterns of a host, whose new pages then join the larger ones; None for no
+    bound; `threads`: of the ranking, None for
     all cores (the result is the same). Methods may be called from several threads; each waits for the others.
 
     >>> from streamsched import Outcome

@@ -46,7 +46,7 @@ def repair_state(directory: Path, latest_s: float) -> dict[str, int]:
 
     Returns how many of each kind were changed. O(pages). Raises SnapshotError and StateInUse as `open_state` does.
     """
-    from streamsched.scheduler.evolver import mend_evolution_times  # noqa: PLC0415  takes long to import
+    from streamsched.evolution.elites import mend_evolution_times  # noqa: PLC0415  takes long to import
 
     with lock_state(directory):
         newest_image(directory)

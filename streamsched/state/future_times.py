@@ -1,8 +1,8 @@
 """Times in the future that a state holds, as one wrong clock left them: found, and mended.
 
 A page whose last visit lies in the future gets no further visit, a host's rest until then bars all of its pages, and
-the newest visit of all stops the fading of rhythms. What such a visit taught is not known any more. So a mended page
-learns its rate anew from its group.
+the newest visit of all stops the fading of rhythms. The effect of such a visit on a rate cannot be removed, so a mended
+page learns its rate anew from its group.
 """
 
 from __future__ import annotations
@@ -36,6 +36,11 @@ class TimeBounds(NamedTuple):
     latest_s: float
     wait_s: float
     present_s: float
+
+    @classmethod
+    def up_to(cls, latest_s: float, shard: ShardArrays, backoff_s: float) -> TimeBounds:
+        """Return the bounds of a shard whose longest back-off is `backoff_s`. O(pages)."""
+        return cls(latest_s, latest_s + backoff_s, newest_time(shard, latest_s))
 
 
 def newest_time(shard: ShardArrays, latest_s: float) -> float:
@@ -97,7 +102,7 @@ def _mend_pages(shard: ShardArrays, rows: Ints, bounds: TimeBounds) -> int:
     pages, traces = shard.pages.records, shard.pages.traces
     visited = rows[pages["last_visit_s"][rows] > bounds.latest_s]
     pages["last_visit_s"][visited] = bounds.present_s
-    pages["own_shape"][visited] = 0.0  # an interval of centuries tells nothing of the rate
+    pages["own_shape"][visited] = 0.0  # an interval of centuries holds no information about the rate
     pages["own_exposure"][visited] = 0.0
     for name in ("last_outcome_s", "last_attempt_s"):
         traces[name][rows] = np.minimum(traces[name][rows], bounds.present_s)

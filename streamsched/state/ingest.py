@@ -210,19 +210,12 @@ def _apply_one(
     corpus.applied += 1
     refresh_prior(page, corpus, groups)  # for any outcome, while the records are in cache
     refresh_link(seasonality, row, page, corpus.sweep)
-    if given & IMPORTANCE:
-        page.importance = columns.importance[at]
-    if given & COST:
-        page.cost = columns.cost[at]
+    _store_weights(page, given, columns, at)
     fingerprint = columns.fingerprint[at] if given & FINGERPRINT else np.uint64(0)
     changed = columns.changed[at] if given & CHANGED else False
     verdict = _detect_change(page, trace, given, status, fingerprint, changed, rules.change_bits)
     if verdict == FAILURE:
-        corpus.failures += 1
-        shard.pages.lease_until_s[row] = fetched_at + wait_s if wait_s >= 0.0 else -np.inf
-        if page.failures < 0xFF:
-            page.failures += 1
-        return FAILURES
+        return _apply_failure(shard, row, fetched_at + wait_s if wait_s >= 0.0 else -np.inf)
     if verdict != FIRST:
         cycles = (fetched_at - page.last_visit_s) / rules.cycle_s
         observed = ObservedInterval(fetched_at, cycles, rules.cycle_s, verdict == CHANGE)
@@ -251,6 +244,26 @@ def _apply_without_visit(shard: ShardArrays, row: int, host: Record, fetched_at:
     page.flags |= np.uint8(DENIED)
     shard.corpus[0].applied += 1
     return DENIALS
+
+
+@inlined_kernel
+def _apply_failure(shard: ShardArrays, row: int, until_s: float) -> int:
+    """Count a failed visit, and keep its page back until `until_s`; return the position of its count."""
+    page: Record = shard.pages.records[row]
+    shard.corpus[0].failures += 1
+    shard.pages.lease_until_s[row] = until_s
+    if page.failures < 0xFF:
+        page.failures += 1
+    return FAILURES
+
+
+@inlined_kernel
+def _store_weights(page: Record, given: int, columns: OutcomeColumns, at: int) -> None:
+    """Store the importance and the cost of a page, if outcome `at` has them."""
+    if given & IMPORTANCE:
+        page.importance = columns.importance[at]
+    if given & COST:
+        page.cost = columns.cost[at]
 
 
 @inlined_kernel

@@ -33,7 +33,7 @@ class NewUrl(NamedTuple):
 def add_page(shard: ShardArrays, index: IndexArrays, url: NewUrl, known_since_s: float, bounds: BoundLimits) -> int:
     """Return the row of a URL: a new one, known since `known_since_s`, unless it was added since it was looked up.
 
-    NOT_FOUND if it is unknown and a bound refuses it, which is counted. The arrays must have room. O(URL).
+    NOT_FOUND if it is unknown and a bound refuses it; refusals are counted. The arrays must have room. O(URL).
     """
     row = find_row(shard.pages, index, url.hash_, url.blob, url.start, url.stop)
     if row >= 0:

@@ -28,13 +28,13 @@ MAX_AHEAD_OF_CLOCK: Final = "1d"  # clocks in a wrong time zone are hours apart
 
 
 class StreamClock:
-    """The newest time of a stream, as far as a single outcome may move it.
+    """The newest time of a stream, which a single outcome with a wrong time cannot move far.
 
     An outcome is refused if it is more than ``max_ahead_s`` ahead of ``newest_s``, the newest accepted time. Each
-    refusal in a row moves the bound by another ``max_ahead_s``, so that a stream goes on after a gap; an outcome within
-    ``max_ahead_s`` of the newest time ends the row. Older outcomes are accepted and say nothing. Until a
-    second outcome comes near the first one, neither is known to be right: an older one replaces it, and two later ones
-    that agree do so too.
+    consecutive refusal moves the bound by another ``max_ahead_s``, so that a stream goes on after a gap; an outcome
+    within ``max_ahead_s`` of the newest time resets the count. Older outcomes are accepted and change nothing. The
+    first outcome is not known to be right until a second one comes near it: an older one replaces it, and so do two
+    later ones that agree.
 
     The result does not depend on how outcomes are cut into batches. ``max_ahead_s`` None refuses nothing.
     ``has_moved``: whether the last call changed anything. For one call at a time.
@@ -107,7 +107,7 @@ class StreamClock:
         return np.flatnonzero(late)
 
     def _admit_all(self, times: Floats) -> bool:
-        """Take all of `times` if each is accepted, as almost always; return whether it is so."""
+        """Take all of `times` if each is accepted, which is the usual case; return whether they were."""
         if self.max_ahead_s is None:
             self.newest_s = float(times.max(initial=self.newest_s))
             return True

@@ -1,6 +1,6 @@
 """Streams and their hosts: a host belongs to the stream that last delivered an outcome of one of its pages.
 
-While a stream is suspended, because another process reads it, no page of its hosts is handed out.
+While a stream is suspended because another process reads it, no batch has a page of its hosts.
 """
 
 from __future__ import annotations

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from streamsched import Scheduler
+from streamsched.evolution.elites import ARCHIVE_NAME
 from streamsched.evolution.process.exchange_files import read_json
 from streamsched.evolution.records import RecordBook
-from streamsched.scheduler.evolver import ARCHIVE_NAME
 from tests.support.command_line import crawl, write
 from tests.support.killed_run import kill_after, warm_processes
 

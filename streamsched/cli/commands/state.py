@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 import numpy as np
@@ -23,6 +23,9 @@ from streamsched.scheduler.scheduler import Scheduler
 from streamsched.service.open_state import drop_lost_log, repair_state
 from streamsched.state.future_times import describe_future_pages
 from streamsched.state.stream_clock import MAX_AHEAD_OF_CLOCK
+
+if TYPE_CHECKING:
+    from streamsched.state.page_table import PageTable
 
 __all__ = ["command"]
 
@@ -74,8 +77,8 @@ def _verify(state: Path, now: float | None, max_ahead: float, json: bool) -> int
     """Check every byte of every file of a saved state.
 
     Older snapshots and the log of calls are checked too. Each damaged or missing file is reported, and so are pages
-    whose last visit lies in the future; the exit code is 4 if there is anything to report. What a crash leaves is no
-    damage: bytes of a call that was never acknowledged, and calls that wait for a stream to be read again.
+    whose last visit lies in the future; the exit code is 4 if there is anything to report. A crash may leave bytes of
+    a call that was never acknowledged, and calls that wait for a stream to be read again; these are not damage.
     """
     faults = check_directory(state)
     for fault in faults[1:]:
@@ -83,20 +86,24 @@ def _verify(state: Path, now: float | None, max_ahead: float, json: bool) -> int
     if faults:
         raise faults[0]
     found = recover_state(state, report=False)
-    pages = found.core.pages
-    broken = pages.faults()
     file = str(newest_image(state))
-    if broken:
-        raise SnapshotError(file, f"checksums are valid but an invariant does not hold: {broken[0]}")
-    future = describe_future_pages(pages.arrays, options.current_time(now) + max_ahead)
-    if future is not None:
-        raise SnapshotError(file, f"{future}; `streamsched state repair` mends them")
+    _check_pages(file, found.core.pages, options.current_time(now) + max_ahead)
     result: dict[str, Any] = {"file": file, "sound": True}
     if found.unfinished_bytes:
         result["unfinished_bytes"] = found.unfinished_bytes
     if found.needed is not None:
         result["waits_for"] = found.needed.stream
     return _print(result, json)
+
+
+def _check_pages(file: str, pages: PageTable, latest_s: float) -> None:
+    """Raise SnapshotError about `file` if an invariant does not hold, or a last visit is later than `latest_s`."""
+    broken = pages.faults()
+    if broken:
+        raise SnapshotError(file, f"checksums are valid but an invariant does not hold: {broken[0]}")
+    future = describe_future_pages(pages.arrays, latest_s)
+    if future is not None:
+        raise SnapshotError(file, f"{future}; `streamsched state repair` mends them")
 
 
 @command.command("repair", epilog="Example: streamsched state repair --state state/")

@@ -30,7 +30,7 @@ _WORD: Final = np.dtype("<u8")
 
 @dataclass(frozen=True, slots=True)
 class Torn:
-    """`nbytes` bytes at `offset`, behind the last call, are no whole call.
+    """The `nbytes` bytes at `offset`, after the last call, that are not a whole call.
 
     ``is_prefix``: whether they may be the beginning of a write that was interrupted, which was never acknowledged.
     """
@@ -141,7 +141,8 @@ class _Frames(NamedTuple):
 def _read_frames(raw: bytes, first: int, synced: int) -> _Frames:
     """Return the frames of a segment that was on disk up to byte `synced`.
 
-    Frames behind bytes that are no frame count only if these bytes were on disk: else it is one unfinished write.
+    Frames after bytes that are not a frame count only if these bytes were on disk; otherwise all of them belong to one
+    unfinished write.
     """
     at, number = FIRST_FRAME_AT, first
     found: list[RawFrame] = []
