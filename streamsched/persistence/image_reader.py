@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from streamsched.numerics.arrays import Records
     from streamsched.records.schema import ShardArrays
 
-__all__ = ["LoadedImages", "check_image", "load_images", "log_of"]
+__all__ = ["LoadedImages", "check_image", "check_place", "load_images", "log_of"]
 
 _THREADS: Final = min(4, os.cpu_count() or 1)  # that read: more would only wait for the same disk
 _PATCHES: Final = {  # parts whose records name their own index: the kind of record, and the field of the index
@@ -89,10 +89,20 @@ def log_of(contents: Mapping[str, Any]) -> LogName | None:
     return None if contents["log"] is None else LogName(*contents["log"])
 
 
-def check_image(path: Path) -> None:
-    """Check every byte of the image at `path`; raises SnapshotError if one is damaged. O(bytes)."""
+def check_image(path: Path) -> Image:
+    """Check every byte of the image at `path` and return it; raises SnapshotError if one is damaged. O(bytes)."""
     image = read_image(path)
     _each_part(image, image.parts, lambda part: np.empty(part.count, part.dtype))
+    return image
+
+
+def check_place(image: Image, before: Image | None) -> None:
+    """Raise SnapshotError unless `image` is an increment that follows `before`, or a whole image if that is None."""
+    follows = image.contents["follows"]
+    if before is None and follows is not None:
+        raise SnapshotError(str(image.path), "cannot be used: it is an increment, under the name of a whole image")
+    if before is not None and follows != before.contents["mark"]:
+        raise SnapshotError(str(image.path), f"cannot be used: it does not follow {before.path.name}")
 
 
 def _load_chain(directory: Path, chain: list[ImageName], faults: list[SnapshotError]) -> LoadedImages:
@@ -101,6 +111,7 @@ def _load_chain(directory: Path, chain: list[ImageName], faults: list[SnapshotEr
     if chain[0].step:
         raise SnapshotError(str(base), f"damaged: {ImageName(chain[0].number).in_directory(directory).name} is missing")
     image = read_image(base)
+    check_place(image, None)
     _read_ahead(base)
     pages = PageTable.of_state(image.contents["state"])
     images = _follow(directory, image, chain, faults)
@@ -145,8 +156,7 @@ def _follow(directory: Path, base: Image, chain: list[ImageName], faults: list[S
                 before = ImageName(name.number, place).in_directory(directory)
                 raise SnapshotError(str(path), f"cannot be used: {before.name}, which it follows, is missing")
             image = read_image(path)
-            if image.contents["follows"] != images[-1].contents["mark"]:
-                raise SnapshotError(str(path), f"cannot be used: it does not follow {images[-1].path.name}")
+            check_place(image, images[-1])
         except SnapshotError as error:
             faults.append(error)
             break
