@@ -120,8 +120,8 @@ def _refuse_emptiness(log: ChangeLog, start_s: float, end_s: float, cycle_s: flo
     if cycles > _MOST_EMPTY_CYCLES:
         raise ReplayError(
             f"no page changes from {format_time(edges[at])} to {format_time(edges[at + 1])}, in {cycles:,} cycles: "
-            f"expected {_MOST_EMPTY_CYCLES:,} or fewer unless --from and --to (start_s, end_s) are given. Perhaps a time "
-            f"is wrong: the log runs from {format_time(log.first_s)} to {format_time(log.last_s)}"
+            f"expected {_MOST_EMPTY_CYCLES:,} or fewer unless --from and --to (start_s, end_s) are given. Perhaps a "
+            f"time is wrong: the log runs from {format_time(log.first_s)} to {format_time(log.last_s)}"
         )
 
 
