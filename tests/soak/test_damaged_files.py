@@ -22,7 +22,7 @@ from tests.soak.saved_crawl import (
     make_saved_crawl,
     quick_and_small,
 )
-from tests.support.command_line import Answer
+from tests.support.command_line import NOW, Answer
 
 
 @pytest.fixture(scope="module")
@@ -169,7 +169,25 @@ def ask_all(crawl: SavedCrawl, folder: Path, hurt: set[str]) -> dict[str, Answer
     for name, answer in answers.items():
         check_answer(crawl, name, answer, hurt)
     check_verdict(crawl, answers, hurt)
+    check_repair(crawl, folder, answers["verify"].code, hurt)
     return answers
+
+
+def check_repair(crawl: SavedCrawl, folder: Path, verdict: int, hurt: set[str]) -> None:
+    """Repair drops what cannot be read of the log, and nothing else: a state that once was, and is sound again."""
+    before = describe(folder)
+    answer = call("state", "repair", "--drop-lost-calls", "--now", str(NOW), "--state", folder, "--json")
+    if answer.code:
+        assert answer.code == 4
+        assert is_explained(crawl, answer, hurt)
+        assert describe(folder).keys() == before.keys()
+        return
+    assert answer.json["changed"] == {}
+    assert bool(answer.json["dropped"]) == (verdict != 0)
+    assert call("state", "verify", "--now", str(NOW), "--state", folder).code == 0
+    digest = call("state", "digest", "--state", folder).out.strip()
+    assert digest in crawl.digests
+    assert verdict or digest == crawl.whole_digest
 
 
 def check_answer(crawl: SavedCrawl, name: str, answer: Answer, hurt: set[str]) -> None:
