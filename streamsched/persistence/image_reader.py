@@ -113,8 +113,8 @@ def _load_chain(directory: Path, chain: list[ImageName], faults: list[SnapshotEr
     image = read_image(base)
     check_place(image, None)
     _read_ahead(base)
-    pages = PageTable.of_state(image.contents["state"])
     images = _follow(directory, image, chain, faults)
+    pages = PageTable.of_state(images[-1].contents["state"])  # bounds may have been set since the whole image
     kernels = threading.Thread(target=PageTable(pages.cycle_s, pages.change_bits).rebuild_index)
     kernels.start()  # loading them from the kernel cache takes as long as reading a gigabyte
     while True:
@@ -128,7 +128,7 @@ def _load_chain(directory: Path, chain: list[ImageName], faults: list[SnapshotEr
                 raise
             faults.append(error)  # some of its parts may be in the tables already: start again without it
             images = images[:at]
-            pages = PageTable.of_state(image.contents["state"])
+            pages = PageTable.of_state(images[-1].contents["state"])
     kernels.join()
     pages.rebuild_index()
     contents = images[-1].contents

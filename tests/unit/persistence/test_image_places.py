@@ -1,4 +1,4 @@
-"""Images under names that are not theirs: an increment as a whole image, an increment of another image."""
+"""A whole image and its increments: settings that changed between them, and files under names that are not theirs."""
 
 from __future__ import annotations
 
@@ -39,3 +39,14 @@ def test_increment_of_another_image_is_passed_over_and_reported(state: Path) -> 
     shutil.copyfile(state / "snapshot-00000001+0001.state", wrong)
     assert [fault.path for fault in check_directory(state)] == [str(wrong)]
     assert Scheduler.load(state).digest() == digest  # the log has the calls
+
+
+def test_bounds_are_those_of_the_last_increment(state: Path) -> None:
+    """Even if the increment has the call that set them, so that the log has no need to be read."""
+    with DurableScheduler.open(state, plan=NEVER, threads=1) as scheduler:
+        scheduler.max_pages, scheduler.max_pages_per_host, scheduler.max_patterns_per_host = 7, None, 3
+        scheduler.snapshot()
+        scheduler.close(save=False)
+    assert scheduler.saved.path.name.count("+") == 1
+    with DurableScheduler.open(state, plan=NEVER, threads=1) as again:
+        assert (again.max_pages, again.max_pages_per_host, again.max_patterns_per_host) == (7, None, 3)
