@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from streamsched.numerics.arrays import Records
     from streamsched.records.schema import ShardArrays
 
-__all__ = ["LoadedImages", "check_image", "load_images", "log_of", "streams_in_all_images"]
+__all__ = ["LoadedImages", "check_image", "check_place", "load_images", "log_of", "streams_in_all_images"]
 
 _THREADS: Final = min(4, os.cpu_count() or 1)  # that read: more would only wait for the same disk
 _PATCHES: Final = {  # parts whose records name their own index: the kind of record, and the field of the index
@@ -99,10 +99,20 @@ def streams_in_all_images(directory: Path) -> set[str]:
     return set.intersection(*known) if known else set()
 
 
-def check_image(path: Path) -> None:
-    """Check every byte of the image at `path`; raises SnapshotError if one is damaged. O(bytes)."""
+def check_image(path: Path) -> Image:
+    """Check every byte of the image at `path` and return it; raises SnapshotError if one is damaged. O(bytes)."""
     image = read_image(path)
     _each_part(image, image.parts, lambda part: np.empty(part.count, part.dtype))
+    return image
+
+
+def check_place(image: Image, before: Image | None) -> None:
+    """Raise SnapshotError unless `image` is an increment that follows `before`, or a whole image if that is None."""
+    follows = image.contents["follows"]
+    if before is None and follows is not None:
+        raise SnapshotError(str(image.path), "cannot be used: it is an increment, under the name of a whole image")
+    if before is not None and follows != before.contents["mark"]:
+        raise SnapshotError(str(image.path), f"cannot be used: it does not follow {before.path.name}")
 
 
 def _load_chain(directory: Path, chain: list[ImageName], faults: list[SnapshotError]) -> LoadedImages:
@@ -111,9 +121,10 @@ def _load_chain(directory: Path, chain: list[ImageName], faults: list[SnapshotEr
     if chain[0].step:
         raise SnapshotError(str(base), f"damaged: {ImageName(chain[0].number).in_directory(directory).name} is missing")
     image = read_image(base)
+    check_place(image, None)
     _read_ahead(base)
-    pages = PageTable.of_state(image.contents["state"])
     images = _follow(directory, image, chain, faults)
+    pages = PageTable.of_state(images[-1].contents["state"])  # bounds may have been set since the whole image
     kernels = threading.Thread(target=PageTable(pages.cycle_s, pages.change_bits).rebuild_index)
     kernels.start()  # loading them from the kernel cache takes as long as reading a gigabyte
     while True:
@@ -127,7 +138,7 @@ def _load_chain(directory: Path, chain: list[ImageName], faults: list[SnapshotEr
                 raise
             faults.append(error)  # some of its parts may be in the tables already: start again without it
             images = images[:at]
-            pages = PageTable.of_state(image.contents["state"])
+            pages = PageTable.of_state(images[-1].contents["state"])
     kernels.join()
     pages.rebuild_index()
     contents = images[-1].contents
@@ -155,8 +166,7 @@ def _follow(directory: Path, base: Image, chain: list[ImageName], faults: list[S
                 before = ImageName(name.number, place).in_directory(directory)
                 raise SnapshotError(str(path), f"cannot be used: {before.name}, which it follows, is missing")
             image = read_image(path)
-            if image.contents["follows"] != images[-1].contents["mark"]:
-                raise SnapshotError(str(path), f"cannot be used: it does not follow {images[-1].path.name}")
+            check_place(image, images[-1])
         except SnapshotError as error:
             faults.append(error)
             break

@@ -7,8 +7,8 @@ from typing import Any
 
 from streamsched.errors import SnapshotError
 from streamsched.persistence.files import ImageName, list_images, list_segments
-from streamsched.persistence.image_format import read_image
-from streamsched.persistence.image_reader import check_image, log_of
+from streamsched.persistence.image_format import Image, read_image
+from streamsched.persistence.image_reader import check_image, check_place, log_of
 from streamsched.persistence.recovery import newest_image
 from streamsched.persistence.write_ahead_log.log_reader import LoggedCalls
 from streamsched.persistence.write_ahead_log.segment_reading import read_segment
@@ -32,18 +32,21 @@ def check_directory(directory: Path) -> list[SnapshotError]:
 
 def _check_images(directory: Path, names: list[ImageName]) -> list[SnapshotError]:
     faults: list[SnapshotError] = []
-    for name in sorted(names, reverse=True):
+    whole: dict[ImageName, Image] = {}
+    for name in sorted(names):
         before = ImageName(name.number, name.step - 1)
         if name.step and before not in names:
             path = name.in_directory(directory)
             faults.append(SnapshotError(str(path), f"cannot be used: {before.in_directory(directory).name} is missing"))
         try:
-            check_image(name.in_directory(directory))
+            whole[name] = check_image(name.in_directory(directory))
+            if not name.step or before in whole:  # else the error of that one says it
+                check_place(whole[name], whole.get(before))
         except FileNotFoundError:
             continue
         except SnapshotError as error:
             faults.append(error)
-    return faults
+    return faults[::-1]
 
 
 def _check_log(directory: Path, names: list[ImageName]) -> list[SnapshotError]:

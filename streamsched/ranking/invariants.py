@@ -104,6 +104,8 @@ def _find_exceeded(shard: ShardArrays, ranking: InspectedRanking, time_s: float)
     flags = shard.pages.records["flags"][rows]
     waits = read_waits(shard, rows, query_time.limits)
     counted = ((flags & blocks.mask) == blocks.want) & (np.maximum(waits.ready_at, waits.host_ready_s) <= time_s)
+    groups = shard.groups.records
+    counted &= groups["stream"][groups["host"][shard.pages.records["group"][rows]]] >= 0  # else it is suspended
     counted &= (flags & OUT) == 0  # the end of their lease is reported
     counted &= ((flags & LEASED) == 0) | (shard.pages.lease_until_s[rows] <= time_s)
     scores = ranking.scan.score(shard, time_s, query_time.cycle_s, rows)

@@ -42,13 +42,14 @@ OF_THE_FILES = {"file", "images", "bytes_a_page", "exported", "state"}  # fields
 class SavedCrawl:
     """`folder`: as the process left it; `earlier`: as before its last call, which a torn log may lose.
 
-    `digests`: after every step. The answers are those to `folder` and to `earlier`.
+    `digests`: after every step, the last one is `whole_digest`. The answers are those to `folder` and to `earlier`.
     """
 
     folder: Path
     earlier: Path
     source: Path
     digests: frozenset[str]
+    whole_digest: str
     answers: dict[str, object]
     earlier_answers: dict[str, object]
 
@@ -89,6 +90,7 @@ def make_saved_crawl(home: Path) -> SavedCrawl:
         earlier,
         source,
         frozenset(digests),
+        digests[-1],
         all_answers(home, folder, source),
         all_answers(home, earlier, source),
     )

@@ -59,7 +59,7 @@ class Chain:
         return ended is None
 
 
-@pytest.mark.cases(ordinary=1, whole=10)
+@pytest.mark.cases(ordinary=1, whole=21)
 def test_killed_a_dozen_times(processes: ForkServerContext, tmp_path: Path, rng: random.Random) -> None:
     chain = Chain(processes, tmp_path)
     state = tmp_path / "state"

@@ -31,6 +31,13 @@ SETTINGS: dict[str, Any] = {
     "seed": 3, "panel": 0.1, "new_share": 0.1, "explore_share": 0.1, "threads": 1,
     "politeness": Politeness(delay=2.0, in_flight=40, backoff=60.0, min_revisit=10.0),
 }  # fmt: skip
+SETTABLE: dict[str, list[float | None]] = {  # properties, and values for them
+    "per_host": [None, 2, 5],
+    "max_ahead": [None, 60.0, DAY],
+    "max_pages": [None, 320, 10_000],
+    "max_pages_per_host": [None, 60],
+    "max_patterns_per_host": [None, 1, 3],
+}
 LIFETIME = {"open", "close", "load"}  # and what only one thread can do
 
 
@@ -95,10 +102,16 @@ class Crowd:
     def _observe(self, rng: random.Random, mine: list[str]) -> None:
         given = self.give_back(mine, rng.randrange(9))
         observed = self.scheduler.observe(OutcomeBatch.from_outcomes([self._outcome(url, rng) for url in given]))
-        assert observed.applied + observed.duplicates + observed.late + observed.rejected == len(given)
+        counts = (observed.applied, observed.duplicates, observed.late, observed.rejected, observed.refused)
+        assert sum(counts) == len(given)
+        assert observed.refused == 0  # these pages are known
 
     def _outcome(self, url: str, rng: random.Random) -> Outcome:
-        return Outcome(url, self.now, rng.choice([200, 200, 200, 404, 429, 500]), changed=rng.random() < 0.5)
+        status = rng.choice([200, 200, 200, 404, 429, 500, "robots_denied", "not_attempted"])
+        moved_to = rng.choice([None, None, None, rng.choice(URLS), f"{url}/moved"])
+        return Outcome(
+            url, self.now, status, changed=rng.random() < 0.5, moved_to=None if moved_to == url else moved_to
+        )
 
     def _take(self, rng: random.Random, mine: list[str]) -> None:
         """Pages of the stream are pages that nobody holds."""
@@ -137,14 +150,21 @@ class Crowd:
     def _set_politeness(self, rng: random.Random, _mine: list[str]) -> None:
         self.scheduler.set_politeness(Politeness(delay=rng.choice([0.0, 2.0]), in_flight=40, min_revisit=10.0))
 
-    def _per_host(self, rng: random.Random, _mine: list[str]) -> None:
-        self.scheduler.per_host = rng.choice([None, 2, 5])
-        assert self.scheduler.per_host in (None, 2, 5)
+    def _suspend_streams(self, rng: random.Random, _mine: list[str]) -> None:
+        self.scheduler.suspend_streams(rng.choice([[], ["stream"], ["stream", "another"]]))
+
+    def _set_property(self, rng: random.Random, _mine: list[str]) -> None:
+        name = rng.choice(sorted(SETTABLE))
+        setattr(self.scheduler, name, rng.choice(SETTABLE[name]))
+        assert getattr(self.scheduler, name) in SETTABLE[name]
 
     def _use(self, rng: random.Random, _mine: list[str]) -> None:
         self.scheduler.use(rng.choice(FORMULAS), wait=rng.random() < 0.5)
 
     # --- calls that only read, or write files
+    def _find_ahead(self, rng: random.Random, _mine: list[str]) -> None:
+        self.scheduler.find_ahead([self._outcome(url, rng) for url in rng.sample(URLS, 3)])
+
     def _rank(self, rng: random.Random, _mine: list[str]) -> None:
         batch = self.scheduler.rank(rng.randrange(9), now=self.now, surge_probes=rng.random() < 0.5)
         assert len(batch.reasons) == len(batch.hosts) == len(batch)
@@ -189,13 +209,19 @@ class Crowd:
 
 
 def public_methods(kind: type[AnyScheduler]) -> list[str]:
-    """All methods of `kind`, and two names for its properties: those to read, and `per_host`, which may be set."""
+    """All methods of `kind`, and two names for its properties: those to read, and those that may be set."""
     names = {name for name in dir(kind) if not name.startswith("_")} - LIFETIME - {*properties(kind)}
-    return sorted(names | {"read_properties", "per_host"})
+    return sorted(names | {"read_properties", "set_property"})
 
 
 def properties(kind: type[AnyScheduler]) -> list[str]:
     return sorted(name for name in dir(kind) if not name.startswith("_") and isinstance(getattr(kind, name), property))
+
+
+@pytest.mark.parametrize("kind", [Scheduler, DurableScheduler])
+def test_every_property_that_may_be_set_is_set(kind: type[AnyScheduler]) -> None:
+    own = {name for name in properties(kind) if getattr(kind, name).fset is not None}
+    assert own - {"core"} == SETTABLE.keys()
 
 
 @pytest.fixture(autouse=True)
@@ -243,9 +269,8 @@ def test_nine_threads_at_a_durable_scheduler(rng: random.Random, tmp_path: Path,
         crowd.run()
         check(scheduler)
         digest = scheduler.digest()
-        shutil.copytree(tmp_path / "state", tmp_path / "killed")
-        scheduler.close(save=False)
-    with DurableScheduler.open(tmp_path / "killed", reread=crowd.reread, threads=1) as again:
+        scheduler.close(save=False)  # a copy of files while they are being saved would be of no instant
+    with DurableScheduler.open(tmp_path / "state", reread=crowd.reread, threads=1) as again:
         at = again.positions.get("stream", 0)
         if at < len(crowd.stream):
             again.take(OutcomeBatch.from_outcomes(crowd.stream[at:]), "stream", len(crowd.stream))

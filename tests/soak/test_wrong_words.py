@@ -35,6 +35,7 @@ def places(folder: Path) -> dict[str, list[str]]:
         "convert": [str(folder / "outcomes.jsonl"), str(folder / "out.jsonl")],
         "state show": ["--state", state],
         "state verify": ["--state", state],
+        "state repair": ["--state", state, "--now", str(NOW)],
         "state digest": ["--state", state],
         "state export": ["--state", state, "--to", str(folder / "pages.arrow")],
     }
