@@ -16,6 +16,7 @@ import pytest
 from streamsched import Scheduler
 from streamsched.cli.interruption import Interruption, orderly_exit
 from streamsched.connectors import Delivery, Source, open_source
+from streamsched.persistence.write_ahead_log.log_reader import has_calls
 from tests.support.command_line import Answer, Command, crawl, finish, start, write
 
 LINES = crawl()
@@ -174,7 +175,7 @@ def test_a_pipe_that_stays_silent(tmp_path: Path, number: signal.Signals) -> Non
     assert process.stdin is not None
     process.stdin.write("\n".join(LINES[:3]) + "\n")
     process.stdin.flush()
-    while not any(state.glob("calls-*")) and process.poll() is None:
+    while not has_calls(state) and process.poll() is None:
         os.sched_yield()
     process.send_signal(number)
     try:
