@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import random
-import shutil
 import sys
 import threading
 from collections.abc import Callable, Iterator
