@@ -413,7 +413,7 @@ def processes() -> Iterator[ForkServerContext]:
 def test_killed_a_dozen_times(
     processes: ForkServerContext, topic: Topic, real: Address, tmp_path: Path, rng: random.Random
 ) -> None:
-    """Readers of a partition, killed at random instants while it grows; then the state is that of its messages, once."""
+    """Readers of a partition, killed at random instants while it grows: the state is that of its messages, once."""
     assert real.is_real
     kills = 6 if topic.client == "kafka-python" else 12
     twin = Scheduler()
