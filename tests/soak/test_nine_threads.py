@@ -106,10 +106,14 @@ class Crowd:
         assert observed.refused == 0  # these pages are known
 
     def _outcome(self, url: str, rng: random.Random) -> Outcome:
-        status = rng.choice([200, 200, 200, 404, 429, 500, "robots_denied", "not_attempted"])
+        statuses: list[int | str] = [200, 200, 200, 404, 429, 500, "robots_denied", "not_attempted"]
         moved_to = rng.choice([None, None, None, rng.choice(URLS), f"{url}/moved"])
         return Outcome(
-            url, self.now, status, changed=rng.random() < 0.5, moved_to=None if moved_to == url else moved_to
+            url,
+            self.now,
+            rng.choice(statuses),
+            changed=rng.random() < 0.5,
+            moved_to=None if moved_to == url else moved_to,
         )
 
     def _take(self, rng: random.Random, mine: list[str]) -> None:
