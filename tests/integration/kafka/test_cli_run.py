@@ -409,12 +409,16 @@ def processes() -> Iterator[ForkServerContext]:
         yield context
 
 
-def kill_and_compare(processes: ForkServerContext, topic: Topic, folder: Path, kills: int) -> None:
-    """Kill readers of a partition at random instants while it grows; then the state is that of its messages, once."""
-    rng = random.Random(kills)
+@pytest.mark.cases(ordinary=1, whole=9)
+def test_killed_a_dozen_times(
+    processes: ForkServerContext, topic: Topic, real: Address, tmp_path: Path, rng: random.Random
+) -> None:
+    """Readers of a partition, killed at random instants while it grows: the state is that of its messages, once."""
+    assert real.is_real
+    kills = 6 if topic.client == "kafka-python" else 12
     twin = Scheduler()
     sent = 0
-    words = ["--source", topic.url(), "--state", str(folder / "state"), "--set", "save.every=5ms", "--json"]
+    words = ["--source", topic.url(), "--state", str(tmp_path / "state"), "--set", "save.every=5ms", "--json"]
     for _ in range(kills):
         more = stream(rng.randrange(1, 120), sent)
         with topic.producing() as producer:
@@ -422,21 +426,10 @@ def kill_and_compare(processes: ForkServerContext, topic: Topic, folder: Path, k
                 producer.send(topic.name, encode_event(one.url, one.fetched_at, changed=one.changed), b"k", partition=0)
         twin.observe(more)
         sent += len(more)
-        assert kill_after(processes, words, folder / "result", 0.2 + rng.random()) is None, (
-            folder / "result.err"
+        assert kill_after(processes, words, tmp_path / "result", 0.2 + rng.random()) is None, (
+            tmp_path / "result.err"
         ).read_text()
-    assert kill_after(processes, [*words, "--until-end"], folder / "result", 300.0) == 0
-    state = Scheduler.load(folder / "state")
+    assert kill_after(processes, [*words, "--until-end"], tmp_path / "result", 300.0) == 0
+    state = Scheduler.load(tmp_path / "state")
     assert int(state.core.pages.arrays.corpus["applied"][0]) == sent
     assert state.digest() == twin.digest()
-
-
-def test_killed_a_dozen_times(processes: ForkServerContext, topic: Topic, real: Address, tmp_path: Path) -> None:
-    assert real.is_real
-    kill_and_compare(processes, topic, tmp_path, 6 if topic.client == "kafka-python" else 12)
-
-
-@pytest.mark.soak
-def test_killed_a_hundred_times(processes: ForkServerContext, topic: Topic, real: Address, tmp_path: Path) -> None:
-    assert real.is_real
-    kill_and_compare(processes, topic, tmp_path, 100)
