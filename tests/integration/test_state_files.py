@@ -193,7 +193,7 @@ def test_calls_without_any_image_are_no_new_state(state: Path) -> None:
 
 FORKING = """
 import gc, os, sys
-from streamsched import SnapshotError
+from streamsched import OutcomeBatch, SnapshotError
 from streamsched.scheduler.durable import DurableScheduler
 
 scheduler = DurableScheduler.open(sys.argv[1])
@@ -206,7 +206,7 @@ if child == 0:
         lambda: scheduler.discover(["https://b.example/"], now=0.0),
         lambda: scheduler.rank(1, now=1e6),
         lambda: scheduler.use("t"),
-        lambda: scheduler.take(None, "stream", 1),
+        lambda: scheduler.take(OutcomeBatch([], []), "stream", 1),
         lambda: scheduler.snapshot(),
         lambda: scheduler.save(sys.argv[1]),
         lambda: scheduler.digest(),
@@ -224,6 +224,7 @@ if child == 0:
     os.write(ready[1], b"x")
     os.read(go[0], 1)
     os._exit(refused)
+os.close(ready[1])
 os.read(ready[0], 1)
 scheduler.discover(["https://c.example/"], now=0.0)
 scheduler.snapshot()
@@ -261,7 +262,7 @@ def test_refused_memory_is_one_line(state: Path, streamsched: Command, monkeypat
     def refuse(*_: object) -> None:
         raise MemoryError("Unable to allocate 6.50 MiB")
 
-    monkeypatch.setattr(PageTable, "of_settings", refuse)
+    monkeypatch.setattr(PageTable, "__init__", refuse)
     found = streamsched("state", "digest", "--state", state)
     assert found.code == 71
     assert found.err == "streamsched: out of memory: Unable to allocate 6.50 MiB; see `ulimit -v`\n"
