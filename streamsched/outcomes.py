@@ -16,7 +16,7 @@ from streamsched.numerics.argument_checks import TIME_LIMIT_S, expected_time, re
 from streamsched.numerics.arrays import Bytes, Floats, Ints, frozen
 from streamsched.numerics.column_casting import as_column, as_urls
 from streamsched.numerics.jit import bare_kernel, load_word
-from streamsched.numerics.packed_urls import MAX_URL_BYTES, PackedUrls, same_bytes
+from streamsched.numerics.packed_urls import MAX_URL_BYTES, PackedUrls
 
 __all__ = [
     "CHANGED",
@@ -72,6 +72,7 @@ _LARGEST: Final = float(np.finfo(np.float32).max)  # of float32, in which record
 _HIGH_BITS: Final = np.uint64(0x8080808080808080)  # set in the bytes of characters beyond ASCII
 _URL_EXPECTED: Final = f"1 to {MAX_URL_BYTES} bytes of UTF-8"
 _NUMBER_EXPECTED: Final = f"a finite number of 0 or more, at most {_LARGEST:.6g}"
+_SECONDS_EXPECTED: Final = "a finite number of seconds, 0 or more"  # servers send any: the politeness caps it
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,17 +239,19 @@ class OutcomeBatch:
         if self.status.size:
             outside = ((self.status < 0) | (self.status > MAX_STATUS)) & ~np.isin(self.status, list(_WORDS))
             report(self._where(STATUS, outside), "status", self._value("status"), STATUS_EXPECTED)
-        for field, bit in (("importance", IMPORTANCE), ("cost", COST), ("retry_after", RETRY_AFTER)):
+        for field, bit in (("importance", IMPORTANCE), ("cost", COST)):
             column = getattr(self, field)
             if column.size:
                 fits = (column >= 0) & (column <= _LARGEST)
                 report(self._where(bit, ~fits), field, self._value(field), _NUMBER_EXPECTED)
+        if self.retry_after.size:
+            fits = (self.retry_after >= 0) & (self.retry_after < np.inf)
+            report(self._where(RETRY_AFTER, ~fits), "retry_after", self._value("retry_after"), _SECONDS_EXPECTED)
         if len(self.moved_to):
             moved_rows = np.flatnonzero(self.given & MOVED_TO)
             for faulty, expected in (
                 (_out_of_range(self.moved_to), _URL_EXPECTED),
                 (self.moved_to.not_utf8(), "UTF-8"),
-                (_find_equal(self.urls, self.moved_to), "another URL than the page's own"),
             ):
                 report(np.intersect1d(faulty, moved_rows), "moved_to", lambda row: self.moved_to[row], expected)
         return [problems_by_row[row] for row in sorted(problems_by_row)]
@@ -281,12 +284,6 @@ def _out_of_range(urls: PackedUrls) -> npt.NDArray[np.intp]:
     """Return the indices of URLs that are empty or too long."""
     lengths = np.diff(urls.offsets)
     return np.flatnonzero((lengths < 1) | (lengths > MAX_URL_BYTES))
-
-
-def _find_equal(urls: PackedUrls, others: PackedUrls) -> npt.NDArray[np.intp]:
-    """Return the indices at which both have the same bytes."""
-    same_length = np.flatnonzero(np.diff(urls.offsets) == np.diff(others.offsets))
-    return np.array([row for row in same_length.tolist() if urls[row] == others[row]], np.intp)
 
 
 def _is_plain(outcome: Outcome) -> bool:
@@ -337,15 +334,10 @@ def _are_valid(  # noqa: PLR0913, PLR0917  the columns of a batch
             return False
         if given[i] & COST and not 0.0 <= cost[i] <= _LARGEST:
             return False
-        if given[i] & RETRY_AFTER and not 0.0 <= retry_after[i] <= _LARGEST:
+        if given[i] & RETRY_AFTER and not 0.0 <= retry_after[i] < np.inf:
             return False
         if given[i] & MOVED_TO:
-            length = moved_offsets[i + 1] - moved_offsets[i]
-            if not 1 <= length <= MAX_URL_BYTES:
-                return False
-            if length == offsets[i + 1] - offsets[i] and same_bytes(
-                blob, offsets[i], moved_blob, moved_offsets[i], length
-            ):
+            if not 1 <= moved_offsets[i + 1] - moved_offsets[i] <= MAX_URL_BYTES:
                 return False
     return _is_ascii(blob, offsets) and _is_ascii(moved_blob, moved_offsets)
 

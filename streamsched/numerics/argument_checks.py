@@ -58,7 +58,7 @@ def expected_time(found: float) -> str:
     """
     if not math.isfinite(found):
         return "UTC epoch seconds, finite"
-    return "UTC epoch seconds below 1e11 (are these milliseconds?)"
+    return f"UTC epoch seconds {'below 1e11' if found > 0.0 else 'above -1e11'} (are these milliseconds?)"
 
 
 def check_share(setting: str, found: float) -> float:

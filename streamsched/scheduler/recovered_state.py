@@ -114,7 +114,8 @@ def continue_without_lost_calls(directory: Path, *, reread: Rereader | None = No
         save_image(directory, core, None, Closed(), marking=False)
         with as_snapshot_errors(directory, "cannot be written"):
             drop_images(directory, 1)
-            for _, path in list_segments(directory):
+        for _, path in list_segments(directory):
+            with as_snapshot_errors(path, "cannot be removed"):
                 path.unlink()
         return faults
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from streamsched.errors import InvalidOutcome, SettingsError
-from streamsched.numerics.argument_checks import TIME_LIMIT_S
+from streamsched.numerics.argument_checks import TIME_LIMIT_S, check_time
 from streamsched.numerics.durations import format_duration, parse_duration
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ class StreamClock:
         if latest_s is not None:
             return f"UTC epoch seconds up to {latest_s:.0f}, by the present time"
         ahead = format_duration(self.max_ahead_s or 0.0)
-        return f"UTC epoch seconds at most {ahead} ahead of the newest outcome, {self.newest_s:.0f}"
+        return f"UTC epoch seconds at most {ahead} (max_ahead) ahead of the newest outcome before it"
 
     def _admit_until(self, times: Floats, latest_s: float) -> Ints:
         late = times > latest_s
@@ -175,7 +175,7 @@ class WallClock:
         """Return the latest time that is accepted, if `newest_s` is known to have been reached."""
         if self.max_ahead is None:
             return TIME_LIMIT_S
-        return max(self.read(), newest_s) + float(self.max_ahead)
+        return max(check_time(self.read(), "clock"), newest_s) + float(self.max_ahead)
 
     def check_now(self, now: float, newest_s: float) -> float:
         """Return `now`; raises SettingsError if it is too far ahead of both the clock and `newest_s`."""

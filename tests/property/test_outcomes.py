@@ -53,7 +53,6 @@ def is_valid(record: dict[str, Any]) -> bool:
         and abs(record["fetched_at"]) < 1e11
         and (record["status"] is None or isinstance(record["status"], str) or 0 <= record["status"] <= 999)
         and 1 <= len(moved_to) <= 8192
-        and moved_to != record["url"]
         and all(0.0 <= amount <= LARGEST for amount in amounts)
     )
 

@@ -266,7 +266,7 @@ def test_pages_are_handed_out_in_the_order_of_the_twin(
 
 
 @settings(max_examples=30)
-@given(streams(), formulas, st.sampled_from([-1e308, 0.0, 1e6, 1e308]))
+@given(streams(), formulas, st.sampled_from([-9.9e10, 0.0, 1e6, 9.9e10]))
 def test_terminals_and_scores_are_those_of_the_twin(outcomes: list[Outcome], formula: str, now: float) -> None:
     scheduler, shard = Scheduler(formula=formula, max_ahead=None), reference_shard.Shard(DAY)
     observe_both(scheduler, shard, outcomes, [1000])

@@ -104,13 +104,14 @@ def read_segment(path: Path, first: int) -> Segment:
     frames = _read_frames(raw, first, FIRST_FRAME_AT if mark is None else mark[0])
     torn = None if frames.is_sealed else _find_torn(path, raw, frames)
     damages = [Damage(path, at, number, after - 1) for at, number, after in frames.gaps]
+    is_blank = mark is None and not frames.found  # nothing says how many calls there were
     if header is None or header.first != first:
-        is_whole = torn is None and len(raw) >= FIRST_FRAME_AT
+        is_whole = torn is None and len(raw) >= FIRST_FRAME_AT and not is_blank
         damages.append(Damage(path, 0, frames.next_call, frames.next_call - 1 if is_whole else None))
     elif len(raw) < header.capacity:
         damages.append(Damage(path, len(raw), frames.next_call, frames.next_call - 1 if frames.is_sealed else None))
     if mark is None and len(raw) >= FIRST_FRAME_AT:
-        damages.append(Damage(path, MARK_AT, frames.next_call, frames.next_call - 1))
+        damages.append(Damage(path, MARK_AT, frames.next_call, None if is_blank else frames.next_call - 1))
     if mark is not None and mark[0] > frames.end and not frames.is_sealed:
         torn = None
         damages.append(Damage(path, frames.end, frames.next_call, max(mark[1], frames.next_call)))
