@@ -336,9 +336,8 @@ def _are_valid(  # noqa: PLR0913, PLR0917  the columns of a batch
             return False
         if given[i] & RETRY_AFTER and not 0.0 <= retry_after[i] < np.inf:
             return False
-        if given[i] & MOVED_TO:
-            if not 1 <= moved_offsets[i + 1] - moved_offsets[i] <= MAX_URL_BYTES:
-                return False
+        if given[i] & MOVED_TO and not 1 <= moved_offsets[i + 1] - moved_offsets[i] <= MAX_URL_BYTES:
+            return False
     return _is_ascii(blob, offsets) and _is_ascii(moved_blob, moved_offsets)
 
 

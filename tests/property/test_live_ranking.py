@@ -237,6 +237,15 @@ class LiveRanking(RuleBasedStateMachine):
         urls, hosts = self.twins.take(k, lease_s), self.twins.world.hosts.values()
         self.met["probes"] += sum(host.asked_for_rest and host.probe in urls for host in hosts)
 
+    @rule(crawl=crawls, k=st.sampled_from([1, 20]))
+    def rest_and_probe(self, crawl: Crawl, k: int) -> None:
+        """Hosts answer 429, and are probed when their rest is over."""
+        refused = replace(crawl, start_s=self.twins.now, statuses=(429,), retry_afters=(60.0,))
+        outcomes = list(refused.outcomes())
+        self.twins.observe(outcomes)
+        self.twins.now = max(self.twins.now, outcomes[-1].fetched_at) + 61.0
+        self.next_batch(k, 600.0)
+
     @rule(k=st.sampled_from([0, 1, 2, 5, 20, 1000]))
     def rank(self, k: int) -> None:
         self.twins.rank(k)
@@ -371,7 +380,7 @@ def test_whatever_is_done_the_ranking_is_the_full_sort() -> None:
 
 
 def test_a_ranking_by_hours_is_the_full_sort() -> None:
-    met = run(40, 30, machine=HourlyRanking)
+    met = run(50, 30, machine=HourlyRanking)
     assert met["some, by hours"] > 5
 
 
