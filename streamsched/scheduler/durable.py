@@ -17,7 +17,7 @@ from streamsched.errors import SettingsError, SnapshotError
 from streamsched.numerics.argument_checks import TIME_LIMIT_S, check_flag, check_path, check_time, check_type
 from streamsched.outcomes import OutcomeBatch
 from streamsched.persistence.call_codec import Rereader, StreamOffsets, encode_call
-from streamsched.persistence.files import as_snapshot_errors, list_images, remove_drafts
+from streamsched.persistence.files import list_images, remove_drafts
 from streamsched.persistence.image_format import read_image
 from streamsched.persistence.image_reader import LoadedImages, load_images
 from streamsched.persistence.image_writer import (
@@ -287,9 +287,8 @@ class DurableScheduler(AnyScheduler):
         if before is None:
             self._image_bytes, self._increment_bytes = saved.nbytes, 0
             self._image_pages = int(saved.corpus["pages"][0])
-            with as_snapshot_errors(self.directory, "cannot be written"):
-                drop_images(self.directory, self.plan.kept)
-                self._log.drop_until(oldest_call(self.directory))
+            drop_images(self.directory, self.plan.kept)
+            self._log.drop_until(oldest_call(self.directory))
         else:
             self._increment_bytes += saved.nbytes
 
