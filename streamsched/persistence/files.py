@@ -23,6 +23,7 @@ __all__ = [
     "put_in_place",
     "read_regular",
     "remove_drafts",
+    "remove_file",
     "segment_path",
     "sync_directory",
     "write_whole",
@@ -91,6 +92,12 @@ def sync_directory(directory: Path) -> None:
         os.close(handle)
 
 
+def remove_file(path: Path) -> None:
+    """Remove the file `path` if it is there. Raises SnapshotError, which names it, if it cannot be removed."""
+    with as_snapshot_errors(path, "cannot be removed"):
+        path.unlink(missing_ok=True)
+
+
 def remove_drafts(directory: Path) -> None:
     """Remove unfinished files of a process that was killed. Call it under the directory's lock."""
     for name in _names(directory):
@@ -108,6 +115,8 @@ def open_regular(path: Path, flags: int = os.O_RDONLY) -> int:
     try:
         handle = os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY, 0o666)
     except OSError as error:
+        if isinstance(error, FileNotFoundError) and path.is_symlink():
+            raise SnapshotError(str(path), "is a link to a missing file: expected a regular file") from error
         kind = _kind_of(path)  # a socket cannot be opened, nor a directory for writing
         if kind is None:
             raise

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from streamsched.errors import SettingsError, SnapshotError
 from streamsched.numerics.argument_checks import check_whole
 from streamsched.numerics.durations import parse_duration
-from streamsched.persistence.files import ImageName, as_snapshot_errors, list_images
+from streamsched.persistence.files import ImageName, as_snapshot_errors, list_images, remove_file
 from streamsched.persistence.image_format import ImageWriter, read_image
 from streamsched.persistence.snapshot_view import Shard, SnapshotView
 from streamsched.persistence.write_ahead_log.log_reader import newest_log
@@ -170,18 +170,17 @@ def save_state(directory: Path, shard: Shard) -> Path:
     Calls that a log in the directory holds count as earlier. Only the image before it is kept. Raises SnapshotError.
     """
     saved = save_image(directory, shard, None, Closed(*newest_log(directory)), marking=False)
-    with as_snapshot_errors(directory, "cannot be written"):
-        drop_images(directory, IMAGES_KEPT)
+    drop_images(directory, IMAGES_KEPT)
     return saved.path
 
 
 def drop_images(directory: Path, kept: int) -> None:
-    """Remove all images but the newest `kept` whole ones and their increments. Raises OSError."""
+    """Remove all images but the newest `kept` whole ones and their increments. Raises SnapshotError."""
     names = list_images(directory)
     numbers = sorted({name.number for name in names})
     for name in reversed(names):  # an increment before the image it follows
         if name.number in numbers[:-kept]:
-            name.in_directory(directory).unlink(missing_ok=True)
+            remove_file(name.in_directory(directory))
 
 
 def oldest_call(directory: Path) -> int:

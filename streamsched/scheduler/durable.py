@@ -16,7 +16,7 @@ from streamsched.errors import SettingsError, SnapshotError
 from streamsched.numerics.argument_checks import TIME_LIMIT_S, check_flag, check_path, check_time, check_type
 from streamsched.outcomes import OutcomeBatch
 from streamsched.persistence.call_codec import Rereader, encode_call
-from streamsched.persistence.files import as_snapshot_errors, remove_drafts
+from streamsched.persistence.files import remove_drafts
 from streamsched.persistence.image_reader import LoadedImages, load_images, streams_in_all_images
 from streamsched.persistence.image_writer import (
     ImageSeries,
@@ -269,9 +269,8 @@ class DurableScheduler(AnyScheduler):
         self._saved_changes = instant.changes
         self._images.add(saved, is_whole=before is None)
         if before is None:
-            with as_snapshot_errors(self.directory, "cannot be written"):
-                drop_images(self.directory, self.plan.kept)
-                self._log.drop_until(oldest_call(self.directory))
+            drop_images(self.directory, self.plan.kept)
+            self._log.drop_until(oldest_call(self.directory))
 
     def _save_regularly(self) -> None:
         every = float(self.plan.every)

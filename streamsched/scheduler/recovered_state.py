@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from streamsched.errors import SnapshotError
 from streamsched.persistence.call_codec import Rereader, StreamNeeded
-from streamsched.persistence.files import as_snapshot_errors, list_segments, remove_drafts
+from streamsched.persistence.files import list_segments, remove_drafts, remove_file
 from streamsched.persistence.image_reader import load_images
 from streamsched.persistence.image_writer import Closed, drop_images, save_image
 from streamsched.persistence.lock import lock_state
@@ -112,11 +112,9 @@ def continue_without_lost_calls(directory: Path, *, reread: Rereader | None = No
         except SnapshotError as error:
             faults = [error, *(fault for fault in faults if fault.path != error.path)]
         save_image(directory, core, None, Closed(), marking=False)
-        with as_snapshot_errors(directory, "cannot be written"):
-            drop_images(directory, 1)
+        drop_images(directory, 1)
         for _, path in list_segments(directory):
-            with as_snapshot_errors(path, "cannot be removed"):
-                path.unlink()
+            remove_file(path)
         return faults
 
 

@@ -17,6 +17,7 @@ from streamsched.persistence.files import (
     list_segments,
     open_regular,
     put_in_place,
+    remove_file,
     segment_path,
     write_whole,
 )
@@ -147,14 +148,14 @@ class CallLog:
             self._spare = spare
 
     def drop_until(self, sequence: int) -> None:
-        """Remove the segments that hold only calls before number `sequence`. Raises OSError.
+        """Remove the segments that hold only calls before number `sequence`. Raises SnapshotError.
 
         An image that holds the calls up to that number may name the segment of the last of them.
         """
         segments = list_segments(self._directory)
         for (_, path), (first, _) in pairwise(segments):
             if first <= sequence and path != self._path:
-                path.unlink(missing_ok=True)
+                remove_file(path)
 
     def close(self) -> None:
         """Close the segment; calls not committed are lost."""

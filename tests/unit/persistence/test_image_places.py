@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from streamsched import DurableScheduler, Outcome, SavePlan, Scheduler
+from streamsched import DurableScheduler, Outcome, SavePlan, Scheduler, SnapshotError
 from streamsched.persistence.verification import check_directory
 
 NEVER = SavePlan(every=1e9, increments=9, share=1e9)
@@ -50,3 +50,22 @@ def test_bounds_are_those_of_the_last_increment(state: Path) -> None:
     assert scheduler.saved.path.name.count("+") == 1
     with DurableScheduler.open(state, plan=NEVER, threads=1) as again:
         assert (again.max_pages, again.max_pages_per_host, again.max_patterns_per_host) == (7, None, 3)
+
+
+def test_link_to_nothing_is_damage(state: Path) -> None:
+    digest = Scheduler.load(state).digest()
+    wrong = state / "snapshot-00000001+0002.state"
+    wrong.unlink()
+    wrong.symlink_to("nowhere")
+    assert [fault.path for fault in check_directory(state)] == [str(wrong)]
+    assert Scheduler.load(state).digest() == digest  # the log has the calls
+
+
+def test_entry_that_cannot_be_removed_is_named(state: Path) -> None:
+    folder = state / "snapshot-00000000.state"  # older than all others
+    folder.mkdir()
+    with DurableScheduler.open(state, plan=NEVER, threads=1) as scheduler:
+        with pytest.raises(SnapshotError) as caught:
+            scheduler.snapshot(full=True)
+        assert caught.value.path == str(folder)
+        folder.rmdir()
