@@ -161,7 +161,7 @@ class DurableScheduler(AnyScheduler):
         `position` None leaves the position as it is, for parts of a delivery before the last. The outcomes are on disk
         after the next save; until then the stream must be able to deliver them again.
         """
-        core = self.core
+        core = self.core  # raises after a fork, whatever was given
         check_type("outcomes", outcomes, OutcomeBatch, "an OutcomeBatch")
         check_type("path", path, str, "the name of a stream")
         _check_position(position)
