@@ -18,7 +18,6 @@ from streamsched.politeness.limits import (
     FOR_TOO_MANY,
     FOR_UNAVAILABLE,
     backoff_length,
-    host_delay,
 )
 
 if TYPE_CHECKING:
@@ -62,9 +61,9 @@ def apply_host_response(host: Record, page: Record, trace: Record, limits: Limit
     """
     is_probe = host.probe == response.row + 1
     early = response.fetched_at < host.ready_s
-    if is_probe and host.wait_reason == FOR_DELAY:
-        early = response.fetched_at < host.ready_s - host_delay(host, limits)  # before its lease
-    elif not is_probe and host.probe != 0:
+    if is_probe:
+        early = early and host.wait_reason != FOR_DELAY  # only a rest that was demanded since it was leased counts
+    elif host.probe != 0:
         early = early or response.fetched_at < host.probe_until_s
     resting = early and host.asked_to_wait != 0
     demanded = False
