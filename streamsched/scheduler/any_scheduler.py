@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streamsched.errors import InvalidOutcome, SettingsError
-from streamsched.numerics.argument_checks import check_flag, check_time, check_type, check_whole
+from streamsched.numerics.argument_checks import check_flag, check_time, check_type, check_whole, read_items
 from streamsched.numerics.column_casting import as_column
 from streamsched.numerics.durations import parse_duration
 from streamsched.numerics.packed_urls import PackedUrls
@@ -256,10 +256,10 @@ class AnyScheduler(ABC):
         replaces the streams of the last call, so an empty collection releases all. Hosts without an outcome of a
         stream of `DurableScheduler.take`, such as those that are only discovered, are never suspended. O(hosts).
         """
-        named = isinstance(streams, Collection) and not isinstance(streams, str | bytes)
-        if not named or not all(isinstance(one, str) for one in streams):
+        names = read_items("streams", streams, "a collection of streams, as in `positions`")
+        if not all(isinstance(name, str) for name in names):
             raise SettingsError("streams", streams, "a collection of streams, as in `positions`")
-        return self._perform(SUSPEND_STREAMS, frozenset(streams))
+        return self._perform(SUSPEND_STREAMS, frozenset(names))
 
     def set_rules(self, rules: Mapping[str, Rule | HostRule | None]) -> int:
         """Set rules for hosts, URL patterns and pages; return how many pages they may concern. None removes a rule.

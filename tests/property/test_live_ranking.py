@@ -234,17 +234,21 @@ class LiveRanking(RuleBasedStateMachine):
 
     @rule(k=st.sampled_from([0, 1, 2, 3, 5, 5, 20, 1000]), lease_s=st.sampled_from([1.0, 600.0, 600.0, 2 * DAY]))
     def next_batch(self, k: int, lease_s: float) -> None:
+        self.lease(k, lease_s)
+
+    def lease(self, k: int, lease_s: float) -> list[str]:
         urls, hosts = self.twins.take(k, lease_s), self.twins.world.hosts.values()
         self.met["probes"] += sum(host.asked_for_rest and host.probe in urls for host in hosts)
+        return urls
 
     @rule(crawl=crawls, k=st.sampled_from([1, 20]))
     def rest_and_probe(self, crawl: Crawl, k: int) -> None:
-        """Hosts answer 429, and are probed when their rest is over."""
-        refused = replace(crawl, start_s=self.twins.now, statuses=(429,), retry_afters=(60.0,))
-        outcomes = list(refused.outcomes())
-        self.twins.observe(outcomes)
-        self.twins.now = max(self.twins.now, outcomes[-1].fetched_at) + 61.0
-        self.next_batch(k, 600.0)
+        """A host answers 429, is probed when its rest is over, and answers."""
+        refused = replace(crawl, count=1, start_s=self.twins.now, statuses=(429,), retry_afters=(60.0,))
+        self.twins.observe(list(refused.outcomes()))
+        self.twins.now += 61.0
+        urls = self.lease(k, 600.0)
+        self.twins.observe([Outcome(url, self.twins.now + 1.0) for url in urls])
 
     @rule(k=st.sampled_from([0, 1, 2, 5, 20, 1000]))
     def rank(self, k: int) -> None:

@@ -47,13 +47,14 @@ def is_valid(record: dict[str, Any]) -> bool:
         moved_to.decode()
     except UnicodeDecodeError:
         return False
-    amounts = [record[field] for field in AMOUNTS if record[field] is not None]
+    amounts = [record[field] for field in ("importance", "cost") if record[field] is not None]
     return (
         1 <= len(record["url"]) <= 8192
         and abs(record["fetched_at"]) < 1e11
         and (record["status"] is None or isinstance(record["status"], str) or 0 <= record["status"] <= 999)
         and 1 <= len(moved_to) <= 8192
         and all(0.0 <= amount <= LARGEST for amount in amounts)
+        and (record["retry_after"] is None or 0.0 <= record["retry_after"] < math.inf)
     )
 
 

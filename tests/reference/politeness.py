@@ -140,7 +140,7 @@ class Host:
     def is_early(self, outcome: Outcome) -> bool:
         """Whether a visit was before the end of the rest, or while the probe was out."""
         if self.probe == outcome.url:
-            return outcome.fetched_at < self.ready_s - (self.delay if self.is_delayed else 0.0)
+            return outcome.fetched_at < self.ready_s and not self.is_delayed
         return outcome.fetched_at < self.ready_s or (self.probe is not None and outcome.fetched_at < self.probe_until_s)
 
     def count_refusal(self, outcome: Outcome, status: int) -> None:

@@ -237,10 +237,16 @@ def test_byte_that_is_not_utf8_is_seen_wherever_it_stands(length: int, before: i
     assert sound.problems() == []
 
 
-@pytest.mark.parametrize("field", ["importance", "cost", "retry_after"])
+@pytest.mark.parametrize("field", ["importance", "cost"])
 def test_the_largest_amount_is_named(field: str) -> None:
     with pytest.raises(InvalidOutcome, match=rf"{field}: expected a finite number of 0 or more, at most 3\.40"):
         Outcome("https://a.example/", 0.0, **{field: 1e300})  # type: ignore[arg-type]
+
+
+def test_any_retry_after_of_a_server_is_valid() -> None:
+    assert Outcome("https://a.example/", 0.0, 429, retry_after=1e300).retry_after == 1e300
+    with pytest.raises(InvalidOutcome, match="retry_after: expected a finite number of seconds"):
+        Outcome("https://a.example/", 0.0, 429, retry_after=-1.0)
 
 
 @pytest.mark.parametrize("at", [1e11, -1e11, 1_700_000_000_000, np.float64(1.7e12), 1e300])
