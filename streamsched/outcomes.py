@@ -72,7 +72,7 @@ _LARGEST: Final = float(np.finfo(np.float32).max)  # of float32, in which record
 _HIGH_BITS: Final = np.uint64(0x8080808080808080)  # set in the bytes of characters beyond ASCII
 _URL_EXPECTED: Final = f"1 to {MAX_URL_BYTES} bytes of UTF-8"
 _NUMBER_EXPECTED: Final = f"a finite number of 0 or more, at most {_LARGEST:.6g}"
-_SECONDS_EXPECTED: Final = "a finite number of seconds, 0 or more"  # servers send any: the politeness caps it
+_SECONDS_EXPECTED: Final = "a finite number of 0 or more seconds"  # servers send any: the politeness caps it
 
 
 @dataclass(frozen=True, slots=True)

@@ -197,10 +197,14 @@ def _read_fingerprints(name: str, values: npt.ArrayLike) -> npt.NDArray[np.uint6
     error = SettingsError(name, values, "whole numbers from 0 to 2**64 - 1")
     try:
         found = np.asarray(values)
+        if found.dtype.kind == "f" and not isinstance(values, np.ndarray):  # small and large numbers in one list
+            found = np.asarray(values, object)
     except ValueError:  # lists of unequal lengths
         raise error from None
     if found.dtype.kind == "O":
-        fits = all(isinstance(one, int | np.integer) and 0 <= one < 1 << 64 for one in found.flat)
+        fits = all(
+            isinstance(one, int | np.integer) and not isinstance(one, bool) and 0 <= one < 1 << 64 for one in found.flat
+        )
     else:
         fits = found.size == 0 or (found.dtype.kind in "iu" and not np.any(found < 0))
     if isinstance(values, np.ma.MaskedArray) or not fits:

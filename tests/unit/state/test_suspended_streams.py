@@ -113,6 +113,5 @@ def test_it_is_recovered_from_the_log(scheduler: DurableScheduler, tmp_path: Pat
 
 @pytest.mark.parametrize("streams", [FIRST, [1], None])
 def test_streams_are_names(scheduler: DurableScheduler, streams: Any) -> None:
-    with pytest.raises(SettingsError) as raised:
+    with pytest.raises((SettingsError, TypeError), match="streams: expected"):
         scheduler.suspend_streams(streams)
-    assert raised.value.setting == "streams"
