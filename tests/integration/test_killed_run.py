@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import random
 from collections.abc import Iterator
 from multiprocessing.context import ForkServerContext
@@ -16,7 +15,7 @@ from streamsched.evolution.elites import ARCHIVE_NAME
 from streamsched.evolution.process.exchange_files import read_json
 from streamsched.evolution.records import RecordBook
 from tests.support.command_line import crawl, write
-from tests.support.killed_run import kill_after, warm_processes
+from tests.support.killed_run import kill_after, warm_forkserver
 
 PAGES, DAYS = 400, 40
 PATIENCE_S = 300.0
@@ -24,10 +23,7 @@ PATIENCE_S = 300.0
 
 @pytest.fixture(scope="module")
 def processes() -> Iterator[ForkServerContext]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("STREAMSCHED_WARM_UP", "1")
-        context = multiprocessing.get_context("forkserver")
-        warm_processes(context)
+    with warm_forkserver() as context:
         yield context
 
 

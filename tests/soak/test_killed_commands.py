@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import random
 from collections.abc import Iterator
 from multiprocessing.context import ForkServerContext
@@ -12,7 +11,7 @@ import pytest
 
 from tests.soak.orderly import call
 from tests.support.command_line import NOW, crawl, write
-from tests.support.killed_run import kill_after, warm_processes
+from tests.support.killed_run import kill_after, warm_forkserver
 
 KILLS = 12
 FORMULAS = ["t", "posterior", "rate * t", "1"]
@@ -20,10 +19,7 @@ FORMULAS = ["t", "posterior", "rate * t", "1"]
 
 @pytest.fixture(scope="module")
 def processes() -> Iterator[ForkServerContext]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("STREAMSCHED_WARM_UP", "1")
-        context = multiprocessing.get_context("forkserver")
-        warm_processes(context)
+    with warm_forkserver() as context:
         yield context
 
 

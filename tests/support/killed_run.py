@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from tempfile import TemporaryDirectory
+
+import pytest
 
 from streamsched.cli import main
 from streamsched.evolution import pipeline
@@ -13,7 +18,7 @@ from tests.support import fake_evolutions
 from tests.support.command_line import crawl, write
 from tests.support.guarded_memory import small_reserve
 
-__all__ = ["kill_after", "run", "warm_processes"]
+__all__ = ["kill_after", "run", "warm_forkserver"]
 
 
 def run(words: list[str], result: Path) -> None:
@@ -25,12 +30,17 @@ def run(words: list[str], result: Path) -> None:
         raise SystemExit(main(words))
 
 
-def warm_processes(context: ForkServerContext) -> None:
-    """Let processes of `context` begin with every kernel compiled."""
-    context.set_forkserver_preload(["tests.support.killed_run"])
-    process = context.Process(target=len, args=("",))
-    process.start()
-    process.join()
+@contextmanager
+def warm_forkserver() -> Iterator[ForkServerContext]:
+    """Yield a context whose processes begin with compiled kernels and quick evolutions."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("STREAMSCHED_WARM_UP", "1")
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload(["tests.support.killed_run"])
+        process = context.Process(target=len, args=("",))
+        process.start()
+        process.join()
+        yield context
 
 
 def kill_after(context: ForkServerContext, words: list[str], result: Path, seconds: float) -> int | None:

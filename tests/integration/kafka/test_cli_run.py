@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import random
 import signal
 import subprocess
@@ -27,7 +26,7 @@ from tests.integration.kafka.proxy import Proxy
 from tests.integration.kafka.topics import Topic, encode_event
 from tests.support.command_line import DAY, Command, crawl, finish, start, write
 from tests.support.crawl_outcomes import make_outcomes
-from tests.support.killed_run import kill_after, warm_processes
+from tests.support.killed_run import kill_after, warm_forkserver
 
 # A socket that kafka-python is connecting when it is closed is left to the garbage collector.
 pytestmark = [pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"), pytest.mark.usefixtures("collected")]
@@ -403,10 +402,7 @@ def test_what_may_be_a_secret_is_not_shown(streamsched: Command, tmp_path: Path)
 
 @pytest.fixture(scope="module")
 def processes() -> Iterator[ForkServerContext]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("STREAMSCHED_WARM_UP", "1")
-        context = multiprocessing.get_context("forkserver")
-        warm_processes(context)
+    with warm_forkserver() as context:
         yield context
 
 
