@@ -20,7 +20,7 @@ from streamsched.cli.interruption import orderly_exit
 from streamsched.cli.lazy_group import LazyGroup
 from streamsched.cli.output import echo_error
 from streamsched.errors import StreamschedError
-from streamsched.numerics.jit import on_compile
+from streamsched.numerics.compilation.notices import on_compile
 
 __all__ = ["program", "run"]
 

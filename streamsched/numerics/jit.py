@@ -1,27 +1,21 @@
 """Compilation of kernels: one decorator for each kind, and the few machine operations NumPy and Numba lack.
 
-Kernels are compiled at their first call and cached on disk; `on_compile` reports when that happens.
+Kernels are compiled at their first call and cached on disk: see `streamsched.numerics.compilation`.
 """
 
 from __future__ import annotations
 
-import fcntl
-import pickle  # noqa: TID251  for the name of an error: Numba reads its own files
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
-from typing import IO, Any, Concatenate, ParamSpec, TypeVar, cast
+from collections.abc import Callable
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
-import numba
 import numpy as np
 from llvmlite import ir
-from numba.core import event, types
-from numba.core.caching import FunctionCache
+from numba.core import types
 from numba.extending import intrinsic
 
+from streamsched.numerics.compilation.dispatcher import Kernel
+
 __all__ = [
-    "KernelCache",
     "bare_kernel",
     "count_ones",
     "fold_multiply",
@@ -29,7 +23,6 @@ __all__ = [
     "kernel",
     "load_word",
     "mix",
-    "on_compile",
     "prefetch",
     "prefetch_whole",
     "trailing_zeros",
@@ -39,11 +32,8 @@ __all__ = [
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
-_compile: Any = numba.njit  # its declared overloads omit options that it accepts
 _CACHE_LINE = 64  # bytes
 _ODD = 0x9E3779B97F4A7C15  # 2**64 over the golden ratio: odd, and its bits look random
-_PATIENCE_S = 300.0  # for another process that compiles the same kernel; the slowest takes a minute
-_POLL_S = 0.05
 
 
 def kernel(function: Callable[..., Result]) -> Callable[..., Result]:
@@ -73,85 +63,9 @@ def inlined_kernel(function: Callable[..., Result]) -> Callable[..., Result]:
     return _compiled(function, {"_nrt": False, "forceinline": True})
 
 
-class KernelCache(FunctionCache):
-    """The disk cache of one kernel, safe for several processes that compile at the same time.
-
-    Numba writes the index of a kernel's cache file before the data and without a lock, so two processes that compile
-    different signatures at once may leave an index that names the other's code. Here a process holds a file lock from
-    the look-up of a signature until its code is saved. A second process that needs the same kernel waits and loads it.
-    Numba calls the methods while it holds its compiler lock, so one thread at a time.
-    """
-
-    def __init__(self, function: Any) -> None:
-        super().__init__(function)  # type: ignore[no-untyped-call]
-        self._lock: IO[bytes] | None = None
-
-    def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """Return the code of a signature. If there is none, hold the lock until `save_overload`."""
-        self._acquire()
-        try:
-            found = super().load_overload(sig, target_context)  # type: ignore[no-untyped-call]
-        except (AttributeError, EOFError, ImportError, pickle.UnpicklingError):  # written for classes that have moved
-            self.flush()  # type: ignore[no-untyped-call]
-            found = None
-        if found is not None:
-            self._release()
-        return found
-
-    def save_overload(self, sig: Any, data: Any) -> None:
-        """Save the code of a signature and release the lock."""
-        try:
-            super().save_overload(sig, data)  # type: ignore[no-untyped-call]
-        finally:
-            self._release()
-
-    def _acquire(self) -> None:
-        """Wait for the lock of this kernel. Go on without it if the folder is read-only or the wait is too long."""
-        if self._lock is not None:  # the compilation before this one failed
-            return
-        try:
-            Path(self.cache_path).mkdir(parents=True, exist_ok=True)
-            lock = Path(self.cache_path, f"{self._impl.filename_base}.lock").open("wb")  # noqa: SIM115  held beyond this call
-        except OSError:
-            return
-        give_up = time.monotonic() + _PATIENCE_S
-        while time.monotonic() < give_up:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                time.sleep(_POLL_S)
-            except OSError:  # a file system without locks
-                break
-            else:
-                self._lock = lock
-                return
-        lock.close()
-
-    def _release(self) -> None:
-        if self._lock is not None:
-            self._lock.close()
-            self._lock = None
-
-
 def _compiled(function: Callable[..., Result], options: dict[str, bool]) -> Callable[..., Result]:
-    dispatcher = _compile(nogil=True, error_model="numpy", **options)(function)
-    dispatcher._cache = KernelCache(function)  # noqa: SLF001  Numba has no public way to choose a cache
-    return cast(Callable[..., Result], dispatcher)
-
-
-@contextmanager
-def on_compile(report: Callable[[str], None]) -> Iterator[None]:
-    """Call `report` with the name of each kernel that is compiled in this block, not loaded from the cache."""
-
-    class Listener(event.Listener):
-        def on_start(self, event: Any) -> None:
-            report(event.data["dispatcher"].py_func.__name__)
-
-        def on_end(self, event: Any) -> None:
-            pass
-
-    with event.install_listener("numba:compile", Listener()):
-        yield
+    kernel_options = {"nopython": True, "boundscheck": None, "nogil": True, "error_model": "numpy"} | options
+    return cast(Callable[..., Result], Kernel(function, kernel_options))
 
 
 def _machine(

@@ -1,0 +1,89 @@
+"""The dispatcher of kernels: compiled whole where Python calls, as a part without wrappers where a kernel calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from numba.core import compiler, sigutils, typing
+from numba.core.compiler_lock import global_compiler_lock
+from numba.core.dispatcher import _FunctionCompiler
+from numba.core.registry import CPUDispatcher
+
+from streamsched.numerics.compilation.code_libraries import KernelPart, WholeKernel
+from streamsched.numerics.compilation.kernel_cache import open_cache
+from streamsched.numerics.compilation.notices import announced
+
+__all__ = ["Kernel"]
+
+
+class Kernel(CPUDispatcher):  # type: ignore[misc]  # Numba ships no types
+    """A function that is compiled at its first call for each kind of arguments.
+
+    A call from Python finds only the signatures compiled whole, in `overloads`: a part has no wrapper to enter it by. A
+    kernel that both Python and kernels call is compiled once for each. Only whole kernels are cached on disk.
+    """
+
+    def __init__(self, function: Callable[..., Any], options: Mapping[str, Any]) -> None:
+        super().__init__(function, targetoptions=dict(options))
+        self._compiler = _KernelCompiler(function, self.targetdescr, self.targetoptions, {}, compiler.Compiler)
+        self._cache = open_cache(function)
+        self._parts: dict[tuple[Any, ...], Any] = {}
+
+    def get_call_template(self, args: Any, kws: Any) -> tuple[Any, Any, Any, dict[str, Any]]:
+        """Return the type of a call from another kernel, for which this one is compiled as a part."""
+        signature, folded = self._compiler.fold_argument_types(args, kws)
+        part = self._part(tuple(folded))
+        name = self.py_func.__name__
+        template = typing.make_concrete_template(f"CallTemplate({name})", key=name, signatures=[part.signature])
+        return template, signature, folded, {}
+
+    def get_overload(self, sig: Any) -> Any:
+        """Return the key under which the compiler finds the part for the arguments of `sig`."""
+        arguments, _ = sigutils.normalize_signature(sig)
+        return self._parts[tuple(arguments)].entry_point
+
+    def _part(self, arguments: tuple[Any, ...]) -> Any:
+        with global_compiler_lock, self._compiling_counter:
+            if arguments not in self._parts:
+                part = self._compiler.compile_part(arguments)
+                part = part._replace(entry_point=part.library)  # any object will do, it is never called
+                self.targetctx.insert_user_function(part.entry_point, part.fndesc, [part.library])
+                self._parts[arguments] = part
+            return self._parts[arguments]
+
+
+class _KernelCompiler(_FunctionCompiler):  # type: ignore[misc]
+    """Compiles one kernel, whole or as a part."""
+
+    def compile_part(self, arguments: tuple[Any, ...]) -> Any:
+        """Return the result of compiling for a call from another kernel."""
+        return self._compile_into(KernelPart, arguments, None, no_cpython_wrapper=True, no_compile=True)
+
+    def _compile_core(self, args: Any, return_type: Any) -> Any:
+        with announced(self.py_func.__name__):
+            result = self._compile_into(WholeKernel, args, return_type)
+            for environment in result._find_referenced_environments():  # noqa: SLF001  the parts', for their errors
+                result.codegen.set_env(environment.env_name, environment)
+            return result
+
+    def _compile_into(self, library: type[KernelPart], arguments: Any, return_type: Any, **switched: bool) -> Any:
+        flags = compiler.Flags()
+        self.targetdescr.options.parse_as_flags(flags, self.targetoptions)
+        flags.no_cfunc_wrapper = True  # kernels are never handed on as function pointers
+        for name, value in switched.items():
+            setattr(flags, name, value)
+        target = self.targetdescr.target_context
+        code = library(target.codegen(), self.py_func.__qualname__)
+        code.enable_object_caching()
+        return compiler.compile_extra(
+            self.targetdescr.typing_context,
+            target,
+            self.py_func,
+            arguments,
+            return_type,
+            flags,
+            self.locals,
+            library=code,
+            pipeline_class=self.pipeline_class,
+        )
