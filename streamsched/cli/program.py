@@ -20,7 +20,7 @@ from streamsched.cli.interruption import orderly_exit
 from streamsched.cli.lazy_group import LazyGroup
 from streamsched.cli.output import echo_error
 from streamsched.errors import StreamschedError
-from streamsched.numerics.compilation.notices import on_compile
+from streamsched.numerics.compilation.notices import FIRST_WORDS, Compilation, on_compile
 
 __all__ = ["program", "run"]
 
@@ -38,6 +38,7 @@ _SUMMARIES: Final = {
     "state": "Show, verify, repair, hash or export a saved state.",
     "generate": "Write a synthetic change log for replays and tests.",
     "convert": "Convert crawl outcomes to JSON Lines or msgpack.",
+    "warm": "Compile the kernels for this machine ahead of time.",
     "publish": "Send crawl outcomes from a file to a Kafka topic.",
 }
 _EPILOG: Final = f"""
@@ -147,17 +148,28 @@ def _drop_output() -> None:
 
 
 class _Notice:
-    """Reports once that kernels are being compiled: the first run on a machine waits for it."""
+    """Says on standard error that kernels are being compiled, and on a terminal how far that is.
+
+    A command that logs, as `run` does, gets a line in its log: machines may read it.
+    """
 
     def __init__(self) -> None:
         self._is_reported = False
 
-    def __call__(self, kernel: str) -> None:
+    def __call__(self, compilation: Compilation) -> None:
+        log = logging.getLogger("streamsched")
         if not self._is_reported:
             self._is_reported = True
-            text = f"compiling kernels for this machine ({kernel.lstrip('_')} and others), once; later runs find them"
-            log = logging.getLogger("streamsched")
-            if log.handlers:  # `run` has one, and machines may read its log
-                log.warning(text)
+            if log.handlers:
+                log.warning(FIRST_WORDS)
             else:
-                echo_error(f"streamsched: {text}")
+                echo_error(f"streamsched: {FIRST_WORDS}")
+        elif not log.handlers and sys.stderr.isatty():
+            self._redraw(compilation)
+
+    @staticmethod
+    def _redraw(compilation: Compilation) -> None:
+        """Replace the last line by how far the compilation is, or erase it while nothing is compiled."""
+        text = f"  {compilation.count} kernels in {compilation.seconds:.0f} s; {compilation.kernel.lstrip('_')}"
+        sys.stderr.write("\r\x1b[2K" + ("" if compilation.done else text))
+        sys.stderr.flush()

@@ -36,9 +36,22 @@ class WholeKernel(KernelPart):
         """Link everything once, optimise it and emit its machine code."""
         self._raise_if_finalized()
         self._link(self._linking_libraries, {self})
-        self._optimize_final_module()
+        self._optimize()
         self._final_module.verify()
         self._finalize_final_module()
+
+    def _optimize(self) -> None:
+        """Inline, and optimise as Numba does, but unroll no loops: that takes a sixth of the time and gains nothing."""
+        first, builder = self._codegen._module_pass_manager(  # noqa: SLF001  the passes of Numba's own method
+            loop_vectorize=False, slp_vectorize=False, opt=0, cost="cheap"
+        )
+        first.run(self._final_module, builder)
+        options = llvm.create_pipeline_tuning_options(3)
+        options.loop_vectorization, options.slp_vectorization, options.loop_unrolling = True, False, False
+        builder = llvm.create_pass_builder(self._codegen._tm, options)  # noqa: SLF001
+        second = builder.getModulePassManager()
+        second.add_refprune_pass()
+        second.run(self._final_module, builder)
 
     def serialize_using_object_code(self) -> tuple[str, str, tuple[bytes, bytes]]:
         """Return what the cache keeps: the machine code, and the names it defines. No kernel links it again."""

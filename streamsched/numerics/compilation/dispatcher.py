@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+import gc
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+from weakref import WeakSet
 
 from numba.core import compiler, sigutils, typing
 from numba.core.compiler_lock import global_compiler_lock
@@ -11,10 +16,19 @@ from numba.core.dispatcher import _FunctionCompiler
 from numba.core.registry import CPUDispatcher
 
 from streamsched.numerics.compilation.code_libraries import KernelPart, WholeKernel
+from streamsched.numerics.compilation.helper import start_once
 from streamsched.numerics.compilation.kernel_cache import open_cache
 from streamsched.numerics.compilation.notices import announced
 
-__all__ = ["Kernel"]
+__all__ = ["Kernel", "cache_folders"]
+
+_KERNELS: Final[WeakSet[Kernel]] = WeakSet()
+
+
+def cache_folders() -> list[Path]:
+    """Return the folders of the caches of all kernels imported so far. Sorted."""
+    found = {kernel.stats.cache_path for kernel in _KERNELS} - {None}
+    return sorted(map(Path, found))
 
 
 class Kernel(CPUDispatcher):  # type: ignore[misc]  # Numba ships no types
@@ -29,6 +43,7 @@ class Kernel(CPUDispatcher):  # type: ignore[misc]  # Numba ships no types
         self._compiler = _KernelCompiler(function, self.targetdescr, self.targetoptions, {}, compiler.Compiler)
         self._cache = open_cache(function)
         self._parts: dict[tuple[Any, ...], Any] = {}
+        _KERNELS.add(self)
 
     def get_call_template(self, args: Any, kws: Any) -> tuple[Any, Any, Any, dict[str, Any]]:
         """Return the type of a call from another kernel, for which this one is compiled as a part."""
@@ -53,6 +68,17 @@ class Kernel(CPUDispatcher):  # type: ignore[misc]  # Numba ships no types
             return self._parts[arguments]
 
 
+@contextmanager
+def _few_collections() -> Iterator[None]:
+    """Let the collector run less often in this block: the compiler keeps what it allocates, a million objects."""
+    usual = gc.get_threshold()
+    gc.set_threshold(100_000, 20, 20)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*usual)
+
+
 class _KernelCompiler(_FunctionCompiler):  # type: ignore[misc]
     """Compiles one kernel, whole or as a part."""
 
@@ -61,7 +87,8 @@ class _KernelCompiler(_FunctionCompiler):  # type: ignore[misc]
         return self._compile_into(KernelPart, arguments, None, no_cpython_wrapper=True, no_compile=True)
 
     def _compile_core(self, args: Any, return_type: Any) -> Any:
-        with announced(self.py_func.__name__):
+        start_once(self.py_func.__module__)
+        with announced(self.py_func.__name__), _few_collections():
             result = self._compile_into(WholeKernel, args, return_type)
             for environment in result._find_referenced_environments():  # noqa: SLF001  the parts', for their errors
                 result.codegen.set_env(environment.env_name, environment)
@@ -87,3 +114,11 @@ class _KernelCompiler(_FunctionCompiler):  # type: ignore[misc]
             library=code,
             pipeline_class=self.pipeline_class,
         )
+
+
+# A child forked in the middle of a compilation would wait for ever for a lock of a thread that it lacks.
+os.register_at_fork(
+    before=global_compiler_lock.acquire,
+    after_in_parent=global_compiler_lock.release,
+    after_in_child=global_compiler_lock.release,
+)

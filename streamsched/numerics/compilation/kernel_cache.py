@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import inspect
 import pickle  # noqa: TID251  for the name of an error: Numba reads its own files
 import sys
 import time
@@ -20,7 +19,7 @@ from numba.core.caching import (
     UserProvidedCacheLocator,
 )
 
-__all__ = ["KernelCache", "open_cache"]
+__all__ = ["KernelBusy", "KernelCache", "open_cache"]
 
 _PATIENCE_S: Final = 300.0  # for another process that compiles the same kernel; the slowest takes a minute
 _POLL_S: Final = 0.05
@@ -32,6 +31,10 @@ def open_cache(function: Any) -> Any:
         return KernelCache(function)
     except RuntimeError:  # Numba found no folder
         return NullCache()  # type: ignore[no-untyped-call]
+
+
+class KernelBusy(Exception):
+    """Another process compiles the kernel, and this one does not wait for it: see `KernelCache.waits`."""
 
 
 class _Filled:
@@ -59,7 +62,12 @@ class _FilledInTree(_Filled, InTreeCacheLocator):  # type: ignore[misc]
 class _Files(CompileResultCacheImpl):
     """Numba's files of one kernel, in the first of its folders that will do."""
 
-    _locator_classes = (_FilledByUser, UserProvidedCacheLocator, _FilledInTree, *CompileResultCacheImpl._locator_classes)  # noqa: SLF001
+    _locator_classes = (
+        _FilledByUser,
+        UserProvidedCacheLocator,
+        _FilledInTree,
+        *CompileResultCacheImpl._locator_classes,  # noqa: SLF001
+    )
 
 
 class KernelCache(FunctionCache):
@@ -68,10 +76,12 @@ class KernelCache(FunctionCache):
     Numba writes the index of a kernel's cache file before the data and without a lock, so two processes that compile
     different signatures at once may leave an index that names the other's code. Here a process holds a file lock from
     the look-up of a signature until its code is saved. A second process that needs the same kernel waits and loads it.
-    Numba calls the methods while it holds its compiler lock, so one thread at a time. A folder that is read-only, full or
-    gone costs time: what is compiled is not kept.
+    Numba calls the methods while it holds its compiler lock, so one thread at a time.
+
+    A folder that is read-only, full or gone costs time only: what is compiled is not kept.
     """
 
+    waits = True  # False in a process that helps others: it leaves to them what they compile
     _impl_class = _Files
 
     def __init__(self, function: Any) -> None:
@@ -115,6 +125,9 @@ class KernelCache(FunctionCache):
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
+                if not self.waits:
+                    lock.close()
+                    raise KernelBusy(self._impl.filename_base) from None
                 time.sleep(_POLL_S)
             except OSError:  # a file system without locks
                 break
