@@ -51,9 +51,7 @@ def test_two_first_programs_at_once_share_one_cache_with_helpers_and_warm_ends_w
     assert text == other
     assert count + more > 0
     assert results(program(tmp_path, 2)) == (text, 0)
-    warmed, again = (
-        json.loads(finish(start("warm", "--json", NUMBA_CACHE_DIR=str(tmp_path))).out) for _ in range(2)
-    )
+    warmed, again = (json.loads(finish(start("warm", "--json", NUMBA_CACHE_DIR=str(tmp_path))).out) for _ in range(2))
     assert warmed["compiled"] > 0
     assert again["compiled"] == 0
     assert warmed["cache_bytes"] == again["cache_bytes"] < 40_000_000

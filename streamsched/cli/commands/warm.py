@@ -21,7 +21,7 @@ _EPILOG: Final = """
 \b
 Examples:
   streamsched warm
-  RUN NUMBA_CACHE_DIR=/opt/kernels streamsched warm      in a Dockerfile; set the variable at run time too
+  streamsched warm --json
 """
 
 
@@ -31,6 +31,7 @@ def command(as_json: bool) -> int:
     """Compile the kernels for this machine ahead of time.
 
     Later commands and programs load them from a cache and start at once. A second run compiles nothing.
+    NUMBA_CACHE_DIR names the folder of the cache, such as one that an image keeps.
     """
     with _show_progress(Console(stderr=True)) as progress:
         warmed = warm(progress)
