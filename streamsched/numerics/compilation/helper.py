@@ -7,6 +7,7 @@ latest. ``STREAMSCHED_COMPILE_PROCESSES=1`` in the environment forbids it.
 from __future__ import annotations
 
 import atexit
+import multiprocessing
 import os
 import subprocess
 import sys
@@ -30,12 +31,14 @@ def allowed_processes() -> int:
     try:
         return max(int(os.environ[VARIABLE]), 1)
     except (KeyError, ValueError):
-        return min(len(os.sched_getaffinity(0)), 2)
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        return min(cores, 2)
 
 
 def start_once(module: str) -> None:
     """Start a helper for a kernel of `module` that the cache lacks, unless one was started before. O(1) afterwards."""
-    if _started or module.split(".")[1:2] not in [[room] for room in _ROOMS] or allowed_processes() < 2:
+    room = module.removeprefix("streamsched.").partition(".")[0]
+    if _started or room not in _ROOMS or multiprocessing.parent_process() is not None or allowed_processes() < 2:
         return
     _started.append(True)
     start_helper(())
