@@ -50,7 +50,7 @@ def _serve() -> None:
     scheduler.set_rule("host1.example", HostRule(delay="1s"))
     scheduler.set_rule(_URLS[0], Rule(min_revisit="1h"))
     scheduler.observe(OutcomeBatch(_URLS, _START_S + np.arange(len(_URLS)), changed=[True] * len(_URLS)))
-    for formula in ("t * X", "posterior", "changes"):
+    for formula in ("t * X", "posterior"):
         scheduler.use(formula)
         scheduler.next_batch(k=4, now=_START_S + _DAY_S)
         scheduler.rank(k=4, now=_START_S + _DAY_S)
