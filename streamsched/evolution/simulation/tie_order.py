@@ -1,8 +1,8 @@
-"""Sorting pages of several classes by bitmaps over page numbers: O(pages / 4096 + words marked)."""
+"""Sorting pages of several classes by bitmaps over page numbers: O(pages / 4096 + words marked); few, by comparison."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -10,10 +10,12 @@ from streamsched.evolution.simulation.arena import UNSORTED, Arena, SimulatedCra
 from streamsched.numerics.jit import count_ones, inlined_kernel, trailing_zeros
 
 if TYPE_CHECKING:
+    from streamsched.evolution.simulation.arena import PageNumbers
     from streamsched.numerics.arrays import Record
 
-__all__ = ["add_tied_gains", "is_unsorted", "mark_run", "sort_class"]
+__all__ = ["FEW_TIED", "add_few_tied_gains", "add_tied_gains", "is_unsorted", "mark_run", "sort_class"]
 
+FEW_TIED: Final = 256  # pages: up to here, comparisons of all pairs, 16 at a time, are faster than bitmaps
 _WORDS_PER_PAGE = 4  # of the bitmap: with fewer per marked page, scanning all words is cheaper
 
 
@@ -94,6 +96,33 @@ def add_tied_gains(crawl: SimulatedCrawl, at: int, offset: int, position: int, b
             touched &= touched - np.uint64(1)
             if word < arena.member_bits.size:
                 arena.member_bits[word] = 0
+
+
+@inlined_kernel
+def add_few_tied_gains(crawl: SimulatedCrawl, at: int, offset: int, position: int, before: tuple[int, int]) -> None:
+    """Add the gains of pages visited at positions from `position` on in the tie order from `offset` on.
+
+    As `add_tied_gains`, to the last bit, but without marks. The pages are those after `before`, hits and
+    misses, in the arena. O(hits · pages).
+    """
+    hits, misses, counts = crawl.arena.hits, crawl.arena.misses, crawl.arena.counts[0]
+    discounts = crawl.history.discounts
+    sums = (0.0, 0.0)
+    for i in range(before[0], counts.hits):
+        rank = _count_earlier(hits, (before[0], counts.hits), hits[i], offset)
+        rank += _count_earlier(misses, (before[1], counts.misses), hits[i], offset)
+        sums = (sums[1], sums[0] + discounts[position + rank])
+    crawl.trace.gains[at] += sums[0] + sums[1]
+
+
+@inlined_kernel
+def _count_earlier(pages: PageNumbers, span: tuple[int, int], page: int, offset: int) -> int:
+    """Return how many of ``pages[span]`` precede `page` in the tie order: unsigned distances from `offset` do too."""
+    distance = np.uint32(page - offset)
+    count = 0
+    for i in range(np.uint64(span[0]), np.uint64(span[1])):
+        count += np.uint32(pages[i] - offset) < distance
+    return count
 
 
 @inlined_kernel
