@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from streamsched.numerics.arrays import Floats, Hashes, Ints, Records
 
 __all__ = [
+    "PADDING",
     "READS_CHANGES",
     "READS_COST",
     "READS_GROUP",
@@ -54,6 +55,8 @@ READS_IMPORTANCE: Final = 64
 READS_COST: Final = 128
 READS_GROUP: Final = 256
 READS_SEASONALITY: Final = 512  # its profile, and its own schedule
+
+PADDING: Final = 32  # elements after the visited pages, so that loops over them need no remainder
 
 UNSORTED: Final = np.uint8(1)  # in PAGE.flags of a class: its page numbers are not sorted
 VISITED_AGAIN: Final = np.uint8(2)  # in PAGE.flags of a class: its pages were visited since the warm-up
@@ -145,7 +148,7 @@ class Arena(NamedTuple):
     schedules: Records  # as in WarmState
     keys: Hashes
     chosen: Ints
-    hits: PageNumbers  # int32[k + 1]
+    hits: PageNumbers  # int32[k + PADDING], as the next
     misses: PageNumbers
     vacant: Ints  # int64[k]
     first_part: Ints  # by class created in this cycle: the last of its parts, -1 for none
@@ -201,8 +204,8 @@ def make_arena(pages: int, visits: int, slots: int) -> Arena:
         schedules=np.empty(1 + classes, SCHEDULE),
         keys=np.empty(classes, np.uint64),
         chosen=np.empty(classes, np.int64),
-        hits=np.empty(visits + 1, np.int32),
-        misses=np.empty(visits + 1, np.int32),
+        hits=np.empty(visits + PADDING, np.int32),
+        misses=np.empty(visits + PADDING, np.int32),
         vacant=np.empty(visits, np.int64),
         first_part=np.empty(parts, np.int64),
         next_part=np.empty(parts, np.int64),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
 
 if TYPE_CHECKING:
@@ -53,7 +55,7 @@ def _median(first: int, second: int, third: int) -> int:
 
 @inlined_kernel
 def _partition(keys: Hashes, sizes: Ints, chosen: Ints, span: tuple[int, int], pivot: int) -> tuple[int, int, int, int]:
-    """Partition the classes of `span` into above, at, below `pivot`; return the ends of the first two and page counts."""
+    """Partition the classes of `span` into above, at, below `pivot`; return ends and page counts of the first two."""
     above = i = span[0]
     below = span[1]
     better = equal = 0
@@ -90,26 +92,33 @@ def _sort_descending(keys: Hashes, chosen: Ints, low: int, high: int) -> None:
                 j -= 1
             chosen[j], keys[j] = class_id, key
         return
-    size = high - low
-    for root in range(size // 2 - 1, -1, -1):
-        _sift_down(keys, chosen, low, root, size)
-    for end in range(size - 1, 0, -1):
-        _exchange(keys, chosen, low, low + end)
-        _sift_down(keys, chosen, low, 0, end)
+    first, one = np.uint64(low), np.uint64(1)  # signed ones could index from the end
+    end = np.uint64(high - low)
+    root = end >> one
+    while root:
+        root -= one
+        _sift_down(keys, chosen, first, root, end)
+    while end > one:
+        end -= one
+        _exchange(keys, chosen, first, first + end)
+        _sift_down(keys, chosen, first, np.uint64(0), end)
 
 
 @inlined_kernel
-def _sift_down(keys: Hashes, chosen: Ints, low: int, root: int, size: int) -> None:
-    """Restore the heap, smallest on top, below `root`."""
-    class_id, key = chosen[low + root], keys[low + root]
-    while True:
-        child = 2 * root + 1
-        if child >= size:
+def _sift_down(keys: Hashes, chosen: Ints, first: np.uint64, root: np.uint64, size: np.uint64) -> None:
+    """Restore the heap of `size` elements from `first` on, smallest on top, below `root`."""
+    one = np.uint64(1)
+    class_id, key = chosen[first + root], keys[first + root]
+    child = (root << one) + one
+    while child < size:
+        smaller = keys[first + child]
+        if child + one < size:
+            right = keys[first + child + one]
+            child += np.uint64(right < smaller)  # no branch: which child is smaller could not be predicted
+            smaller = min(smaller, right)
+        if smaller >= key:
             break
-        other = min(child + 1, size - 1)  # no branch on which child is smaller: it could not be predicted
-        child = other if keys[low + other] < keys[low + child] else child
-        if keys[low + child] >= key:
-            break
-        chosen[low + root], keys[low + root] = chosen[low + child], keys[low + child]
+        chosen[first + root], keys[first + root] = chosen[first + child], smaller
         root = child
-    chosen[low + root], keys[low + root] = class_id, key
+        child = (root << one) + one
+    chosen[first + root], keys[first + root] = class_id, key

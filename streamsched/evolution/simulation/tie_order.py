@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from streamsched.evolution.simulation.arena import UNSORTED, Arena, SimulatedCrawl
+from streamsched.evolution.simulation.arena import PADDING, UNSORTED, Arena, SimulatedCrawl
 from streamsched.numerics.jit import count_ones, inlined_kernel, trailing_zeros
 
 if TYPE_CHECKING:
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["FEW_TIED", "add_few_tied_gains", "add_tied_gains", "is_unsorted", "mark_run", "sort_class"]
 
 FEW_TIED: Final = 256  # pages: up to here, comparisons of all pairs, 16 at a time, are faster than bitmaps
+_ALL: Final = np.uint64(2**64 - 1)
 _WORDS_PER_PAGE = 4  # of the bitmap: with fewer per marked page, scanning all words is cheaper
 
 
@@ -25,7 +26,7 @@ def mark_run(arena: Arena, start: int, stop: int) -> None:
     members, bits, touched = arena.members, arena.member_bits, arena.touched
     if (stop - start) * _WORDS_PER_PAGE > bits.size:  # most words will be touched: mark all of them
         for i in range(touched.size):
-            touched[i] = ~np.uint64(0)
+            touched[i] = _ALL
     else:
         for i in range(start, stop):
             touched[members[i] >> 12] |= np.uint64(1) << np.uint64((members[i] >> 6) & 63)
@@ -48,19 +49,28 @@ def sort_class(arena: Arena, class_id: int) -> None:
     for group in range(arena.touched.size):
         touched = arena.touched[group]
         arena.touched[group] = 0
-        while touched:
-            word = (group << 6) + trailing_zeros(touched)
-            touched &= touched - np.uint64(1)
-            if word >= arena.member_bits.size:
-                break
-            members = arena.member_bits[word]
-            arena.member_bits[word] = 0
-            while members:
-                arena.members[start] = (word << 6) + trailing_zeros(members)
-                members &= members - np.uint64(1)
-                start += 1
+        if touched == _ALL:
+            for word in range(group << 6, min((group + 1) << 6, arena.member_bits.size)):
+                start = _unmark_word(arena, word, start)
+        else:
+            while touched:
+                start = _unmark_word(arena, (group << 6) + trailing_zeros(touched), start)
+                touched &= touched - np.uint64(1)
     page: Record = arena.pages[class_id]
     page.flags &= ~UNSORTED
+
+
+@inlined_kernel
+def _unmark_word(arena: Arena, word: int, start: int) -> int:
+    """Write the pages marked in `word` to `members` from `start` on and unmark them; return where they end."""
+    members = arena.member_bits[word]
+    arena.member_bits[word] = 0
+    place, first = np.uint64(start), word << 6
+    while members:
+        arena.members[place] = first + trailing_zeros(members)
+        members &= members - np.uint64(1)
+        place += np.uint64(1)
+    return np.int64(place)
 
 
 @inlined_kernel
@@ -91,11 +101,13 @@ def add_tied_gains(crawl: SimulatedCrawl, at: int, offset: int, position: int, b
     for group in range(arena.touched.size):
         touched = arena.touched[group]
         arena.touched[group] = 0
-        while touched:
-            word = (group << 6) + trailing_zeros(touched)
-            touched &= touched - np.uint64(1)
-            if word < arena.member_bits.size:
+        if touched == _ALL:
+            for word in range(group << 6, min((group + 1) << 6, arena.member_bits.size)):
                 arena.member_bits[word] = 0
+        else:
+            while touched:
+                arena.member_bits[(group << 6) + trailing_zeros(touched)] = 0
+                touched &= touched - np.uint64(1)
 
 
 @inlined_kernel
@@ -107,21 +119,35 @@ def add_few_tied_gains(crawl: SimulatedCrawl, at: int, offset: int, position: in
     """
     hits, misses, counts = crawl.arena.hits, crawl.arena.misses, crawl.arena.counts[0]
     discounts = crawl.history.discounts
+    _pad(hits, counts.hits, offset)
+    _pad(misses, counts.misses, offset)
     sums = (0.0, 0.0)
     for i in range(before[0], counts.hits):
-        rank = _count_earlier(hits, (before[0], counts.hits), hits[i], offset)
-        rank += _count_earlier(misses, (before[1], counts.misses), hits[i], offset)
+        rank = _count_earlier(hits, before[0], counts.hits, hits[i], offset)
+        rank += _count_earlier(misses, before[1], counts.misses, hits[i], offset)
         sums = (sums[1], sums[0] + discounts[position + rank])
     crawl.trace.gains[at] += sums[0] + sums[1]
 
 
 @inlined_kernel
-def _count_earlier(pages: PageNumbers, span: tuple[int, int], page: int, offset: int) -> int:
-    """Return how many of ``pages[span]`` precede `page` in the tie order: unsigned distances from `offset` do too."""
+def _pad(pages: PageNumbers, count: int, offset: int) -> None:
+    """Fill the padding after ``pages[:count]`` with a number that precedes none in the tie order."""
+    for i in range(PADDING):
+        pages[count + i] = offset - 1
+
+
+@inlined_kernel
+def _count_earlier(pages: PageNumbers, start: int, stop: int, page: int, offset: int) -> int:
+    """Return how many of ``pages[start:stop]``, with padding after them, precede `page` in the tie order.
+
+    Distances from `offset` as unsigned numbers have that order.
+    """
     distance = np.uint32(page - offset)
+    first = np.uint64(start)  # a signed one could index from the end
+    blocks = (stop - start + PADDING - 1) // PADDING
     count = 0
-    for i in range(np.uint64(span[0]), np.uint64(span[1])):
-        count += np.uint32(pages[i] - offset) < distance
+    for i in range(np.uint64(blocks * PADDING)):
+        count += np.uint32(pages[first + i] - offset) < distance
     return count
 
 
@@ -131,10 +157,14 @@ def _count_words(arena: Arena) -> int:
     total = 0
     for group in range(arena.touched.size):
         touched = arena.touched[group]
-        while touched:
-            word = (group << 6) + trailing_zeros(touched)
-            touched &= touched - np.uint64(1)
-            if word < arena.member_bits.size:
+        if touched == _ALL:
+            for word in range(group << 6, min((group + 1) << 6, arena.member_bits.size)):
+                arena.below[word] = total
+                total += count_ones(arena.member_bits[word])
+        else:
+            while touched:
+                word = (group << 6) + trailing_zeros(touched)
+                touched &= touched - np.uint64(1)
                 arena.below[word] = total
                 total += count_ones(arena.member_bits[word])
     return total
