@@ -56,7 +56,7 @@ READS_COST: Final = 128
 READS_GROUP: Final = 256
 READS_SEASONALITY: Final = 512  # its profile, and its own schedule
 
-PADDING: Final = 32  # elements after the visited pages, so that loops over them need no remainder
+PADDING: Final = 32  # elements at the end of Arena.buffer, so that loops over it need no remainder
 
 UNSORTED: Final = np.uint8(1)  # in PAGE.flags of a class: its page numbers are not sorted
 VISITED_AGAIN: Final = np.uint8(2)  # in PAGE.flags of a class: its pages were visited since the warm-up
@@ -70,6 +70,7 @@ COUNTS: Final = np.dtype(
         ("misses", "<i8"),  # ... that had not, at the front of Arena.misses
         ("parts", "<i8"),  # parts of visited classes in this cycle
         ("vacant", "<i8"),  # classes emptied in this cycle
+        ("table", "<i8"),  # length of Arena.table in use, a power of two: short, so that it stays in a close cache
     ]
 )
 
@@ -148,7 +149,7 @@ class Arena(NamedTuple):
     schedules: Records  # as in WarmState
     keys: Hashes
     chosen: Ints
-    hits: PageNumbers  # int32[k + PADDING], as the next
+    hits: PageNumbers  # int32[k + 1]
     misses: PageNumbers
     vacant: Ints  # int64[k]
     first_part: Ints  # by class created in this cycle: the last of its parts, -1 for none
@@ -157,7 +158,7 @@ class Arena(NamedTuple):
     part_sizes: Ints
     table: Ints  # hash table by state of the classes created in this cycle: number + 1, 0 for none
     table_slots: Ints  # by class created in this cycle: its slot in the table
-    buffer: PageNumbers  # int32[P], for compaction
+    buffer: PageNumbers  # int32[P + PADDING], between uses empty
     member_bits: Hashes  # uint64[P / 64 + 1]: bitmap of pages being sorted; all 0 between uses
     new_bits: Hashes  # of these, pages not visited since the warm-up; used only if visits are traced
     below: PageNumbers  # int32[P / 64 + 1]: pages marked in the words before each, while sorting
@@ -204,8 +205,8 @@ def make_arena(pages: int, visits: int, slots: int) -> Arena:
         schedules=np.empty(1 + classes, SCHEDULE),
         keys=np.empty(classes, np.uint64),
         chosen=np.empty(classes, np.int64),
-        hits=np.empty(visits + PADDING, np.int32),
-        misses=np.empty(visits + PADDING, np.int32),
+        hits=np.empty(visits + 1, np.int32),
+        misses=np.empty(visits + 1, np.int32),
         vacant=np.empty(visits, np.int64),
         first_part=np.empty(parts, np.int64),
         next_part=np.empty(parts, np.int64),
@@ -213,7 +214,7 @@ def make_arena(pages: int, visits: int, slots: int) -> Arena:
         part_sizes=np.empty(parts, np.int64),
         table=np.zeros(1 << (2 * parts).bit_length(), np.int64),
         table_slots=np.empty(parts, np.int64),
-        buffer=np.empty(pages, np.int32),
+        buffer=np.empty(pages + PADDING, np.int32),
         member_bits=np.zeros(words, np.uint64),
         new_bits=np.zeros(words, np.uint64),
         below=np.zeros(words, np.int32),

@@ -128,7 +128,7 @@ def _visit_best(crawl: SimulatedCrawl, cycle: int) -> None:
     for i in range(count):
         arena.chosen[i] = i
     chosen = choose_classes(arena.keys, arena.sizes, rules.visits, arena.chosen, count)
-    begin_cycle(arena)
+    begin_cycle(arena, chosen)
     offset = crawl.history.offsets[cycle]
     left = rules.visits
     first = 0

@@ -62,11 +62,14 @@ class _ClassVisit(NamedTuple):
 
 
 @inlined_kernel
-def begin_cycle(arena: Arena) -> None:
-    """Reset the counts of a cycle's visits."""
+def begin_cycle(arena: Arena, chosen: int) -> None:
+    """Reset the counts of a cycle's visits to `chosen` classes, each of which has two parts at most."""
     counts = arena.counts[0]
     counts.before = counts.classes
     counts.hits = counts.misses = counts.parts = counts.vacant = 0
+    counts.table = 1
+    while counts.table < min(4 * chosen, arena.table.size):
+        counts.table *= 2
 
 
 @inlined_kernel
@@ -251,7 +254,7 @@ def _find_class(arena: Arena, reads: int, made: int) -> int:
         key = mix(key ^ np.uint64(min(page.own_exposure, 1e12) * 1e6))
     if reads & READS_SEASONALITY:
         key = mix(key ^ np.uint64(arena.links[made].profile))
-    mask = np.int64(arena.table.size - 1)
+    mask = np.int64(arena.counts[0].table - 1)
     slot = np.int64(key) & mask
     while arena.table[slot]:
         other_id = arena.table[slot] - 1

@@ -117,37 +117,38 @@ def add_few_tied_gains(crawl: SimulatedCrawl, at: int, offset: int, position: in
     As `add_tied_gains`, to the last bit, but without marks. The pages are those after `before`, hits and
     misses, in the arena. O(hits · pages).
     """
-    hits, misses, counts = crawl.arena.hits, crawl.arena.misses, crawl.arena.counts[0]
-    discounts = crawl.history.discounts
-    _pad(hits, counts.hits, offset)
-    _pad(misses, counts.misses, offset)
-    sums = (0.0, 0.0)
+    arena, discounts, pages = crawl.arena, crawl.history.discounts, crawl.warm_state.members.size
+    counts, distances = arena.counts[0], arena.buffer
+    size = 0
     for i in range(before[0], counts.hits):
-        rank = _count_earlier(hits, before[0], counts.hits, hits[i], offset)
-        rank += _count_earlier(misses, before[1], counts.misses, hits[i], offset)
-        sums = (sums[1], sums[0] + discounts[position + rank])
+        distances[size] = _distance(arena.hits[i], offset, pages)
+        size += 1
+    hits = size
+    for i in range(before[1], counts.misses):
+        distances[size] = _distance(arena.misses[i], offset, pages)
+        size += 1
+    for i in range(PADDING):
+        distances[size + i] = pages
+    sums = (0.0, 0.0)
+    for i in range(hits):
+        sums = (sums[1], sums[0] + discounts[position + _count_below_distance(distances, size, distances[i])])
     crawl.trace.gains[at] += sums[0] + sums[1]
 
 
 @inlined_kernel
-def _pad(pages: PageNumbers, count: int, offset: int) -> None:
-    """Fill the padding after ``pages[:count]`` with a number that precedes none in the tie order."""
-    for i in range(PADDING):
-        pages[count + i] = offset - 1
+def _distance(page: int, offset: int, pages: int) -> int:
+    """Return a page's distance from `offset`, cyclically over `pages`."""
+    distance = np.int64(page) - offset
+    return distance if distance >= 0 else distance + pages
 
 
 @inlined_kernel
-def _count_earlier(pages: PageNumbers, start: int, stop: int, page: int, offset: int) -> int:
-    """Return how many of ``pages[start:stop]``, with padding after them, precede `page` in the tie order.
-
-    Distances from `offset` as unsigned numbers have that order.
-    """
-    distance = np.uint32(page - offset)
-    first = np.uint64(start)  # a signed one could index from the end
-    blocks = (stop - start + PADDING - 1) // PADDING
+def _count_below_distance(distances: PageNumbers, size: int, limit: int) -> int:
+    """Return how many of ``distances[:size]`` are below `limit`; PADDING more elements are not."""
+    blocks = (size + PADDING - 1) // PADDING
     count = 0
     for i in range(np.uint64(blocks * PADDING)):
-        count += np.uint32(pages[first + i] - offset) < distance
+        count += distances[i] < limit
     return count
 
 
