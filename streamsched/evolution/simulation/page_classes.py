@@ -131,9 +131,7 @@ def _visit_run(crawl: SimulatedCrawl, visit: _ClassVisit, run: tuple[int, int], 
     counts.hits, counts.misses = found, missed
     if visit.marked:
         mark_run(crawl.arena, run[0], run[1])
-    elif visit.shared:
-        pass
-    elif crawl.rules.positions_matter:
+    elif crawl.rules.positions_matter and not visit.shared:
         _add_gains(crawl, visit.at, run, position)
     if crawl.trace.visited.shape[0] > 0:
         _trace_run(crawl, visit, run, position)

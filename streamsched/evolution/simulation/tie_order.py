@@ -1,4 +1,4 @@
-"""Sorting pages of several classes by bitmaps over page numbers: O(pages / 4096 + words marked); few, by comparison."""
+"""Order of tied pages of several classes: by bitmaps over page numbers, O(pages / 4096 + words marked), or comparison."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["FEW_TIED", "add_few_tied_gains", "add_tied_gains", "is_unsorted", "mark_run", "sort_class"]
 
 FEW_TIED: Final = 256  # pages: up to here, comparisons of all pairs, 16 at a time, are faster than bitmaps
-_ALL: Final = np.uint64(2**64 - 1)
+_ALL: Final = np.uint64(2**64 - 1)  # such a group of 64 words is processed word by word, without a search
 _WORDS_PER_PAGE = 4  # of the bitmap: with fewer per marked page, scanning all words is cheaper
 
 
@@ -128,7 +128,7 @@ def add_few_tied_gains(crawl: SimulatedCrawl, at: int, offset: int, position: in
         distances[size] = _distance(arena.misses[i], offset, pages)
         size += 1
     for i in range(PADDING):
-        distances[size + i] = pages
+        distances[size + i] = pages  # farther than any
     sums = (0.0, 0.0)
     for i in range(hits):
         sums = (sums[1], sums[0] + discounts[position + _count_below_distance(distances, size, distances[i])])
