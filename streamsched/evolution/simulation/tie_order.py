@@ -1,4 +1,4 @@
-"""Order of tied pages of several classes: by bitmaps over page numbers, O(pages / 4096 + words marked), or comparison."""
+"""Order of tied pages of several classes, by comparison or by bitmaps: O(pages / 4096 + words marked)."""
 
 from __future__ import annotations
 
