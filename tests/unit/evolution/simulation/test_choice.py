@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from streamsched.evolution.simulation.choice import choose_classes
 
 
-@settings(max_examples=200)
+@settings(max_examples=200, deadline=None)
 @given(
     st.integers(0, 2**32),
     st.integers(1, 300),
