@@ -32,7 +32,7 @@ __all__ = [
     "mix",
     "on_compile",
     "prefetch",
-    "prefetch_line",
+    "prefetch_field",
     "prefetch_whole",
     "store_released",
     "trailing_zeros",
@@ -214,13 +214,12 @@ def prefetch_whole(typingctx: Any, array: Any, index: Any) -> Any:
 
 
 @_machine(type(None))
-def prefetch_line(typingctx: Any, array: Any, index: Any, line: Any) -> Any:
-    """Prefetch cache line number `line` of ``array[index]`` (one-dimensional, contiguous). O(1)."""
+def prefetch_field(typingctx: Any, array: Any, index: Any, offset: Any) -> Any:
+    """Prefetch the cache line of the byte at `offset` of ``array[index]`` (one-dimensional, contiguous). O(1)."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         address = _byte_address(context, builder, signature, args)
-        offset = builder.mul(args[2], ir.Constant(ir.IntType(64), _CACHE_LINE))
-        _emit_prefetch(builder, builder.gep(address, [offset]))
+        _emit_prefetch(builder, builder.gep(address, [args[2]]))
         return context.get_dummy_value()
 
     return types.none(array, types.int64, types.int64), codegen

@@ -10,17 +10,20 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from streamsched.numerics.arrays import field_offset
+
 if TYPE_CHECKING:
     from streamsched.numerics.arrays import Bytes, Hashes, Records
 
 __all__ = [
     "BY_SETTINGS",
     "GROUP",
-    "HOST_LINE",
+    "HOST_AT",
     "MEMBER_LINK",
     "PATTERN_FIELDS",
     "POLITENESS_FIELDS",
     "PRIOR_FIELDS",
+    "SURGES_AT",
     "SURGE_FIELDS",
     "SURGE_SHARES",
     "GroupArrays",
@@ -95,7 +98,6 @@ _LAYOUT: Final = (
     *("log_odds", "ready_s", "refused_since_s", "probe_until_s", "probe", "stream", "delay_s", "out", "max_out"),
     *("max_batch", "refusal", "refusals", "backoffs", "wait_reason", "asked_to_wait", "spare_4"),
 )
-HOST_LINE: Final = 3  # cache line of the record that holds the fields of a host
 
 
 def _compose(*owners: _Fields) -> np.dtype[Any]:
@@ -106,6 +108,8 @@ def _compose(*owners: _Fields) -> np.dtype[Any]:
 
 
 GROUP: Final = _compose(PATTERN_FIELDS, PRIOR_FIELDS, POLITENESS_FIELDS, SURGE_FIELDS, _SPARE_FIELDS)
+SURGES_AT: Final = field_offset(GROUP, "open_s")  # bytes from the start of a record to its second cache line
+HOST_AT: Final = field_offset(GROUP, "log_odds")  # ... to the one with the fields of hosts
 MEMBER_LINK: Final = np.dtype([("before", "<u4"), ("after", "<u4")])  # rows plus 1; 0: none. Not saved.
 
 

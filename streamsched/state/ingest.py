@@ -22,7 +22,7 @@ from streamsched.estimation.page_update import update_page
 from streamsched.estimation.seasonality.group_profiles import refresh_link, store_utc_offset
 from streamsched.estimation.seasonality.seasonality_update import prefetch_seasonality, update_seasonality
 from streamsched.estimation.surges import update_surges
-from streamsched.numerics.jit import bare_kernel, inlined_kernel, prefetch, prefetch_line
+from streamsched.numerics.jit import bare_kernel, inlined_kernel, prefetch, prefetch_field
 from streamsched.numerics.keyed_hash import keyed_hash
 from streamsched.outcomes import (
     CHANGED,
@@ -38,7 +38,7 @@ from streamsched.outcomes import (
 from streamsched.politeness.host_responses import HostResponse, apply_host_response, demanded_wait
 from streamsched.politeness.limits import Limits, give_back, release_slot
 from streamsched.records.dirty_tracking import mark_dirty_group, mark_dirty_row
-from streamsched.records.group_schema import HOST_LINE
+from streamsched.records.group_schema import HOST_AT, SURGES_AT
 from streamsched.records.page_schema import DENIED, FOR_PANEL, LEASED, SUCCEEDED, URGENT, VISITED, WITH_FINGERPRINT
 from streamsched.records.score_invalidation import InvalidationBuffer, invalidate_all, invalidate_row
 from streamsched.records.url_index import LOOKUP_CHUNK, IndexArrays
@@ -138,7 +138,7 @@ def _apply(  # noqa: PLR0913, PLR0917  a kernel
     """Apply outcome ``start + i`` to ``rows[i]``, in order; a page that was unknown before is added first."""
     counts = result.counts
     for i in range(rows.size):
-        _prefetch(shard, rows, i)
+        _prefetch(shard, rows, columns.fetched_at[start : start + rows.size], i)
         at = start + i
         fetched_at = columns.fetched_at[at]
         if rows[i] < 0:
@@ -173,7 +173,7 @@ def _add(shard: ShardArrays, index: IndexArrays, columns: OutcomeColumns, at: in
 
 
 @inlined_kernel
-def _prefetch(shard: ShardArrays, rows: Ints, i: int) -> None:
+def _prefetch(shard: ShardArrays, rows: Ints, fetched_at: Floats, i: int) -> None:
     """Prefetch what the outcomes after number `i` of a chunk will use, page by page in the order of dependence."""
     if i + PREFETCHED < rows.size:
         prefetch_page(shard.pages, rows[i + PREFETCHED])
@@ -181,13 +181,13 @@ def _prefetch(shard: ShardArrays, rows: Ints, i: int) -> None:
         soon: Record = shard.pages.records[rows[i + _AHEAD]]
         group = np.int64(soon.group)
         prefetch(shard.groups.records, group)
-        prefetch_line(shard.groups.records, group, 1)
+        prefetch_field(shard.groups.records, group, SURGES_AT)
         prefetch(shard.seasonality.of_group, group)
         prefetch(shard.seasonality.links, rows[i + _AHEAD])
     if i + _HOST_AHEAD < rows.size and rows[i + _HOST_AHEAD] >= 0:
         near: Record = shard.pages.records[rows[i + _HOST_AHEAD]]
-        prefetch_line(shard.groups.records, np.int64(shard.groups.records[near.group].host), HOST_LINE)
-        prefetch_seasonality(shard.seasonality, rows[i + _HOST_AHEAD])
+        prefetch_field(shard.groups.records, np.int64(shard.groups.records[near.group].host), HOST_AT)
+        prefetch_seasonality(shard.seasonality, rows[i + _HOST_AHEAD], near, fetched_at[i + _HOST_AHEAD])
 
 
 @bare_kernel
