@@ -21,9 +21,9 @@ Rows: TypeAlias = npt.NDArray[np.intp]
 Column = TypeVar("Column", bound=npt.NDArray[Any])
 
 
-def field_offset(dtype: np.dtype[Any], name: str) -> int:
-    """Return the bytes from the start of a record to its field `name`. O(1)."""
-    return int((dtype.fields or {})[name][1])
+def field_offset(dtype: Any, name: str) -> int:
+    """Return the bytes from the start of a record of `dtype`, a structured one, to its field `name`. O(1)."""
+    return int(dtype.fields[name][1])
 
 
 def frozen(array: Column) -> Column:

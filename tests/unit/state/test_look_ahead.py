@@ -61,7 +61,8 @@ def state_after(days: list[list[int]], threads: int) -> tuple[str, list[str]]:
 
 def many(seed: int) -> list[int]:
     """Return the numbers of pages of a batch of several chunks, the last one short."""
-    return np.random.default_rng(seed).integers(0, 3_000 * (seed + 1), 3 * LOOKUP_CHUNK + 17).tolist()
+    numbers: list[int] = np.random.default_rng(seed).integers(0, 3_000 * (seed + 1), 3 * LOOKUP_CHUNK + 17).tolist()
+    return numbers
 
 
 @pytest.mark.parametrize("thread", [threading.Thread, EagerThread, LateThread, RefusedThread])
@@ -69,7 +70,7 @@ def test_the_state_is_that_of_one_thread(monkeypatch: pytest.MonkeyPatch, thread
     days = [many(seed) for seed in range(3)]
     alone = state_after(days, 1)
     monkeypatch.setattr(look_ahead, "FEWEST", 1)
-    monkeypatch.setattr(look_ahead.threading, "Thread", thread)
+    monkeypatch.setattr(threading, "Thread", thread)
     assert state_after(days, 2) == alone
 
 
@@ -78,7 +79,7 @@ def test_any_batches_have_the_state_of_one_thread(days: list[list[int]]) -> None
     alone = state_after(days, 1)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(look_ahead, "FEWEST", 1)
-        patch.setattr(look_ahead.threading, "Thread", EagerThread)
+        patch.setattr(threading, "Thread", EagerThread)
         assert state_after(days, 2) == alone
 
 
@@ -95,7 +96,7 @@ def counting(starts: list[str]) -> Callable[..., threading.Thread]:
 
 def test_threads_are_for_large_batches_alone_and_end_with_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
     starts: list[str] = []
-    monkeypatch.setattr(look_ahead.threading, "Thread", counting(starts))
+    monkeypatch.setattr(threading, "Thread", counting(starts))
     scheduler = Scheduler(threads=2)
     scheduler.observe(batch_of(list(range(look_ahead.FEWEST - 1)), 0))
     assert starts == []
@@ -106,6 +107,6 @@ def test_threads_are_for_large_batches_alone_and_end_with_the_call(monkeypatch: 
 
 def test_one_thread_of_the_settings_starts_none(monkeypatch: pytest.MonkeyPatch) -> None:
     starts: list[str] = []
-    monkeypatch.setattr(look_ahead.threading, "Thread", counting(starts))
+    monkeypatch.setattr(threading, "Thread", counting(starts))
     Scheduler(threads=1).observe(batch_of(list(range(look_ahead.FEWEST)), 0))
     assert starts == []
