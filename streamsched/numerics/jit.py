@@ -21,10 +21,13 @@ __all__ = [
     "fold_multiply",
     "inlined_kernel",
     "kernel",
+    "load_acquired",
     "load_word",
     "mix",
     "prefetch",
+    "prefetch_field",
     "prefetch_whole",
+    "store_released",
     "trailing_zeros",
     "widen_vectors",
 ]
@@ -124,18 +127,38 @@ def prefetch_whole(typingctx: Any, array: Any, index: Any) -> Any:
     return types.none(array, types.int64), codegen
 
 
+@_machine(type(None))
+def prefetch_field(typingctx: Any, array: Any, index: Any, offset: Any) -> Any:
+    """Prefetch the cache line of the byte at `offset` of ``array[index]`` (one-dimensional, contiguous). O(1)."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        address = _byte_address(context, builder, signature, args)
+        _emit_prefetch(builder, builder.gep(address, [args[2]]))
+        return context.get_dummy_value()
+
+    return types.none(array, types.int64, types.int64), codegen
+
+
 def _emit_prefetches(context: Any, builder: Any, signature: Any, args: Any, lines: int) -> None:
     """Emit prefetches of the first cache lines of ``args[0][args[1]]``."""
+    address = _byte_address(context, builder, signature, args)
+    for line in range(lines):
+        _emit_prefetch(builder, builder.gep(address, [ir.Constant(ir.IntType(32), _CACHE_LINE * line)]))
+
+
+def _byte_address(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    """Return the address of ``args[0][args[1]]``."""
     view = context.make_array(signature.args[0])(context, builder, args[0])
-    byte = ir.IntType(8).as_pointer()
-    word = ir.IntType(32)
-    address = builder.bitcast(builder.gep(view.data, [args[1]]), byte)
+    return builder.bitcast(builder.gep(view.data, [args[1]]), ir.IntType(8).as_pointer())
+
+
+def _emit_prefetch(builder: Any, place: Any) -> None:
+    """Emit a prefetch of the cache line at the address `place`, for reading, into all levels."""
+    byte, word = ir.IntType(8).as_pointer(), ir.IntType(32)
     hint = builder.module.declare_intrinsic(
         "llvm.prefetch", [byte], ir.FunctionType(ir.VoidType(), [byte, word, word, word])
     )
-    for line in range(lines):
-        place = builder.gep(address, [ir.Constant(word, _CACHE_LINE * line)])
-        builder.call(hint, [place, ir.Constant(word, 0), ir.Constant(word, 3), ir.Constant(word, 1)])
+    builder.call(hint, [place, ir.Constant(word, 0), ir.Constant(word, 3), ir.Constant(word, 1)])
 
 
 @_machine(type(None))
@@ -173,6 +196,29 @@ def count_ones(typingctx: Any, word: Any) -> Any:
         return builder.ctpop(args[0])
 
     return types.int64(types.uint64), codegen
+
+
+@_machine(int)
+def load_acquired(typingctx: Any, array: Any, index: Any) -> Any:
+    """Return ``array[index]`` of an int64 array; what another thread wrote before it released that is visible. O(1)."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        view = context.make_array(signature.args[0])(context, builder, args[0])
+        return builder.load_atomic(builder.gep(view.data, [args[1]]), "acquire", 8)
+
+    return types.int64(array, types.int64), codegen
+
+
+@_machine(type(None))
+def store_released(typingctx: Any, array: Any, index: Any, value: Any) -> Any:
+    """Store `value` as ``array[index]`` of an int64 array, after everything that was written before. O(1)."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        view = context.make_array(signature.args[0])(context, builder, args[0])
+        builder.store_atomic(args[2], builder.gep(view.data, [args[1]]), "release", 8)
+        return context.get_dummy_value()
+
+    return types.none(array, types.int64, types.int64), codegen
 
 
 @kernel

@@ -22,7 +22,7 @@ from streamsched.estimation.page_update import update_page
 from streamsched.estimation.seasonality.group_profiles import refresh_link, store_utc_offset
 from streamsched.estimation.seasonality.seasonality_update import prefetch_seasonality, update_seasonality
 from streamsched.estimation.surges import update_surges
-from streamsched.numerics.jit import bare_kernel, inlined_kernel, prefetch
+from streamsched.numerics.jit import bare_kernel, inlined_kernel, prefetch, prefetch_field
 from streamsched.numerics.keyed_hash import keyed_hash
 from streamsched.outcomes import (
     CHANGED,
@@ -38,10 +38,12 @@ from streamsched.outcomes import (
 from streamsched.politeness.host_responses import HostResponse, apply_host_response, demanded_wait
 from streamsched.politeness.limits import Limits, give_back, release_slot
 from streamsched.records.dirty_tracking import mark_dirty_group, mark_dirty_row
+from streamsched.records.group_schema import HOST_AT, SURGES_AT
 from streamsched.records.page_schema import DENIED, FOR_PANEL, LEASED, SUCCEEDED, URGENT, VISITED, WITH_FINGERPRINT
 from streamsched.records.score_invalidation import InvalidationBuffer, invalidate_all, invalidate_row
-from streamsched.records.url_index import LOOKUP_CHUNK, IndexArrays, resolve
+from streamsched.records.url_index import LOOKUP_CHUNK, IndexArrays
 from streamsched.records.visit_journal import SAW_CHANGE, WAS_FIRST, record_visit
+from streamsched.state.look_ahead import PREFETCHED, LookAhead, look_up, prefetch_page
 from streamsched.state.new_pages import NewUrl, add_page
 
 if TYPE_CHECKING:
@@ -102,24 +104,25 @@ class IngestCounts(NamedTuple):
 
 
 @bare_kernel
-def apply_outcomes(
+def apply_outcomes(  # noqa: PLR0913, PLR0917  a kernel
     shard: ShardArrays,
     index: IndexArrays,
     columns: OutcomeColumns,
     span: tuple[int, int],
     rules: IngestRules,
+    ahead: LookAhead,
     result: IngestCounts,
 ) -> None:
     """Apply the outcomes from ``span[0]`` up to ``span[1]``, in order, and add to `result`. O(1) each.
 
     A new page gets the next row, for which the arrays must have room, or is refused. Rows are looked up `LOOKUP_CHUNK`
     outcomes at a time, few enough that their records are still in the core's own cache when the outcomes are applied.
+    ``span[0]`` is a multiple of `LOOKUP_CHUNK`.
     """
     for start in range(span[0], span[1], LOOKUP_CHUNK):
-        rows = index.rows[: min(LOOKUP_CHUNK, span[1] - start)]
-        offsets = columns.offsets[start : start + rows.size + 1]
-        resolve(shard.pages, index, columns.blob, offsets, rows)
-        _apply(shard, index, rows, start, columns, rules, result)
+        stop = min(start + LOOKUP_CHUNK, span[1])
+        look_up(shard.pages, index, columns.blob, columns.offsets, (start, stop), ahead)
+        _apply(shard, index, index.rows[: stop - start], start, columns, rules, result)
 
 
 @bare_kernel
@@ -135,20 +138,11 @@ def _apply(  # noqa: PLR0913, PLR0917  a kernel
     """Apply outcome ``start + i`` to ``rows[i]``, in order; a page that was unknown before is added first."""
     counts = result.counts
     for i in range(rows.size):
-        if i + _AHEAD < rows.size and rows[i + _AHEAD] >= 0:
-            soon: Record = shard.pages.records[rows[i + _AHEAD]]
-            prefetch(shard.groups.records, np.int64(soon.group))
-            prefetch(shard.seasonality.links, rows[i + _AHEAD])
-        if i + _HOST_AHEAD < rows.size and rows[i + _HOST_AHEAD] >= 0:
-            near: Record = shard.pages.records[rows[i + _HOST_AHEAD]]
-            group: Record = shard.groups.records[near.group]
-            prefetch(shard.groups.records, np.int64(group.host))
-            prefetch_seasonality(shard.seasonality, rows[i + _HOST_AHEAD])
+        _prefetch(shard, rows, columns.fetched_at[start : start + rows.size], i)
         at = start + i
         fetched_at = columns.fetched_at[at]
         if rows[i] < 0:
-            url = NewUrl(columns.blob, columns.offsets[at], columns.offsets[at + 1], index.hashes[i])
-            rows[i] = add_page(shard, index, url, fetched_at, rules.bounds)
+            rows[i] = _add(shard, index, columns, at, rules.bounds)
             if rows[i] < 0:
                 counts[REFUSED] += 1
                 continue
@@ -168,6 +162,32 @@ def _apply(  # noqa: PLR0913, PLR0917  a kernel
         if columns.given[at] & MOVED_TO:
             counts[MOVED] += 1
             _discover_target(shard, index, columns, at, rules.bounds)
+
+
+@bare_kernel
+def _add(shard: ShardArrays, index: IndexArrays, columns: OutcomeColumns, at: int, bounds: BoundLimits) -> int:
+    """Return the row of the page of outcome `at`, which was unknown: a new one, or NOT_FOUND if it is refused."""
+    start, stop = columns.offsets[at], columns.offsets[at + 1]
+    hash_: Any = keyed_hash(index.key, columns.blob, start, stop)
+    return int(add_page(shard, index, NewUrl(columns.blob, start, stop, hash_), columns.fetched_at[at], bounds))
+
+
+@inlined_kernel
+def _prefetch(shard: ShardArrays, rows: Ints, fetched_at: Floats, i: int) -> None:
+    """Prefetch what the outcomes after number `i` of a chunk will use, page by page in the order of dependence."""
+    if i + PREFETCHED < rows.size:
+        prefetch_page(shard.pages, rows[i + PREFETCHED])
+    if i + _AHEAD < rows.size and rows[i + _AHEAD] >= 0:
+        soon: Record = shard.pages.records[rows[i + _AHEAD]]
+        group = np.int64(soon.group)
+        prefetch(shard.groups.records, group)
+        prefetch_field(shard.groups.records, group, SURGES_AT)
+        prefetch(shard.seasonality.of_group, group)
+        prefetch(shard.seasonality.links, rows[i + _AHEAD])
+    if i + _HOST_AHEAD < rows.size and rows[i + _HOST_AHEAD] >= 0:
+        near: Record = shard.pages.records[rows[i + _HOST_AHEAD]]
+        prefetch_field(shard.groups.records, np.int64(shard.groups.records[near.group].host), HOST_AT)
+        prefetch_seasonality(shard.seasonality, rows[i + _HOST_AHEAD], near, fetched_at[i + _HOST_AHEAD])
 
 
 @bare_kernel

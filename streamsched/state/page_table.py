@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -29,6 +30,7 @@ from streamsched.records.url_patterns import candidate_space, place_groups
 from streamsched.records.visit_journal import JOURNAL_VISITS
 from streamsched.state.ingest import COUNTS, IngestCounts, IngestRules, OutcomeColumns, apply_outcomes
 from streamsched.state.invariants import find_faults
+from streamsched.state.look_ahead import looking_ahead
 from streamsched.state.new_pages import add_pages
 
 if TYPE_CHECKING:
@@ -48,8 +50,10 @@ class PageTable:
     """All pages of one shard: records, URL texts, groups and the learned prior.
 
     Grows without moving a row. 120 bytes a page in `PAGE`, `TRACE` and the lease column, 8 in the member lists of
-    groups, 11 to 21 in the URL index, about one in the sketch of URL patterns, 232 a group, the URL's own text, and at
-    most 45 for seasonality (`SeasonalityTables`). Not thread-safe.
+    groups, 11 to 21 in the URL index, about one in the sketch of URL patterns, 256 a group, the URL's own text, and at
+    most 29 for seasonality (`SeasonalityTables`). Not thread-safe.
+
+    ``threads``: how many `observe` may use, itself included; the result is the same.
     """
 
     def __init__(
@@ -68,6 +72,7 @@ class PageTable:
         self.cycle_s = cycle_s
         self.change_bits = change_bits
         self.bounds = bounds or PageBounds()
+        self.threads = os.cpu_count() or 1
         self.key = draw_key() if key is None else key
         self._pages = GrowableArray(PAGE, _RESERVED_PAGES)
         self._traces = GrowableArray(TRACE, _RESERVED_PAGES)
@@ -160,12 +165,14 @@ class PageTable:
         )
         limits = _LIMITS if limits is None else limits
         rules = IngestRules(self.cycle_s, self.change_bits, limits, surges, stream, self.bounds.limits)
-        for start in range(0, len(batch), _CHUNK):
-            span = (start, min(start + _CHUNK, len(batch)))
-            self._ensure_room(batch.urls, *span, batch.moved_to)
-            apply_outcomes(self.arrays, self._index.arrays(), columns, span, rules, result)
-            if then is not None:
-                then(span[1] - span[0])
+        index = self._index.arrays(1)
+        with looking_ahead(self.arrays.pages, index, columns.blob, columns.offsets, self.threads) as ahead:
+            for start in range(0, len(batch), _CHUNK):
+                span = (start, min(start + _CHUNK, len(batch)))
+                self._ensure_room(batch.urls, *span, batch.moved_to)
+                apply_outcomes(self.arrays, self._index.arrays(), columns, span, rules, ahead, result)
+                if then is not None:
+                    then(span[1] - span[0])
         self._index.settle()
         return result.counts
 

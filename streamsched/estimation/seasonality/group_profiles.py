@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from streamsched.estimation.seasonality.local_time import hour_in_week, quarters_at, week_of
+from streamsched.estimation.seasonality.local_time import hour_in_week, local_hours, quarters_at, week_of
 from streamsched.estimation.seasonality.page_schedules import FIRST_SETS
-from streamsched.numerics.jit import bare_kernel, inlined_kernel
+from streamsched.numerics.arrays import field_offset
+from streamsched.numerics.jit import bare_kernel, inlined_kernel, prefetch_field
 from streamsched.numerics.packed_urls import hash_bytes
 from streamsched.numerics.url_syntax import find_domain
 from streamsched.numerics.vector_math import expm1
-from streamsched.records.seasonality_schema import DAY_SETS, NO_GROUP, WEEK_HOURS, SeasonalityArrays
+from streamsched.records.seasonality_schema import DAY_SETS, NO_GROUP, PROFILE, WEEK_HOURS, SeasonalityArrays
 
 if TYPE_CHECKING:
     from streamsched.numerics.arrays import Record
@@ -39,6 +40,7 @@ __all__ = [
     "inherit_profile",
     "init_profiles",
     "most_profiles",
+    "prefetch_profile",
     "refresh_link",
     "region_of_name",
     "store_utc_offset",
@@ -46,11 +48,16 @@ __all__ = [
     "weighted_hours",
 ]
 
-PAGES_PER_PROFILE: Final = 1_024  # one profile for each, at most: 12 bytes a page
+PAGES_PER_PROFILE: Final = 2_048  # one profile for each, at most: 6 bytes a page
 FEWEST_PROFILES: Final = 64  # ... in addition to these
 UNIT: Final = 65_536.0  # published weight of an hour as busy as the mean
 MOST_CHANGES: Final = 50.0  # expected changes of an interval are clipped to this
 FIRST_ODDS: Final = 1 / 9  # initial odds that a page has a schedule of its own
+
+# Bytes from the start of a profile to these fields.
+_CUMULATIVE_AT, _EXPOSURE_AT, _STEPS_AT, _WEEKLY_AT = (
+    field_offset(PROFILE, name) for name in ("cumulative", "exposure", "exposure_steps", "weekly_exposure")
+)
 
 
 @bare_kernel
@@ -200,6 +207,19 @@ def update_profile(profile: Record, version: int, start: float, end: float, chan
         profile.weekly_changes += share * turns
         profile.changes[first] -= share * (before - float(profile.cumulative[base + first]))
         profile.changes[last] += share * (after - float(profile.cumulative[base + last]))
+
+
+@inlined_kernel
+def prefetch_profile(seasonality: SeasonalityArrays, link: Record, at_s: float) -> None:
+    """Prefetch what `weighted_hours` and `update_profile` use of a page's profile at one end of an interval. O(1)."""
+    number = np.int64(link.profile)
+    hours = local_hours(at_s, link.quarters)
+    hour = min(int(hour_in_week(hours, week_of(hours))), WEEK_HOURS - 1)
+    prefetch_field(seasonality.profiles, number, _WEEKLY_AT)
+    prefetch_field(seasonality.profiles, number, _STEPS_AT + 8 * hour)
+    prefetch_field(seasonality.profiles, number, _EXPOSURE_AT + 8 * hour)
+    place = np.int64(link.version) * (WEEK_HOURS + 1) + hour
+    prefetch_field(seasonality.profiles, number, _CUMULATIVE_AT + 4 * place)
 
 
 @inlined_kernel

@@ -6,7 +6,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streamsched.estimation.seasonality.group_profiles import count_changes, update_profile, weighted_hours
+from streamsched.estimation.seasonality.group_profiles import (
+    count_changes,
+    prefetch_profile,
+    update_profile,
+    weighted_hours,
+)
 from streamsched.estimation.seasonality.local_time import HOUR_S, local_hours
 from streamsched.estimation.seasonality.page_schedules import (
     ScheduleView,
@@ -94,8 +99,11 @@ def _unhit(group: Record, page: Record, observed: ObservedInterval) -> float:
 
 
 @inlined_kernel
-def prefetch_seasonality(seasonality: SeasonalityArrays, row: int) -> None:
-    """Prefetch the schedule that `update_seasonality` reads. O(1)."""
-    number = int(np.int64(seasonality.links[row].schedule))
-    if number:
-        prefetch(seasonality.schedules, number)
+def prefetch_seasonality(seasonality: SeasonalityArrays, row: int, page: Record, end_s: float) -> None:
+    """Prefetch what `update_seasonality` will use of a schedule, and of a profile that few pages share. O(1)."""
+    link: Record = seasonality.links[row]
+    if link.schedule:
+        prefetch(seasonality.schedules, np.int64(link.schedule))
+    if link.profile > seasonality.state[0].regions:
+        prefetch_profile(seasonality, link, page.last_visit_s)
+        prefetch_profile(seasonality, link, end_s)

@@ -211,4 +211,4 @@ def test_hosts_earn_profiles_below_their_regions() -> None:
 
 
 def test_profiles_are_few_beside_pages() -> None:
-    assert most_profiles(10_000_000) * 12_000 <= 12 * 10_000_000
+    assert most_profiles(10_000_000) * 12_000 <= 6 * 10_000_000
