@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from streamsched.numerics.arrays import Floats, Ints, Record
     from streamsched.records.schema import ShardArrays
 
-__all__ = ["HIGHER_TIER_LEVEL", "HostSlots", "HostUsage", "SlotLimits", "host_slots_beat"]
+__all__ = ["HIGHER_TIER_LEVEL", "HostSlots", "HostUsage", "Singles", "SlotLimits", "host_slots_beat"]
 
 Singles = npt.NDArray[np.float32]
 
-HIGHER_TIER_LEVEL: Final = float(np.finfo(np.float32).max)  # of pages of higher tiers; none of their bounds is lower
+HIGHER_TIER_LEVEL: Final = 2.0**100  # of pages of higher tiers and of greater scores; none of their bounds is lower
 _RESERVED_GROUPS: Final = 1 << 24
 _MARGIN: Final = 0.25  # of the difference between the best and the worst of a full host's pages
 

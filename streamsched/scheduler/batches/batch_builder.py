@@ -87,7 +87,6 @@ class BatchBuilder:
         ranked, panel = composed.batch, composed.panel
         self.politeness_policy.forget(now)
         self.politeness_policy.grant(shard, ranked.rows, now, now + lease_s, panel)
-        self.formula_switch.settle()
         self.panel.count(ranked.rows.size, panel)
         return self.name_pages(composed, now + lease_s)
 
@@ -97,7 +96,6 @@ class BatchBuilder:
         self.formula_switch.keep_up(self.politeness_policy.leases.expire(shard, leases.now))
         self.politeness_policy.forget(leases.now)
         self.politeness_policy.grant(shard, leases.rows, leases.now, leases.until_s, leases.panel)
-        self.formula_switch.settle()
         self.panel.restore(leases.panel_state)
         self.quotas.restore(leases.quotas_state)
 

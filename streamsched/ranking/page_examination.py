@@ -1,0 +1,355 @@
+"""Examining pages: those that may be needed soon go into the pool, the others get certificates.
+
+A page's line is the level above which it belongs to the pool: that of the ranking, or the floor of its host if that is
+higher. A certificate is sought that lasts until the page is about to reach its line, or three quarters of the way there
+for a page far below: then a line that is lowered later leaves most certificates as they are.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+
+import numpy as np
+
+from streamsched.numerics.jit import bare_kernel, inlined_kernel, mix, prefetch
+from streamsched.politeness.eligibility import page_not_before
+from streamsched.politeness.limits import Limits, overdue_at
+from streamsched.ranking.certificates import (
+    FOREVER,
+    POOLED,
+    SHELVED,
+    Certificates,
+    Singles,
+    round_up,
+    set_certificate,
+)
+from streamsched.ranking.host_slots import HIGHER_TIER_LEVEL
+from streamsched.ranking.page_scorer import (
+    LANES,
+    PageScorer,
+    bound_lanes,
+    gather_lane,
+    make_page_scorer,
+    move_lane,
+    score_lanes,
+)
+
+if TYPE_CHECKING:
+    from streamsched.formula.formula import Formula
+    from streamsched.numerics.arrays import Floats, Hashes, Ints, Record
+    from streamsched.records.schema import ShardArrays
+
+__all__ = [
+    "Examiners",
+    "Found",
+    "Line",
+    "RankingArrays",
+    "certify_scored",
+    "examine",
+    "levels_of",
+    "recheck",
+]
+
+Kernel: TypeAlias = "Callable[[RankingArrays, Ints, Line, Found], int]"
+
+_PREFETCH_AHEAD: Final = 12  # pages
+_TRIES: Final = 2  # ends tried for a certificate
+_SURE: Final = 0.97  # of the way to where a page is expected to meet its line
+_PART: Final = 0.75  # of the way that a page far below its line may go before it is examined again
+_FIRST_STEPS: Final = 64.0  # ahead at first if nothing is known
+_LEAP: Final = 16.0  # the next end tried is at most this many times as far ahead
+_OVERDUE_SPAN_S: Final = 2.0**24  # in which the level of overdue pages doubles: a float32 has 24 bits
+_OVERDUE_MARGIN_S: Final = 2.0**22  # after the origin, pages overdue since then still have a level of their own
+_FEWEST_ROWS: Final = 1024  # fewer are examined faster than another thread wakes up
+
+
+class Line(NamedTuple):
+    """When pages are examined, and the level from which on they are pooled."""
+
+    level: float
+    gap: float  # from there to the level of the last page of a batch; pages that close are examined in time
+    now: float
+    since: float  # when certificates begin to hold: earlier than `now`, since callers' clocks differ
+    step_s: float  # between queries
+    cycle_s: float
+    origin_s: float  # of the levels of overdue pages
+    salt: np.uint64
+    limits: Limits
+
+
+class RankingArrays(NamedTuple):
+    """A shard and a ranking of its pages, as kernels read them."""
+
+    shard: ShardArrays
+    certificates: Certificates
+    floors: Singles  # float32[groups]: see `host_floors`
+    scorer: PageScorer
+
+
+class Found(NamedTuple):
+    """Pages of the pool with what orders them: int64[m], float64[m], float64[m], float64[m], uint64[m]."""
+
+    rows: Ints
+    scores: Floats
+    levels: Floats
+    overdue_s: Floats
+    ties: Hashes
+
+
+def _make_found(size: int) -> Found:
+    """Return room for `size` pages."""
+    return Found(np.empty(size, np.int64), np.empty(size), np.empty(size), np.empty(size), np.empty(size, np.uint64))
+
+
+@inlined_kernel
+def level_of(score: float, overdue_s: float, line: Line) -> float:
+    """Return what bounds are compared with: a page's score, or more if the page is overdue, asked for: inf. O(1).
+
+    The level of an overdue page does not change with time. Levels only select which pages are examined: pages found are
+    ordered by tier and score.
+    """
+    if overdue_s <= line.now:
+        before_s = line.origin_s + _OVERDUE_MARGIN_S - overdue_s
+        level = HIGHER_TIER_LEVEL * (1.0 + min(max(before_s / _OVERDUE_SPAN_S, 0.0), 4.0))
+        return level if overdue_s > -np.inf else np.inf
+    return -np.inf if np.isnan(score) else min(score, HIGHER_TIER_LEVEL)
+
+
+def levels_of(scores: Floats, overdue_s: Floats, line: Line) -> Floats:
+    """Return `level_of` of each pair of ``scores``, ``overdue_s``: float64[m] as float64[m]. O(m)."""
+    levels = np.empty(scores.size)
+    _write_levels(scores, overdue_s, line, levels)
+    return levels
+
+
+@bare_kernel
+def _write_levels(scores: Floats, overdue_s: Floats, line: Line, out: Floats) -> None:
+    for i in range(out.size):
+        out[i] = level_of(scores[i], overdue_s[i], line)
+
+
+@bare_kernel
+def examine(ranking: RankingArrays, rows: Ints, line: Line, found: Found) -> int:
+    """Pool those of ``rows``: int64[m] that reach their line, into `found`, and certify the others; return how many.
+
+    O(m). Chunks are left to `update_chunks`.
+    """
+    scorer, count = ranking.scorer, 0
+    for start in range(0, rows.size, LANES):
+        lanes, below = _admit(ranking, rows[start : start + LANES], line), 0
+        score_lanes(scorer, ranking.shard, lanes, line.now, line.cycle_s)
+        for lane in range(lanes):
+            overdue_s = overdue_at(scorer.pages[lane], line.limits)
+            level = level_of(scorer.scores[lane], overdue_s, line)
+            if level >= _line_of(ranking, lane, line):
+                count = _pool(ranking, lane, line, found, count)
+            elif overdue_s > line.now:
+                move_lane(scorer, lane, below)
+                below += 1
+            else:
+                _keep(ranking, scorer.rows[lane], level, np.inf, line)
+        _seek_ends(ranking, below, line, _TRIES)
+        for lane in range(below):
+            if not _keep(ranking, scorer.rows[lane], scorer.held[lane], scorer.until[lane], line):
+                count = _pool(ranking, lane, line, found, count)
+    return count
+
+
+@bare_kernel
+def certify_scored(ranking: RankingArrays, rows: Ints, line: Line, _found: Found) -> int:
+    """Certify ``rows``: int64[m], whose bounds are about their scores; return how many get no certificate. O(m)."""
+    scorer, certificates, left = ranking.scorer, ranking.certificates, 0
+    for start in range(0, rows.size, LANES):
+        lanes, below = _admit(ranking, rows[start : start + LANES], line), 0
+        for lane in range(lanes):
+            row = scorer.rows[lane]
+            scorer.scores[lane] = certificates.bound[row]
+            certificates.tick[row] = 0
+            is_overdue = overdue_at(scorer.pages[lane], line.limits) <= line.now
+            if not is_overdue and not scorer.scores[lane] >= _line_of(ranking, lane, line):
+                move_lane(scorer, lane, below)
+                below += 1
+        _seek_ends(ranking, below, line, 1)
+        left += lanes - below
+        for lane in range(below):
+            if not _keep(ranking, scorer.rows[lane], scorer.held[lane], scorer.until[lane], line):
+                left += 1
+    return left
+
+
+@bare_kernel
+def recheck(ranking: RankingArrays, rows: Ints, line: Line, _found: Found) -> int:
+    """Remove the certificates of ``rows``: int64[m], which have changed, unless they hold all the same; return 0. O(m).
+
+    Pages of the pool stay in it.
+    """
+    scorer, certificates, lanes = ranking.scorer, ranking.certificates, 0
+    for i in range(rows.size):
+        _prefetch(ranking, rows, i + _PREFETCH_AHEAD)
+        row = rows[i]
+        tick = np.int64(certificates.tick[row]) & POOLED
+        if tick != POOLED:
+            certificates.tick[row] &= SHELVED
+            page: Record = ranking.shard.pages.records[row]
+            until_s = certificates.start_s + certificates.tick_s * (tick + 1.0)
+            if 0 < tick < FOREVER and not np.isnan(certificates.bound[row]) and overdue_at(page, line.limits) >= until_s:
+                gather_lane(scorer, ranking.shard, lanes, row)
+                scorer.ends[lanes], scorer.until[lanes] = until_s, tick
+                lanes += 1
+        if lanes == LANES or (i == rows.size - 1 and lanes):
+            bound_lanes(scorer, ranking.shard, lanes, line.since, line.cycle_s)
+            for lane in range(lanes):
+                row = scorer.rows[lane]
+                is_low = scorer.bounds[lane] < line.level
+                if is_low or scorer.bounds[lane] <= certificates.bound[row]:
+                    shelved = np.int64(certificates.tick[row]) & SHELVED
+                    certificates.tick[row] = int(scorer.until[lane]) | (0 if is_low else shelved)
+                    certificates.bound[row] = round_up(scorer.bounds[lane])
+            lanes = 0
+    return 0
+
+
+@inlined_kernel
+def _prefetch(ranking: RankingArrays, rows: Ints, i: int) -> None:
+    """Prefetch what is read of the page of ``rows[i]``, if there is one."""
+    if i < rows.size:
+        prefetch(ranking.shard.pages.records, rows[i])
+        prefetch(ranking.certificates.tick, rows[i])
+        prefetch(ranking.certificates.bound, rows[i])
+        if ranking.scorer.linked:
+            prefetch(ranking.shard.seasonality.links, rows[i])
+
+
+@bare_kernel
+def _admit(ranking: RankingArrays, rows: Ints, line: Line) -> int:
+    """Gather the ranked and eligible pages of at most LANES rows, and certify the others; return how many lanes."""
+    shard, certificates, lanes = ranking.shard, ranking.certificates, 0
+    for i in range(rows.size):
+        _prefetch(ranking, rows, i + _PREFETCH_AHEAD)
+        row = rows[i]
+        ready_s = np.inf
+        page: Record = shard.pages.records[row]
+        if (np.int64(page.flags) & certificates.mask) == certificates.want:
+            ready_s = page_not_before(shard.pages, row, line.limits, line.now)
+        if ready_s <= line.now:
+            gather_lane(ranking.scorer, shard, lanes, row)
+            lanes += 1
+        elif not set_certificate(certificates, row, np.nan, ready_s, line.now):
+            certificates.tick[row] = 0
+    return lanes
+
+
+@inlined_kernel
+def _line_of(ranking: RankingArrays, lane: int, line: Line) -> float:
+    """Return the line of a lane's page."""
+    if ranking.floors.size == 0:
+        return line.level
+    group: Record = ranking.shard.groups.records[ranking.scorer.pages[lane].group]
+    return max(line.level, float(ranking.floors[group.host]))
+
+
+@inlined_kernel
+def _pool(ranking: RankingArrays, lane: int, line: Line, found: Found, count: int) -> int:
+    """Add a lane's page to the pool; return the new number of pages in `found`."""
+    scorer, certificates = ranking.scorer, ranking.certificates
+    row, overdue_s = scorer.rows[lane], overdue_at(scorer.pages[lane], line.limits)
+    found.rows[count], found.scores[count] = row, scorer.scores[lane]
+    found.levels[count] = level_of(scorer.scores[lane], overdue_s, line)
+    found.overdue_s[count] = overdue_s if overdue_s <= line.now else np.inf
+    found.ties[count] = mix(scorer.pages[lane].url_hash ^ line.salt)
+    certificates.tick[row], certificates.bound[row] = POOLED, np.float32(np.nan)
+    return count + 1
+
+
+@inlined_kernel
+def _keep(ranking: RankingArrays, row: int, bound: float, until_s: float, line: Line) -> bool:
+    """Set a certificate and shelve the page if it may be above the ranking's line; return False if it is too short."""
+    if not set_certificate(ranking.certificates, row, bound, until_s, line.now):
+        return False
+    if bound >= line.level:
+        ranking.certificates.tick[row] |= np.uint16(SHELVED)
+    return True
+
+
+@bare_kernel
+def _seek_ends(ranking: RankingArrays, lanes: int, line: Line, tries: int) -> None:
+    """Write how long each lane stays below its line to ``scorer.until``, -inf if unknown, and its bound to `held`."""
+    scorer = ranking.scorer
+    for lane in range(lanes):
+        scorer.until[lane] = -np.inf
+        scorer.ends[lane] = _end_after(ranking, lane, _first_look(ranking, lane, line), line)
+    for i in range(tries):
+        bound_lanes(scorer, ranking.shard, lanes, line.since, line.cycle_s)
+        for lane in range(lanes):
+            if scorer.bounds[lane] < _line_of(ranking, lane, line) and scorer.ends[lane] > scorer.until[lane]:
+                scorer.until[lane], scorer.held[lane] = scorer.ends[lane], scorer.bounds[lane]
+            if i + 1 < tries:
+                scorer.ends[lane] = _end_after(ranking, lane, _next_look(ranking, lane, line), line)
+
+
+@inlined_kernel
+def _end_after(ranking: RankingArrays, lane: int, ahead_s: float, line: Line) -> float:
+    """Return the time `ahead_s` from now, or earlier if ticks do not reach so far or the page is overdue before."""
+    certificates = ranking.certificates
+    last_s = certificates.start_s + certificates.tick_s * FOREVER
+    return min(line.now + ahead_s, last_s, overdue_at(ranking.scorer.pages[lane], line.limits))
+
+
+@inlined_kernel
+def _aim(ranking: RankingArrays, lane: int, line: Line) -> float:
+    """Return the bound that a lane's certificate should have."""
+    level, score = _line_of(ranking, lane, line), ranking.scorer.scores[lane]
+    far = level - score - line.gap
+    return level - (1.0 - _PART) * far if 0.0 < far < np.inf else level
+
+
+@inlined_kernel
+def _first_look(ranking: RankingArrays, lane: int, line: Line) -> float:
+    """Return how far ahead a lane is to be bounded first: as though its score rose in proportion to its age."""
+    score, age_s = ranking.scorer.scores[lane], line.now - ranking.scorer.pages[lane].last_visit_s
+    ahead_s = age_s * (_aim(ranking, lane, line) - score) / score if score > 0.0 < age_s else 0.0
+    return max(ahead_s, line.step_s) if 0.0 < ahead_s < np.inf else _FIRST_STEPS * line.step_s
+
+
+@inlined_kernel
+def _next_look(ranking: RankingArrays, lane: int, line: Line) -> float:
+    """Return how far ahead a lane is to be bounded next: where the line through its score and bound meets the aim."""
+    scorer = ranking.scorer
+    ahead_s, aim = scorer.ends[lane] - line.now, _aim(ranking, lane, line)
+    rise = (scorer.bounds[lane] - scorer.scores[lane]) / ahead_s
+    meeting_s = _SURE * (aim - scorer.scores[lane]) / rise if rise > 0.0 else np.inf
+    if scorer.bounds[lane] <= aim:
+        return max(min(meeting_s, _LEAP * ahead_s), ahead_s)
+    return min(meeting_s, 0.5 * ahead_s) if meeting_s >= ahead_s / _LEAP else ahead_s / _LEAP
+
+
+class Examiners:
+    """The scorers of one formula, one for each thread. For one call at a time."""
+
+    def __init__(self, formula: Formula, threads: int | None) -> None:
+        count = min(threads or os.cpu_count() or 1, 2)  # queries are too short for more
+        self.scorer, *self._others = (make_page_scorer(formula) for _ in range(count))
+        self._pool: ThreadPoolExecutor | None = None
+
+    def run(self, kernel: Kernel, ranking: RankingArrays, rows: Ints, line: Line) -> tuple[int, Found]:
+        """Run `examine`, `certify_scored` or `recheck` on ``rows``: int64[m], each at most once, for a query, or a part of it.
+
+        Returns the sum of what the kernel returned, and the pages found. `ranking`: with the first scorer.
+        """
+        found = _make_found(rows.size if kernel is examine else 0)
+        if not self._others or rows.size < _FEWEST_ROWS:
+            count = kernel(ranking, rows, line, found)
+            return count, Found._make(column[:count] for column in found)
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(1, "streamsched-examining")
+        middle = rows.size // 2
+        later = Found._make(column[middle:] for column in found)
+        theirs = ranking._replace(scorer=self._others[0])
+        their_count = self._pool.submit(kernel, theirs, rows[middle:], line, later)
+        own = kernel(ranking, rows[:middle], line, found)
+        count = their_count.result()
+        joined = (np.concatenate([a[:own], b[:count]]) for a, b in zip(found, later, strict=True))
+        return own + count, Found._make(joined)
