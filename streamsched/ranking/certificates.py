@@ -29,7 +29,6 @@ __all__ = [
     "list_above",
     "list_expired",
     "present_tick",
-    "remove_certificate",
     "round_up",
     "set_certificate",
     "update_chunks",
@@ -111,8 +110,8 @@ class CertificateTable:
         """Choose ticks that suit queries at about `now` and every `step_s`. O(1), O(pages) every thousands of steps."""
         length_s = max(step_s / _TICKS_A_STEP if step_s > 0.0 else cycle_s / _DEFAULT_TICKS, _SHORTEST_S)
         before = self.arrays
-        is_fine = length_s / 4.0 <= before.tick_s <= 4.0 * length_s and now - before.start_s < _HALF * before.tick_s
-        if is_fine and np.isfinite(before.start_s):
+        is_fine = length_s / 4.0 <= before.tick_s <= 4.0 * length_s
+        if is_fine and 0.0 <= now - before.start_s < _HALF * before.tick_s:
             return
         self._start_s, self._tick_s = now, length_s
         if np.isfinite(before.start_s):
@@ -148,14 +147,6 @@ def set_certificate(certificates: Certificates, row: int, bound: float, until_s:
     certificates.bound[row] = round_up(bound)
     certificates.tick[row] = tick
     return True
-
-
-@inlined_kernel
-def remove_certificate(certificates: Certificates, row: int) -> None:
-    """Remove the certificate of a page, if it is not in the pool: the next query examines it. O(1)."""
-    if certificates.tick[row] != POOLED:
-        certificates.tick[row] = 0
-        certificates.soonest[row // CHUNK] = 0
 
 
 @inlined_kernel

@@ -174,7 +174,8 @@ class FullScan:
                 part = slice(start, min(start + BLOCK, pages))
                 scores = worker.score(shard, part, query.now, query.cycle_s)
                 if out is not None:
-                    out[part] = scores
+                    with np.errstate(over="ignore"):
+                        out[part] = scores
                 candidates.add(shard, scores, start, query, self._host_slots.usage)
 
         if len(jobs) == 1:

@@ -19,6 +19,7 @@ from streamsched.politeness.eligibility import are_eligible
 from streamsched.politeness.priority import read_overdue, select_best, tiers_of
 from streamsched.ranking.certificates import CHUNK, POOLED, SHELVED, CertificateTable, list_above, list_expired, update_chunks
 from streamsched.ranking.full_scan import DEFAULT_LIMITS, FullScan, Query, Ranked, fill_slots
+from streamsched.ranking.host_floors import HostFloors, list_needed, needed_level
 from streamsched.ranking.host_slots import HostSlots
 from streamsched.ranking.invariants import find_false_certificates
 from streamsched.ranking.page_examination import (
@@ -35,6 +36,8 @@ from streamsched.ranking.page_examination import (
 from streamsched.records.page_schema import VISITED
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from streamsched.formula.formula import Formula
     from streamsched.numerics.arrays import Floats, Ints
     from streamsched.records.schema import ShardArrays
@@ -48,6 +51,7 @@ _LARGEST_K: Final = 32  # a batch of more than one page in this many is found by
 _MOST_POOLED: Final = 16  # the pool should hold at most one page in this many
 _DEPTH: Final = 12  # batches that the pool should hold
 _FEWEST_POOLED: Final = 1 << 12
+_MOST_SKIPPED: Final = 4  # one page in this many of the pool may be passed over since its host has no slots
 _SAMPLE: Final = 1 << 15  # pages drawn to estimate where a line should be
 _PART: Final = 1 << 18  # pages certified at a time
 _TRIES_AGAIN: Final = 64  # scans after which certificates are tried again at the latest
@@ -75,7 +79,7 @@ class IncrementalTopK:
         self._table = CertificateTable(VISITED if only_new else 0, 0)
         self._pool = np.empty(0, np.int64)
         self._fewest = fewest_pages
-        self._host_slots = HostSlots()
+        self._host_slots, self._floors = HostSlots(), HostFloors()
         self._line = Line(
             -math.inf, 0.0, -math.inf, -math.inf, 0.0, 1.0, -math.inf, np.uint64(0), DEFAULT_LIMITS
         )
@@ -119,7 +123,7 @@ class IncrementalTopK:
     def recheck(self, shard: ShardArrays, rows: Ints | None) -> None:
         """Remove the certificates that no longer hold after the pages of ``rows``: int64[m] changed; None for all. O(m)."""
         self._cover(shard)
-        if rows is None or rows.size > self._table.pages:
+        if rows is None:
             self._is_certified = False
         elif rows.size and self._is_certified:
             self._run(shard, recheck, rows)
@@ -150,17 +154,18 @@ class IncrementalTopK:
         line = self._line._replace(now=self._clock, since=self._clock - CLOCK_TOLERANCE_S)
         if not self._is_certified:
             return []
-        return find_false_certificates(shard, self._table.arrays, self._pool, self.scan, line)
+        return find_false_certificates(shard, self._table.arrays, self._floors.levels, self._pool, self.scan, line)
 
     def nbytes(self) -> int:
         """Return the bytes of memory in use."""
-        return self._table.nbytes() + self._host_slots.nbytes() + self._pool.nbytes
+        return self._table.nbytes() + self._host_slots.nbytes() + self._floors.nbytes() + self._pool.nbytes
 
     def _cover(self, shard: ShardArrays) -> None:
         pages = int(shard.corpus["pages"][0])
         if pages != self._table.pages:
             self._table.cover(pages)
         self._host_slots.cover(shard)
+        self._floors.cover(int(shard.corpus["groups"][0]))
 
     def _move_clock(self, query: Query) -> None:
         """Move the clock to the query's time, and note the query's parameters."""
@@ -183,36 +188,51 @@ class IncrementalTopK:
         """Return the best pages, or None if that takes examining too many."""
         if not self._is_certified and not self._certify(shard):
             return None
-        self.examined, pooled, more = 0, self._pool, 2 * query.k
-        expired = self._list(list_expired, self._line.now)
+        self.examined, pooled = 0, self._pool
+        expired = self._list(list_expired, self._table.arrays, self._line.now)
         if expired is None or expired.size + pooled.size > self._most():
             return None
         found = self._examine(shard, np.concatenate([pooled, expired, self._list_below_line()]))
         while True:
             ranked = self._select(shard, query, found)
-            is_full = ranked.rows.size == query.k
-            bar = _level_of_last(ranked, found) if is_full else self._estimate_level(more)
-            rows = self._list(list_above, bar, self._line.now, 0)
+            rows = self._list_missing(shard, query, ranked, found)
             if rows is None or found.rows.size + rows.size > self._most():
                 return None
-            if rows.size:
-                self._line = self._line._replace(level=min(bar, self._line.level))
-                found = Found._make(map(np.concatenate, zip(found, self._examine(shard, rows), strict=True)))
-            elif is_full or bar == -math.inf:
+            if not rows.size:
                 break
-            more *= 4
+            found = Found._make(map(np.concatenate, zip(found, self._examine(shard, rows), strict=True)))
         self._pool = found.rows
-        self._follow(found, bar)
+        self._follow(shard, query, ranked, found)
         return ranked
+
+    def _list_missing(self, shard: ShardArrays, query: Query, ranked: Ranked, found: Found) -> Ints | None:
+        """Return pages that may belong to the batch and are not examined yet, none if there are none; None for too many."""
+        certificates, slots = self._table.arrays, query.slot_limits
+        if ranked.rows.size == query.k:
+            bar = least = _level_of_last(ranked, found)
+            rows = self._list(list_needed, shard, certificates, self._host_slots.usage, slots, bar)
+        else:
+            bar, least, count = -math.inf, needed_level(shard, slots, self._host_slots.usage), 2 * query.k
+            level, rows = math.inf, np.empty(0, np.int64)
+            while rows is not None and not rows.size and level > least:
+                level, count = max(least, self._estimate_level(count)), 4 * count
+                rows = self._list(list_needed, shard, certificates, self._host_slots.usage, slots, level)
+            least = level
+        short = self._floors.find_short(shard, slots, self._host_slots.usage, bar)
+        if rows is None or not (rows.size or short.size):
+            return rows
+        if least < self._line.level:
+            self._line = self._line._replace(level=least)
+        return np.concatenate([rows, self._floors.lower(shard, certificates, short)]) if short.size else rows
 
     def _most(self) -> int:
         """Return how many pages a query may examine."""
         return self._table.pages // _MOST_EXAMINED
 
-    def _list(self, kernel: object, *arguments: float) -> Ints | None:
+    def _list(self, kernel: Callable[..., int], *arguments: object) -> Ints | None:
         """Return the pages that a kernel lists; None if there are too many."""
         out = np.empty(self._most(), np.int64)  # the system commits memory as it is filled
-        count = kernel(self._table.arrays, *arguments, out)
+        count = kernel(*arguments, out)
         return out[:count] if count <= out.size else None
 
     def _list_below_line(self) -> Ints:
@@ -230,7 +250,7 @@ class IncrementalTopK:
 
     def _run(self, shard: ShardArrays, kernel: Kernel, rows: Ints) -> tuple[int, Found]:
         arrays = self._table.arrays
-        ranking = RankingArrays(shard, arrays, np.empty(0, np.float32), self._examiners.scorer)
+        ranking = RankingArrays(shard, arrays, self._floors.levels, self._examiners.scorer)
         before = arrays.tick[rows] == POOLED
         done = self._examiners.run(kernel, ranking, rows, self._line)
         update_chunks(arrays, rows[~before | (arrays.tick[rows] != POOLED)])
@@ -247,15 +267,20 @@ class IncrementalTopK:
                 return selected
             wanted *= 4
 
-    def _follow(self, found: Found, bar: float) -> None:
-        """Move the line so that the pool holds several batches."""
+    def _follow(self, shard: ShardArrays, query: Query, ranked: Ranked, found: Found) -> None:
+        """Move the line so that the pool holds several batches, and floors so that limited hosts do not fill it."""
+        bar = _level_of_last(ranked, found) if ranked.rows.size == query.k else -math.inf
+        above = np.flatnonzero(found.levels >= bar)
+        if above.size - query.k > self._target() // _MOST_SKIPPED:
+            hosts = shard.groups.records["host"][shard.pages.records["group"][found.rows[above]]].astype(np.int64)
+            self._floors.lift(hosts, found.levels[above], self._host_slots.usage.used)
         target, size, level = self._target(), found.rows.size, self._line.level
         if size > 2 * target:
             level = float(np.partition(found.levels, size - target)[size - target])
         elif size - self._k < target // 2:
             level = min(level, self._estimate_level(target - size + self._k))
         gap = bar - level
-        self._line = self._line._replace(level=float(np.float32(level)), gap=gap if 0.0 < gap < math.inf else 0.0)
+        self._line = self._line._replace(level=_to_single(level), gap=gap if 0.0 < gap < math.inf else 0.0)
 
     def _target(self) -> int:
         return min(max(_DEPTH * self._k, _FEWEST_POOLED), self._table.pages // _MOST_POOLED)
@@ -285,7 +310,7 @@ class IncrementalTopK:
         levels = np.sort(levels_of(own, read_overdue(shard, rows, line.limits, line.now), line))[::-1]
         places = [count * drawn.size // self._table.pages for count in (self._target(), self._k)]
         level, bar = (float(levels[place]) if place < levels.size else -math.inf for place in places)
-        self._line = line._replace(level=float(np.float32(level)), gap=max(bar - level, 0.0) if level > -math.inf else 0.0)
+        self._line = line._replace(level=_to_single(level), gap=max(bar - level, 0.0) if level > -math.inf else 0.0)
         return level > -math.inf
 
     def _certify(self, shard: ShardArrays) -> bool:
@@ -298,8 +323,9 @@ class IncrementalTopK:
         if scans == 0 or (scans & (scans - 1) and scans % _TRIES_AGAIN) or not self._draw_line(shard, arrays.bound):
             return False
         self._pool = np.empty(0, np.int64)
+        self._floors.clear(int(shard.corpus["groups"][0]))
         sample = np.arange(0, pages, -(-pages // _SAMPLE))
-        if 2 * self._run(shard, certify_scored, sample)[0] > sample.size:
+        if self._run(shard, certify_scored, sample)[0] * 2 * _MOST_EXAMINED > sample.size:
             return False
         for start in range(0, pages, _PART):
             rows = np.arange(start, min(start + _PART, pages))
@@ -311,8 +337,15 @@ class IncrementalTopK:
         """Begin with no certificates and a line that drawn pages suggest."""
         self._table.keep_time(self._clock, self._line.step_s, self._line.cycle_s)
         self._table.clear()
+        self._floors.clear(int(shard.corpus["groups"][0]))
         self._draw_line(shard, None)
         self._pool, self._is_certified = np.empty(0, np.int64), True
+
+
+def _to_single(level: float) -> float:
+    """Return a float32 close to `level`. O(1)."""
+    with np.errstate(over="ignore"):
+        return float(np.float32(level))
 
 
 def _level_of_last(ranked: Ranked, found: Found) -> float:

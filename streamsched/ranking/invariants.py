@@ -12,28 +12,32 @@ from streamsched.ranking.page_examination import Line, levels_of
 from streamsched.records.page_schema import LEASED, OUT
 
 if TYPE_CHECKING:
-    from streamsched.numerics.arrays import Ints
+    from streamsched.numerics.arrays import Bools, Floats, Ints
     from streamsched.ranking.full_scan import FullScan
+    from streamsched.ranking.host_slots import Singles
     from streamsched.records.schema import ShardArrays
 
-__all__ = ["find_false_certificates"]
+__all__ = ["ends_of", "find_false_certificates"]
 
 _TIMES: Final = 8  # times besides the clock at which certificates are compared with levels
 
 
-def find_false_certificates(
-    shard: ShardArrays, certificates: Certificates, pool: Ints, scan: FullScan, line: Line
+def find_false_certificates(  # noqa: PLR0913, PLR0917  the parts of a ranking
+    shard: ShardArrays, certificates: Certificates, floors: Singles, pool: Ints, scan: FullScan, line: Line
 ) -> list[str]:
     """Return which invariants of certificates and pool do not hold; empty if they are sound. O(pages)."""
     ticks = certificates.tick.astype(np.int64)
-    pooled = np.flatnonzero(ticks == POOLED)
+    pooled, shelved = np.flatnonzero(ticks == POOLED), np.flatnonzero((ticks & SHELVED != 0) & (ticks != SHELVED))
+    hosts = shard.groups.records["host"][shard.pages.records["group"][shelved]]
+    tops = floors[hosts] if floors.size else np.full(shelved.size, -np.inf)
     holds = {
         "the pool has each of its pages once": np.array_equal(np.sort(pool), pooled),
         "pages of the pool have no bound": bool(np.isnan(certificates.bound[pooled]).all()),
+        "shelved pages are below their hosts' floors": bool((certificates.bound[shelved] <= tops).all()),
         "chunks summarise their pages": _chunks_match(certificates),
     }
     faults = [name for name, fits in holds.items() if not fits]
-    ends = _ends_of(certificates)
+    ends = ends_of(certificates)
     timed = np.unique(ends[np.isfinite(ends) & (ends > line.now)])
     chosen = timed[np.linspace(0, timed.size - 1, min(timed.size, _TIMES)).astype(np.int64)]
     for time_s in [line.since, line.now, *np.nextafter(chosen, -np.inf)]:
@@ -41,7 +45,7 @@ def find_false_certificates(
     return faults
 
 
-def _ends_of(certificates: Certificates) -> np.ndarray:
+def ends_of(certificates: Certificates) -> Floats:
     """Return when each certificate ends: float64[pages]; -inf for none, also in the pool, inf for no end."""
     ticks = certificates.tick.astype(np.int64) & POOLED
     ends = certificates.start_s + certificates.tick_s * ticks
@@ -62,7 +66,7 @@ def _chunks_match(certificates: Certificates) -> bool:
 
 
 def _find_exceeded(
-    shard: ShardArrays, certificates: Certificates, scan: FullScan, line: Line, certified: np.ndarray
+    shard: ShardArrays, certificates: Certificates, scan: FullScan, line: Line, certified: Bools
 ) -> list[str]:
     """Return which certificates are exceeded by a page that is eligible at `line.now`."""
     rows = np.arange(certificates.tick.size)

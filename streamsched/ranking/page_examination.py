@@ -144,7 +144,7 @@ def examine(ranking: RankingArrays, rows: Ints, line: Line, found: Found) -> int
         for lane in range(lanes):
             overdue_s = overdue_at(scorer.pages[lane], line.limits)
             level = level_of(scorer.scores[lane], overdue_s, line)
-            if level >= _line_of(ranking, lane, line):
+            if round_up(level) >= _line_of(ranking, lane, line):
                 count = _pool(ranking, lane, line, found, count)
             elif overdue_s > line.now:
                 move_lane(scorer, lane, below)
@@ -284,7 +284,8 @@ def _seek_ends(ranking: RankingArrays, lanes: int, line: Line, tries: int) -> No
     for i in range(tries):
         bound_lanes(scorer, ranking.shard, lanes, line.since, line.cycle_s)
         for lane in range(lanes):
-            if scorer.bounds[lane] < _line_of(ranking, lane, line) and scorer.ends[lane] > scorer.until[lane]:
+            is_below = round_up(scorer.bounds[lane]) < _line_of(ranking, lane, line)
+            if is_below and scorer.ends[lane] > scorer.until[lane]:
                 scorer.until[lane], scorer.held[lane] = scorer.ends[lane], scorer.bounds[lane]
             if i + 1 < tries:
                 scorer.ends[lane] = _end_after(ranking, lane, _next_look(ranking, lane, line), line)

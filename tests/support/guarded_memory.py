@@ -15,7 +15,7 @@ import pytest
 
 from streamsched.numerics.arrays import Records
 from streamsched.numerics.growable_array import PageMemory, page_memory
-from streamsched.ranking import formula_switch, incremental_topk
+from streamsched.ranking import formula_switch, host_floors, incremental_topk
 from streamsched.ranking.incremental_topk import IncrementalTopK
 
 FENCE_BYTES = 1 << 14  # more than any one write is long
@@ -83,6 +83,8 @@ def small_rankings(bits: int = 5, most_opened: int = 1) -> Iterator[None]:
         patch.setattr(incremental_topk, "_LARGEST_K", 1)
         patch.setattr(incremental_topk, "_FEWEST_POOLED", bits // 2)
         patch.setattr(incremental_topk, "_DEPTH", 2)
+        patch.setattr(incremental_topk, "_MOST_SKIPPED", 8)
+        patch.setattr(host_floors, "_FEWEST", 1)
         patch.setattr(incremental_topk, "_PART", 32)
         patch.setattr(formula_switch, "_CHUNK", 16)
         yield
