@@ -17,10 +17,18 @@ import numpy as np
 
 from streamsched.politeness.eligibility import are_eligible
 from streamsched.politeness.priority import read_overdue, select_best, tiers_of
-from streamsched.ranking.certificates import CHUNK, POOLED, SHELVED, CertificateTable, list_above, list_expired, update_chunks
+from streamsched.ranking.certificates import (
+    CHUNK,
+    POOLED,
+    SHELVED,
+    CertificateTable,
+    list_above,
+    list_expired,
+    update_chunks,
+)
 from streamsched.ranking.full_scan import DEFAULT_LIMITS, FullScan, Query, Ranked, fill_slots
 from streamsched.ranking.host_floors import HostFloors, list_needed, needed_level
-from streamsched.ranking.host_slots import HostSlots
+from streamsched.ranking.host_slots import HostSlots, Singles
 from streamsched.ranking.invariants import find_false_certificates
 from streamsched.ranking.page_examination import (
     Examiners,
@@ -39,7 +47,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from streamsched.formula.formula import Formula
-    from streamsched.numerics.arrays import Floats, Ints
+    from streamsched.numerics.arrays import Ints
     from streamsched.records.schema import ShardArrays
 
 __all__ = ["CLOCK_TOLERANCE_S", "IncrementalTopK"]
@@ -80,9 +88,7 @@ class IncrementalTopK:
         self._pool = np.empty(0, np.int64)
         self._fewest = fewest_pages
         self._host_slots, self._floors = HostSlots(), HostFloors()
-        self._line = Line(
-            -math.inf, 0.0, -math.inf, -math.inf, 0.0, 1.0, -math.inf, np.uint64(0), DEFAULT_LIMITS
-        )
+        self._line = Line(-math.inf, 0.0, -math.inf, -math.inf, 0.0, 1.0, -math.inf, np.uint64(0), DEFAULT_LIMITS)
         self._is_certified = False  # whether every page is in the pool, has a certificate, or tick 0
         self._scans_in_a_row = 0  # the last of them left the scores in the bounds
         self._clock = -math.inf  # of the newest query
@@ -132,9 +138,7 @@ class IncrementalTopK:
         """Take over the clock of `other` and the parameters of its last query. O(new pages)."""
         self._cover(shard)
         self._clock, self._k = other._clock, other._k
-        self._line = other._line._replace(
-            level=self._line.level, gap=self._line.gap, origin_s=self._line.origin_s
-        )
+        self._line = other._line._replace(level=self._line.level, gap=self._line.gap, origin_s=self._line.origin_s)
 
     def prepare(self, shard: ShardArrays, first: int, count: int) -> bool:
         """Certify `count` pages from row `first` on; return whether there are more after them. O(count)."""
@@ -180,7 +184,12 @@ class IncrementalTopK:
         self._k = max(query.k, self._k - self._k // 8)
         since = query.now - CLOCK_TOLERANCE_S
         self._line = self._line._replace(
-            now=query.now, since=since, step_s=step_s, cycle_s=query.cycle_s, salt=np.uint64(query.salt), limits=query.limits
+            now=query.now,
+            since=since,
+            step_s=step_s,
+            cycle_s=query.cycle_s,
+            salt=np.uint64(query.salt),
+            limits=query.limits,
         )
         self._table.keep_time(self._clock, step_s, query.cycle_s)
 
@@ -300,18 +309,19 @@ class IncrementalTopK:
         pages = self._table.pages
         return np.arange(pages) if pages <= _SAMPLE else np.sort(self._random.integers(pages, size=_SAMPLE))
 
-    def _draw_line(self, shard: ShardArrays, scores: Floats | None) -> bool:
-        """Place the line by drawn pages' scores, by `scores` of all pages if known; return False for no line."""
+    def _draw_line(self, shard: ShardArrays, scores: Singles | None) -> None:
+        """Place the line by drawn pages' scores, taken from `scores` of all pages if given; at -inf for few pages."""
         drawn, line = self._draw(), self._line._replace(origin_s=self._line.now)
         rows = drawn[are_eligible(shard, drawn, line.now, line.limits)]
         if self._only_new:
             rows = rows[(shard.pages.records["flags"][rows] & VISITED) == 0]
-        own = self.scan.score(shard, line.now, line.cycle_s, rows) if scores is None else scores[rows].astype(np.float64)
+        own = (
+            self.scan.score(shard, line.now, line.cycle_s, rows) if scores is None else scores[rows].astype(np.float64)
+        )
         levels = np.sort(levels_of(own, read_overdue(shard, rows, line.limits, line.now), line))[::-1]
         places = [count * drawn.size // self._table.pages for count in (self._target(), self._k)]
         level, bar = (float(levels[place]) if place < levels.size else -math.inf for place in places)
         self._line = line._replace(level=_to_single(level), gap=max(bar - level, 0.0) if level > -math.inf else 0.0)
-        return level > -math.inf
 
     def _certify(self, shard: ShardArrays) -> bool:
         """Certify all pages, whose scores the last query left in the bounds; return False if that is of no use. O(pages).
@@ -320,8 +330,9 @@ class IncrementalTopK:
         no certificates; then ever more rarely, for scores that nothing can be said about.
         """
         scans, pages, arrays = self._scans_in_a_row, self._table.pages, self._table.arrays
-        if scans == 0 or (scans & (scans - 1) and scans % _TRIES_AGAIN) or not self._draw_line(shard, arrays.bound):
+        if scans == 0 or (scans & (scans - 1) and scans % _TRIES_AGAIN):
             return False
+        self._draw_line(shard, arrays.bound)
         self._pool = np.empty(0, np.int64)
         self._floors.clear(int(shard.corpus["groups"][0]))
         sample = np.arange(0, pages, -(-pages // _SAMPLE))

@@ -22,7 +22,7 @@ __all__ = ["ends_of", "find_false_certificates"]
 _TIMES: Final = 8  # times besides the clock at which certificates are compared with levels
 
 
-def find_false_certificates(  # noqa: PLR0913, PLR0917  the parts of a ranking
+def find_false_certificates(
     shard: ShardArrays, certificates: Certificates, floors: Singles, pool: Ints, scan: FullScan, line: Line
 ) -> list[str]:
     """Return which invariants of certificates and pool do not hold; empty if they are sound. O(pages)."""
@@ -41,7 +41,9 @@ def find_false_certificates(  # noqa: PLR0913, PLR0917  the parts of a ranking
     timed = np.unique(ends[np.isfinite(ends) & (ends > line.now)])
     chosen = timed[np.linspace(0, timed.size - 1, min(timed.size, _TIMES)).astype(np.int64)]
     for time_s in [line.since, line.now, *np.nextafter(chosen, -np.inf)]:
-        faults += _find_exceeded(shard, certificates, scan, line._replace(now=float(time_s)), ends > max(time_s, line.now))
+        faults += _find_exceeded(
+            shard, certificates, scan, line._replace(now=float(time_s)), ends > max(time_s, line.now)
+        )
     return faults
 
 

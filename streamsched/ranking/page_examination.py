@@ -195,7 +195,11 @@ def recheck(ranking: RankingArrays, rows: Ints, line: Line, _found: Found) -> in
             certificates.tick[row] &= SHELVED
             page: Record = ranking.shard.pages.records[row]
             until_s = certificates.start_s + certificates.tick_s * (tick + 1.0)
-            if 0 < tick < FOREVER and not np.isnan(certificates.bound[row]) and overdue_at(page, line.limits) >= until_s:
+            if (
+                0 < tick < FOREVER
+                and not np.isnan(certificates.bound[row])
+                and overdue_at(page, line.limits) >= until_s
+            ):
                 gather_lane(scorer, ranking.shard, lanes, row)
                 scorer.ends[lanes], scorer.until[lanes] = until_s, tick
                 lanes += 1

@@ -13,8 +13,16 @@ from streamsched import OutcomeBatch, Scheduler
 from streamsched.formula import Formula
 from streamsched.numerics.arrays import Floats, Ints
 from streamsched.numerics.jit import bare_kernel
-from streamsched.ranking.page_scorer import LANES, PageScorer, bound_lanes, gather_lane, make_page_scorer, move_lane, score_lanes
 from streamsched.ranking.full_scan import FullScan
+from streamsched.ranking.page_scorer import (
+    LANES,
+    PageScorer,
+    bound_lanes,
+    gather_lane,
+    make_page_scorer,
+    move_lane,
+    score_lanes,
+)
 from streamsched.records.schema import ShardArrays
 from tests.property.test_live_ranking import formulas
 from tests.support.outcome_streams import DAY
