@@ -60,7 +60,7 @@ class _Crawl:
         ages = self.now - self.scheduler.core.pages.arrays.pages.records["last_visit_s"][rows]
         seen = self._rng.random(rows.size) < -np.expm1(-self._rates[rows] * ages / DAY_S)
         seen = seen if changed is None else np.full(rows.size, changed)
-        self.scheduler.observe(OutcomeBatch(self._urls(rows), self.now + 0.5, changed=seen))
+        self.scheduler.observe(OutcomeBatch(self._urls(rows), np.full(rows.size, self.now + 0.5), changed=seen))
 
     def edit(self, share: float) -> None:
         """Change all pages of a share of the groups, and visit ten of each."""

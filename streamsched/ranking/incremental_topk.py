@@ -60,10 +60,12 @@ _MOST_POOLED: Final = 16  # the pool should hold at most one page in this many
 _DEPTH: Final = 12  # batches that the pool should hold
 _FEWEST_POOLED: Final = 1 << 12
 _MOST_SKIPPED: Final = 4  # one page in this many of the pool may be passed over since its host has no slots
+_BEST: Final = 4  # times a batch: pages examined at a time beyond those that are due
 _SAMPLE: Final = 1 << 15  # pages drawn to estimate where a line should be
 _PART: Final = 1 << 18  # pages certified at a time
 _TRIES_AGAIN: Final = 64  # scans after which certificates are tried again at the latest
 _DECAY: Final = 0.2  # weight of each query in the moving average of the time between queries
+_FALL_DECAY: Final = 0.05  # ... of the fall of the line
 _LONGER: Final = 4.0  # a step counts as at most this many times the average
 _LONGEST_S: Final = 2.0**21  # after which levels of overdue pages start from another origin
 
@@ -88,7 +90,7 @@ class IncrementalTopK:
         self._pool = np.empty(0, np.int64)
         self._fewest = fewest_pages
         self._host_slots, self._floors = HostSlots(), HostFloors()
-        self._line = Line(-math.inf, 0.0, -math.inf, -math.inf, 0.0, 1.0, -math.inf, np.uint64(0), DEFAULT_LIMITS)
+        self._line = Line(-math.inf, 0.0, 0.0, -math.inf, -math.inf, 0.0, 1.0, -math.inf, np.uint64(0), DEFAULT_LIMITS)
         self._is_certified = False  # whether every page is in the pool, has a certificate, or tick 0
         self._scans_in_a_row = 0  # the last of them left the scores in the bounds
         self._clock = -math.inf  # of the newest query
@@ -219,7 +221,7 @@ class IncrementalTopK:
         certificates, slots = self._table.arrays, query.slot_limits
         if ranked.rows.size == query.k:
             bar = least = _level_of_last(ranked, found)
-            rows = self._list(list_needed, shard, certificates, self._host_slots.usage, slots, bar)
+            rows = self._best(self._list(list_needed, shard, certificates, self._host_slots.usage, slots, bar))
         else:
             bar, least, count = -math.inf, needed_level(shard, slots, self._host_slots.usage), 2 * query.k
             level, rows = math.inf, np.empty(0, np.int64)
@@ -233,6 +235,14 @@ class IncrementalTopK:
         if least < self._line.level:
             self._line = self._line._replace(level=least)
         return np.concatenate([rows, self._floors.lower(shard, certificates, short)]) if short.size else rows
+
+    def _best(self, rows: Ints | None) -> Ints | None:
+        """Return the pages of the greatest bounds, if ``rows``: int64[m] are many: they may make the others needless."""
+        most = _BEST * max(self._k, _FEWEST_POOLED)
+        if rows is None or rows.size <= 2 * most:
+            return rows
+        bounds = self._table.arrays.bound[rows]
+        return rows[bounds >= np.partition(bounds, rows.size - most)[rows.size - most]]
 
     def _most(self) -> int:
         """Return how many pages a query may examine."""
@@ -283,13 +293,22 @@ class IncrementalTopK:
         if above.size - query.k > self._target() // _MOST_SKIPPED:
             hosts = shard.groups.records["host"][shard.pages.records["group"][found.rows[above]]].astype(np.int64)
             self._floors.lift(hosts, found.levels[above], self._host_slots.usage.used)
-        target, size, level = self._target(), found.rows.size, self._line.level
+        line, target, size, level = self._line, self._target(), found.rows.size, self._line.level
+        gap = max(float(np.median(found.levels)) - level, 0.0) if size and level > -math.inf else 0.0
+        gap = gap if gap < math.inf else 0.0
         if size > 2 * target:
             level = float(np.partition(found.levels, size - target)[size - target])
-        elif size - self._k < target // 2:
-            level = min(level, self._estimate_level(target - size + self._k))
-        gap = bar - level
-        self._line = self._line._replace(level=_to_single(level), gap=gap if 0.0 < gap < math.inf else 0.0)
+        elif size < target + target // 4:
+            level -= line.fall * line.step_s
+        if size < target - target // 4:
+            level -= gap * min((target - size) / max(size - self._k, 1), 1.0)
+        if size < 2 * self._k:
+            level = min(level, self._estimate_level(target))
+        fall = line.fall
+        if line.step_s > 0.0 and math.isfinite(level) and math.isfinite(line.level):
+            most = 2.0 * gap * self._k / max(size, 1)  # if no page rises into the pool
+            fall += _FALL_DECAY * (min(max(line.level - level, -most), most) / line.step_s - fall)
+        self._line = line._replace(level=_to_single(level), gap=gap, fall=max(fall, 0.0))
 
     def _target(self) -> int:
         return min(max(_DEPTH * self._k, _FEWEST_POOLED), self._table.pages // _MOST_POOLED)

@@ -70,7 +70,8 @@ class Line(NamedTuple):
     """When pages are examined, and the level from which on they are pooled."""
 
     level: float
-    gap: float  # from there to the level of the last page of a batch; pages that close are examined in time
+    gap: float  # from there to the level of the pool's median
+    fall: float  # of the line, a second
     now: float
     since: float  # when certificates begin to hold: earlier than `now`, since callers' clocks differ
     step_s: float  # between queries
@@ -284,15 +285,25 @@ def _seek_ends(ranking: RankingArrays, lanes: int, line: Line, tries: int) -> No
     scorer = ranking.scorer
     for lane in range(lanes):
         scorer.until[lane] = -np.inf
-        scorer.ends[lane] = _end_after(ranking, lane, _first_look(ranking, lane, line), line)
+        age_s, score = line.now - scorer.pages[lane].last_visit_s, scorer.scores[lane]
+        rise = score / age_s if score > 0.0 < age_s else 0.0  # as though the score rose in proportion to the age
+        ahead_s = _meeting(ranking, lane, line, rise) if 0.0 < rise < np.inf else _FIRST_STEPS * line.step_s
+        scorer.ends[lane] = _end_after(ranking, lane, max(ahead_s, line.step_s), line)
     for i in range(tries):
         bound_lanes(scorer, ranking.shard, lanes, line.since, line.cycle_s)
         for lane in range(lanes):
-            is_below = round_up(scorer.bounds[lane]) < _line_of(ranking, lane, line)
-            if is_below and scorer.ends[lane] > scorer.until[lane]:
-                scorer.until[lane], scorer.held[lane] = scorer.ends[lane], scorer.bounds[lane]
+            ahead_s, bound = scorer.ends[lane] - line.now, scorer.bounds[lane]
+            level = _line_of(ranking, lane, line)
+            fits = bound <= level - max(line.fall * ahead_s, _margin(ranking, lane, line))
+            if round_up(bound) < level and (fits or scorer.until[lane] == -np.inf):
+                scorer.until[lane], scorer.held[lane] = scorer.ends[lane], bound
             if i + 1 < tries:
-                scorer.ends[lane] = _end_after(ranking, lane, _next_look(ranking, lane, line), line)
+                meeting_s = _meeting(ranking, lane, line, (bound - scorer.scores[lane]) / ahead_s)
+                if fits:
+                    ahead_s = max(min(meeting_s, _LEAP * ahead_s), ahead_s)
+                else:
+                    ahead_s = min(meeting_s, 0.5 * ahead_s) if meeting_s >= ahead_s / _LEAP else ahead_s / _LEAP
+                scorer.ends[lane] = _end_after(ranking, lane, ahead_s, line)
 
 
 @inlined_kernel
@@ -304,31 +315,19 @@ def _end_after(ranking: RankingArrays, lane: int, ahead_s: float, line: Line) ->
 
 
 @inlined_kernel
-def _aim(ranking: RankingArrays, lane: int, line: Line) -> float:
-    """Return the bound that a lane's certificate should have."""
-    level, score = _line_of(ranking, lane, line), ranking.scorer.scores[lane]
-    far = level - score - line.gap
-    return level - (1.0 - _PART) * far if 0.0 < far < np.inf else level
+def _margin(ranking: RankingArrays, lane: int, line: Line) -> float:
+    """Return how far below its line a lane's bound should be: nothing near the line, a part of the way far from it."""
+    far = _line_of(ranking, lane, line) - ranking.scorer.scores[lane] - line.gap
+    return (1.0 - _PART) * far if 0.0 < far < np.inf else 0.0
 
 
 @inlined_kernel
-def _first_look(ranking: RankingArrays, lane: int, line: Line) -> float:
-    """Return how far ahead a lane is to be bounded first: as though its score rose in proportion to its age."""
-    score, age_s = ranking.scorer.scores[lane], line.now - ranking.scorer.pages[lane].last_visit_s
-    ahead_s = age_s * (_aim(ranking, lane, line) - score) / score if score > 0.0 < age_s else 0.0
-    return max(ahead_s, line.step_s) if 0.0 < ahead_s < np.inf else _FIRST_STEPS * line.step_s
-
-
-@inlined_kernel
-def _next_look(ranking: RankingArrays, lane: int, line: Line) -> float:
-    """Return how far ahead a lane is to be bounded next: where the line through its score and bound meets the aim."""
-    scorer = ranking.scorer
-    ahead_s, aim = scorer.ends[lane] - line.now, _aim(ranking, lane, line)
-    rise = (scorer.bounds[lane] - scorer.scores[lane]) / ahead_s
-    meeting_s = _SURE * (aim - scorer.scores[lane]) / rise if rise > 0.0 else np.inf
-    if scorer.bounds[lane] <= aim:
-        return max(min(meeting_s, _LEAP * ahead_s), ahead_s)
-    return min(meeting_s, 0.5 * ahead_s) if meeting_s >= ahead_s / _LEAP else ahead_s / _LEAP
+def _meeting(ranking: RankingArrays, lane: int, line: Line, rise: float) -> float:
+    """Return in how many seconds a lane whose score rises by `rise` a second will be about to meet its line."""
+    way = _line_of(ranking, lane, line) - ranking.scorer.scores[lane]
+    falling_s = way / (rise + line.fall) if rise + line.fall > 0.0 else np.inf
+    margin_s = (way - _margin(ranking, lane, line)) / rise if rise > 0.0 else np.inf
+    return _SURE * min(falling_s, margin_s)
 
 
 class Examiners:
