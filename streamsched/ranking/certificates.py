@@ -31,7 +31,7 @@ __all__ = [
     "present_tick",
     "round_up",
     "set_certificate",
-    "update_chunks",
+    "summarise",
 ]
 
 CHUNK: Final = 64  # pages: two cache lines of ticks
@@ -55,8 +55,8 @@ class Certificates(NamedTuple):
 
     bound: Singles  # float32[pages]; NaN in the pool
     tick: Ticks  # uint16[pages]
-    peak: Singles  # float32[chunks]: the greatest bound of pages not shelved, NaN if none has a bound
-    soonest: Ticks  # uint16[chunks]: the least tick
+    peak: Singles  # float32[chunks]: no bound of a page that is not shelved is greater; NaN if none has a bound
+    soonest: Ticks  # uint16[chunks]: no tick is less
     start_s: float
     tick_s: float
     mask: int  # pages are ranked if (flags & mask) == want
@@ -158,16 +158,24 @@ def round_up(level: float) -> np.float32:
 
 @bare_kernel
 def list_expired(certificates: Certificates, now: float, out: Ints) -> int:
-    """Write the pages without a certificate at `now` to `out`; return their number, or ``out.size + 1`` for more."""
+    """Write the pages without a certificate at `now` to `out`; return their number, or ``out.size + 1`` for more.
+
+    Chunks forget them: see `summarise`. O(chunks + pages of those with expired certificates).
+    """
     present, count = present_tick(certificates, now), 0
     for chunk in range(certificates.soonest.size):
         if certificates.soonest[chunk] <= present:
+            soonest = POOLED
             for row in range(chunk * CHUNK, min((chunk + 1) * CHUNK, certificates.tick.size)):
-                if np.int64(certificates.tick[row]) & _TICKS <= present:
+                tick = np.int64(certificates.tick[row]) & _TICKS
+                if tick > present:
+                    soonest = min(soonest, tick)
+                else:
                     if count == out.size:
                         return count + 1
                     out[count] = row
                     count += 1
+            certificates.soonest[chunk] = soonest
     return count
 
 
@@ -181,30 +189,28 @@ def list_above(certificates: Certificates, level: float, now: float, first: int,
     for i in range(chunks):
         chunk = first + i if first + i < chunks else first + i - chunks
         if certificates.peak[chunk] >= level:
+            peak = np.float32(np.nan)
             for row in range(chunk * CHUNK, min((chunk + 1) * CHUNK, certificates.tick.size)):
-                if certificates.bound[row] >= level and present < certificates.tick[row] < SHELVED:
+                bound, tick = certificates.bound[row], certificates.tick[row]
+                if bound >= level and present < tick < SHELVED:
                     if count == out.size:
                         return count + 1
                     out[count] = row
                     count += 1
+                if tick < SHELVED and not np.isnan(bound) and not bound <= peak:
+                    peak = bound
+            certificates.peak[chunk] = peak
     return count
 
 
 @bare_kernel
-def update_chunks(certificates: Certificates, rows: Ints) -> None:
-    """Summarise the chunks of ``rows``: int64[m] anew. O(m), O(chunks) if they are in order."""
-    done = -1
+def summarise(certificates: Certificates, rows: Ints) -> None:
+    """Let the chunks of ``rows``: int64[m] take in their certificates. O(m)."""
     for i in range(rows.size):
-        chunk = rows[i] // CHUNK
-        if chunk != done:
-            done = chunk
-            peak, soonest = np.float32(np.nan), POOLED
-            for row in range(chunk * CHUNK, min((chunk + 1) * CHUNK, certificates.tick.size)):
-                tick, bound = np.int64(certificates.tick[row]), certificates.bound[row]
-                soonest = min(soonest, tick & _TICKS)
-                if tick < SHELVED and not np.isnan(bound) and not bound <= peak:
-                    peak = bound
-            certificates.peak[chunk], certificates.soonest[chunk] = peak, soonest
+        chunk, tick, bound = rows[i] // CHUNK, certificates.tick[rows[i]], certificates.bound[rows[i]]
+        certificates.soonest[chunk] = min(certificates.soonest[chunk], tick & np.uint16(_TICKS))
+        if tick < SHELVED and not np.isnan(bound) and not bound <= certificates.peak[chunk]:
+            certificates.peak[chunk] = bound
 
 
 @bare_kernel

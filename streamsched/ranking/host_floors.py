@@ -144,15 +144,19 @@ def list_needed(
     count, present = 0, present_tick(certificates, slot_limits.now)
     for chunk in range(certificates.peak.size):
         if certificates.peak[chunk] >= level:
+            peak = np.float32(np.nan)
             for row in range(chunk * CHUNK, min((chunk + 1) * CHUNK, certificates.tick.size)):
-                bound = certificates.bound[row]
-                if bound >= level and present < certificates.tick[row] < SHELVED:
+                bound, tick = certificates.bound[row], certificates.tick[row]
+                if tick < SHELVED and not np.isnan(bound) and not bound <= peak:
+                    peak = bound
+                if bound >= level and present < tick < SHELVED:
                     host = np.int64(shard.groups.records[shard.pages.records[row].group].host)
                     if bound >= _need(shard, slot_limits, usage, host, level):
                         if count == out.size:
                             return count + 1
                         out[count] = row
                         count += 1
+            certificates.peak[chunk] = peak
     return count
 
 

@@ -24,7 +24,7 @@ from streamsched.ranking.certificates import (
     CertificateTable,
     list_above,
     list_expired,
-    update_chunks,
+    summarise,
 )
 from streamsched.ranking.full_scan import DEFAULT_LIMITS, FullScan, Query, Ranked, fill_slots
 from streamsched.ranking.host_floors import HostFloors, list_needed, needed_level
@@ -57,9 +57,11 @@ _FEWEST_PAGES: Final = 1 << 14  # with fewer, scoring all pages is faster
 _MOST_EXAMINED: Final = 6  # a query examines at most one page in this many: beyond, scoring all pages is faster
 _LARGEST_K: Final = 32  # a batch of more than one page in this many is found by scoring all pages
 _MOST_POOLED: Final = 16  # the pool should hold at most one page in this many
-_DEPTH: Final = 12  # batches that the pool should hold
+_DEPTH: Final = 8  # batches that the pool should hold
 _FEWEST_POOLED: Final = 1 << 12
 _MOST_SKIPPED: Final = 4  # one page in this many of the pool may be passed over since its host has no slots
+_MOST_POOLS: Final = 3  # times the pages that the pool should hold: with more, the line is raised
+_GROWTH: Final = 1.05  # most factor of the gap from query to query
 _BEST: Final = 4  # times a batch: pages examined at a time beyond those that are due
 _SAMPLE: Final = 1 << 15  # pages drawn to estimate where a line should be
 _PART: Final = 1 << 18  # pages certified at a time
@@ -270,9 +272,8 @@ class IncrementalTopK:
     def _run(self, shard: ShardArrays, kernel: Kernel, rows: Ints) -> tuple[int, Found]:
         arrays = self._table.arrays
         ranking = RankingArrays(shard, arrays, self._floors.levels, self._examiners.scorer)
-        before = arrays.tick[rows] == POOLED
         done = self._examiners.run(kernel, ranking, rows, self._line)
-        update_chunks(arrays, rows[~before | (arrays.tick[rows] != POOLED)])
+        summarise(arrays, rows)
         return done
 
     def _select(self, shard: ShardArrays, query: Query, found: Found) -> Ranked:
@@ -293,22 +294,35 @@ class IncrementalTopK:
         if above.size - query.k > self._target() // _MOST_SKIPPED:
             hosts = shard.groups.records["host"][shard.pages.records["group"][found.rows[above]]].astype(np.int64)
             self._floors.lift(hosts, found.levels[above], self._host_slots.usage.used)
-        line, target, size, level = self._line, self._target(), found.rows.size, self._line.level
-        gap = max(float(np.median(found.levels)) - level, 0.0) if size and level > -math.inf else 0.0
-        gap = gap if gap < math.inf else 0.0
-        if size > 2 * target:
-            level = float(np.partition(found.levels, size - target)[size - target])
+        target, size = self._target(), found.rows.size
+        level = self._line.level
+        gap = self._measure_gap(found, target)
+        if size > _MOST_POOLS * target:
+            level = float(np.partition(found.levels, size // 4)[size // 4])  # a part at a time: they may not be alike
         elif size < target + target // 4:
-            level -= line.fall * line.step_s
+            level -= self._line.fall * self._line.step_s
         if size < target - target // 4:
-            level -= gap * min((target - size) / max(size - self._k, 1), 1.0)
-        if size < 2 * self._k:
-            level = min(level, self._estimate_level(target))
-        fall = line.fall
-        if line.step_s > 0.0 and math.isfinite(level) and math.isfinite(line.level):
-            most = 2.0 * gap * self._k / max(size, 1)  # if no page rises into the pool
-            fall += _FALL_DECAY * (min(max(line.level - level, -most), most) / line.step_s - fall)
-        self._line = line._replace(level=_to_single(level), gap=gap, fall=max(fall, 0.0))
+            level -= gap * min((target - size) / (target // 2 + 1), 1.0)
+            level = min(level, self._estimate_level(2 * (target - size)))
+        self._move_line(level, gap, 2.0 * gap * self._k / max(target, 1))
+
+    def _measure_gap(self, found: Found, target: int) -> float:
+        """Return how far above the line the lower half of a pool of `target` pages reaches; it grows slowly.
+
+        Pages in a surge, far above the others, must not count.
+        """
+        if found.rows.size <= target // 2 or self._line.level == -math.inf:
+            return self._line.gap
+        gap = float(np.partition(found.levels, target // 2)[target // 2]) - self._line.level
+        most = _GROWTH * self._line.gap if self._line.gap > 0.0 else math.inf
+        return min(gap, most) if 0.0 < gap < math.inf else self._line.gap
+
+    def _move_line(self, level: float, gap: float, most: float) -> None:
+        """Move the line to `level`; `most`: how much it falls a batch if no page rises into the pool."""
+        fall, before, step_s = self._line.fall, self._line.level, self._line.step_s
+        if step_s > 0.0 and math.isfinite(level) and math.isfinite(before):
+            fall += _FALL_DECAY * (min(max(before - level, -most), most) / step_s - fall)
+        self._line = self._line._replace(level=_to_single(level), gap=gap, fall=max(fall, 0.0))
 
     def _target(self) -> int:
         return min(max(_DEPTH * self._k, _FEWEST_POOLED), self._table.pages // _MOST_POOLED)
@@ -338,7 +352,7 @@ class IncrementalTopK:
             self.scan.score(shard, line.now, line.cycle_s, rows) if scores is None else scores[rows].astype(np.float64)
         )
         levels = np.sort(levels_of(own, read_overdue(shard, rows, line.limits, line.now), line))[::-1]
-        places = [count * drawn.size // self._table.pages for count in (self._target(), self._k)]
+        places = [count * drawn.size // self._table.pages for count in (self._target(), self._target() // 2)]
         level, bar = (float(levels[place]) if place < levels.size else -math.inf for place in places)
         self._line = line._replace(level=_to_single(level), gap=max(bar - level, 0.0) if level > -math.inf else 0.0)
 

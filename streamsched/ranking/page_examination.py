@@ -136,7 +136,7 @@ def _write_levels(scores: Floats, overdue_s: Floats, line: Line, out: Floats) ->
 def examine(ranking: RankingArrays, rows: Ints, line: Line, found: Found) -> int:
     """Pool those of ``rows``: int64[m] that reach their line, into `found`, and certify the others; return how many.
 
-    O(m). Chunks are left to `update_chunks`.
+    O(m). Chunks are left to `summarise`.
     """
     scorer, count = ranking.scorer, 0
     for start in range(0, rows.size, LANES):
@@ -162,20 +162,23 @@ def examine(ranking: RankingArrays, rows: Ints, line: Line, found: Found) -> int
 @bare_kernel
 def certify_scored(ranking: RankingArrays, rows: Ints, line: Line, _found: Found) -> int:
     """Certify ``rows``: int64[m], whose bounds are about their scores; return how many get no certificate. O(m)."""
-    scorer, certificates, left = ranking.scorer, ranking.certificates, 0
+    shard, scorer, certificates, left = ranking.shard, ranking.scorer, ranking.certificates, 0
     for start in range(0, rows.size, LANES):
-        lanes, below = _admit(ranking, rows[start : start + LANES], line), 0
+        lanes = 0
+        for i in range(start, min(start + LANES, rows.size)):
+            _prefetch(ranking, rows, i + _PREFETCH_AHEAD)
+            row, score = rows[i], certificates.bound[rows[i]]
+            if not _waits(ranking, row, line):
+                certificates.tick[row] = 0
+                is_overdue = overdue_at(shard.pages.records[row], line.limits) <= line.now
+                if is_overdue or score >= line.level:
+                    left += 1
+                else:
+                    gather_lane(scorer, shard, lanes, row)
+                    scorer.scores[lanes] = score
+                    lanes += 1
+        _seek_ends(ranking, lanes, line, 1)
         for lane in range(lanes):
-            row = scorer.rows[lane]
-            scorer.scores[lane] = certificates.bound[row]
-            certificates.tick[row] = 0
-            is_overdue = overdue_at(scorer.pages[lane], line.limits) <= line.now
-            if not is_overdue and not scorer.scores[lane] >= _line_of(ranking, lane, line):
-                move_lane(scorer, lane, below)
-                below += 1
-        _seek_ends(ranking, below, line, 1)
-        left += lanes - below
-        for lane in range(below):
             if not _keep(ranking, scorer.rows[lane], scorer.held[lane], scorer.until[lane], line):
                 left += 1
     return left
@@ -231,20 +234,27 @@ def _prefetch(ranking: RankingArrays, rows: Ints, i: int) -> None:
 @bare_kernel
 def _admit(ranking: RankingArrays, rows: Ints, line: Line) -> int:
     """Gather the ranked and eligible pages of at most LANES rows, and certify the others; return how many lanes."""
-    shard, certificates, lanes = ranking.shard, ranking.certificates, 0
+    lanes = 0
     for i in range(rows.size):
         _prefetch(ranking, rows, i + _PREFETCH_AHEAD)
-        row = rows[i]
-        ready_s = np.inf
-        page: Record = shard.pages.records[row]
-        if (np.int64(page.flags) & certificates.mask) == certificates.want:
-            ready_s = page_not_before(shard.pages, row, line.limits, line.now)
-        if ready_s <= line.now:
-            gather_lane(ranking.scorer, shard, lanes, row)
+        if not _waits(ranking, rows[i], line):
+            gather_lane(ranking.scorer, ranking.shard, lanes, rows[i])
             lanes += 1
-        elif not set_certificate(certificates, row, np.nan, ready_s, line.now):
-            certificates.tick[row] = 0
     return lanes
+
+
+@inlined_kernel
+def _waits(ranking: RankingArrays, row: int, line: Line) -> bool:
+    """Return whether a page is not ranked or not eligible now, and certify it if so."""
+    shard, certificates = ranking.shard, ranking.certificates
+    ready_s = np.inf
+    if (np.int64(shard.pages.records[row].flags) & certificates.mask) == certificates.want:
+        ready_s = page_not_before(shard.pages, row, line.limits, line.now)
+    if ready_s <= line.now:
+        return False
+    if not set_certificate(certificates, row, np.nan, ready_s, line.now):
+        certificates.tick[row], certificates.bound[row] = 0, np.float32(np.nan)
+    return True
 
 
 @inlined_kernel
