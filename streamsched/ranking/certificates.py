@@ -89,6 +89,11 @@ class CertificateTable:
             *self._flags,
         )
 
+    @property
+    def range_s(self) -> float:
+        """How far ahead ticks reach at least."""
+        return (_LAST - _HALF) * self._tick_s
+
     def cover(self, pages: int) -> None:
         """Make room for `pages` pages; new ones have no certificate. O(new pages)."""
         before, self.pages = self.pages, pages

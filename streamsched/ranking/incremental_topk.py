@@ -92,7 +92,9 @@ class IncrementalTopK:
         self._pool = np.empty(0, np.int64)
         self._fewest = fewest_pages
         self._host_slots, self._floors = HostSlots(), HostFloors()
-        self._line = Line(-math.inf, 0.0, 0.0, -math.inf, -math.inf, 0.0, 1.0, -math.inf, np.uint64(0), DEFAULT_LIMITS)
+        self._line = Line(
+            -math.inf, 0.0, 0.0, 1.0, -math.inf, -math.inf, 0.0, 1.0, -math.inf, np.uint64(0), DEFAULT_LIMITS
+        )
         self._is_certified = False  # whether every page is in the pool, has a certificate, or tick 0
         self._scans_in_a_row = 0  # the last of them left the scores in the bounds
         self._clock = -math.inf  # of the newest query
@@ -186,16 +188,17 @@ class IncrementalTopK:
             step_s = step_s + _DECAY * (min(elapsed_s, _LONGER * step_s) - step_s) if step_s else elapsed_s
         self._clock = max(query.now, self._clock)
         self._k = max(query.k, self._k - self._k // 8)
-        since = query.now - CLOCK_TOLERANCE_S
+        self._table.keep_time(self._clock, step_s, query.cycle_s)
+        turn_s = step_s * self._table.pages / self._k  # in which batches have as many pages as there are
         self._line = self._line._replace(
+            horizon_s=min(turn_s / 2.0 or math.inf, self._table.range_s),
             now=query.now,
-            since=since,
+            since=query.now - CLOCK_TOLERANCE_S,
             step_s=step_s,
             cycle_s=query.cycle_s,
             salt=np.uint64(query.salt),
             limits=query.limits,
         )
-        self._table.keep_time(self._clock, step_s, query.cycle_s)
 
     def _search(self, shard: ShardArrays, query: Query) -> Ranked | None:
         """Return the best pages, or None if that takes examining too many."""

@@ -72,6 +72,7 @@ class Line(NamedTuple):
     level: float
     gap: float  # from there to the level of the pool's median
     fall: float  # of the line, a second
+    horizon_s: float  # how long certificates last at most, or by up to a half less, lest they end together
     now: float
     since: float  # when certificates begin to hold: earlier than `now`, since callers' clocks differ
     step_s: float  # between queries
@@ -318,10 +319,10 @@ def _seek_ends(ranking: RankingArrays, lanes: int, line: Line, tries: int) -> No
 
 @inlined_kernel
 def _end_after(ranking: RankingArrays, lane: int, ahead_s: float, line: Line) -> float:
-    """Return the time `ahead_s` from now, or earlier if ticks do not reach so far or the page is overdue before."""
-    certificates = ranking.certificates
-    last_s = certificates.start_s + certificates.tick_s * FOREVER
-    return min(line.now + ahead_s, last_s, overdue_at(ranking.scorer.pages[lane], line.limits))
+    """Return the time `ahead_s` from now, or earlier if that is too far or the page is overdue before."""
+    part = float(np.int64(mix(np.uint64(ranking.scorer.rows[lane])) >> np.uint64(11))) * 2.0**-54
+    ahead_s = min(ahead_s, (1.0 - part) * line.horizon_s)
+    return min(line.now + ahead_s, overdue_at(ranking.scorer.pages[lane], line.limits))
 
 
 @inlined_kernel
