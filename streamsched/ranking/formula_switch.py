@@ -112,8 +112,8 @@ class FormulaSwitch:
     def change(self, formula: Formula, lock: AbstractContextManager[object], done: Callable[[], object]) -> Waiting:
         """Rank by `formula` as soon as its ranking is ready, and call `done` at that instant.
 
-        At once if there are no certificates. Otherwise another thread makes them, a few at a time under `lock`, while the
-        current ranking stays in use. A later change replaces one under way.
+        At once if there are no certificates. Otherwise another thread makes them, a few at a time under `lock`, while
+        the current ranking stays in use. A later change replaces one under way.
         """
         with lock:
             self._next = None

@@ -104,7 +104,8 @@ class FullScan:
     def rank(self, shard: ShardArrays, query: Query, scores: Singles | None = None) -> Ranked:
         """Return the best `query.k` pages that are eligible at `query.now`, as far as hosts have free slots.
 
-        `scores`: float32[pages], gets the scores of all pages. O(pages), and once more each time that full hosts leave too few pages; their other pages are then skipped.
+        `scores`: float32[pages], gets the scores of all pages. O(pages), and once more each time that full hosts leave
+        too few pages; their other pages are then skipped.
         """
         self._host_slots.clear(shard)
         pages = int(shard.corpus["pages"][0])

@@ -15,10 +15,10 @@ from streamsched.numerics.growable_array import GrowableArray
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
 from streamsched.politeness.limits import host_capacity
 from streamsched.ranking.certificates import CHUNK, SHELVED, Certificates, present_tick
-from streamsched.ranking.host_slots import HostUsage, Singles, SlotLimits
 
 if TYPE_CHECKING:
     from streamsched.numerics.arrays import Bytes, Floats, Ints, Record
+    from streamsched.ranking.host_slots import HostUsage, Singles, SlotLimits
     from streamsched.records.schema import ShardArrays
 
 __all__ = ["HostFloors", "list_needed", "needed_level"]

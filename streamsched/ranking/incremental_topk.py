@@ -20,7 +20,6 @@ from streamsched.politeness.priority import read_overdue, select_best, tiers_of
 from streamsched.ranking.certificates import (
     CHUNK,
     POOLED,
-    SHELVED,
     CertificateTable,
     list_above,
     list_expired,
@@ -30,6 +29,7 @@ from streamsched.ranking.full_scan import DEFAULT_LIMITS, FullScan, Query, Ranke
 from streamsched.ranking.host_floors import HostFloors, list_needed, needed_level
 from streamsched.ranking.host_slots import HostSlots, Singles
 from streamsched.ranking.invariants import find_false_certificates
+from streamsched.ranking.line_control import draw_rows, estimate_level, follow_pool, place_line
 from streamsched.ranking.page_examination import (
     Examiners,
     Found,
@@ -60,14 +60,11 @@ _MOST_POOLED: Final = 16  # the pool should hold at most one page in this many
 _DEPTH: Final = 8  # batches that the pool should hold
 _FEWEST_POOLED: Final = 1 << 12
 _MOST_SKIPPED: Final = 4  # one page in this many of the pool may be passed over since its host has no slots
-_MOST_POOLS: Final = 3  # times the pages that the pool should hold: with more, the line is raised
-_GROWTH: Final = 1.05  # most factor of the gap from query to query
 _BEST: Final = 4  # times a batch: pages examined at a time beyond those that are due
-_SAMPLE: Final = 1 << 15  # pages drawn to estimate where a line should be
+_SAMPLE: Final = 1 << 15  # pages on which it is tried whether certificates are of use
 _PART: Final = 1 << 18  # pages certified at a time
 _TRIES_AGAIN: Final = 64  # scans after which certificates are tried again at the latest
 _DECAY: Final = 0.2  # weight of each query in the moving average of the time between queries
-_FALL_DECAY: Final = 0.05  # ... of the fall of the line
 _LONGER: Final = 4.0  # a step counts as at most this many times the average
 _LONGEST_S: Final = 2.0**21  # after which levels of overdue pages start from another origin
 
@@ -133,7 +130,7 @@ class IncrementalTopK:
         return self.scan.rank(shard, query, self._table.arrays.bound)
 
     def recheck(self, shard: ShardArrays, rows: Ints | None) -> None:
-        """Remove the certificates that no longer hold after the pages of ``rows``: int64[m] changed; None for all. O(m)."""
+        """Remove the certificates that no longer hold after pages changed: ``rows``: int64[m]; None for all. O(m)."""
         self._cover(shard)
         if rows is None:
             self._is_certified = False
@@ -222,7 +219,7 @@ class IncrementalTopK:
         return ranked
 
     def _list_missing(self, shard: ShardArrays, query: Query, ranked: Ranked, found: Found) -> Ints | None:
-        """Return pages that may belong to the batch and are not examined yet, none if there are none; None for too many."""
+        """Return pages that may belong to the batch and were not examined: int64[m]; None for too many."""
         certificates, slots = self._table.arrays, query.slot_limits
         if ranked.rows.size == query.k:
             bar = least = _level_of_last(ranked, found)
@@ -242,7 +239,7 @@ class IncrementalTopK:
         return np.concatenate([rows, self._floors.lower(shard, certificates, short)]) if short.size else rows
 
     def _best(self, rows: Ints | None) -> Ints | None:
-        """Return the pages of the greatest bounds, if ``rows``: int64[m] are many: they may make the others needless."""
+        """Return the pages of the greatest bounds, if ``rows``: int64[m] are many: they may make the others useless."""
         most = _BEST * max(self._k, _FEWEST_POOLED)
         if rows is None or rows.size <= 2 * most:
             return rows
@@ -297,70 +294,28 @@ class IncrementalTopK:
         if above.size - query.k > self._target() // _MOST_SKIPPED:
             hosts = shard.groups.records["host"][shard.pages.records["group"][found.rows[above]]].astype(np.int64)
             self._floors.lift(hosts, found.levels[above], self._host_slots.usage.used)
-        target, size = self._target(), found.rows.size
-        level = self._line.level
-        gap = self._measure_gap(found, target)
-        if size > _MOST_POOLS * target:
-            level = float(np.partition(found.levels, size // 4)[size // 4])  # a part at a time: they may not be alike
-        elif size < target + target // 4:
-            level -= self._line.fall * self._line.step_s
-        if size < target - target // 4:
-            level -= gap * min((target - size) / (target // 2 + 1), 1.0)
-            level = min(level, self._estimate_level(2 * (target - size)))
-        self._move_line(level, gap, 2.0 * gap * self._k / max(target, 1))
-
-    def _measure_gap(self, found: Found, target: int) -> float:
-        """Return how far above the line the lower half of a pool of `target` pages reaches; it grows slowly.
-
-        Pages in a surge, far above the others, must not count.
-        """
-        if found.rows.size <= target // 2 or self._line.level == -math.inf:
-            return self._line.gap
-        gap = float(np.partition(found.levels, target // 2)[target // 2]) - self._line.level
-        most = _GROWTH * self._line.gap if self._line.gap > 0.0 else math.inf
-        return min(gap, most) if 0.0 < gap < math.inf else self._line.gap
-
-    def _move_line(self, level: float, gap: float, most: float) -> None:
-        """Move the line to `level`; `most`: how much it falls a batch if no page rises into the pool."""
-        fall, before, step_s = self._line.fall, self._line.level, self._line.step_s
-        if step_s > 0.0 and math.isfinite(level) and math.isfinite(before):
-            fall += _FALL_DECAY * (min(max(before - level, -most), most) / step_s - fall)
-        self._line = self._line._replace(level=_to_single(level), gap=gap, fall=max(fall, 0.0))
+        self._line = follow_pool(self._line, found.levels, self._target(), self._k, self._estimate_level)
 
     def _target(self) -> int:
         return min(max(_DEPTH * self._k, _FEWEST_POOLED), self._table.pages // _MOST_POOLED)
 
     def _estimate_level(self, count: int) -> float:
         """Return a level that the certificates of about `count` pages allow; -inf if there are not as many."""
-        arrays, rows = self._table.arrays, self._draw()
-        bounds, ticks = arrays.bound[rows], arrays.tick[rows]
-        bounds = bounds[(ticks < SHELVED) & ~np.isnan(bounds)]
-        place = -(-count * rows.size // self._table.pages)
-        if place >= bounds.size:
-            return -math.inf
-        return float(np.partition(bounds, bounds.size - 1 - place)[bounds.size - 1 - place])
+        rows = draw_rows(self._random, self._table.pages)
+        return estimate_level(self._table.arrays, rows, count * rows.size / self._table.pages)
 
-    def _draw(self) -> Ints:
-        """Return rows drawn at random, since neighbours are alike, or all rows if they are few: int64[m], ascending."""
-        pages = self._table.pages
-        return np.arange(pages) if pages <= _SAMPLE else np.sort(self._random.integers(pages, size=_SAMPLE))
-
-    def _draw_line(self, shard: ShardArrays, scores: Singles | None) -> None:
+    def _place_line(self, shard: ShardArrays, scores: Singles | None) -> None:
         """Place the line by drawn pages' scores, taken from `scores` of all pages if given; at -inf for few pages."""
-        drawn, line = self._draw(), self._line._replace(origin_s=self._line.now)
+        drawn, line = draw_rows(self._random, self._table.pages), self._line._replace(origin_s=self._line.now)
         rows = drawn[are_eligible(shard, drawn, line.now, line.limits)]
         if self._only_new:
             rows = rows[(shard.pages.records["flags"][rows] & VISITED) == 0]
-        own = (
-            self.scan.score(shard, line.now, line.cycle_s, rows) if scores is None else scores[rows].astype(np.float64)
-        )
-        levels = np.sort(levels_of(own, read_overdue(shard, rows, line.limits, line.now), line))[::-1]
-        places = [count * drawn.size // self._table.pages for count in (self._target(), self._target() // 2)]
-        level, bar = (float(levels[place]) if place < levels.size else -math.inf for place in places)
-        self._line = line._replace(level=_to_single(level), gap=max(bar - level, 0.0) if level > -math.inf else 0.0)
+        own = self.scan.score(shard, line.now, line.cycle_s, rows) if scores is None else scores[rows]
+        levels = levels_of(own.astype(np.float64), read_overdue(shard, rows, line.limits, line.now), line)
+        self._line = place_line(line, levels, self._target() * drawn.size / self._table.pages)
 
     def _certify(self, shard: ShardArrays) -> bool:
-        """Certify all pages, whose scores the last query left in the bounds; return False if that is of no use. O(pages).
+        """Certify all pages, whose scores the last query left in the bounds; return False if it is of no use. O(pages).
 
         It is tried at the second query in a row that would score all pages, since a ranking that is queried once needs
         no certificates; then ever more rarely, for scores that nothing can be said about.
@@ -368,7 +323,7 @@ class IncrementalTopK:
         scans, pages, arrays = self._scans_in_a_row, self._table.pages, self._table.arrays
         if scans == 0 or (scans & (scans - 1) and scans % _TRIES_AGAIN):
             return False
-        self._draw_line(shard, arrays.bound)
+        self._place_line(shard, arrays.bound)
         self._pool = np.empty(0, np.int64)
         self._floors.clear(int(shard.corpus["groups"][0]))
         sample = np.arange(0, pages, -(-pages // _SAMPLE))
@@ -385,14 +340,8 @@ class IncrementalTopK:
         self._table.keep_time(self._clock, self._line.step_s, self._line.cycle_s)
         self._table.clear()
         self._floors.clear(int(shard.corpus["groups"][0]))
-        self._draw_line(shard, None)
+        self._place_line(shard, None)
         self._pool, self._is_certified = np.empty(0, np.int64), True
-
-
-def _to_single(level: float) -> float:
-    """Return a float32 close to `level`. O(1)."""
-    with np.errstate(over="ignore"):
-        return float(np.float32(level))
 
 
 def _level_of_last(ranked: Ranked, found: Found) -> float:

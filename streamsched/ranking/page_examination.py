@@ -350,7 +350,7 @@ class Examiners:
         self._pool: ThreadPoolExecutor | None = None
 
     def run(self, kernel: Kernel, ranking: RankingArrays, rows: Ints, line: Line) -> tuple[int, Found]:
-        """Run `examine`, `certify_scored` or `recheck` on ``rows``: int64[m], each at most once, for a query, or a part of it.
+        """Run `examine`, `certify_scored` or `recheck` on ``rows``: int64[m], each at most once.
 
         Returns the sum of what the kernel returned, and the pages found. `ranking`: with the first scorer.
         """

@@ -5,8 +5,9 @@ has hit are then visited a cycle sooner. The expected number of pages hit unseen
 window began, by the suspicion of a surge in it, and for all pages by the chance of a surge since. `PROBES_PER_GROUP`
 pages distinguish a surge from changes of single pages, and share that expected number as their worth. A batch takes a
 group's probes in place of its worst pages as long as a probe is worth at least the probability that the page it
-replaces has changed. Pages of the group that are in the batch anyway, and leased ones among its newest, count as probes. Nothing is stored:
-the worth of a probe follows from what `surges` has learned, and ends with the outcomes of the visits.
+replaces has changed. Pages of the group that are in the batch anyway count as probes, and so do leased ones among its
+newest. Nothing is stored: the worth of a probe follows from what `surges` has learned, and ends with the outcomes of the
+visits.
 """
 
 from __future__ import annotations
@@ -101,7 +102,7 @@ def _choose(
 ) -> tuple[Ints, Floats]:
     """Return the probes of the groups that are due, and their worth: int64[s], float64[s], best first.
 
-    They are the best of a group's newest pages that are neither in the batch nor leased, up to the number still missing.
+    They are the best of a group's newest pages that are neither in the batch nor leased, as many as are still missing.
     """
     rows, ends = _list_all(shard, due.groups)
     place = np.repeat(np.arange(due.groups.size), np.diff(ends, prepend=0))
