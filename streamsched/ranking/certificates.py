@@ -1,9 +1,9 @@
 """Certificates: for each page a level that it does not exceed before a stated time while it is eligible.
 
-A certificate is a bound and a tick. Until the tick the page's level stays at or below the bound. NaN means that the page
-is not eligible until then. Ticks count from a start in units of a few seconds or less, so that two bytes hold them; tick
-0 is no certificate. Pages in the pool have none: a query examines them all. A page is shelved if only the floor of its
-host keeps it out of the pool (see `host_floors`). Chunks summarise CHUNK pages each.
+A certificate is a bound and a tick. Until the tick the page's level stays at or below the bound. NaN means that the
+page is not eligible until then. Ticks count from a start in units of a few seconds or less, so that two bytes hold
+them; tick 0 is no certificate. Pages in the pool have none: a query examines them all. A page is shelved if only the
+floor of its host keeps it out of the pool (see `host_floors`). Chunks summarise CHUNK pages each.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Score invalidation: the pages whose scores outcomes, the sweep and new weights may have changed.
 
-For a ranking that keeps certificates of scores. Between two queries a page's score changes with the clock alone, unless its
-row is invalidated here: a score depends only on the page's own records and on its group's published surges. Groups
-whose surges change are recorded by themselves, and expanded to rows before these are taken.
+For a ranking that keeps certificates of scores. Between two queries a page's score changes with the clock alone,
+unless its row is invalidated here: a score depends only on the page's own records and on its group's published surges.
+Groups whose surges change are recorded by themselves, and expanded to rows before these are taken.
 """
 
 from __future__ import annotations

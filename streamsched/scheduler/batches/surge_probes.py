@@ -6,8 +6,8 @@ window began, by the suspicion of a surge in it, and for all pages by the chance
 pages distinguish a surge from changes of single pages, and share that expected number as their worth. A batch takes a
 group's probes in place of its worst pages as long as a probe is worth at least the probability that the page it
 replaces has changed. Pages of the group that are in the batch anyway count as probes, and so do leased ones among its
-newest. Nothing is stored: the worth of a probe follows from what `surges` has learned, and ends with the outcomes of the
-visits.
+newest. Nothing is stored: the worth of a probe follows from what `surges` has learned, and ends with the outcomes of
+the visits.
 """
 
 from __future__ import annotations
