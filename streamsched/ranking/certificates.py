@@ -8,7 +8,7 @@ floor of its host keeps it out of the pool (see `host_floors`). Chunks summarise
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -170,7 +170,7 @@ def list_expired(certificates: Certificates, now: float, out: Ints) -> int:
     present, count = present_tick(certificates, now), 0
     for chunk in range(certificates.soonest.size):
         if certificates.soonest[chunk] <= present:
-            soonest = POOLED
+            soonest: Any = POOLED
             for row in range(chunk * CHUNK, min((chunk + 1) * CHUNK, certificates.tick.size)):
                 tick = np.int64(certificates.tick[row]) & _TICKS
                 if tick > present:

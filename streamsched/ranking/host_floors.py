@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
+import numpy.typing as npt
 
 from streamsched.numerics.growable_array import GrowableArray
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
@@ -60,7 +61,7 @@ class HostFloors:
         """Return the bytes of memory in use."""
         return 8 * self._groups
 
-    def lift(self, hosts: Ints, levels: Floats, used: Ints) -> None:
+    def lift(self, hosts: Ints, levels: Floats, used: npt.NDArray[np.int32]) -> None:
         """Set the floors of hosts with too many pages. O(m log m).
 
         ``hosts``: int64[m], of pages in the pool that the last batch would have had if they had slots; ``levels``:
@@ -190,9 +191,9 @@ def _list_shelved(shard: ShardArrays, certificates: Certificates, wanted: Bytes,
                     out[count] = row
                     count += 1
                 row = np.int64(groups.member_links[row].after) - 1
-    for row in range(np.int64(shard.corpus[0].sorted), tick.size):
-        host = np.int64(groups.records[shard.pages.records[row].group].host)
-        if tick[row] & SHELVED and wanted[host]:
-            out[count] = row
+    for late in range(shard.corpus[0].sorted, tick.size):
+        host = np.int64(groups.records[shard.pages.records[late].group].host)
+        if tick[late] & SHELVED and wanted[host]:
+            out[count] = late
             count += 1
     return count

@@ -244,7 +244,8 @@ class IncrementalTopK:
         if rows is None or rows.size <= 2 * most:
             return rows
         bounds = self._table.arrays.bound[rows]
-        return rows[bounds >= np.partition(bounds, rows.size - most)[rows.size - most]]
+        best: Ints = rows[bounds >= np.partition(bounds, rows.size - most)[rows.size - most]]
+        return best
 
     def _most(self) -> int:
         """Return how many pages a query may examine."""

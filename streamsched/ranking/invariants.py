@@ -59,10 +59,10 @@ def _chunks_match(certificates: Certificates) -> bool:
     ticks = certificates.tick.astype(np.int64)
     for chunk in range(certificates.peak.size):
         part = slice(chunk * CHUNK, (chunk + 1) * CHUNK)
-        bounds = certificates.bound[part][ticks[part] < SHELVED]
+        bounds = certificates.bound[part][(ticks[part] > 0) & (ticks[part] < SHELVED)]
         bounds = bounds[~np.isnan(bounds)]
         peak, soonest = certificates.peak[chunk], certificates.soonest[chunk]
-        if soonest > (ticks[part] & POOLED).min() or (soonest and bounds.size and not peak >= bounds.max()):
+        if soonest > (ticks[part] & POOLED).min() or (bounds.size and not peak >= bounds.max()):
             return False
     return True
 

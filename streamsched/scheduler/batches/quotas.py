@@ -178,7 +178,8 @@ def swap_in(shard: ShardArrays, query: Query, places: Places, added: Ints, count
 
 def _hosts(shard: ShardArrays, rows: Ints) -> Ints:
     """Return the host numbers of ``rows``: int64[m] as int64[m]. O(m)."""
-    return shard.groups.records["host"][shard.pages.records["group"][rows]].astype(np.int64)
+    hosts: Ints = shard.groups.records["host"][shard.pages.records["group"][rows]].astype(np.int64)
+    return hosts
 
 
 @bare_kernel

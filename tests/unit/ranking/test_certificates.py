@@ -78,11 +78,14 @@ def test_certificates_end_in_time_and_are_found(
             assert not set(expired) & set(rows[untils == math.inf].tolist())
             assert not set(above) & set(expired)
             for row, bound in zip(rows.tolist(), bounds.tolist(), strict=True):
-                assert row in expired or arrays.bound[row] >= bound or math.isnan(bound)
-                assert (row in above) == (row not in expired and bool(arrays.bound[row] >= level))
+                held = float(arrays.bound[row])
+                assert row in expired or held >= bound or math.isnan(bound)
+                assert (row in above) == (row not in expired and held >= level)
             arrays.tick[expired] = 0
             summarise(arrays, np.array(expired, np.int64))
             assert listed(list_expired, arrays, now) == expired
+            assert listed(list_expired, arrays, now) == []
+            summarise(arrays, np.array(expired, np.int64))
 
 
 def test_pages_of_the_pool_and_shelved_ones_are_not_listed() -> None:
