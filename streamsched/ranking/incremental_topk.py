@@ -184,11 +184,12 @@ class IncrementalTopK:
         if 0.0 < elapsed_s < math.inf:
             step_s = step_s + _DECAY * (min(elapsed_s, _LONGER * step_s) - step_s) if step_s else elapsed_s
         self._clock = max(query.now, self._clock)
-        self._k = max(query.k, self._k - self._k // 8)
+        before, self._k = self._k, max(query.k, self._k - self._k // 8)
         self._table.keep_time(self._clock, step_s, query.cycle_s)
         turn_s = step_s * self._table.pages / self._k  # in which batches have as many pages as there are
         self._line = self._line._replace(
             horizon_s=min(turn_s / 2.0 or math.inf, self._table.range_s),
+            fall=self._line.fall * min(self._k / max(before, 1), 1.0),
             now=query.now,
             since=query.now - CLOCK_TOLERANCE_S,
             step_s=step_s,
