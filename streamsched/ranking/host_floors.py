@@ -151,8 +151,8 @@ def list_needed(
                 if tick < SHELVED and not np.isnan(bound) and not bound <= peak:
                     peak = bound
                 if bound >= level and present < tick < SHELVED:
-                    host = np.int64(shard.groups.records[shard.pages.records[row].group].host)
-                    if bound >= _need(shard, slot_limits, usage, host, level):
+                    group: Record = shard.groups.records[shard.pages.records[row].group]
+                    if bound >= _need(shard, slot_limits, usage, np.int64(group.host), level):
                         if count == out.size:
                             return count + 1
                         out[count] = row
@@ -192,8 +192,8 @@ def _list_shelved(shard: ShardArrays, certificates: Certificates, wanted: Bytes,
                     count += 1
                 row = np.int64(groups.member_links[row].after) - 1
     for late in range(shard.corpus[0].sorted, tick.size):
-        host = np.int64(groups.records[shard.pages.records[late].group].host)
-        if tick[late] & SHELVED and wanted[host]:
+        owner: Record = groups.records[shard.pages.records[late].group]
+        if tick[late] & SHELVED and wanted[np.int64(owner.host)]:
             out[count] = late
             count += 1
     return count
