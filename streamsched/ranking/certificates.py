@@ -122,6 +122,16 @@ class CertificateTable:
         if np.isfinite(before.start_s):
             _convert(before, now, length_s)
 
+    def chunks_expired(self, now: float) -> Ints:
+        """Return the chunks in which a certificate may have expired by `now`: int64[m]. O(chunks)."""
+        passed = min(max((now - self._start_s) / self._tick_s, 0.0), float(_LAST))
+        return np.flatnonzero(self.arrays.soonest <= int(passed))
+
+    def chunks_above(self, level: float) -> Ints:
+        """Return the chunks in which a page that is not shelved may reach `level`: int64[m]. O(chunks)."""
+        with np.errstate(over="ignore"):
+            return np.flatnonzero(self.arrays.peak >= np.float32(level))
+
     def nbytes(self) -> int:
         """Return the bytes of memory in use."""
         return 6 * self.pages + 6 * -(-self.pages // CHUNK)
@@ -162,49 +172,46 @@ def round_up(level: float) -> np.float32:
 
 
 @bare_kernel
-def list_expired(certificates: Certificates, now: float, out: Ints) -> int:
-    """Write the pages without a certificate at `now` to `out`; return their number, or ``out.size + 1`` for more.
+def list_expired(certificates: Certificates, chunks: Ints, now: float, out: Ints) -> int:
+    """Write the pages of ``chunks``: int64[m] without a certificate at `now` to `out`; return their number.
 
-    Chunks forget them: see `summarise`. O(chunks + pages of those with expired certificates).
+    ``out.size + 1`` if there are more. The chunks forget them: see `summarise`. O(m).
     """
     present, count = present_tick(certificates, now), 0
-    for chunk in range(certificates.soonest.size):
-        if certificates.soonest[chunk] <= present:
-            soonest: Any = POOLED
-            for row in range(chunk * CHUNK, min((chunk + 1) * CHUNK, certificates.tick.size)):
-                tick = np.int64(certificates.tick[row]) & _TICKS
-                if tick > present:
-                    soonest = min(soonest, tick)
-                else:
-                    if count == out.size:
-                        return count + 1
-                    out[count] = row
-                    count += 1
-            certificates.soonest[chunk] = soonest
+    for i in range(chunks.size):
+        soonest: Any = POOLED
+        for row in range(chunks[i] * CHUNK, min((chunks[i] + 1) * CHUNK, certificates.tick.size)):
+            tick = np.int64(certificates.tick[row]) & _TICKS
+            if tick > present:
+                soonest = min(soonest, tick)
+            else:
+                if count == out.size:
+                    return count + 1
+                out[count] = row
+                count += 1
+        certificates.soonest[chunks[i]] = soonest
     return count
 
 
 @bare_kernel
-def list_above(certificates: Certificates, level: float, now: float, first: int, out: Ints) -> int:
-    """Write the pages with a certificate at `now`, not shelved, that may reach `level` to `out`, from a chunk on.
+def list_above(certificates: Certificates, chunks: Ints, level: float, now: float, out: Ints) -> int:
+    """Write the pages of ``chunks``: int64[m] with a certificate at `now`, not shelved, that may reach `level` to `out`.
 
-    Returns their number, or ``out.size + 1`` if there are more. O(chunks + pages of those that reach `level`).
+    Returns their number, or ``out.size + 1`` if there are more. O(m).
     """
-    present, count, chunks = present_tick(certificates, now), 0, certificates.peak.size
-    for i in range(chunks):
-        chunk = first + i if first + i < chunks else first + i - chunks
-        if certificates.peak[chunk] >= level:
-            peak = np.float32(np.nan)
-            for row in range(chunk * CHUNK, min((chunk + 1) * CHUNK, certificates.tick.size)):
-                bound, tick = certificates.bound[row], certificates.tick[row]
-                if bound >= level and present < tick < SHELVED:
-                    if count == out.size:
-                        return count + 1
-                    out[count] = row
-                    count += 1
-                if tick < SHELVED and not np.isnan(bound) and not bound <= peak:
-                    peak = bound
-            certificates.peak[chunk] = peak
+    present, count = present_tick(certificates, now), 0
+    for i in range(chunks.size):
+        peak = np.float32(np.nan)
+        for row in range(chunks[i] * CHUNK, min((chunks[i] + 1) * CHUNK, certificates.tick.size)):
+            bound, tick = certificates.bound[row], certificates.tick[row]
+            if bound >= level and present < tick < SHELVED:
+                if count == out.size:
+                    return count + 1
+                out[count] = row
+                count += 1
+            if tick < SHELVED and not np.isnan(bound) and not bound <= peak:
+                peak = bound
+        certificates.peak[chunks[i]] = peak
     return count
 
 

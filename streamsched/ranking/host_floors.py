@@ -15,7 +15,7 @@ import numpy.typing as npt
 from streamsched.numerics.growable_array import GrowableArray
 from streamsched.numerics.jit import bare_kernel, inlined_kernel
 from streamsched.politeness.limits import host_capacity
-from streamsched.ranking.certificates import CHUNK, SHELVED, Certificates, present_tick
+from streamsched.ranking.certificates import SHELVED, Certificates
 
 if TYPE_CHECKING:
     from streamsched.numerics.arrays import Bytes, Floats, Ints, Record
@@ -136,28 +136,18 @@ def needed_level(shard: ShardArrays, slot_limits: SlotLimits, usage: HostUsage) 
 
 @bare_kernel
 def list_needed(
-    shard: ShardArrays, certificates: Certificates, usage: HostUsage, slot_limits: SlotLimits, level: float, out: Ints
+    shard: ShardArrays, certificates: Certificates, usage: HostUsage, slot_limits: SlotLimits, rows: Ints, level: float
 ) -> int:
-    """Write the pages with certificates, not shelved, that may reach `level` and whose hosts have slots to `out`.
+    """Move those of ``rows``: int64[m] that may reach `level` and whose hosts have slots for them to the front.
 
-    Returns their number, or ``out.size + 1`` if there are more. O(chunks + pages of those that reach `level`).
+    Returns their number. O(m).
     """
-    count, present = 0, present_tick(certificates, slot_limits.now)
-    for chunk in range(certificates.peak.size):
-        if certificates.peak[chunk] >= level:
-            peak = np.float32(np.nan)
-            for row in range(chunk * CHUNK, min((chunk + 1) * CHUNK, certificates.tick.size)):
-                bound, tick = certificates.bound[row], certificates.tick[row]
-                if tick < SHELVED and not np.isnan(bound) and not bound <= peak:
-                    peak = bound
-                if bound >= level and present < tick < SHELVED:
-                    group: Record = shard.groups.records[shard.pages.records[row].group]
-                    if bound >= _need(shard, slot_limits, usage, np.int64(group.host), level):
-                        if count == out.size:
-                            return count + 1
-                        out[count] = row
-                        count += 1
-            certificates.peak[chunk] = peak
+    count = 0
+    for i in range(rows.size):
+        group: Record = shard.groups.records[shard.pages.records[rows[i]].group]
+        if certificates.bound[rows[i]] >= _need(shard, slot_limits, usage, np.int64(group.host), level):
+            rows[count] = rows[i]
+            count += 1
     return count
 
 

@@ -44,8 +44,6 @@ from streamsched.ranking.page_examination import (
 from streamsched.records.page_schema import VISITED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from streamsched.formula.formula import Formula
     from streamsched.numerics.arrays import Ints
     from streamsched.records.schema import ShardArrays
@@ -203,8 +201,8 @@ class IncrementalTopK:
         if not self._is_certified and not self._certify(shard):
             return None
         self.examined, pooled = 0, self._pool
-        expired = self._list(list_expired, self._table.arrays, self._line.now)
-        if expired is None or expired.size + pooled.size > self._most():
+        expired = self._list_expired()
+        if expired.size + pooled.size > self._most():
             return None
         found = self._examine(shard, np.concatenate([pooled, expired, self._list_below_line()]))
         while True:
@@ -221,28 +219,36 @@ class IncrementalTopK:
 
     def _list_missing(self, shard: ShardArrays, query: Query, ranked: Ranked, found: Found) -> Ints | None:
         """Return pages that may belong to the batch and were not examined: int64[m]; None for too many."""
-        certificates, slots = self._table.arrays, query.slot_limits
+        slots = query.slot_limits
         if ranked.rows.size == query.k:
             bar = least = _level_of_last(ranked, found)
-            rows = self._best(self._list(list_needed, shard, certificates, self._host_slots.usage, slots, bar))
+            rows = self._best(self._list_needed(shard, query, bar))
         else:
             bar, least, count = -math.inf, needed_level(shard, slots, self._host_slots.usage), 2 * query.k
             level, rows = math.inf, np.empty(0, np.int64)
-            while rows is not None and not rows.size and level > least:
+            while not rows.size and level > least:
                 level, count = max(least, self._estimate_level(count)), 4 * count
-                rows = self._list(list_needed, shard, certificates, self._host_slots.usage, slots, level)
+                rows = self._list_needed(shard, query, level)
             least = level
+        if rows.size > self._most():
+            return None
         short = self._floors.find_short(shard, slots, self._host_slots.usage, bar)
-        if rows is None or not (rows.size or short.size):
+        if not (rows.size or short.size):
             return rows
         if least < self._line.level:
             self._line = self._line._replace(level=least)
-        return np.concatenate([rows, self._floors.lower(shard, certificates, short)]) if short.size else rows
+        return np.concatenate([rows, self._floors.lower(shard, self._table.arrays, short)]) if short.size else rows
 
-    def _best(self, rows: Ints | None) -> Ints | None:
+    def _list_needed(self, shard: ShardArrays, query: Query, level: float) -> Ints:
+        """Return pages with certificates that may reach `level` and whose hosts have slots for them: int64[m]."""
+        certificates, out = self._table.arrays, np.empty(self._table.pages, np.int64)  # memory comes as it is filled
+        rows = out[: list_above(certificates, self._table.chunks_above(level), level, query.now, out)]
+        return rows[: list_needed(shard, certificates, self._host_slots.usage, query.slot_limits, rows, level)]
+
+    def _best(self, rows: Ints) -> Ints:
         """Return the pages of the greatest bounds, if ``rows``: int64[m] are many: they may make the others useless."""
         most = _BEST * max(self._k, _FEWEST_POOLED)
-        if rows is None or rows.size <= 2 * most:
+        if rows.size <= 2 * most:
             return rows
         bounds = self._table.arrays.bound[rows]
         best: Ints = rows[bounds >= np.partition(bounds, rows.size - most)[rows.size - most]]
@@ -252,17 +258,18 @@ class IncrementalTopK:
         """Return how many pages a query may examine."""
         return self._table.pages // _MOST_EXAMINED
 
-    def _list(self, kernel: Callable[..., int], *arguments: object) -> Ints | None:
-        """Return the pages that a kernel lists; None if there are too many."""
-        out = np.empty(self._most(), np.int64)  # the system commits memory as it is filled
-        count = kernel(*arguments, out)
-        return out[:count] if count <= out.size else None
+    def _list_expired(self) -> Ints:
+        """Return the pages without a certificate at present, or some of them if there are too many: int64[m]."""
+        out, now = np.empty(self._most() + 1, np.int64), self._line.now
+        return out[: list_expired(self._table.arrays, self._table.chunks_expired(now), now, out)]
 
     def _list_below_line(self) -> Ints:
         """Return pages with certificates for levels above the line, which was lowered: as many as one query affords."""
         out = np.empty(2 * max(self._k, _FEWEST_POOLED), np.int64)
         above = float(np.nextafter(np.float32(self._line.level), np.float32(np.inf)))
-        count = list_above(self._table.arrays, above, self._line.now, self._first_chunk, out)
+        chunks = self._table.chunks_above(above)
+        chunks = np.roll(chunks, -int(np.searchsorted(chunks, self._first_chunk)))
+        count = list_above(self._table.arrays, chunks, above, self._line.now, out)
         if count > out.size:
             self._first_chunk = int(out[-1]) // CHUNK
         return out[:count]

@@ -39,8 +39,8 @@ __all__ = ["PROBES_PER_GROUP", "SurgeProbes"]
 PROBES_PER_GROUP: Final = 5  # if a surge has hit half of a group, it hit one of 5 pages 31 times in 32
 _LEAST_PAGES: Final = 16  # of a group, the number that a URL pattern needs; with fewer there is little to gain
 _MOST: Final = 0.5  # share of a batch that may be surge probes
-_MOST_ROWS: Final = 32  # newest pages of a group among which its probes are chosen; over all groups, ...
-_ROWS_A_PAGE: Final = 4  # ... this many more for each page of the batch: half a batch of probes needs no more
+_MOST_ROWS: Final = 16  # newest pages of a group among which its probes are chosen; over all groups, ...
+_ROWS_A_PAGE: Final = 2  # ... this many more for each page of the batch: half a batch of probes needs no more
 _GROUPS: Final = 1 << 14  # groups examined for a batch, ...
 _GROUPS_A_PAGE: Final = 16  # ... and more for each page of it: all for large batches, else from a random start
 

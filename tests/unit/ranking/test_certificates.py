@@ -39,6 +39,14 @@ def set_all(certificates: Certificates, rows: Ints, bounds: Floats, untils: Floa
         done[i] = set_certificate(certificates, rows[i], bounds[i], untils[i], now)
 
 
+def find_expired(table: CertificateTable, now: float) -> list[int]:
+    return listed(list_expired, table.arrays, table.chunks_expired(now), now)
+
+
+def find_above(table: CertificateTable, level: float, now: float) -> list[int]:
+    return listed(list_above, table.arrays, table.chunks_above(level), level, now)
+
+
 def listed(kernel: object, *arguments: object) -> list[int]:
     out = np.empty(PAGES, np.int64)
     return out[: kernel(*arguments, out)].tolist()  # type: ignore[operator]
@@ -70,9 +78,8 @@ def test_certificates_end_in_time_and_are_found(
             now += seconds
             table.keep_time(now, step_s, DAY)
             arrays = table.arrays
-            first = int(rows[0]) // CHUNK
-            above = sorted(listed(list_above, arrays, level, now, first))
-            expired = listed(list_expired, arrays, now)
+            above = find_above(table, level, now)
+            expired = find_expired(table, now)
             assert expired == sorted(expired)
             assert set(expired) >= set(range(PAGES)) - set(rows[done & (untils > now)].tolist())
             assert not set(expired) & set(rows[untils == math.inf].tolist())
@@ -83,8 +90,8 @@ def test_certificates_end_in_time_and_are_found(
                 assert (row in above) == (row not in expired and held >= level)
             arrays.tick[expired] = 0
             summarise(arrays, np.array(expired, np.int64))
-            assert listed(list_expired, arrays, now) == expired
-            assert listed(list_expired, arrays, now) == []
+            assert find_expired(table, now) == expired
+            assert find_expired(table, now) == []
             summarise(arrays, np.array(expired, np.int64))
 
 
@@ -97,27 +104,20 @@ def test_pages_of_the_pool_and_shelved_ones_are_not_listed() -> None:
     table.arrays.tick[3], table.arrays.bound[3] = POOLED, np.nan
     table.arrays.tick[70] |= np.uint16(SHELVED)
     summarise(table.arrays, rows)
-    assert listed(list_above, table.arrays, 0.5, NOW, 1) == [
-        *range(CHUNK, 70),
-        *range(71, PAGES),
-        0,
-        1,
-        2,
-        *range(4, CHUNK),
-    ]
-    assert listed(list_above, table.arrays, 0.6, NOW, 0) == []
-    assert listed(list_expired, table.arrays, NOW) == []
-    assert 70 in listed(list_expired, table.arrays, NOW + 61.0)
+    assert find_above(table, 0.5, NOW) == [row for row in range(PAGES) if row not in (3, 70)]
+    assert find_above(table, 0.6, NOW) == []
+    assert find_expired(table, NOW) == []
+    assert 70 in find_expired(table, NOW + 61.0)
 
 
 def test_more_than_fits_is_reported() -> None:
     table, out = CertificateTable(), np.empty(4, np.int64)
     table.cover(PAGES)
     table.keep_time(NOW, 1.0, DAY)
-    assert list_expired(table.arrays, NOW, out) == 5
+    assert list_expired(table.arrays, table.chunks_expired(NOW), NOW, out) == 5
     set_all(table.arrays, np.arange(PAGES), np.ones(PAGES), np.full(PAGES, NOW + 60.0), NOW, np.zeros(PAGES, np.bool_))
     summarise(table.arrays, np.arange(PAGES))
-    assert list_above(table.arrays, 1.0, NOW, 0, out) == 5
+    assert list_above(table.arrays, table.chunks_above(1.0), 1.0, NOW, out) == 5
 
 
 @pytest.mark.parametrize("days", [1.0, 1_000.0])
