@@ -195,7 +195,7 @@ def list_expired(certificates: Certificates, chunks: Ints, now: float, out: Ints
 
 @bare_kernel
 def list_above(certificates: Certificates, chunks: Ints, level: float, now: float, out: Ints) -> int:
-    """Write the pages of ``chunks``: int64[m] with a certificate at `now`, not shelved, that may reach `level` to `out`.
+    """Write the pages of ``chunks``: int64[m] with certificates, not shelved, that may reach `level` to `out`.
 
     Returns their number, or ``out.size + 1`` if there are more. O(m).
     """

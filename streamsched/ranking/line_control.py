@@ -61,8 +61,9 @@ def follow_pool(line: Line, levels: Floats, target: int, k: int, estimate: Calla
         level = min(level, estimate(2 * (target - size)))
     fall = line.fall
     if line.step_s > 0.0 and math.isfinite(level) and math.isfinite(line.level):
-        most = 2.0 * gap * k / max(target, 1)  # a batch, if no page rises into the pool
-        fall += _FALL_DECAY * (min(max(line.level - level, -most), most) / line.step_s - fall)
+        most = 2.0 * gap * k / max(target, 1) / line.step_s  # if no page rises into the pool
+        fall += _FALL_DECAY * (min(max((line.level - level) / line.step_s, -most), most) - fall)
+        fall = min(fall, most)
     return line._replace(level=_to_single(level), gap=gap, fall=max(fall, 0.0))
 
 
