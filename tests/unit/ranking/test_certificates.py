@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -47,9 +48,10 @@ def find_above(table: CertificateTable, level: float, now: float) -> list[int]:
     return listed(list_above, table.arrays, table.chunks_above(level), level, now)
 
 
-def listed(kernel: object, *arguments: object) -> list[int]:
+def listed(kernel: Callable[..., int], *arguments: object) -> list[int]:
     out = np.empty(PAGES, np.int64)
-    return out[: kernel(*arguments, out)].tolist()  # type: ignore[operator]
+    rows: list[int] = out[: kernel(*arguments, out)].tolist()
+    return rows
 
 
 @settings(max_examples=200)
