@@ -144,7 +144,8 @@ def list_needed(
     """
     count = 0
     for i in range(rows.size):
-        group: Record = shard.groups.records[shard.pages.records[rows[i]].group]
+        page: Record = shard.pages.records[rows[i]]
+        group: Record = shard.groups.records[page.group]
         if certificates.bound[rows[i]] >= _need(shard, slot_limits, usage, np.int64(group.host), level):
             rows[count] = rows[i]
             count += 1
@@ -182,7 +183,8 @@ def _list_shelved(shard: ShardArrays, certificates: Certificates, wanted: Bytes,
                     count += 1
                 row = np.int64(groups.member_links[row].after) - 1
     for late in range(shard.corpus[0].sorted, tick.size):
-        owner: Record = groups.records[shard.pages.records[late].group]
+        page: Record = shard.pages.records[late]
+        owner: Record = groups.records[page.group]
         if tick[late] & SHELVED and wanted[np.int64(owner.host)]:
             out[count] = late
             count += 1
